@@ -71,7 +71,7 @@ class Run:
     context: Mapping[str, JSONValue]
     on_chunk: Chunk
     redactor: Redactor | None
-    said: list[str] = field(default_factory=list[str])
+    answer_parts: list[str] = field(default_factory=list[str])
     """The text of the last answer of the model, as far as it has come."""
 
     async def answer(self) -> Answer:
@@ -93,7 +93,7 @@ class Run:
             value, new_messages = await self._loop(str(query), instructions, history)
         except IterationsOverError:
             # What was said beside an answer that has to fit a schema is none.
-            value = "".join(self.said) if spec.output_schema is None else None
+            value = "".join(self.answer_parts) if spec.output_schema is None else None
             new_messages, stopped = None, "max_iterations"
         output = await guarded(spec.output_guardrails, replace(asked, value=value), limit_s=bounds.hook_s)
         if self.redactor is not None:
@@ -130,7 +130,7 @@ class Run:
 
     async def _stream(self, ctx: RunContext[None], events: AsyncIterable[AgentStreamEvent]) -> None:
         """Hear one answer of the model; its text goes on as it comes, unless it must be judged first."""
-        self.said.clear()
+        self.answer_parts.clear()
         text_out = TextStream(self.redactor)
         async for event in events:
             match event:
@@ -140,7 +140,7 @@ class Run:
                     pass
                 case _:
                     continue
-            self.said.append(text)
+            self.answer_parts.append(text)
             if not self.spec.output_guardrails and (piece := text_out.feed(text)):
                 await _awaited(self.on_chunk(piece))
         if rest := text_out.end():

@@ -99,18 +99,18 @@ def json_object(request: dict[str, Any], payload: bytes) -> dict[str, Any]:
     try:
         with limited_time(request["timeout_s"]):
             skeleton = filled(environment, request["template"], {"data": json.loads(payload)}, request["max_chars"])
-            made = _with_values(_parsed(skeleton, values), values)
-            if len(json.dumps(made, ensure_ascii=False)) > request["max_chars"]:
+            whole = _with_values(_parsed(skeleton, values), values)
+            if len(json.dumps(whole, ensure_ascii=False)) > request["max_chars"]:
                 raise OutputTooLargeError(f"The template gave more than {request['max_chars']} characters.")
     except OutputTooLargeError as error:
         raise TemplateRefusedError(str(error)) from None
-    return made
+    return whole
 
 
 def _to_json(value: Any, indent: int | None = None) -> str:
-    made = _Json(to_json(value, indent))
-    made.value = value
-    return made
+    written = _Json(to_json(value, indent))
+    written.value = value
+    return written
 
 
 def _parsed(skeleton: str, values: _Values) -> dict[str, Any]:
@@ -126,23 +126,23 @@ def _parsed(skeleton: str, values: _Values) -> dict[str, Any]:
         return f'"{_OPEN}{piece[0]}"'
 
     try:
-        made = json.loads(values.piece.sub(quoted, skeleton), parse_constant=_refuse_constant)
+        parsed = json.loads(values.piece.sub(quoted, skeleton), parse_constant=_refuse_constant)
     except ValueError as error:
         raise TemplateRefusedError(f"what it gives is not JSON: {error}.") from None
-    if not is_object(made):
+    if not is_object(parsed):
         raise TemplateRefusedError('what it gives is not a JSON object, such as {"topic": "{{ data.query }}"}.')
-    return made
+    return parsed
 
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
 
 
-def _with_values(made: Any, values: _Values) -> Any:
+def _with_values(parsed: Any, values: _Values) -> Any:
     """Return the JSON with each mark replaced by its value."""
-    if is_object(made):
+    if is_object(parsed):
         pairs: dict[str, Any] = {}
-        for key, item in made.items():
+        for key, item in parsed.items():
             name = _with_values(key, values)
             if not isinstance(name, str):
                 raise TemplateRefusedError("a key is not a text. Write it within quotes.")
@@ -150,15 +150,15 @@ def _with_values(made: Any, values: _Values) -> Any:
                 raise TemplateRefusedError(f"it gives the key {name[:80]!r} twice.")
             pairs[name] = _with_values(item, values)
         return pairs
-    if is_list(made):
-        return [_with_values(item, values) for item in made]
-    if not isinstance(made, str):
-        return made
-    whole = values.mark.fullmatch(made, 1) if made.startswith(_OPEN) else None
+    if is_list(parsed):
+        return [_with_values(item, values) for item in parsed]
+    if not isinstance(parsed, str):
+        return parsed
+    whole = values.mark.fullmatch(parsed, 1) if parsed.startswith(_OPEN) else None
     if whole is not None:
         value = values.of(whole)
         return value.value if isinstance(value, _Json) else value
-    return values.mark.sub(lambda mark: _as_text(values.of(mark)), made)
+    return values.mark.sub(lambda mark: _as_text(values.of(mark)), parsed)
 
 
 def _as_text(value: Any) -> str:

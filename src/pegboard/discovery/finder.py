@@ -153,10 +153,10 @@ class Finder:
             )
         return answers
 
-    def note(self, view: View, found: Iterable[Found]) -> None:
+    def note(self, view: View, searched: Iterable[Found]) -> None:
         """Let what the caller calls next tell what this search was for, where the operator has that learned from."""
         if self.use is not None:
-            answers = ((one.query, frozenset(tool.entry.qualified_id for tool in one.tools)) for one in found)
+            answers = ((one.query, frozenset(tool.entry.qualified_id for tool in one.tools)) for one in searched)
             self.use.searched(view.ctx.caller, answers)
 
     def _following(self, snapshot: Snapshot) -> _Built:

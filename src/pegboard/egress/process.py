@@ -173,8 +173,8 @@ def _dies_with_us(command: str, env: Mapping[str, str], cwd: str | Path | None) 
 @cache
 def _setpriv() -> str | None:
     """Return the program that sets a signal for the death of a parent; that of BusyBox cannot."""
-    found = shutil.which("setpriv", path=_SYSTEM_PATH) if sys.platform == "linux" else None
-    return None if found is None or "busybox" in Path(found).resolve().name else found
+    program = shutil.which("setpriv", path=_SYSTEM_PATH) if sys.platform == "linux" else None
+    return None if program is None or "busybox" in Path(program).resolve().name else program
 
 
 def _remove(folder: Path | None) -> None:

@@ -20,11 +20,11 @@ class Message(NamedTuple):
 
 def with_messages(entry: ToolEntry) -> ToolEntry:
     """Return the entry with a handler whose result holds the messages: blocks, and their roles beside them."""
-    given = entry.handler
-    assert given is not None
+    plain_handler = entry.handler
+    assert plain_handler is not None
 
     def handler(ctx: Any, args: JSON) -> Any:
-        value = given(ctx, args)
+        value = plain_handler(ctx, args)
         return _awaited(cast("Awaitable[object]", value)) if isinstance(value, Awaitable) else messages_result(value)
 
     return replace(entry, handler=handler)
@@ -37,8 +37,8 @@ async def _awaited(value: Awaitable[object]) -> ToolResult:
 def messages_result(value: object) -> ToolResult:
     """Return a prompt's messages as a result: one block a message, the roles as the structured value."""
     is_one = isinstance(value, (str, Message, *CONTENT_TYPES)) or not isinstance(value, list | tuple)
-    given: Sequence[Any] = [value] if is_one else cast("Sequence[Any]", value)
-    messages = [item if isinstance(item, Message) else Message("user", item) for item in given]
+    values: Sequence[Any] = [value] if is_one else cast("Sequence[Any]", value)
+    messages = [item if isinstance(item, Message) else Message("user", item) for item in values]
     return ToolResult(tuple(map(_block, messages)), [item.role for item in messages], has_structured=True)
 
 

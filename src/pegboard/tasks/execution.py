@@ -82,8 +82,8 @@ class TaskClient:
         agreed, self._agreed = self._agreed, None
         if agreed is None:
             return None
-        given = Agreement(request.tool, request.definition_hash, request.args_digest, agreed.consent_id)
-        if given != agreed or not await _told(stands, agreed.consent_id):
+        this_call = Agreement(request.tool, request.definition_hash, request.args_digest, agreed.consent_id)
+        if this_call != agreed or not await _still_stands(stands, agreed.consent_id):
             return None
         self._carried = request
         return ConsentAnswer(agreed.consent_id, is_yes=True)
@@ -101,7 +101,7 @@ class TaskClient:
         return paid
 
 
-async def _told(stands: Stands, consent_id: str) -> bool:
+async def _still_stands(stands: Stands, consent_id: str) -> bool:
     is_told = False
     while True:
         try:
@@ -171,17 +171,17 @@ class Execution:
             view, entry = await self._permitted(call)
         except CallError as refused:
             return Outcome(None, refused.error)
-        made, call_id = view.ctx, new_id()
+        context, call_id = view.ctx, new_id()
         steps = attempt.steps = TaskSteps(
-            call.task_id, call_id, journal, timeout_s=entry.spec.timeout_s, redactor=guards.redactor(made),
-            look_again=partial(self._look_again, call, made.caller.roles), place=place,
+            call.task_id, call_id, journal, timeout_s=entry.spec.timeout_s, redactor=guards.redactor(context),
+            look_again=partial(self._look_again, call, context.caller.roles), place=place,
         )  # fmt: skip
         left_s = call.expires_at - guards.wall_clock()
         request = Request(
             call.request_id or new_id(), TaskClient(steps, call.agreed), deadline=guards.clock() + left_s,
             budget=CallBudget(), depth=call.depth, steps=steps, door=call.door, hops=call.hops,
         )  # fmt: skip
-        view = view.renewed(replace(made, request=request))
+        view = view.renewed(replace(context, request=request))
         self.running[call.task_id] = call_id
         guards.task_runs += 1
         try:
@@ -220,10 +220,10 @@ class Execution:
             CallError: `not_found`, for a caller, a selection or a tool that is not there any more; `needs_review`.
         """
         caller = await self._caller_now(call.caller, call.profile)
-        made = None if caller is None else self._context_for(replace(call, caller=caller))
-        if made is None:
+        context = None if caller is None else self._context_for(replace(call, caller=caller))
+        if context is None:
             raise CallError("not_found", "The caller of this task may do nothing here any more.")
-        view = self._view(made, call)
+        view = self._view(context, call)
         if view is None:
             raise CallError("not_found", "What this caller was given is not declared any more.")
         entry = await view.afind(call.tool)

@@ -37,9 +37,9 @@ def call_to_json(call: TaskCall) -> JSON:
     }
 
 
-def call_of_json(kept: JSON) -> TaskCall:
+def call_of_json(stored: JSON) -> TaskCall:
     """Return the call that was kept."""
-    caller, include, agreed = kept["caller"], kept["include"], kept["agreed"]
+    caller, include, agreed = stored["caller"], stored["include"], stored["agreed"]
     who = Caller(
         **{name: caller[name] for name in _CALLER},
         roles=frozenset(caller["roles"]),
@@ -48,12 +48,12 @@ def call_of_json(kept: JSON) -> TaskCall:
         policy=_policy_of_json(caller["policy"]) or Policy(),
     )
     return TaskCall(
-        **{name: kept[name] for name in _PLAIN},
+        **{name: stored[name] for name in _PLAIN},
         caller=who,
         include=None if include is None else tuple(include),
-        internal=tuple(kept["internal"]),
+        internal=tuple(stored["internal"]),
         # As with the proof.
-        hops=tuple(kept.get("hops", ())),
+        hops=tuple(stored.get("hops", ())),
         agreed=None if agreed is None else Agreement(*agreed),
     )
 
@@ -70,11 +70,13 @@ def _policy_to_json(policy: Policy | None) -> JSON | None:
     }
 
 
-def _policy_of_json(kept: JSON | None) -> Policy | None:
-    if kept is None:
+def _policy_of_json(stored: JSON | None) -> Policy | None:
+    if stored is None:
         return None
-    allow = None if kept["allow"] is None else tuple(kept["allow"])
-    return Policy(allow=allow, deny=tuple(kept["deny"]), within=_policy_of_json(kept["within"]), origin=kept["origin"])
+    allow = None if stored["allow"] is None else tuple(stored["allow"])
+    return Policy(
+        allow=allow, deny=tuple(stored["deny"]), within=_policy_of_json(stored["within"]), origin=stored["origin"]
+    )
 
 
 def outcome_to_json(outcome: Outcome) -> JSON:
@@ -83,9 +85,9 @@ def outcome_to_json(outcome: Outcome) -> JSON:
     return {"result": None if outcome.result is None else _result_to_json(outcome.result), "error": error}
 
 
-def outcome_of_json(kept: JSON) -> Outcome:
+def outcome_of_json(stored: JSON) -> Outcome:
     """Return how a run ended, as it was kept."""
-    error, result = kept["error"], kept["result"]
+    error, result = stored["error"], stored["result"]
     return Outcome(None if result is None else _result_of_json(result), None if error is None else error_of_json(error))
 
 
@@ -100,15 +102,15 @@ def _result_to_json(result: ToolResult) -> JSON:
     }
 
 
-def _result_of_json(kept: JSON) -> ToolResult:
-    error = kept["error"]
+def _result_of_json(stored: JSON) -> ToolResult:
+    error = stored["error"]
     return ToolResult(
-        tuple(_block_of_json(block) for block in kept["content"]),
-        kept["structured"],
-        kept["is_error"],
+        tuple(_block_of_json(block) for block in stored["content"]),
+        stored["structured"],
+        stored["is_error"],
         None if error is None else error_of_json(error),
-        kept["meta"],
-        kept["has_structured"],
+        stored["meta"],
+        stored["has_structured"],
     )
 
 
@@ -120,13 +122,13 @@ def _block_to_json(block: Content) -> JSON:
     return {"block": type(block).__name__, **fields}
 
 
-def _block_of_json(kept: JSON) -> Content:
+def _block_of_json(stored: JSON) -> Content:
     fields = {
         name: base64.b64decode(value["base64"]) if _is_bytes(name, value) else value
-        for name, value in kept.items()
+        for name, value in stored.items()
         if name != "block"
     }
-    return cast("Content", _BLOCKS[kept["block"]](**fields))
+    return cast("Content", _BLOCKS[stored["block"]](**fields))
 
 
 def _is_bytes(name: str, value: Any) -> bool:
@@ -146,9 +148,9 @@ def error_to_json(error: ToolError) -> JSON:
     }
 
 
-def error_of_json(kept: JSON) -> ToolError:
+def error_of_json(stored: JSON) -> ToolError:
     """Return an error that was kept."""
-    return ToolError(**kept)
+    return ToolError(**stored)
 
 
 def question_to_json(question: Question) -> JSON:
@@ -156,6 +158,6 @@ def question_to_json(question: Question) -> JSON:
     return {"message": question.message, "form": question.form, "is_single": question.is_single}
 
 
-def question_of_json(kept: JSON) -> Question:
+def question_of_json(stored: JSON) -> Question:
     """Return a question that was kept."""
-    return Question(**kept)
+    return Question(**stored)

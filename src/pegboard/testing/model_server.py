@@ -169,9 +169,9 @@ class ModelServer:
             answering.cancel()
             leaving.cancel()
 
-    def _note(self, kept: list[ModelRequest], request: ModelRequest) -> None:
+    def _note(self, requests: list[ModelRequest], request: ModelRequest) -> None:
         with self._changed:
-            kept.append(request)
+            requests.append(request)
             self._changed.notify_all()
 
     def _check_key(self, key: str) -> None:

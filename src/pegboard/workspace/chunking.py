@@ -46,9 +46,9 @@ def heading_title(words: str) -> str:
 
 
 def _headings_in(text: str) -> Iterator[Heading]:
-    for found in _HEADING.finditer(text):
-        if title := heading_title(found[2]):
-            yield Heading(found.start(), len(found[1]), title)
+    for match in _HEADING.finditer(text):
+        if title := heading_title(match[2]):
+            yield Heading(match.start(), len(match[1]), title)
 
 
 def chunks_of(text: str) -> list[Chunk]:
@@ -95,7 +95,7 @@ def _end(text: str, start: int) -> int:
     limit, least = start + length, start + CHUNK_LEAST_CHARS
     for cut in _CUTS:
         # One character more: the white space behind a passage that just fits is such a place.
-        places = [found.start() for found in cut.finditer(text, least, limit + 1)]
+        places = [match.start() for match in cut.finditer(text, least, limit + 1)]
         if places:
             return places[-1]
     return limit

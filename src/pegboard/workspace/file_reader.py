@@ -58,8 +58,8 @@ class FileReader:
         try:
             parsed: JSON = await self._pool.call(kind.parser, {"name": path.rpartition("/")[2]}, payload)
         except SandboxError as error:
-            said = error.text if error.type_name == _UNREADABLE else f"its parser failed: {error.type_name}"
-            return with_error(document, said)
+            reason = error.text if error.type_name == _UNREADABLE else f"its parser failed: {error.type_name}"
+            return with_error(document, reason)
         except CallError as error:
             return with_error(document, error.error.message)
         return _filled(document, parsed)
@@ -73,8 +73,8 @@ class FileReader:
         try:
             return cast("Feed", await self._pool.call(_FEED, {}, payload))
         except SandboxError as error:
-            said = error.text if error.type_name == _UNREADABLE else f"its parser failed: {error.type_name}"
-            raise CallError("invalid_arguments", said) from None
+            reason = error.text if error.type_name == _UNREADABLE else f"its parser failed: {error.type_name}"
+            raise CallError("invalid_arguments", reason) from None
 
 
 def checksum_of(payload: bytes) -> str:

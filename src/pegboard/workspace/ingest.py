@@ -138,7 +138,7 @@ class FolderIngest:
             report.counts.update(each for _, each in stored)
             for each in batch:
                 if each.error:
-                    self._told(report, BadFile(path=each.path, reason=each.error))
+                    self._report_bad(report, BadFile(path=each.path, reason=each.error))
         self.on_progress(report)
 
     async def _documents(
@@ -207,7 +207,7 @@ class FolderIngest:
             try:
                 listing = root.listing(folder, max_entries=INGEST_FOLDER_FILES)
             except (CallError, OSError) as error:
-                self._told(report, BadFile(path=folder, reason=_reason(error)))
+                self._report_bad(report, BadFile(path=folder, reason=_reason(error)))
                 continue
             below: list[str] = []
             for entry in listing:
@@ -216,7 +216,7 @@ class FolderIngest:
                     continue
                 fault = _fault(entry)
                 if fault:
-                    self._told(report, BadFile(path=_printable(entry.path), reason=fault))
+                    self._report_bad(report, BadFile(path=_printable(entry.path), reason=fault))
                 elif entry.kind == "folder":
                     below.append(entry.path)
                 elif format_of(name) is None:
@@ -225,7 +225,7 @@ class FolderIngest:
                     yield entry
             waiting += reversed(below)
 
-    def _told(self, report: IngestReport, bad: BadFile) -> None:
+    def _report_bad(self, report: IngestReport, bad: BadFile) -> None:
         bad = BadFile(path="".join(each if can_be_shown(each) else "�" for each in bad.path), reason=bad.reason)
         report.bad.append(bad)
         self.on_bad(bad)

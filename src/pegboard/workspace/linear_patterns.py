@@ -32,8 +32,10 @@ def linear(pattern: str, *, ignore_case: bool) -> LinearPattern:
     try:
         return cast("LinearPattern", untyped.compile(pattern, options=options))
     except untyped.error as error:
-        said = error.args[0].decode("utf-8", "replace") if isinstance(error.args[0], bytes) else str(error)
-        text = f"The pattern cannot be used: {said[:200]}. Write it as RE2 has it: no look-around, no back-references."
+        reason = error.args[0].decode("utf-8", "replace") if isinstance(error.args[0], bytes) else str(error)
+        text = (
+            f"The pattern cannot be used: {reason[:200]}. Write it as RE2 has it: no look-around, no back-references."
+        )
         raise CallError("invalid_arguments", text) from None
 
 

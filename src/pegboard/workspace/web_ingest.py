@@ -74,7 +74,7 @@ class WebIngest:
                 max_response_bytes=self.max_file_bytes,
             )  # fmt: skip
         if response.status_code != 200:
-            self._told(report, f"the server answered {response.status_code}")
+            self._report_bad(report, f"the server answered {response.status_code}")
             return report
         async with FileReader() as reader:
             if _is_feed(response):
@@ -86,7 +86,7 @@ class WebIngest:
     async def _take_page(self, response: Response, reader: FileReader, report: IngestReport) -> None:
         path = path_of(response.url, media_type(response))
         if path is None:
-            self._told(report, f"no parser reads what it is: {media_type(response)[:100]!r}")
+            self._report_bad(report, f"no parser reads what it is: {media_type(response)[:100]!r}")
             return
         source = self.source or urlsplit(response.url).hostname or "web"
         document = await reader.read(path, _payload(response))
@@ -96,7 +96,7 @@ class WebIngest:
         try:
             feed = await reader.feed(response.body)
         except CallError as error:
-            self._told(report, error.error.message)
+            self._report_bad(report, error.error.message)
             return
         address = urlsplit(response.url)
         source = self.source or f"{address.hostname}{address.path}".rstrip("/")
@@ -109,7 +109,7 @@ class WebIngest:
         ready: list[PreparedDocument] = []
         for document in documents:
             if document.error:
-                self._told(report, document.error, path=document.path)
+                self._report_bad(report, document.error, path=document.path)
             else:
                 ready.append(prepared(document))
         stored = await self.store.put(self.scope, self.space, source, ready)
@@ -118,7 +118,7 @@ class WebIngest:
         await embed_into(self.store, self.scope, self.space, report, self.on_progress)
         self.on_progress(report)
 
-    def _told(self, report: IngestReport, reason: str, *, path: str | None = None) -> None:
+    def _report_bad(self, report: IngestReport, reason: str, *, path: str | None = None) -> None:
         bad = BadFile(path=path or self.url, reason=" ".join(reason.split())[:LISTED_LINE_CHARS])
         report.bad.append(bad)
         self.on_bad(bad)
@@ -148,8 +148,8 @@ def _address(base: str, link: str) -> str:
 
 
 def _page_of(entry: FeedEntry) -> str:
-    told = {"author": entry["author"], "date": entry["created"]}
-    metas = "".join(f'<meta name="{name}" content="{html.escape(text)}">' for name, text in told.items() if text)
+    metadata = {"author": entry["author"], "date": entry["created"]}
+    metas = "".join(f'<meta name="{name}" content="{html.escape(text)}">' for name, text in metadata.items() if text)
     title = html.escape(entry["title"])
     return f"<html><head><title>{title}</title>{metas}</head><body><h1>{title}</h1>\n{entry['html']}</body></html>"
 

@@ -180,9 +180,9 @@ def _worth(by_caller: Mapping[str, float], own: str) -> float:
 
 def _led_to(tool: str, search: _Search) -> list[frozenset[str]]:
     """Return the requests that a call was for: those that found the tool; else the only one, if it came next."""
-    found = [terms for terms, tools in search.asked if terms and tool in tools]
-    if found or len(search.asked) > 1 or search.calls > 1:
-        return found
+    finding = [terms for terms, tools in search.asked if terms and tool in tools]
+    if finding or len(search.asked) > 1 or search.calls > 1:
+        return finding
     return [terms for terms, _ in search.asked if terms]
 
 

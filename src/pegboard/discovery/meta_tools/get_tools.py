@@ -39,13 +39,13 @@ async def _answered(meta: MetaTools, request: list[JSONValue]) -> JSON:
     problems: list[str] = []
     for item in request:
         await _answer_item(item, meta, listing, shown, problems)
-    data: JSON = {"tools": shown}
+    payload: JSON = {"tools": shown}
     if meta.require_context or meta.documents is not None:
-        data["workspaces"] = await workspaces_of(meta.view.ctx, meta.documents)
+        payload["workspaces"] = await workspaces_of(meta.view.ctx, meta.documents)
     if meta.documents is not None:
         scope = await meta.documents.scope(meta.view.ctx)
-        data["folders"] = await meta.documents.root_folders(scope, limit=DIGEST_FOLDERS)
-    answered: JSON = {"success": True, "data": data}
+        payload["folders"] = await meta.documents.root_folders(scope, limit=DIGEST_FOLDERS)
+    answered: JSON = {"success": True, "data": payload}
     return {**answered, "error": f"Some items not found: {', '.join(problems)}"} if problems else answered
 
 

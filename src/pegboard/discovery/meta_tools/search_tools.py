@@ -91,11 +91,11 @@ async def answers(
     return shown
 
 
-def _add_schemas(shown: Sequence[JSON], found: Sequence[Found]) -> None:
+def _add_schemas(shown: Sequence[JSON], results: Sequence[Found]) -> None:
     """Give the first hits their schemas while there is room: the first of each request, then the second, the third."""
     size_bytes = sum(len(json_bytes(answer)) for answer in shown)
     for rank in range(SEARCH_SCHEMAS):
-        for answer, one in zip(shown, found, strict=True):
+        for answer, one in zip(shown, results, strict=True):
             if rank >= len(one.tools):
                 continue
             schema = full(one.tools[rank].entry)["inputSchema"]

@@ -95,23 +95,23 @@ def evidence_of(request: ParsedQuery, ranking: Ranking, scope: Scope) -> float:
     trust = np.array([1.0 if group.is_known else _GUESS_SHARE for group in request.groups], dtype=np.float32)
     share = np.array([_ARGUMENT_SHARE if group.is_argument else 1.0 for group in request.groups], dtype=np.float32)
     numbers, rows = list(ranking.rows), ranking.rows
-    found = ranking.matched * (ranking.rarity * trust)[numbers, None]
+    evidence = ranking.matched * (ranking.rarity * trust)[numbers, None]
     due = ranking.rarity * share
     unknown = sum(not (group.is_known or group.is_argument) for group in request.groups)
-    namespaces = np.maximum.reduceat(found * share[numbers, None], scope.starts, axis=1).sum(axis=0)
+    namespaces = np.maximum.reduceat(evidence * share[numbers, None], scope.starts, axis=1).sum(axis=0)
     return (
         _CLAUSE_COVERED
-        * max(_covered(rows_of(found, rows_in(rows, clause)), due[list(clause)]) for clause in request.clauses)
+        * max(_covered(rows_of(evidence, rows_in(rows, clause)), due[list(clause)]) for clause in request.clauses)
         + _WORDS_KNOWN * (1 - unknown / len(request.groups))
         + _NAMESPACE_FOUND * float(namespaces.max()) / max(float(due.sum()), 1.0) ** _LENGTH_POWER
         + _NAMESPACE_ABOUT * _namespace_about(ranking, trust[numbers], scope)
-        + _PAIRS_FOUND * _pairs_found(request, found, rows) / max(len(request.groups) - 1, 1) ** _LENGTH_POWER
+        + _PAIRS_FOUND * _pairs_found(request, evidence, rows) / max(len(request.groups) - 1, 1) ** _LENGTH_POWER
     )
 
 
-def _covered(found: Matrix, due: Matrix) -> float:
+def _covered(evidence: Matrix, due: Matrix) -> float:
     # At least one rare word is due, so that a clause of common words alone is no evidence.
-    return float(found.sum(axis=0).max()) / max(float(due.sum()), 1.0)
+    return float(evidence.sum(axis=0).max()) / max(float(due.sum()), 1.0)
 
 
 def _namespace_about(ranking: Ranking, trust: Vector, scope: Scope) -> float:
@@ -126,7 +126,7 @@ def _namespace_about(ranking: Ranking, trust: Vector, scope: Scope) -> float:
     return float((shares * trust[telling, None]).max())
 
 
-def _pairs_found(request: ParsedQuery, found: Matrix, rows: Mapping[int, int]) -> float:
+def _pairs_found(request: ParsedQuery, evidence: Matrix, rows: Mapping[int, int]) -> float:
     """Return what the best tool has of words that stand next to each other in the request."""
     pairs = [
         (rows[first], rows[second])
@@ -135,5 +135,5 @@ def _pairs_found(request: ParsedQuery, found: Matrix, rows: Mapping[int, int]) -
         if first in rows and second in rows
     ]
     # Two words that no tool has together make no pair: most of a long request are not looked at further.
-    both = [least for first, second in pairs if (least := np.minimum(found[first], found[second])).any()]
+    both = [least for first, second in pairs if (least := np.minimum(evidence[first], evidence[second])).any()]
     return float(np.sum(both, axis=0).max()) if both else 0.0

@@ -88,9 +88,12 @@ def explained(judged: Judged, best: Sequence[int], texts: Sequence[ToolText], st
     return Explanation(
         asked=tuple(
             AskedWord(
-                terms=_terms(group), rarity=round(told, 3), is_known=group.is_known, is_argument=group.is_argument
+                terms=_terms(group),
+                rarity=round(rarity_of_word, 3),
+                is_known=group.is_known,
+                is_argument=group.is_argument,
             )
-            for group, told in zip(groups, rarity, strict=True)
+            for group, rarity_of_word in zip(groups, rarity, strict=True)
         ),
         evidence=None if signs is None else round(signs.evidence, 3),
         tools=len(judged.scores),

@@ -70,23 +70,23 @@ class CachedEmbedder:
             rows, fresh = {}, list(marks)
             vectors = await embedded(fresh, self._embedder)
         if fresh:
-            made = dict(zip(fresh, vectors, strict=True))
-            await asyncio.to_thread(self._write, {marks[text]: row for text, row in made.items()})
-            rows |= made
+            fresh_rows = dict(zip(fresh, vectors, strict=True))
+            await asyncio.to_thread(self._write, {marks[text]: row for text, row in fresh_rows.items()})
+            rows |= fresh_rows
         return np.stack([rows[text] for text in texts]) if texts else vectors
 
     def _read(self, marks: Mapping[str, bytes]) -> dict[str, Vectors]:
-        found: dict[str, Vectors] = {}
+        rows: dict[str, Vectors] = {}
         try:
             with closing(self._connect()) as connection:
                 for text, mark in marks.items():
                     row = connection.execute("select row from vectors where mark = ?", (mark,)).fetchone()
                     vector = np.frombuffer(row[0], dtype=np.float32) if row is not None else None
                     if vector is not None and np.isfinite(vector).all():
-                        found[text] = vector
+                        rows[text] = vector
         except (sqlite3.Error, OSError, ValueError) as error:
             self._say(error)
-        return found if len({len(row) for row in found.values()}) == 1 else {}
+        return rows if len({len(row) for row in rows.values()}) == 1 else {}
 
     def _write(self, rows: Mapping[bytes, Vectors]) -> None:
         try:

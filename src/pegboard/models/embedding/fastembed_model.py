@@ -130,8 +130,8 @@ def _listed(name: str) -> DenseModelDescription:
     listed = fastembed.TextEmbedding.list_supported_models()
     for each in listed:
         if each["model"].lower() == name.lower():
-            told: dict[str, Any] = {**each, "sources": ModelSource(**each["sources"])}
-            return DenseModelDescription(**told)
+            fields: dict[str, Any] = {**each, "sources": ModelSource(**each["sources"])}
+            return DenseModelDescription(**fields)
     names = [each["model"] for each in listed]
     known = nearest(name, names, label="Models")
     raise LookupError(f"fastembed lists no model {name!r}.{known} A folder with any other one is named by `path`.")
@@ -147,13 +147,13 @@ def _fetched(known: DenseModelDescription, folder: Path) -> Path | None:
 
 def _pooling_of(files: Path) -> Pooling:
     """Return how the vectors of words become one, as sentence-transformers says it beside the models it exports."""
-    said = files / "1_Pooling" / "config.json"
-    told: Any = {}
-    if said.is_file():
-        told = orjson.loads(said.read_bytes())  # raw: the operator's own file, in a folder of their config
-    if told.get("pooling_mode_cls_token") or told.get("pooling_mode") == "cls":
+    file = files / "1_Pooling" / "config.json"
+    declared: Any = {}
+    if file.is_file():
+        declared = orjson.loads(file.read_bytes())  # raw: the operator's own file, in a folder of their config
+    if declared.get("pooling_mode_cls_token") or declared.get("pooling_mode") == "cls":
         return "cls"
-    if told.get("pooling_mode_lasttoken") or told.get("pooling_mode") == "lasttoken":
+    if declared.get("pooling_mode_lasttoken") or declared.get("pooling_mode") == "lasttoken":
         return "last_token"
     return "mean"
 

@@ -38,10 +38,10 @@ class EmbeddingThread:
                 self._loop = asyncio.new_event_loop()
                 threading.Thread(target=_run, args=(self._loop,), name="pegboard-embedder", daemon=True).start()
                 weakref.finalize(self, _stop, self._loop)
-            return asyncio.run_coroutine_threadsafe(_kept(work), self._loop)
+            return asyncio.run_coroutine_threadsafe(_without_exit(work), self._loop)
 
 
-async def _kept(work: Coroutine[Any, Any, T]) -> T:
+async def _without_exit(work: Coroutine[Any, Any, T]) -> T:
     """Await foreign code, which may ask for the end of the process: that would end the loop for all that follows."""
     try:
         return await work

@@ -168,17 +168,17 @@ def kept_size(size: object) -> int | None:
 
 def kept_annotations(annotations: object) -> JSON:
     """Return for whom a block is, how much it matters and how old it is; what else stands there is dropped."""
-    said: Any = annotations
-    if said is not None and not is_object(said):
-        said = said.model_dump(mode="json", by_alias=True, exclude_none=True)
+    declared: Any = annotations
+    if declared is not None and not is_object(declared):
+        declared = declared.model_dump(mode="json", by_alias=True, exclude_none=True)
     kept: JSON = {}
-    if not is_object(said):
+    if not is_object(declared):
         return kept
-    if is_list(said.get("audience")):
-        kept["audience"] = [role for role in said["audience"] if role in ("user", "assistant")][:2]
-    priority = said.get("priority")
+    if is_list(declared.get("audience")):
+        kept["audience"] = [role for role in declared["audience"] if role in ("user", "assistant")][:2]
+    priority = declared.get("priority")
     if isinstance(priority, int | float) and not isinstance(priority, bool) and 0 <= priority <= 1:
         kept["priority"] = priority
-    if isinstance(said.get("lastModified"), str):
-        kept["lastModified"] = cleaned(said["lastModified"], max_bytes=MCP_TITLE_BYTES)
+    if isinstance(declared.get("lastModified"), str):
+        kept["lastModified"] = cleaned(declared["lastModified"], max_bytes=MCP_TITLE_BYTES)
     return kept

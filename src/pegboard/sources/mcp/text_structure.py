@@ -6,13 +6,13 @@ from pegboard.core.json_reader import parse_json
 from pegboard.model.result import ToolResult
 
 
-def structure_in_text(given: object) -> ToolResult:
+def structure_in_text(result: object) -> ToolResult:
     """Return a result with the structure that it promises and has in its text alone, as many servers send it.
 
     Raises:
         TypeError: it is no such result.
         CallError: the text is no JSON.
     """
-    if not isinstance(given, ToolResult) or given.has_structured or len(given.content) != 1:
+    if not isinstance(result, ToolResult) or result.has_structured or len(result.content) != 1:
         raise TypeError("no result of one text")
-    return given._replace(structured=parse_json(given.text), has_structured=True)
+    return result._replace(structured=parse_json(result.text), has_structured=True)

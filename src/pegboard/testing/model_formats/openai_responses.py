@@ -49,8 +49,8 @@ class OpenAIResponses:
                 raise RefusedRequestError(
                     f"{key!r} is not known here: the scripted model keeps nothing. Send the input whole."
                 )
-        given = body.get("input")
-        items = [{"role": "user", "content": given}] if isinstance(given, str) else objects(given, "input")
+        raw_input = body.get("input")
+        items = [{"role": "user", "content": raw_input}] if isinstance(raw_input, str) else objects(raw_input, "input")
         messages, system = list[ModelMessage](), [text_of(body.get("instructions"))]
         for item in items:
             kind, role = item.get("type", "message"), item.get("role")

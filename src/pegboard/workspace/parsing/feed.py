@@ -69,7 +69,7 @@ class _Reader:
     def __init__(self) -> None:
         self.root, self.title, self.entries = "", "", list[FeedEntry]()
         self._open: list[str] = []
-        self._told: dict[str, str] | None = None
+        self._entry_fields: dict[str, str] | None = None
         self._field, self._field_level, self._text = "", 0, list[str]()
         self._chars = 0
         self._bases: list[str] = []
@@ -96,11 +96,11 @@ class _Reader:
             # Markup within a field, as Atom's XHTML: what it says, block by block.
             self._text.append("\n")
         elif name in _ENTRIES:
-            self._told = {}
+            self._entry_fields = {}
         elif _QUOTED in self._open:
             # Where an entry was taken from, which has a title and addresses of its own.
             return
-        elif name in _WANTED and (self._told is not None or (name == "title" and not self.title)):
+        elif name in _WANTED and (self._entry_fields is not None or (name == "title" and not self.title)):
             self._field, self._field_level = name, len(self._open)
             # An id is an address too, unless it says that it is none.
             self._is_link = name == "guid" and attributes.get("isPermaLink", "true") != "false"
@@ -111,28 +111,28 @@ class _Reader:
     def _end(self, tag: str) -> None:
         name = tag.rpartition(" ")[2]
         if self._field and len(self._open) == self._field_level:
-            said = "".join(self._text).strip()
-            if self._told is None:
-                self.title = self.title or said
-            elif said:
-                self._tell(self._told, said)
+            text = "".join(self._text).strip()
+            if self._entry_fields is None:
+                self.title = self.title or text
+            elif text:
+                self._tell(self._entry_fields, text)
             self._field, self._text = "", []
-        elif name in _ENTRIES and self._told is not None and not self._field:
+        elif name in _ENTRIES and self._entry_fields is not None and not self._field:
             if len(self.entries) < FEED_ENTRIES:
-                self.entries.append(_entry(self._told))
-            self._told = None
+                self.entries.append(_entry(self._entry_fields))
+            self._entry_fields = None
         self._open.pop()
         self._bases.pop()
 
-    def _tell(self, told: dict[str, str], said: str) -> None:
+    def _tell(self, entry: dict[str, str], text: str) -> None:
         if self._field == "author":
             # A name comes first; addresses may follow.
-            said = said.partition("\n")[0]
+            text = text.partition("\n")[0]
         elif self._field == "link":
-            said = _joined(self._bases[-1], said)
-        told.setdefault(self._field, said)
-        if self._is_link and said.startswith(("http://", "https://")):
-            told.setdefault("permalink", said)
+            text = _joined(self._bases[-1], text)
+        entry.setdefault(self._field, text)
+        if self._is_link and text.startswith(("http://", "https://")):
+            entry.setdefault("permalink", text)
 
     def _read(self, text: str) -> None:
         if self._field:
@@ -142,38 +142,40 @@ class _Reader:
             self._text.append(text)
 
 
-def _entry(told: Mapping[str, str]) -> FeedEntry:
-    found = {field: next((told[name] for name in names if name in told), "") for field, names in _FIELDS.items()}
+def _entry(declared: Mapping[str, str]) -> FeedEntry:
+    fields = {
+        field: next((declared[name] for name in names if name in declared), "") for field, names in _FIELDS.items()
+    }
     return FeedEntry(
-        title=one_line(found["title"]),
-        link=found["link"],
-        id=found["id"],
-        author=one_line(found["author"]),
-        created=_iso(found["created"]),
-        html=found["html"],
+        title=one_line(fields["title"]),
+        link=fields["link"],
+        id=fields["id"],
+        author=one_line(fields["author"]),
+        created=_iso(fields["created"]),
+        html=fields["html"],
     )
 
 
-def _iso(said: str) -> str:
+def _iso(date: str) -> str:
     """Return a date as ISO 8601 writes it; as it stands where it is in no form that is known."""
-    said = one_line(said)
-    plain = _DAY.sub("", said, count=1)
+    date = one_line(date)
+    plain = _DAY.sub("", date, count=1)
     readers = (datetime.fromisoformat, parsedate_to_datetime, *(partial(_as, form) for form in _LOOSE))
-    for text, read in product((said, plain), readers):
+    for text, read in product((date, plain), readers):
         try:
             return read(text).isoformat()
         except ValueError:
             continue
-    return said
+    return date
 
 
 def _as(form: str, text: str) -> datetime:
     return datetime.strptime(text, form)  # noqa: DTZ007 - a day has no zone
 
 
-def _joined(base: str, said: str) -> str:
+def _joined(base: str, address: str) -> str:
     """Return an address that is told from the place of another one; as it stands where it is none."""
     try:
-        return urljoin(base, said)
+        return urljoin(base, address)
     except ValueError:
-        return said
+        return address

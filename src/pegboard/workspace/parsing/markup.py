@@ -98,18 +98,18 @@ class _Page(HTMLParser):
         self._code_levels = 0
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = {name: value or "" for name, value in attrs}
+        attributes = {name: value or "" for name, value in attrs}
         self._close_unseen_before(tag)
         if tag == "html":
-            self.language = given.get("lang", "")
+            self.language = attributes.get("lang", "")
         elif tag == "meta":
-            name = _NAMED.get((given.get("name") or given.get("property") or "").lower())
+            name = _NAMED.get((attributes.get("name") or attributes.get("property") or "").lower())
             if name:
-                self.told.setdefault(name, one_line(given.get("content", "")))
+                self.told.setdefault(name, one_line(attributes.get("content", "")))
         elif tag == "title":
             # A picture in the page may have one of its own.
             self._in_title = not self.title and self._unseen in ([], ["head"])
-        if self._unseen or tag in _UNSEEN or _is_hidden(given):
+        if self._unseen or tag in _UNSEEN or _is_hidden(attributes):
             if tag not in _VOID:
                 self._unseen.append(tag)
             return
@@ -118,8 +118,8 @@ class _Page(HTMLParser):
         elif tag in ("td", "th"):
             self.text.append("" if self._is_first_cell else " | ")
             self._is_first_cell = False
-        elif tag == "img" and given.get("alt"):
-            self.text.append(given["alt"])
+        elif tag == "img" and attributes.get("alt"):
+            self.text.append(attributes["alt"])
 
     def _close_unseen_before(self, tag: str) -> None:
         """Close what a start tag ends although no end tag says so."""
@@ -181,9 +181,9 @@ class _Page(HTMLParser):
             self.headings[-1] += data
 
 
-def _is_hidden(given: Mapping[str, str]) -> bool:
+def _is_hidden(attributes: Mapping[str, str]) -> bool:
     """Tell whether the attributes of an element say that it is not shown."""
-    return "hidden" in given or _INVISIBLE.search(given.get("style", "")) is not None
+    return "hidden" in attributes or _INVISIBLE.search(attributes.get("style", "")) is not None
 
 
 def _line(text: str) -> str:

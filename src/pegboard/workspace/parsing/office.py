@@ -53,14 +53,14 @@ def parse_docx(_: object, payload: bytes) -> Parsed:
     tables: list[ParsedTable] = []
     for item in _blocks(cast("Any", document).element.body):
         if item.tag == _PARAGRAPH:
-            text = _said(item)
+            text = _text_of(item)
             level = _level(Paragraph(item, document))
             if level and text.strip():
                 headings.append(text)
                 parts.append(f"{'#' * level} {one_line(text)}")
             else:
                 parts.append(text)
-            parts += (_said(each) for each in _boxed(item))
+            parts += (_text_of(each) for each in _boxed(item))
         else:
             rows = [[_cell_text(each) for each in row] for row in _cells(Table(item, document))]
             parts.append("\n".join(" | ".join(row) for row in rows))
@@ -85,24 +85,24 @@ def _blocks(within: Any) -> Iterator[Any]:
             yield from _blocks(each)
 
 
-def _said(paragraph: Any) -> str:
+def _text_of(paragraph: Any) -> str:
     """Return the text of a paragraph as one who reads it sees it: with what was inserted, without what was deleted.
 
     What stands in its text boxes is not part of its line.
     """
-    said: list[str] = []
+    pieces: list[str] = []
     waiting = [iter(paragraph)]
     while waiting:
         each = next(waiting[-1], None)
         if each is None:
             waiting.pop()
         elif each.tag == _TEXT:
-            said.append(each.text or "")
+            pieces.append(each.text or "")
         elif each.tag in _AS_TEXT:
-            said.append(_AS_TEXT[each.tag])
+            pieces.append(_AS_TEXT[each.tag])
         elif each.tag not in _UNSEEN:
             waiting.append(iter(each))
-    return "".join(said)
+    return "".join(pieces)
 
 
 def _boxed(paragraph: Any) -> Iterator[Any]:
@@ -114,7 +114,7 @@ def _boxed(paragraph: Any) -> Iterator[Any]:
 
 def _cell_text(element: Any) -> str:
     lines = (
-        _said(each) if each.tag == _PARAGRAPH else " ".join(map(_said, each.iter(_PARAGRAPH)))
+        _text_of(each) if each.tag == _PARAGRAPH else " ".join(map(_text_of, each.iter(_PARAGRAPH)))
         for each in _blocks(element)
     )
     return cleaned("\n".join(lines)).strip()
@@ -130,20 +130,20 @@ def _notes(document: Any) -> Iterator[str]:
     for related in document.part.rels.values():
         if not related.is_external and related.reltype.rpartition("/")[2] in ("footnotes", "endnotes"):
             notes: Any = parse_xml(related.target_part.blob)
-            yield from (_said(each) for each in notes.iter(_PARAGRAPH))
+            yield from (_text_of(each) for each in notes.iter(_PARAGRAPH))
 
 
 def _margins(document: Any) -> Iterator[str]:
     """Yield what stands above and below the pages, once each: most sections of a document have the same."""
-    said: dict[str, None] = {}
+    texts: dict[str, None] = {}
     for section in document.element.body.iter(_SECTION):
         for each in section.iter(*_MARGINS):
             related = document.part.rels.get(each.get(_RELATED))
             if related is not None and not related.is_external:
                 margin: Any = parse_xml(related.target_part.blob)
-                lines = (_said(paragraph).strip() for paragraph in margin.iter(_PARAGRAPH))
-                said["\n".join(line for line in lines if line)] = None
-    yield from said
+                lines = (_text_of(paragraph).strip() for paragraph in margin.iter(_PARAGRAPH))
+                texts["\n".join(line for line in lines if line)] = None
+    yield from texts
 
 
 def _level(paragraph: Paragraph) -> int:

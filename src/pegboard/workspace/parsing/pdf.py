@@ -23,9 +23,11 @@ def parse_pdf(_: object, payload: bytes) -> Parsed:
     try:
         document = untyped.PdfDocument(payload)
     except untyped.PdfiumError as error:
-        said = str(error)
+        reason = str(error)
         text = (
-            "it is locked with a password" if "password" in said.lower() else f"it is no PDF that can be read: {said}"
+            "it is locked with a password"
+            if "password" in reason.lower()
+            else f"it is no PDF that can be read: {reason}"
         )
         raise UnreadableError(text[:300]) from None
     if document.get_formtype():
@@ -47,12 +49,12 @@ def parse_pdf(_: object, payload: bytes) -> Parsed:
             raise UnreadableError(f"its text has more than {DOCUMENT_CHARS:,} characters. Split it")
         pages.append(text.strip())
     parsed = Parsed(text=cleaned("\n\n".join(pages)), pages=count)
-    told = cast("dict[str, str]", document.get_metadata_dict())
-    if one_line(told.get("Title", "")):
-        parsed["title"] = one_line(told["Title"])
-    if one_line(told.get("Author", "")):
-        parsed["author"] = one_line(told["Author"])
-    created = _DATE.match(told.get("CreationDate", ""))
+    metadata = cast("dict[str, str]", document.get_metadata_dict())
+    if one_line(metadata.get("Title", "")):
+        parsed["title"] = one_line(metadata["Title"])
+    if one_line(metadata.get("Author", "")):
+        parsed["author"] = one_line(metadata["Author"])
+    created = _DATE.match(metadata.get("CreationDate", ""))
     if created is not None:
         parsed["created"] = _iso(created)
     return parsed
@@ -69,8 +71,8 @@ def _flattened(untyped: Any, document: Any, number: int) -> Any:
     return document[number]
 
 
-def _iso(told: re.Match[str]) -> str:
-    digits, utc, hours, minutes = told.groups()
+def _iso(date: re.Match[str]) -> str:
+    digits, utc, hours, minutes = date.groups()
     try:
         moment = datetime.strptime(digits, "%Y%m%d%H%M%S").isoformat()  # noqa: DTZ007 - a PDF need not say its zone
     except ValueError:

@@ -28,19 +28,19 @@ def parse_markdown(_: object, payload: bytes) -> Parsed:
     text = cleaned(decoded(payload))
     front = _FRONT.match(text)
     body = _FENCED.sub("", text[front.end() :] if front else text)
-    headings = headings_of([found[2] or heading_title(found[1]) for found in _HEADING.finditer(body)])
+    headings = headings_of([match[2] or heading_title(match[1]) for match in _HEADING.finditer(body)])
     parsed = Parsed(text=text, headings=headings)
     if headings:
         parsed["title"] = headings[0]
     for name, value in _FIELD.findall(front[1]) if front else ():
-        told = one_line(value.strip().strip("\"'"))
+        declared = one_line(value.strip().strip("\"'"))
         match name.lower():
             case "title":
-                parsed["title"] = told
+                parsed["title"] = declared
             case "author":
-                parsed["author"] = told
+                parsed["author"] = declared
             case "date":
-                parsed["created"] = told
+                parsed["created"] = declared
             case _:
-                parsed["language"] = told
+                parsed["language"] = declared
     return parsed

@@ -146,8 +146,8 @@ def column_names(cells: Iterable[object]) -> list[str]:
 def typed_table(name: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> ParsedTable:
     """Return a table of texts whose columns of numbers are numbers, and whose empty cells are null."""
     _check(len(columns), len(rows))
-    made = [list(map(_typed_column, columns, zip(*rows, strict=True)))] if rows else []
-    by_row = [list(row) for row in zip(*made[0], strict=True)] if made else []
+    typed = [list(map(_typed_column, columns, zip(*rows, strict=True)))] if rows else []
+    by_row = [list(row) for row in zip(*typed[0], strict=True)] if typed else []
     return ParsedTable(name=name, columns=list(columns), rows=by_row)
 
 

@@ -56,10 +56,10 @@ def _taken(db: Connection, function: str, space_n: int) -> bool:
 
 
 def _brought_up(db: Connection, space_n: int, mark: str, exact_passages: int) -> NearIndex | None:
-    told: Any = db.execute(
+    counted: Any = db.execute(
         "select count(*), min(vector_dims(vector)) from vectors where space_n = ? and vector is not null", (space_n,)
     ).fetchone()
-    passages, dimension = int(told[0]), int(told[1] or 0)
+    passages, dimension = int(counted[0]), int(counted[1] or 0)
     known = read_near_index(db, space_n)
     is_known = (
         known is not None and known.mark == mark and (known.is_used or passages < NEAR_INDEX_GROWTH * known.passages)
@@ -73,19 +73,19 @@ def _brought_up(db: Connection, space_n: int, mark: str, exact_passages: int) ->
         f"create index concurrently {name} on vectors using hnsw ((vector::vector({dimension})) vector_ip_ops) "
         f"where space_n = {space_n} and vector_dims(vector) = {dimension}",
     )
-    made = NearIndex(space_n=space_n, dimension=dimension, mark=mark, passages=passages, recall=0.0, is_used=True)
-    recall = _recall(db, made)
-    made = NearIndex(
+    index = NearIndex(space_n=space_n, dimension=dimension, mark=mark, passages=passages, recall=0.0, is_used=True)
+    recall = _recall(db, index)
+    index = NearIndex(
         space_n=space_n, dimension=dimension, mark=mark, passages=passages, recall=recall,
         is_used=recall >= NEAR_INDEX_RECALL,
     )  # fmt: skip
     db.execute(
         "insert into settings (name, value) values (?, ?) on conflict (name) do update set value = excluded.value",
-        (setting_of(space_n), orjson.dumps(made.as_json()).decode()),
+        (setting_of(space_n), orjson.dumps(index.as_json()).decode()),
     )
-    if not made.is_used:
+    if not index.is_used:
         db.execute(f"drop index concurrently if exists {name}")
-    return made
+    return index
 
 
 def _recall(db: Connection, index: NearIndex) -> float:
@@ -115,14 +115,14 @@ def _share(db: Connection, index: NearIndex, probe: str) -> float:
         f"and vector_dims(vector) = {index.dimension} order by 1 desc limit {_NEAREST}",
         probe,
     )
-    found = _likenesses(
+    near = _likenesses(
         db,
         f"with question (vector) as materialized (select cast(? as vector)) "  # noqa: S608 - numbers of ours
         f"select likeness from ({index.nearest()}) as near order by likeness desc limit {_NEAREST}",
         probe,
     )
     # By their likeness and not by their numbers: of passages that are the same any is right.
-    return sum(each >= exact[-1] - 1e-6 for each in found) / len(exact) if exact else 1.0
+    return sum(each >= exact[-1] - 1e-6 for each in near) / len(exact) if exact else 1.0
 
 
 def _likenesses(db: Connection, statement: str, probe: str) -> Sequence[float]:

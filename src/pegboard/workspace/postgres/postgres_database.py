@@ -141,10 +141,10 @@ def _numbered(statement: str) -> str:
     """Return a statement with the placeholders of PostgreSQL."""
     count = 0
 
-    def number(found: re.Match[str]) -> str:
+    def number(match: re.Match[str]) -> str:
         nonlocal count
         count += 1
-        return f"${found[1] or count}"
+        return f"${match[1] or count}"
 
     return _PLACEHOLDER.sub(number, statement)
 
@@ -186,10 +186,10 @@ class PostgresConnection:
 
     def next_numbers(self, table: str, count: int, /) -> Sequence[int]:
         """Return numbers that are given out once."""
-        given: list[Any] = self.execute(
+        numbers: list[Any] = self.execute(
             "select nextval(pg_get_serial_sequence(?, 'n')) from generate_series(1, ?)", (table, count)
         ).fetchall()
-        return sorted(int(n) for (n,) in given)
+        return sorted(int(n) for (n,) in numbers)
 
     def as_vector(self, vector: NDArray[np.float32], /) -> str | None:
         """Return a vector as pgvector reads it; one of zeros is none."""
@@ -359,11 +359,11 @@ def _in_time(rows: Iterator[Any], left_s: Callable[[], float]) -> Iterator[Any]:
 
 def _prepare(db: PostgresConnection) -> None:
     """Make the tables where there are none, once for all who come at the same time."""
-    made = "select 1 from pg_tables where schemaname = 'pegboard' and tablename = 'settings'"
-    if db.execute(made).fetchone() is None:
+    is_there = "select 1 from pg_tables where schemaname = 'pegboard' and tablename = 'settings'"
+    if db.execute(is_there).fetchone() is None:
         with db.raw.transaction():
             db.execute("select pg_advisory_xact_lock(?)", (_SETUP_LOCK,))
-            if db.execute(made).fetchone() is None:
+            if db.execute(is_there).fetchone() is None:
                 db.raw.execute("create extension if not exists vector")
                 db.raw.execute("create schema if not exists pegboard")
                 db.raw.execute(cast("Any", _TABLES))

@@ -32,8 +32,8 @@ def narrowed(scope: DocumentScope, ctx: ToolContext) -> DocumentScope:
     space = narrowed_to(ctx)
     if space is None:
         return scope
-    kept = {space} & set(scope.spaces)
-    return replace(scope, spaces=tuple(kept), writable=scope.writable & kept)
+    spaces_left = {space} & set(scope.spaces)
+    return replace(scope, spaces=tuple(spaces_left), writable=scope.writable & spaces_left)
 
 
 def _whole_scope(db: Connection, ctx: ToolContext) -> DocumentScope:
@@ -52,10 +52,10 @@ def _whole_scope(db: Connection, ctx: ToolContext) -> DocumentScope:
     writable = {name for name, access in granted.items() if access == "write"}
     if ctx.space_id is None:
         return DocumentScope(user=ctx.user_id, spaces=tuple(sorted(granted)), writable=frozenset(writable))
-    given = ctx.space_id
-    row = db.execute("select is_granted from spaces where name = ?", (given,)).fetchone()
-    may_write = given in writable or row is None or not row[0]
-    return DocumentScope(user=ctx.user_id, spaces=(given,), writable=frozenset({given} if may_write else ()))
+    own = ctx.space_id
+    row = db.execute("select is_granted from spaces where name = ?", (own,)).fetchone()
+    may_write = own in writable or row is None or not row[0]
+    return DocumentScope(user=ctx.user_id, spaces=(own,), writable=frozenset({own} if may_write else ()))
 
 
 def principals_of(ctx: ToolContext) -> list[str]:

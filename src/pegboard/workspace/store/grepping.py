@@ -65,10 +65,10 @@ def _in_text(text: bytes, pattern: LinearPattern, context_lines: int) -> Iterato
     lines = text.split(b"\n")
     begin = 0
     for place, line in enumerate(lines):
-        found = pattern.search(line)
+        match = pattern.search(line)
         shown = line.decode()
-        if found is not None:
-            start, end = (len(line[:at].decode()) for at in found.span())
+        if match is not None:
+            start, end = (len(line[:at].decode()) for at in match.span())
             yield {
                 "line": place + 1, "start": begin + start, "end": begin + end, "text": _cut(shown, start),
                 "before": [_cut(each.decode(), 0) for each in lines[max(0, place - context_lines) : place]],

@@ -61,5 +61,5 @@ def near_indexes(db: Connection, spaces: Sequence[int]) -> Mapping[int, NearInde
         f"select value from settings where name in ({named or 'null'})",  # noqa: S608 - question marks
         [setting_of(each) for each in spaces],
     ).fetchall()
-    found = [NearIndex(**orjson.loads(value)) for (value,) in rows]
-    return {each.space_n: each for each in found}
+    indexes = [NearIndex(**orjson.loads(value)) for (value,) in rows]
+    return {each.space_n: each for each in indexes}

@@ -111,11 +111,11 @@ def query(copy: Copy, tables: Sequence[StoredTable], sql: str, *, limit: int, ti
         try:
             answer = run_on(own, asked)
         except CallError as error:
-            said = error.error.message
-            if "no such table" in said:
-                raise CallError("invalid_arguments", f"{said}{_what_there_is(tables)}") from None
-            if "no such column" in said and named:
-                raise CallError("invalid_arguments", f"{said}{_columns_of(named)}") from None
+            reason = error.error.message
+            if "no such table" in reason:
+                raise CallError("invalid_arguments", f"{reason}{_what_there_is(tables)}") from None
+            if "no such column" in reason and named:
+                raise CallError("invalid_arguments", f"{reason}{_columns_of(named)}") from None
             raise
     if not answer.columns:
         raise read_only_refusal("it gives no rows")

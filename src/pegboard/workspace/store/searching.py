@@ -60,18 +60,18 @@ def search(
     """Return the passages that fit a question best, the best first."""
     # Also where nothing is searched for: an id that is not there is an error in any case.
     condition, values = within.filtered(db, filters)
+    wanted = _Wanted(
+        condition=condition, values=values, limit=limit, min_score=min_score, is_whole=filters == EVERY_DOCUMENT
+    )
     mode, note = question.mode, question.note
     if mode != "keyword" and not (_has_any(db, within, "vectors") and embedder_of(db) == question.mark):
         mode, note = "keyword", NOT_READ if _has_any(db, within, "chunks") else ""
     words = None if mode == "vector" else _Words.of(db, within, question.text)
-    is_whole = filters == EVERY_DOCUMENT
     rows: Sequence[Any] = ()
     if words is not None and mode == "keyword":
-        rows = _by_words(db, within, words, condition, values, limit=limit, min_score=min_score, is_whole=is_whole)
+        rows = _by_words(db, within, words, wanted)
     elif question.vector is not None and mode != "keyword":
-        rows = _by_both(
-            db, within, question, words, condition, values, limit=limit, min_score=min_score, is_whole=is_whole
-        )
+        rows = _by_both(db, within, question, words, wanted)
     hits: list[JSON] = [
         {
             "document_id": document_id, "name": name, "chunk_id": f"{document_id}.{ordinal}", "text": text,
@@ -83,6 +83,24 @@ def search(
     count = fitting_count(hits)
     answer: JSON = {"hits": hits[:count], "mode_used": mode, "truncated": count < len(hits)}
     return {**answer, "note": note} if note else answer
+
+
+@frozen
+class _Wanted:
+    """Which passages of the scope are wanted: those of some documents, by a condition with its values, and the best.
+
+    `is_whole` says that no document is left out.
+    """
+
+    condition: str
+    values: list[Any]
+    limit: int
+    min_score: float
+    is_whole: bool
+
+    def enough(self, condition: str) -> str:
+        """Return a condition on ranks, or one that always holds: of those that are ranked a filter may take any."""
+        return condition if self.is_whole else "1 = 1"
 
 
 @frozen
@@ -148,20 +166,10 @@ _OF_DOCUMENT: Final = "join chunks on chunks.n = found.n join documents on docum
 _THEN: Final = "documents.id, chunks.ordinal"
 
 
-def _by_words(
-    db: Connection,
-    within: ReadableSpaces,
-    words: _Words,
-    condition: str,
-    values: list[Any],
-    *,
-    limit: int,
-    min_score: float,
-    is_whole: bool,
-) -> list[Any]:
+def _by_words(db: Connection, within: ReadableSpaces, words: _Words, wanted: _Wanted) -> list[Any]:
     scored, asked = words.scored(within)
-    # Where nothing is left out, what scores less than the last that is shown need not be looked up.
-    enough = f"score >= coalesce((select score from found order by score desc limit 1 offset {limit:d}), 0)"  # noqa: S608 - a number
+    # What scores less than the last that is shown need not be looked up.
+    enough = f"score >= coalesce((select score from found order by score desc limit 1 offset {wanted.limit:d}), 0)"  # noqa: S608 - a number
     return db.execute(
         f"""
         with found as materialized (select n, {_ROUNDED.format(score="score")} as score from ({scored}) as scored),
@@ -169,25 +177,16 @@ def _by_words(
             select found.n, found.score, row_number() over (order by found.score desc, {_THEN}) as place,
                 row_number() over (order by found.score desc, {_THEN}) as keyword_rank, null as vector_rank
             from found {_OF_DOCUMENT}
-            where found.score >= ? and {enough if is_whole else "1 = 1"} and {condition} order by place limit ?
+            where found.score >= ? and {wanted.enough(enough)} and {wanted.condition} order by place limit ?
         )
         {_SHOWN}
         """,  # noqa: S608 - conditions of ours
-        (*asked, min_score, *values, limit),
+        (*asked, wanted.min_score, *wanted.values, wanted.limit),
     ).fetchall()
 
 
 def _by_both(
-    db: Connection,
-    within: ReadableSpaces,
-    question: Question,
-    words: _Words | None,
-    condition: str,
-    values: list[Any],
-    *,
-    limit: int,
-    min_score: float,
-    is_whole: bool,
+    db: Connection, within: ReadableSpaces, question: Question, words: _Words | None, wanted: _Wanted
 ) -> list[Any]:
     """Return rows by the ranks of both, or of vectors alone; each passage that is ranked is scored by its vector."""
     assert question.vector is not None
@@ -202,7 +201,7 @@ def _by_both(
         scored, asked = words.scored(within)
     likeness = _ROUNDED.format(score=db.dialect.likeness.format(vector="(select vector from question)"))
     vector = db.as_vector(question.vector)
-    near, likened = _near(db, within, likeness, mark=question.mark, is_whole=is_whole)
+    near, likened = _near(db, within, likeness, mark=question.mark, is_whole=wanted.is_whole)
     return db.execute(
         f"""
         with question (vector) as materialized (select {db.dialect.vector_value}),
@@ -211,13 +210,13 @@ def _by_both(
                 order by {_ROUNDED.format(score="found.score")} desc, {_THEN}
             ) as keyword_rank
             from ({scored}) as found {_OF_DOCUMENT}
-            where {condition} order by keyword_rank limit {SEARCH_FUSED_PASSAGES}
+            where {wanted.condition} order by keyword_rank limit {SEARCH_FUSED_PASSAGES}
         ), near as materialized (
             {near}
         ), alike as materialized (
             select found.n, row_number() over (order by found.likeness desc, {_THEN}) as vector_rank
             from near as found {_OF_DOCUMENT}
-            where found.likeness > 0 and {enough if is_whole else "1 = 1"} and {condition}
+            where found.likeness > 0 and {wanted.enough(enough)} and {wanted.condition}
             order by vector_rank limit {SEARCH_FUSED_PASSAGES}
         ), ranked as materialized (
             select n, max(keyword_rank) as keyword_rank, max(vector_rank) as vector_rank from (
@@ -239,7 +238,15 @@ def _by_both(
         )
         {_SHOWN}
         """,  # noqa: S608 - conditions of ours
-        (vector, *asked, *values, *values, question.vector_weight, min_score, limit),
+        (
+            vector,
+            *asked,
+            *wanted.values,
+            *wanted.values,
+            question.vector_weight,
+            wanted.min_score,
+            wanted.limit,
+        ),
     ).fetchall()
 
 

@@ -125,15 +125,15 @@ def checksums(db: Connection, source_n: int, paths: Sequence[str]) -> dict[str, 
     for path in paths:
         folder, name = _split(path)
         by_folder.setdefault(folder, {})[name] = path
-    found: dict[str, str] = {}
+    known: dict[str, str] = {}
     for folder, names in by_folder.items():
         rows = db.execute(
             f"select name, checksum from documents where source_n = ? and folder = ? and error = '' "  # noqa: S608 - question marks
             f"and name in ({','.join('?' * len(names))})",
             (source_n, folder, *names),
         )
-        found.update((names[name], checksum) for name, checksum in rows)
-    return found
+        known.update((names[name], checksum) for name, checksum in rows)
+    return known
 
 
 def free_path(db: Connection, source_n: int, path: str) -> str:

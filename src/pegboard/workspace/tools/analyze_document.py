@@ -107,7 +107,7 @@ def analyze_entry(store: DocumentStore, *, model: ModelSpec | None, timeout_s: f
         return {
             "document_id": reader.document_id,
             "answer": answer,
-            "citations": sorted(citations.found, key=lambda each: each["start"]),
+            "citations": sorted(citations.accepted, key=lambda each: each["start"]),
             "steps": usage.requests,
             "usage": counted,
             "stopped_reason": stopped_reason,
@@ -145,6 +145,6 @@ def _answer_of(result: AgentResult, heard: str, citations: Citations) -> tuple[J
     if result.error is None:
         stopped_reason = "max_steps" if result.stopped_reason == "max_iterations" else result.stopped_reason
         return (result.output if stopped_reason is None else heard), stopped_reason
-    if result.status in ("timeout", "budget_exceeded") and (heard or citations.found):
+    if result.status in ("timeout", "budget_exceeded") and (heard or citations.accepted):
         return heard, result.status
     raise call_error(result.error)

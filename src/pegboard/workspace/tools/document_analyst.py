@@ -70,8 +70,8 @@ class Reader:
     async def passages(self, question: str, *, limit: int) -> list[JSON]:
         """Return the passages that fit a question best, in their order in the text."""
         filters = DocumentFilters(document_ids=(self.document_id,))
-        found = await self.store.search(self.scope, question, limit=limit, filters=filters)
-        return sorted(found["hits"], key=lambda hit: hit["start"])
+        answer = await self.store.search(self.scope, question, limit=limit, filters=filters)
+        return sorted(answer["hits"], key=lambda hit: hit["start"])
 
     async def place_of(self, quote: str, start: int | None) -> tuple[int, int] | None:
         """Return where a quote stands; white space is the same however long, and `start` is where it should be."""
@@ -121,7 +121,7 @@ class Citations:
     """What an analyst has cited so far, each found in the text."""
 
     reader: Reader
-    found: list[JSON] = field(default_factory=list[JSON])
+    accepted: list[JSON] = field(default_factory=list[JSON])
 
     def tool(self) -> ToolEntry:
         """Return the tool by which the analyst cites."""
@@ -134,10 +134,10 @@ class Citations:
                 raise CallError("not_found", text)
             start, end = place
             cited: JSON = {"start": start, "end": end, "quote": await self.reader.text(start, end)}
-            if cited not in self.found:
-                if len(self.found) >= ANALYSIS_CITATIONS:
+            if cited not in self.accepted:
+                if len(self.accepted) >= ANALYSIS_CITATIONS:
                     raise CallError("invalid_arguments", f"{ANALYSIS_CITATIONS} citations are enough. Answer now.")
-                self.found.append(cited)
+                self.accepted.append(cited)
             return {"start": start, "end": end}
 
         spec = document_spec(

@@ -81,7 +81,7 @@ class SqlWriter:
         nearest = sorted(self.tables, key=lambda table: -len(words & _words(f"{table['table']} {table['columns']}")))
         shown: list[str] = []
         room = DOCUMENT_QUESTION_SHOWN_CHARS
-        for text in (_told(table) for table in nearest):
+        for text in (_described(table) for table in nearest):
             room -= len(text)
             if room < 0 and shown:
                 shown.append(f"({len(nearest) - len(shown)} more, which say less of the question)")
@@ -95,7 +95,7 @@ def _words(text: str) -> set[str]:
     return {word[:5] for word in re.findall(r"[^\W_]{3,}", text.lower())}
 
 
-def _told(table: JSON) -> str:
+def _described(table: JSON) -> str:
     rows = "".join(f"\n  {_line([_cell(value) for value in row])}" for row in table["first_rows"])
     return f"{_line(table['table'])} {_line(table['columns'])}, {table['row_count']} rows{rows}"
 
