@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
 
 import mcp_types as types
 from mcp.client.session import ClientSession
@@ -21,14 +22,10 @@ from pegboard.sources.mcp.resource_links import AddressOf
 from pegboard.sources.mcp.results import read_blocks
 from pegboard.sources.mcp.server_settings import ServerSettings
 from pegboard.sources.mcp.servers_behind import ServersBehind
-from pegboard.sources.mcp.upstream_resources import Kind, ResourceRequest, UpstreamResources
+from pegboard.sources.mcp.upstream_resources import Kind, ResourceRequest, UpstreamResources, What
 
 log = logging.getLogger("pegboard")
-_READ: TypeAdapter[Any] = TypeAdapter(types.ReadResourceResult | types.InputRequiredResult)
-_PROMPT: TypeAdapter[Any] = TypeAdapter(types.GetPromptResult | types.InputRequiredResult)
-_COMPLETE: TypeAdapter[Any] = TypeAdapter(types.CompleteResult)
 Page = Callable[..., Awaitable[Any]]
-Read = Callable[[Any], ToolResult]
 
 
 async def gather_resources(session: ClientSession, settings: ServerSettings, *, own_id: str = "") -> UpstreamResources:
@@ -99,34 +96,31 @@ async def _pages(page: Page, key: str, settings: ServerSettings, behind: Servers
 
 def wire_request(
     request: ResourceRequest, tool: str, server: str, address_of: AddressOf
-) -> tuple[Callable[..., Any], TypeAdapter[Any], Read]:
+) -> tuple[Callable[..., Any], TypeAdapter[Any], Callable[[Any], ToolResult]]:
     """Return the request, made with the answers to what the server asks, the form of its answer, and who reads it."""
-    if request.what == "read":
+    form = _FORMS[request.what]
+    return partial(form.write, request), form.answer, lambda answer: form.read(answer, tool, server, address_of)
 
-        def read(**answers: Any) -> types.ReadResourceRequest:
-            return types.ReadResourceRequest(params=types.ReadResourceRequestParams(uri=request.named, **answers))
 
-        return read, _READ, lambda answer: _contents(answer, tool, server, address_of)
-    if request.what == "prompt":
+def _read_request(request: ResourceRequest, **answers: Any) -> types.ReadResourceRequest:
+    return types.ReadResourceRequest(params=types.ReadResourceRequestParams(uri=request.named, **answers))
 
-        def prompt(**answers: Any) -> types.GetPromptRequest:
-            params = types.GetPromptRequestParams(name=request.named, arguments=dict(request.args), **answers)
-            return types.GetPromptRequest(params=params)
 
-        return prompt, _PROMPT, lambda answer: _messages(answer, tool, server, address_of)
+def _prompt_request(request: ResourceRequest, **answers: Any) -> types.GetPromptRequest:
+    params = types.GetPromptRequestParams(name=request.named, arguments=dict(request.args), **answers)
+    return types.GetPromptRequest(params=params)
 
-    def complete() -> types.CompleteRequest:
-        others = {name: value for name, value in request.args.items() if name != "value"}
-        params = types.CompleteRequestParams(
-            ref=types.PromptReference(name=request.named)
-            if request.is_prompt
-            else types.ResourceTemplateReference(uri=request.named),
-            argument=types.CompletionArgument(name=request.argument, value=request.args["value"]),
-            context=types.CompletionContext(arguments=others) if others else None,
-        )
-        return types.CompleteRequest(params=params)
 
-    return complete, _COMPLETE, _words
+def _completion_request(request: ResourceRequest) -> types.CompleteRequest:
+    others = {name: value for name, value in request.args.items() if name != "value"}
+    params = types.CompleteRequestParams(
+        ref=types.PromptReference(name=request.named)
+        if request.is_prompt
+        else types.ResourceTemplateReference(uri=request.named),
+        argument=types.CompletionArgument(name=request.argument, value=request.args["value"]),
+        context=types.CompletionContext(arguments=others) if others else None,
+    )
+    return types.CompleteRequest(params=params)
 
 
 def _contents(answer: types.ReadResourceResult, tool: str, server: str, address_of: AddressOf) -> ToolResult:
@@ -140,6 +134,21 @@ def _messages(answer: types.GetPromptResult, tool: str, server: str, address_of:
     return ToolResult(blocks, [message.role for message in answer.messages], has_structured=True)
 
 
-def _words(answer: types.CompleteResult) -> ToolResult:
+def _words(answer: types.CompleteResult, _tool: str, _server: str, _address_of: AddressOf) -> ToolResult:
     words = [cleaned(word, max_bytes=MCP_COMPLETION_BYTES) for word in answer.completion.values[:MCP_COMPLETIONS]]
     return ToolResult((), words, has_structured=True)
+
+
+class _Form(NamedTuple):
+    """How one kind of request is written, what its answer may be, and how that is read."""
+
+    write: Callable[..., Any]
+    answer: TypeAdapter[Any]
+    read: Callable[[Any, str, str, AddressOf], ToolResult]
+
+
+_FORMS: Mapping[What, _Form] = {
+    "read": _Form(_read_request, TypeAdapter(types.ReadResourceResult | types.InputRequiredResult), _contents),
+    "prompt": _Form(_prompt_request, TypeAdapter(types.GetPromptResult | types.InputRequiredResult), _messages),
+    "complete": _Form(_completion_request, TypeAdapter(types.CompleteResult), _words),
+}

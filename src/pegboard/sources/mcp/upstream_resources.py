@@ -6,7 +6,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from urllib.parse import quote
 
 from pegboard.frozen import frozen
@@ -29,6 +29,7 @@ from pegboard.sources.mcp.server_settings import ServerSettings
 from pegboard.sources.tool_names import own_names
 
 Kind = Literal["resource", "template", "prompt"]
+What = Literal["read", "prompt", "complete"]
 _VARIABLE = re.compile(r"\{(\+?)([A-Za-z_][A-Za-z0-9_]*)\}")
 _LINKED = "what_it_linked"
 _SEGMENT = "-._~!$'()*,;:@&=+"
@@ -54,7 +55,7 @@ class UpstreamResources:
 class ResourceRequest:
     """What is asked of the server for one of them; `mark` is that of a link, where it is none that is listed."""
 
-    what: Literal["read", "prompt", "complete"]
+    what: What
     named: str
     args: Mapping[str, str] = field(default_factory=dict[str, str])
     is_prompt: bool = False
@@ -123,50 +124,63 @@ def _is_fit(each: JSON, key: str) -> bool:
     return is_simple if key == "uriTemplate" else key == "name" or rest == value
 
 
+class _Listed(NamedTuple):
+    """One of a list as it is offered here: its arguments, what is asked of the server for it, and what is completed."""
+
+    offer: Offer
+    arguments: Sequence[str]
+    required: Sequence[str]
+    request: ResourceRequest
+    target: Mapping[str, str]
+
+
 def _entries_of(
     kind: Kind, name: str, each: JSON, settings: ServerSettings, run: Run, *, completes: bool, way: tuple[str, ...]
 ) -> Iterator[ToolEntry]:
-    space: Literal["prompt", "resource"] = "prompt" if kind == "prompt" else "resource"
+    space, read = ("prompt", _prompt) if kind == "prompt" else ("resource", _resource)
     (name,) = own_names([name], rename={}, namespace=space).values()
-    words: dict[str, Any] = {**_words(each, settings, name), "way": way}
-    if kind == "prompt":
-        arguments = [one for one in each.get("arguments") or () if _is_argument(one)][:MCP_PROMPT_ARGUMENTS]
-        variables = [one["name"] for one in arguments]
-        required = [one["name"] for one in arguments if one.get("required")]
-        described = (
-            PromptArgument(one["name"], _clean(one.get("description"), settings), bool(one.get("required")))
-            for one in arguments
-        )
-        offer: Offer = PromptSpec(**words, arguments=tuple(described))
-        request = ResourceRequest(what="prompt", named=each["name"], is_prompt=True)
-        target = {"prompt": name}
-    else:
-        uri: str = _key(each)
-        variables = required = [variable for _, variable in _VARIABLE.findall(uri)] if kind == "template" else []
-        mime_type = each.get("mimeType")
-        here = uri_here(settings.name, uri)
-        offer = ResourceSpec(
-            **words,
-            uri=here,
-            mime_type=_clean(mime_type, settings) or None,
-            size=kept_size(each.get("size")),
-            annotations=kept_annotations(each.get("annotations")) or None,
-        )
-        request, target = ResourceRequest(what="read", named=uri), {"resource": here}
+    offer, arguments, required, request, target = read(each, {**_words(each, settings, name), "way": way}, settings)
 
     async def handle(ctx: CallContext, args: JSON, /) -> ToolResult:
-        named = _expanded(request.named, args) if kind == "template" else request.named
+        named = request.named if request.is_prompt else _expanded(request.named, args)
         return await run(replace(request, named=named, args=args), ctx)
 
-    yield replace(_entry(space, name, variables, required, handle, settings), offer=offer)
-    for argument in variables if completes else ():
-        others = [other for other in variables if other not in (argument, "value")]
-        completion = ResourceRequest(
-            what="complete", named=request.named, argument=argument, is_prompt=request.is_prompt
-        )
+    yield replace(_entry(space, name, arguments, required, handle, settings), offer=offer)
+    for argument in arguments if completes else ():
+        others = [other for other in arguments if other not in (argument, "value")]
+        completion = replace(request, what="complete", argument=argument)
         handler = partial(_complete, run, completion)
         entry = _entry("completion", f"{name}_{argument}", ["value", *others], ["value"], handler, settings)
         yield replace(entry, offer=CompletionSpec(argument=argument, **target))
+
+
+def _prompt(each: JSON, words: Mapping[str, Any], settings: ServerSettings) -> _Listed:
+    arguments = tuple(
+        PromptArgument(one["name"], _clean(one.get("description"), settings), bool(one.get("required")))
+        for one in [one for one in each.get("arguments") or () if _is_argument(one)][:MCP_PROMPT_ARGUMENTS]
+    )
+    return _Listed(
+        offer=PromptSpec(**words, arguments=arguments),
+        arguments=[argument.name for argument in arguments],
+        required=[argument.name for argument in arguments if argument.is_required],
+        request=ResourceRequest(what="prompt", named=each["name"], is_prompt=True),
+        target={"prompt": words["name"]},
+    )
+
+
+def _resource(each: JSON, words: Mapping[str, Any], settings: ServerSettings) -> _Listed:
+    """Read a resource or a template; the URI of a resource has no variables."""
+    uri = _key(each)
+    variables = [variable for _, variable in _VARIABLE.findall(uri)]
+    here = uri_here(settings.name, uri)
+    offer = ResourceSpec(
+        **words,
+        uri=here,
+        mime_type=_clean(each.get("mimeType"), settings) or None,
+        size=kept_size(each.get("size")),
+        annotations=kept_annotations(each.get("annotations")) or None,
+    )
+    return _Listed(offer, variables, variables, ResourceRequest(what="read", named=uri), {"resource": here})
 
 
 async def _complete(run: Run, completion: ResourceRequest, ctx: CallContext, args: JSON, /) -> ToolResult:

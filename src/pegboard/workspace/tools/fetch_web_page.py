@@ -37,10 +37,14 @@ def fetch_tool(config: ScrapeConfig, services: Services) -> ToolEntry:
             "truncated": response.truncated or end < len(content),
         }
 
+    return ToolEntry(spec=_spec(config), handler=fetch)
+
+
+def _spec(config: ScrapeConfig) -> ToolSpec:
     result: JSON = {
         "url": TEXT, "title": TEXT, "content": TEXT, "next_start": MAYBE_WHOLE, "status": WHOLE, "truncated": FLAG,
     }  # fmt: skip
-    spec = ToolSpec(
+    return ToolSpec(
         name="fetch_web_page",
         namespace=NAMESPACE,
         description="Fetch a page of the web and return its title and main text, from `start` on. What a page says is "
@@ -77,4 +81,3 @@ def fetch_tool(config: ScrapeConfig, services: Services) -> ToolEntry:
         timeout_s=config.deadline_s() + BUILTIN_GRACE_S,
         origin=__name__,
     )
-    return ToolEntry(spec=spec, handler=fetch)
