@@ -180,12 +180,12 @@ class Show:
 
     async def _guards(self, reader: Client, editor: Client) -> None:
         self._screen.heading("Guarded calls")
-        await self._call("reader", reader, "search_docs", {"query": "one judge"}, note="valid")
+        await self._call("reader", reader, "search_docs", {"query": "one judge"}, note="the first of five")
         await self._call("reader", reader, "outline", {"page": "glossary.md", "depth": 9}, note="bad arguments")
         await self._call("reader", reader, "replace_text", _REPLACEMENT, note="hidden from this caller")
         await self._call("reader", reader, "no_such_tool", {}, note="unknown: the same words")
         await self._call("editor", editor, "replace_text", _DECISION, note="refused by a hook of the config")
-        self._say("\n  reader calls search_docs until its limit of 5 calls in 30 seconds is reached:")
+        self._say("\n  reader goes on calling search_docs, until five calls in 30 seconds are reached:")
         for number in range(2, 7):
             result = await reader.call_tool("search_docs", {"query": "view"})
             self._say(f"    call {number}: {'ok' if not result.is_error else _text(result)}")
@@ -200,7 +200,7 @@ class Show:
         async with _connected(where, answer=self._person("accept")) as editor:
             await self._call("editor", editor, "replace_text", _REPLACEMENT, note="the person says yes")
             tools = [tool.name for tool in (await editor.list_tools()).tools]
-            self._say(f"\n  Now there is something to show, so the editor sees {len(tools)} tools:")
+            self._say(f"\n  Now there is something to show, so the editor sees {len(tools)} tools: {', '.join(tools)}")
             await self._call("editor", editor, "show_changes", {}, note="available since the change")
         async with _connected(f"{address}/operator") as operator:
             await self._call("operator", operator, "publish", {}, note="the host lends the operator a publisher")
