@@ -21,7 +21,7 @@ class FrameworkClient:
 
     `answer` is a yes, a no, or `None` where nobody was asked yet. It is for the tool that is called, and for none that
     it calls in its turn. `agreed_to` is what `question` gave when the person was asked, or a part of it: another
-    definition or other arguments are asked about anew. What is no question of consent goes to the client that the
+    definition or other arguments are asked about anew. What is not a question of consent goes to the client that the
     context had before. `ask` asks there and then, where the framework can.
     """
 

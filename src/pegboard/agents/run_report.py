@@ -24,6 +24,6 @@ def _usage(usage: AgentUsage) -> JSON:
         "toolCalls": usage.tool_calls,
         "inputTokens": usage.input_tokens,
         "outputTokens": usage.output_tokens,
-        # As text, since money is no binary fraction.
+        # As text, since money is not a binary fraction.
         "usd": None if usage.usd is None else str(usage.usd),
     }

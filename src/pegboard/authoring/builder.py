@@ -63,7 +63,7 @@ def read_built(built: Any, declared: ToolEntry | None) -> list[ToolEntry]:
     """Return the entries for what a builder gave (`declared` is its entry), or a view was given as an extra tool.
 
     Raises:
-        DefinitionError: something is no tool, or says of itself what its declaration decides.
+        DefinitionError: something is not a tool, or says of itself what its declaration decides.
     """
     if isinstance(built, list | tuple):
         return [entry for item in cast("Sequence[object]", built) for entry in read_built(item, declared)]

@@ -95,7 +95,7 @@ def class_hooks(cls: type, base: type, instances: Instances, *, where: str) -> t
     A subclass adds hooks and cannot take one away: a check of its base would go with it unseen.
 
     Raises:
-        DefinitionError: one that is no plain method, or asks for something that its kind has not got.
+        DefinitionError: one that is not a plain method, or asks for something that its kind has not got.
     """
     return tuple(
         Hook(kind=kind, run=run, name=f"{owner.__name__}.{kind}", required=kind == "after")

@@ -36,7 +36,7 @@ def read_registered(
     """Return the entry for what `Catalog.register` was given.
 
     Raises:
-        DefinitionError: it is no tool, a spec without a handler, or a handler that the schema does not fit.
+        DefinitionError: it is not a tool, a spec without a handler, or a handler that the schema does not fit.
     """
     if isinstance(tool, ToolEntry):
         return tool

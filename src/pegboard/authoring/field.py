@@ -84,7 +84,7 @@ def Field(  # noqa: N802 - reads as a class where it is used, like pydantic's
             `not_` reads `not`.
 
     Raises:
-        DefinitionError: a keyword that is misspelled, or whose value is no JSON.
+        DefinitionError: a keyword that is misspelled, or whose value is not JSON.
     """
     schema_keywords = {_keyword(name): _json(name, value) for name, value in keywords.items()}
     if description:

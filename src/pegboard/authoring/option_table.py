@@ -65,7 +65,7 @@ class Option:
     """One row.
 
     `default` holds where nothing is said, `check` tells what is wrong with a value. `lands` is the path of the value
-    in a `ToolSpec`, in the form that `convert` gives it; `()` where it is no part of the declaration. `of_code` options
+    in a `ToolSpec`, in the form that `convert` gives it; `()` where the declaration has no place. `of_code` options
     join what the code says of itself, its signature or class: they do not land unread, and a builder, which has no
     parameters, cannot have them.
 
@@ -110,7 +110,7 @@ def _of_type(types: type | tuple[type, ...], wanted: str) -> Check:
 
 
 def _all_of(*checks: Check) -> Check:
-    """Return the check that tells the first fault: what is no text needs no look at its letters."""
+    """Return the check that tells the first fault: what is not text needs no look at its letters."""
     return lambda key, value: next(filter(None, (check(key, value) for check in checks)), "")
 
 

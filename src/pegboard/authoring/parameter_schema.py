@@ -77,7 +77,7 @@ class ParameterSchema:
     python_names: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def values(self, args: JSON) -> JSON:
-        """Return validated arguments as the code wants them: coerced, and with the defaults that are no JSON.
+        """Return validated arguments as the code wants them: coerced, and with the defaults that are not JSON.
 
         Raises:
             CallError: `invalid_arguments`, where a type asks more than its schema can say.

@@ -119,7 +119,7 @@ def _unpacked(name: str, keys: Any, described: Mapping[str, str], *, where: str)
     """Return a parameter for each key of the `TypedDict` in `**name: Unpack[…]`.
 
     Raises:
-        DefinitionError: what is unpacked is no TypedDict, or a type in it is not known.
+        DefinitionError: what is unpacked is not a TypedDict, or a type in it is not known.
     """
     if not typing_extensions.is_typeddict(keys):
         message = f"Unpack[{keys!r}]: only the keys of a TypedDict are known beforehand; give one."
@@ -271,7 +271,7 @@ def is_async(fn: Callable[..., Any]) -> bool:
 
 
 def is_generator(fn: Callable[..., Any]) -> bool:
-    """Tell whether calling gives a generator, which is no result."""
+    """Tell whether calling gives a generator, which is not a result."""
     bare = underlying(fn)
     return inspect.isgeneratorfunction(bare) or inspect.isasyncgenfunction(bare)
 

@@ -156,7 +156,7 @@ def class_entry(cls: type[Tool], *, where: str) -> ToolEntry:
 
 
 def _stray_words(cls: type[Tool], names: set[str]) -> tuple[str, ...]:
-    # What is no parameter may be another attribute, which a docstring tells of too.
+    # What is not a parameter may be another attribute, which a docstring tells of too.
     return tuple(name for name in docstring(cls)[1] if name not in names and not hasattr(cls, name))
 
 

@@ -39,7 +39,7 @@ def api_client(base_url: str, *, timeout_s: float, resolve: Resolve = system_res
     """Make a client for one API, which reaches nothing but its host. The caller closes it.
 
     Raises:
-        DefinitionError: the base URL is no http or https URL.
+        DefinitionError: the base URL is not an http or https URL.
     """
     transport = ApiTransport(base_url, timeout_s=timeout_s, resolve=resolve)
     # The wait for a connection is part of the time that an answer may take, however many ask at once.

@@ -28,7 +28,7 @@ class CredentialRedactor:
     def __init__(self, secrets: Iterable[Secret]) -> None:
         known = tuple(secrets)
         self._redactor = Redactor(known)
-        # No text with spaces or the address of something: much that is no secret begins like those.
+        # No text with spaces or the address of something: much that is not a secret begins like those.
         keys = {text for text in (secret.reveal() for secret in known) if not re.search(r"\s|://|^/", text)}
         self._keys = sorted(text for text in keys if len(text) > GIVEN_AWAY_SECRET_CHARS)
 

@@ -137,7 +137,7 @@ def only_host_of(url: str) -> Destinations:
     """Return the host of an operator's own URL, which may be a private one, as the only destination.
 
     Raises:
-        DefinitionError: it is no http or https URL.
+        DefinitionError: it is not an http or https URL.
     """
     no_url = DefinitionError(f"{Secret(url)!r} is no http or https URL; write 'https://host/path'.")
     try:

@@ -40,7 +40,7 @@ def read_text(
     """Read at most `max_chars` characters from character `start` on, holding no more than that in memory.
 
     Raises:
-        CallError: invalid_arguments for a path that is no ordinary file below the root, an unknown encoding, bytes
+        CallError: invalid_arguments for a path that is not an ordinary file below the root, an unknown encoding, bytes
             that are not in it, and a start beyond the first `max_scanned_bytes`.
     """
     decoder = _codec(encoding).incrementaldecoder("strict")

@@ -128,7 +128,7 @@ class Root:
         """Describe what is in a folder, by name, at most `max_entries`.
 
         Raises:
-            CallError: invalid_arguments when it is no folder below the root.
+            CallError: invalid_arguments when it is not a folder below the root.
         """
         parts = _parts(path)
         entries: list[FileEntry] = []
@@ -223,7 +223,7 @@ def _parts(path: str) -> tuple[str, ...]:
     if path.startswith("/"):
         raise _refusal(path, "is outside the folders that this tool may use")
     try:
-        # Not as the file system would take it: a name that is no UTF-8 could not be named to the caller.
+        # Not as the file system would take it: a name that is not UTF-8 could not be named to the caller.
         path.encode()
     except UnicodeEncodeError:
         raise _refusal(path, "has a character that file names cannot hold") from None

@@ -24,8 +24,8 @@ def parse_url(text: str) -> httpx2.URL:
     would have been meant. A user name in the URL is refused: it is used to make one host look like another.
 
     Raises:
-        EgressError: blocked_destination for another scheme, a user name or a host that is no host name;
-            invalid_arguments for a text that is no absolute URL.
+        EgressError: blocked_destination for another scheme, a user name or a host that is not a host name;
+            invalid_arguments for a text that is not an absolute URL.
     """
     shown = text[:200]
     try:

@@ -67,7 +67,7 @@ class LanguageModels:
 
         Raises:
             CallError: upstream_auth, there is no key for it.
-            DefinitionError: its base URL is no http or https URL.
+            DefinitionError: its base URL is not an http or https URL.
         """
         key, base_url = self._key(spec), base_url_of(spec)
         clients = self._loops.setdefault(asyncio.get_running_loop(), {})

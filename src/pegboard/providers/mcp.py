@@ -73,7 +73,7 @@ def _moved_reference(reference: str) -> str:
 def mcp_result(result: ToolResult, *, output_schema: JSON | None = None, wrap_structured: bool = False) -> JSON:
     """Return a call's result in MCP's form; an error carries its kind in `structuredContent.error`.
 
-    `wrap_structured` serves revisions before 2026-07-28: a value that is no object goes out as `{"result": …}`.
+    `wrap_structured` serves revisions before 2026-07-28: a value that is not an object goes out as `{"result": …}`.
     """
     content = result.content
     if len(content) == 1 and type(block := content[0]) is TextContent and block[1:] == (None, None):

@@ -22,7 +22,7 @@ def with_content_security(
     """Return what a client is told of an interface, with the origins that it may reach.
 
     Raises:
-        DefinitionError: it is no interface, a key is unknown, or an origin is none.
+        DefinitionError: it is not an interface, a key is unknown, or an origin is none.
     """
     if not uri.startswith(APP_SCHEME):
         raise DefinitionError(f"{where}: csp= is for interfaces, at {APP_SCHEME!r}…; not for {uri!r}.")

@@ -84,7 +84,7 @@ class Resources:
         It returns the text of one user message, a `Message`, or a list of these.
 
         Raises:
-            DefinitionError: a parameter that is no text, or an option that cannot be honoured.
+            DefinitionError: a parameter that is not text, or an option that cannot be honoured.
             DuplicateToolError: the name is taken.
         """
 
@@ -218,7 +218,7 @@ class Resources:
 
 def _entry(fn: Callable[..., Any], namespace: str, keywords: Mapping[str, Any]) -> ToolEntry:
     options = ToolOptions.of(keywords, where=origin_of(fn))
-    # What it returns is no structured value with a schema: it becomes contents, messages or words.
+    # What it returns is not a structured value with a schema: it becomes contents, messages or words.
     return function_entry(fn, options.replaced(namespace=namespace, output=Any))
 
 

@@ -42,7 +42,7 @@ class BodyTemplate:
         Between the quotes of a JSON text a place is always text.
 
         Raises:
-            DefinitionError: a text that is no JSON, or a place that is more than a name.
+            DefinitionError: a text that is not JSON, or a place that is more than a name.
         """
         names: set[str | None] = set()
         is_text = isinstance(declared, str)

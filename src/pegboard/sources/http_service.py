@@ -143,7 +143,7 @@ def _went_round(response: Response) -> bool:
 
 
 def scalar(value: JSONValue) -> str:
-    """Return an argument as a part of a URL or a header has it; what is no scalar as JSON."""
+    """Return an argument as a part of a URL or a header has it; what is not a scalar as JSON."""
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else json_bytes(value).decode()
 
 

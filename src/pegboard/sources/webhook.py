@@ -107,7 +107,7 @@ def webhook_entry(spec: ToolSpec, settings: WebhookSettings) -> ToolEntry:
     # What another service answers is checked as a foreign tool's results are.
     entry_spec = replace(spec, timeout_s=timeout_s + SERVICE_GRACE_S, output_check=spec.output_check or "warn")
     secrets = list(service.secrets())
-    # Which credentials it sends is no part of what it does: those are changed often.
+    # Which credentials it sends is not part of what it does: those are changed often.
     reaches = digest([settings.url, settings.method, sorted(settings.headers), settings.body, settings.result])
     handler = without_credentials(call, secrets) if secrets else call
     return ToolEntry(spec=entry_spec, handler=handler, reaches=reaches)

@@ -402,7 +402,7 @@ class DbosEngine:
                 try:
                     known = await _away(self._tables.ask, task_id, key, question)
                 except OSError:
-                    # That nobody could be asked is no answer: the task waits until it can ask.
+                    # That nobody could be asked is not an answer: the task waits until it can ask.
                     await asyncio.sleep(TASK_BEAT_S)
                 else:
                     return known if known is not None else await waiting

@@ -112,6 +112,6 @@ def _stemmed(word: str) -> list[str]:
     if not word:
         return []
     stemmer = next((each for letters, each in _BY_SCRIPT if letters.search(word)), _LATIN)
-    # People leave accents out when they ask. Vowel signs of other scripts are no accents.
+    # People leave accents out when they ask. Vowel signs of other scripts are not accents.
     bare = "".join(c for c in unicodedata.normalize("NFD", word[:DOCUMENT_TERM_CHARS]) if not "\u0300" <= c <= "\u036f")
     return [stemmer.stemWord(unicodedata.normalize("NFC", bare))]

@@ -319,7 +319,7 @@ def _settled(root: Root, path: str, max_bytes: int) -> bytes:
     """Return the content of a file that did not change while it was read.
 
     Raises:
-        CallError: it changes again and again, grew too large, or is no ordinary file any more.
+        CallError: it changes again and again, grew too large, or is not an ordinary file any more.
     """
     for _ in range(_TRIES):
         before = root.stat(path)

@@ -27,7 +27,7 @@ _KEYS = frozenset(("agent", "namespace", "tool", "name", "continueOnFailure", *_
 
 @frozen
 class _Item:
-    """One call of a batch as the model wrote it: `asked` is the name that is called, `fault` why it is no call."""
+    """One call of a batch as the model wrote it: `asked` is the name that is called, `fault` why it is not a call."""
 
     index: int
     agent: str = ""

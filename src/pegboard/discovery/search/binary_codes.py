@@ -76,7 +76,7 @@ def _packed(bits: NDArray[np.bool_] | NDArray[np.uint8]) -> NDArray[np.uint64]:
 
 
 def _rotated(rows: Vector) -> Vector:
-    """Return rows turned, with zeros after their end where their dimension is no multiple of a block."""
+    """Return rows turned, with zeros after their end where their dimension is not a multiple of a block."""
     count, dimension = rows.shape
     turned = np.pad(rows, ((0, 0), (0, -dimension % _BLOCK)))
     width = turned.shape[1]

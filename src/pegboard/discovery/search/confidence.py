@@ -110,7 +110,7 @@ def evidence_of(request: ParsedQuery, ranking: Ranking, scope: Scope) -> float:
 
 
 def _covered(evidence: Matrix, due: Matrix) -> float:
-    # At least one rare word is due, so that a clause of common words alone is no evidence.
+    # At least one rare word is due, so that a clause of common words alone is not evidence.
     return float(evidence.sum(axis=0).max()) / max(float(due.sum()), 1.0)
 
 

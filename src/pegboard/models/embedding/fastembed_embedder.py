@@ -80,7 +80,7 @@ class FastembedEmbedder:
         Raises:
             LookupError: fastembed lists no such model.
             FileNotFoundError: its files are not there.
-            Exception: whatever the libraries say of files that are no model.
+            Exception: whatever the libraries say of files that hold no model.
         """
         if self._model is None:
             await asyncio.get_running_loop().run_in_executor(self._threads.executor, self._loaded)

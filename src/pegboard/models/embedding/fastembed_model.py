@@ -59,7 +59,7 @@ def load_listed(name: str, folder: Path, *, path: Path | None, threads: int) -> 
     Raises:
         LookupError: fastembed lists no such model.
         FileNotFoundError: its files are not there.
-        Exception: whatever the libraries say of files that are no model.
+        Exception: whatever the libraries say of files that hold no model.
     """
     known = _listed(name)
     files = path or _fetched(known, folder)
@@ -77,7 +77,7 @@ def load_folder(files: Path, *, pooling: Pooling | None, threads: int) -> Loaded
 
     Raises:
         FileNotFoundError: there is no model, or no tokenizer.
-        Exception: whatever the libraries say of files that are no model.
+        Exception: whatever the libraries say of files that hold no model.
     """
     there = next((each for each in _MODEL_FILES if (files / each).is_file()), None)
     missing = [each for each in ("tokenizer.json", "tokenizer_config.json") if not (files / each).is_file()]

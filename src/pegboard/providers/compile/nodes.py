@@ -101,7 +101,7 @@ def as_text(what: str) -> Node:
 
 
 def read_text(value: JSONValue) -> JSONValue:
-    """Return what JSON text says; text that is no JSON is itself."""
+    """Return what JSON text says; text that is not JSON is itself."""
     if not isinstance(value, str):
         return value
     try:

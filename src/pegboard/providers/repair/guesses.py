@@ -82,7 +82,7 @@ def _retyped(value: JSONValue, types: list[str], args: JSON, steps: Steps) -> It
         if parsed is not NotJSON and _fits(parsed, types):
             yield _put(args, steps, parsed, _what(value, parsed))
         if unfenced(value) == value and looks_structured(value):
-            # Broken JSON is no single value of a list.
+            # Broken JSON is not a single value of a list.
             return
     if "array" in types and value is not None and not is_list(value):
         yield _put(args, steps, [value], "single_value")

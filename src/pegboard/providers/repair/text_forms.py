@@ -17,7 +17,7 @@ _WORDS: dict[str, JSONValue] = {"true": True, "false": False, "null": None, "non
 
 
 class NotJSON:
-    """Says that a text is no JSON; `None` would be a value."""
+    """Says that a text is not JSON; `None` would be a value."""
 
 
 def unfenced(text: str) -> str:

@@ -25,7 +25,7 @@ def http_url(url: str) -> str:
     """Return an operator's URL.
 
     Raises:
-        ValueError: it is no http or https URL.
+        ValueError: it is not an http or https URL.
     """
     try:
         only_host_of(url)

@@ -197,7 +197,7 @@ def _answer(
 
 
 def _check(names: Sequence[Name]) -> None:
-    """Refuse what is no query, and names whose text is not known."""
+    """Refuse what is not a query, and names whose text is not known."""
     first = names[0].text if names and not names[0].is_quoted else ""
     if first not in _QUERIES | {"with", "explain"}:
         raise read_only_refusal(f"{first.upper() or 'this'} is no query")

@@ -85,7 +85,7 @@ async def fetched(out: Web, url: str, form: str, config: ScrapeConfig) -> tuple[
     """Fetch a page, each redirect guarded; return the answer, the title and the main text.
 
     Raises:
-        CallError: it may not or cannot be fetched, or is no page.
+        CallError: it may not or cannot be fetched, or is not a page.
     """
     accept = {"accept": "text/html,application/xhtml+xml,text/plain;q=0.9,*/*;q=0.5"}
     response = await out.request("GET", url, headers=accept, on_overflow="truncate")

@@ -54,7 +54,7 @@ def checked_definition(raw: object, *, bounds: Bounds) -> JSON:
         # Nobody writes so but to be taken for somebody else.
         raise UnfitError(f"its name is drawn like {drawn[:40]!r}, in letters of another alphabet")
     definition: JSON = {key: raw[key] for key in _PINNED if raw.get(key) is not None}
-    # Decoration is no reason to lose a tool: what cannot be passed on of it is dropped.
+    # Decoration is not a reason to lose a tool: what cannot be passed on of it is dropped.
     for key, kept in (("icons", list(kept_icons(raw.get("icons")))), ("_meta", kept_meta(raw.get("_meta")))):
         definition.pop(key, None)
         if kept:

@@ -13,7 +13,7 @@ from pegboard.sources.mcp.server_settings import ServerSettings
 
 
 class Evidence:
-    """What one connection to a server left to see: the end of its stderr, lines and answers that are no messages.
+    """What one connection to a server left to see: the end of its stderr, lines and answers that are not messages.
 
     What a program writes may be about the calls that it ran. So its words are for the operator, and for a caller only
     where nobody else had calls on this connection; `ending` is for everybody.
@@ -37,7 +37,7 @@ class Evidence:
     # ---- programs
 
     def on_bad_line(self, line: bytes) -> None:
-        """Take note of a line on stdout that is no message."""
+        """Take note of a line on stdout that is not a message."""
         if line.strip():
             self._first_bad = self._first_bad or line
             self._bad_lines += 1

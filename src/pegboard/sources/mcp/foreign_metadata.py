@@ -51,7 +51,7 @@ def uri_here(server: str, uri: str) -> str:
 
 
 def kept_meta(meta: object) -> JSON:
-    """Return what is passed on of a `_meta`, in the server's words; nothing of one that is no object, or too large."""
+    """Return what is passed on of a `_meta`, in the server's words; nothing where it is not an object, or too large."""
     if not is_object(meta):
         return {}
     kept: JSON = {key: _clean(value) for key, value in meta.items() if _is_free(key)}

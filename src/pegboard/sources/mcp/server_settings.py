@@ -37,7 +37,7 @@ class ServerSettings:
     `min_protocol_version` is the oldest revision of the protocol that is spoken with it.
 
     Raises:
-        DefinitionError: the name is no namespace, or the transport lacks its command or URL.
+        DefinitionError: the name is not a namespace, or the transport lacks its command or URL.
     """
 
     name: str

@@ -11,7 +11,7 @@ def structure_in_text(result: object) -> ToolResult:
 
     Raises:
         TypeError: it is no such result.
-        CallError: the text is no JSON.
+        CallError: the text is not JSON.
     """
     if not isinstance(result, ToolResult) or result.has_structured or len(result.content) != 1:
         raise TypeError("no result of one text")

@@ -106,7 +106,7 @@ class Document:
         return found
 
     def operations(self) -> Iterator[tuple[str, str, JSON, JSON]]:
-        """Yield (method, path, path item, operation) in the order of the document; what is no object is left out."""
+        """Yield (method, path, path item, operation) in the order of the document; others than objects are left out."""
         paths: JSON = self.root.get("paths", {})
         for path, declared in paths.items():
             if path.startswith("x-"):
@@ -184,7 +184,7 @@ def checked_base(url: str) -> str:
     """Return the address below which all paths lie, without a slash at its end.
 
     Raises:
-        DefinitionError: it is no plain http or https URL.
+        DefinitionError: it is not a plain http or https URL.
     """
     try:
         read = parse_url(url)

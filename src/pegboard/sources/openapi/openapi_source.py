@@ -317,7 +317,7 @@ class OpenApiSource:
         """Return the address of one operation: paths and operations may name a server of their own, on that host."""
         if self.settings.base_url is not None:
             return base
-        # What is no whole URL is one beside the server of all.
+        # What is not a whole URL is one beside the server of all.
         own = server_of(operation, spec_url=base) or server_of(item, spec_url=base)
         if own is not None and origin_of(own) != origin_of(base):
             raise UnfitError(f"it lies on a server of its own, {own[:80]!r}")

@@ -120,7 +120,7 @@ def is_xml(media: str) -> bool:
 
 
 def form_of(schema: JSON, document: Document) -> JSON | None:
-    """Return the schema of a form as one object whose fields are known; `None` where it can be no object.
+    """Return the schema of a form as one object whose fields are known; `None` where it cannot be an object.
 
     The fields of every part of an `allOf`, `anyOf` or `oneOf` are fields of the form, required where each must hold.
     """
@@ -256,7 +256,7 @@ def written(body: Body, value: JSONValue) -> tuple[bytes, str]:
     """Return a body as it is sent, and its content type.
 
     Raises:
-        CallError: invalid_arguments for a file that is no base64.
+        CallError: invalid_arguments for a file that is not base64.
     """
     if body.is_file:
         return _bytes("body", value), body.media

@@ -153,7 +153,7 @@ def _paired(messages: list[ModelMessage]) -> list[ModelMessage]:
 
 def _result_text(response: Any) -> str:
     if is_object(response) and len(response) == 1:
-        # What is no object has to be wrapped in one, under a key of the client's choice.
+        # What is not an object has to be wrapped in one, under a key of the client's choice.
         (response,) = response.values()
     if isinstance(response, str):
         return response

@@ -1,4 +1,4 @@
-"""Office: read Word documents and Excel workbooks, once their archive is seen to be no bomb."""
+"""Office: read Word documents and Excel workbooks, once their archive is seen not to be a bomb."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ def _properties(payload: bytes) -> CoreProperties | None:
         try:
             root: Any = parse_xml(archive.read(_PROPERTIES))
         except SyntaxError:
-            # As lxml says of what is no XML. The rows can be read all the same.
+            # As lxml says of what is not XML. The rows can be read all the same.
             return None
     return CoreProperties(root) if root.tag == qn("cp:coreProperties") else None
 

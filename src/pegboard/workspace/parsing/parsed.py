@@ -55,7 +55,7 @@ def decoded(payload: bytes) -> str:
 
 
 def cleaned(text: str) -> str:
-    """Return a text with one kind of line break, and without characters that are no text.
+    """Return a text with one kind of line break, and without characters that are not text.
 
     Raises:
         UnreadableError: it is longer than a document may be.

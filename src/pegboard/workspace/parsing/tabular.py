@@ -32,7 +32,7 @@ def parse_csv(_: object, payload: bytes) -> Parsed:
     first, _, rest = text.lstrip("\n").partition("\n")
     named = _NAMED_DELIMITER.fullmatch(first)
     if named is not None:
-        # As Excel is told by a line of its own, which is no row.
+        # As Excel is told by a line of its own, which is not a row.
         parsed = _separated(rest, named[1])
         parsed["text"] = text
         return parsed
@@ -68,7 +68,7 @@ def _separated(text: str, delimiter: str, *, is_spaced: bool = False) -> Parsed:
 def parse_json(_: object, payload: bytes) -> Parsed:
     """Read JSON. A list of objects is a table, and so is each such list that an object holds under a name.
 
-    Many programs call JSON lines so, too: what is no JSON as a whole may be some in every line.
+    Many programs call JSON lines so, too: what is not JSON as a whole may be some in every line.
     """
     text = cleaned(decoded(payload))
     try:
@@ -162,7 +162,7 @@ def _typed_column(_name: str, cells: Sequence[str]) -> list[JSONValue]:
 
 
 def cell(value: Any) -> JSONValue:
-    """Return one value of a table: what is no plain value becomes JSON, what JSON has no number for becomes text."""
+    """Return one value of a table: what is not a plain value becomes JSON, what JSON has no number for becomes text."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, int) and not isinstance(value, bool) and not -(2**63) <= value < 2**63:

@@ -67,7 +67,7 @@ def _brought_up(db: Connection, space_n: int, mark: str, exact_passages: int) ->
     if is_known or passages <= exact_passages or not 0 < dimension <= NEAR_INDEX_DIMENSIONS:
         return None
     name = f"vectors_near_{space_n}_{dimension}"
-    # One that was not finished is no index, and stands in the way.
+    # One that was not finished is not an index, and stands in the way.
     db.execute(f"drop index concurrently if exists {name}")
     db.execute(
         f"create index concurrently {name} on vectors using hnsw ((vector::vector({dimension})) vector_ip_ops) "

@@ -105,7 +105,7 @@ def query(copy: Copy, tables: Sequence[StoredTable], sql: str, *, limit: int, ti
     limits = Limits(max_rows=limit, timeout_s=timeout_s, max_bytes=DOCUMENT_RESULT_BYTES * 3 // 4)
     asked = Query(text=sql, params=None, read_only=True, limits=limits, only_functions=FUNCTIONS)
     with closing(apsw.Connection("")) as own:
-        # A name in double quotes that is no column is one that was mistyped, and no text.
+        # A name in double quotes that is not a column is one that was mistyped, and not a text.
         own.config(apsw.SQLITE_DBCONFIG_DQS_DML, 0)
         _copy_all(cast("Any", own), copy, named, asked)
         try:
