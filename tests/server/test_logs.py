@@ -38,11 +38,12 @@ async def used(url: str) -> None:
         await call(client, "nothing")
         await client.get(f"/nothing/%1b[31m%0ahidden%0aend?token={CANARY}")
         await client.post("/mcp", headers={"Host": "evil.example"})
-    reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
-    writer.write(b"no HTTP at all\r\n\r\n")
-    answer = await reader.read()
-    writer.close()
-    assert answer.startswith(b"HTTP/1.1 400")
+    for refused in (b"no HTTP at all", b"GET / HTTP/1.1" + b"\r\nX-More: 1" * 300):
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+        writer.write(refused + b"\r\n\r\n")
+        answer = await reader.read()
+        writer.close()
+        assert answer.startswith(b"HTTP/1.1 400")
 
 
 async def test_each_request_and_each_call_is_a_line_of_json(tmp_path: Path) -> None:
@@ -60,7 +61,11 @@ async def test_each_request_and_each_call_is_a_line_of_json(tmp_path: Path) -> N
     requests = [line for line in lines if line["logger"] == "pegboard.access"]
     assert [(line["path"], line["status"]) for line in requests] == [
         ("/mcp", 200), ("/mcp", 200), ("/mcp", 400), ("/nothing/\x1b[31m\nhidden\nend", 404), ("/mcp", 421), ("-", 400),
+        ("-", 400),
     ]  # fmt: skip
+    assert [line["message"] for line in lines if "request_refused" in line["message"]] == [
+        "request_refused: more than 256 headers"
+    ]
     assert {line["address"] for line in requests} == {"127.0.0.1"}
     # What a tool was told is in no line; its own error is, as before, and belongs to the operator.
     assert [line for line in lines if CANARY in json.dumps(line)] == [
@@ -75,7 +80,8 @@ async def test_as_text_each_line_has_its_time_and_nothing_that_moves_the_screen(
     text = server.said.read_text()
     assert "\x1b" not in text
     said = [line.partition("Z info: ")[2] for line in text.splitlines() if "Z info: " in line]
-    assert [line.split()[0] for line in said] == ["call", "127.0.0.1"] * 3 + ["127.0.0.1"] * 3
+    refused = ["127.0.0.1"] * 3 + ["request_refused:", "127.0.0.1"]
+    assert [line.split()[0] for line in said] == ["call", "127.0.0.1"] * 3 + refused
     assert "by anonymous: datetime_now ok in " in said[0]
     assert any("hidden" in line and "end 404 in " in line for line in said)
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from pegboard.auth.keys import ApiKey, KeyStore, KeyStoreError, digest_of, id_of
 from pegboard.auth.rejections import BadCredentialError, UnavailableError
-from pegboard.auth.rules import Credential
+from pegboard.auth.rules import Credential, Still
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.model.bounds import GRANTS_REMEMBERED, KEY_FILE_SETTLED_S
 
@@ -52,15 +52,17 @@ class Keyring:
         self._has_log = True
         self._told: str | None = None
 
-    def at_hand(self, key: str) -> Credential | None:
-        """Return who holds a key that was proven before, while the file is as it was; `None` leaves it to `credential`.
+    def still(self, key: str) -> Still | None:
+        """Return what tells whether a key that has just been proven is good still; `None` for one that was not.
 
         Each request asks, so that a key which was revoked a moment ago opens nothing.
         """
-        if not self._is_current():
+        keys, known = self._keys, self._proven.get(_name_of(key))
+        if known is None:
             return None
-        known = self._proven.get(_name_of(key))
-        return None if known is None or not known.key.is_good(self._clock()) else known.credential
+        is_good, clock = known.key.is_good, self._clock
+        # What was read anew may say something else of it.
+        return lambda: self._is_current() and self._keys is keys and is_good(clock())
 
     async def credential(self, key: str) -> Credential:
         """Return who holds a key.

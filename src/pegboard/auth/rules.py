@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from pegboard.auth.claim_templates import Template
 from pegboard.frozen import frozen
+
+Still: TypeAlias = "Callable[[], bool]"
+"""Tells of one credential that was good whether it still is, at once; `False` has it judged anew."""
 
 ANY = "*"
 """As the wanted value of a claim: whatever it is, as long as the token has it."""

@@ -13,7 +13,7 @@ import orjson
 from pegboard.auth.jwks import KeySet
 from pegboard.auth.rejections import BadCredentialError, InsufficientScopeError
 from pegboard.auth.rule_matching import scopes_of
-from pegboard.auth.rules import ALGORITHMS, Credential, TokenRules
+from pegboard.auth.rules import ALGORITHMS, Credential, Still, TokenRules
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.digests import digest
 from pegboard.model.bounds import (
@@ -55,10 +55,10 @@ class TokenReader:
         self._public_keys = BoundedCache[bytes, jwt.PyJWK](max_entries=TOKEN_KEYS_REMEMBERED)
         self._judge = jwt.PyJWT(options={"enforce_minimum_key_length": True})
 
-    def at_hand(self, token: str) -> Credential | None:
-        """Return what a token proves that was good before, and is; `None` leaves it to `credential`."""
+    def still(self, token: str) -> Still | None:
+        """Return what tells whether a token that has just been proven is good still; `None` for one that was not."""
         good = self._good.get(_name_of(token))
-        return good.credential if good is not None and self._holds(good, self._keys.fresh) else None
+        return None if good is None else lambda: self._holds(good, self._keys.fresh)
 
     def _holds(self, good: _Good, keys: Sequence[JSON] | None) -> bool:
         return good.keys is keys and good.ends_at > self._clock()

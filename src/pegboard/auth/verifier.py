@@ -7,7 +7,7 @@ from pegboard.auth.keyring import Keyring
 from pegboard.auth.keys import PREFIX
 from pegboard.auth.rejections import BadCredentialError
 from pegboard.auth.rule_matching import grant_of
-from pegboard.auth.rules import Credential, Grant, IdentityRules
+from pegboard.auth.rules import Credential, Grant, IdentityRules, Still
 from pegboard.auth.tokens import TokenReader
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.model.bounds import GRANTS_REMEMBERED
@@ -23,15 +23,10 @@ class Verifier:
         self._tokens = None if tokens is None else TokenReader(tokens, KeySet(tokens.jwks_url))
         self._grants = BoundedCache[int, tuple[Credential, Grant | None]](max_entries=GRANTS_REMEMBERED)
 
-    def at_hand(self, credential: str) -> Grant | None:
-        """Return what a credential is given that was judged before, and holds still; `None` leaves it to `grant`.
-
-        Nothing is waited for, as most requests have such a one.
-        """
+    def still(self, credential: str) -> Still | None:
+        """Return what tells, without waiting, whether a credential that has just been judged is good still."""
         judge = self._keyring if credential.startswith(PREFIX) else self._tokens
-        proven = None if judge is None else judge.at_hand(credential)
-        known = None if proven is None else self._grants.get(id(proven))
-        return known[1] if known is not None and known[0] is proven else None
+        return None if judge is None else judge.still(credential)
 
     async def grant(self, credential: str) -> Grant | None:
         """Return what a credential is given; `None` when it is good, but no rule has anything for it.

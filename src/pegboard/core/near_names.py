@@ -79,16 +79,17 @@ class NearNames:
             return
         shared = _Shared(name)
         forward, backward = self.order.forward, self.order.backward
-        # No name has more in common with another than one of the two between which it stands.
         place, place_backward = bisect(forward, name), bisect(backward, name[::-1])
-        before = max([shared.at_start(known) for known in _around(forward, place, 1)])
-        after = max([shared.at_end(known[::-1]) for known in _around(backward, place_backward, 1)])
+        nearest = _around(forward, place, 1) + [known[::-1] for known in _around(backward, place_backward, 1)]
+        ends = {known: shared.ends(known) for known in nearest}
+        # No name has more in common with another than one of the two between which it stands.
+        before, after = max([start for start, _ in ends.values()]), max([end for _, end in ends.values()])
         for slip in range(max(0, len(name) - after - 1), before + 1):
             for meant in self._slips_at(name, slip):
                 yield self._by_name[meant], True
         ends_alike = [known[::-1] for known in _around(backward, place_backward, NAMES_BESIDE)]
         beside = _around(forward, place, NAMES_BESIDE) + ends_alike
-        likely = {known: shared.at_start(known) + shared.at_end(known) for known in beside}
+        likely = {known: sum(ends.get(known) or shared.ends(known)) for known in beside}
         for known in sorted(likely, key=lambda known: len(known) - 2 * likely[known]):
             letters = min(likely[known], len(name), len(known))
             yield self._by_name[known], 2 * letters >= _ALIKE * (len(name) + len(known))
@@ -115,9 +116,10 @@ class NearNames:
 def _starting_with(order: list[str], start: str) -> list[str] | None:
     """Return the names that start so, in order; `None` where they are more than letters are tried."""
     first = bisect_left(order, start)
-    if first + _LETTERS < len(order) and order[first + _LETTERS].startswith(start):
+    too_many = min(first + _LETTERS, len(order))
+    if too_many < len(order) and order[too_many].startswith(start):
         return None
-    return order[first : bisect_left(order, start + _AFTER_LETTERS, first)]
+    return order[first : bisect_left(order, start + _AFTER_LETTERS, first, too_many)]
 
 
 def _around(order: list[str], place: int, count: int) -> list[str]:
@@ -136,13 +138,13 @@ class _Shared:
         # What is not ASCII is in no tool's name, and a question mark neither.
         self._length, self._number = len(name), int.from_bytes(name.encode("ascii", "replace"))
 
-    def at_start(self, known: str) -> int:
-        """Return how many are the same at the beginning."""
-        length = self._length
-        differs = self._number ^ int.from_bytes(known[:length].encode().ljust(length, b"\0"))
-        return min(length - (differs.bit_length() + 7) // 8, len(known))
-
-    def at_end(self, known: str) -> int:
-        """Return how many are the same at the end."""
-        differs = self._number ^ int.from_bytes(known[-self._length :].encode())
-        return min(((differs & -differs).bit_length() - 1) // 8 if differs else self._length, len(known))
+    def ends(self, known: str) -> tuple[int, int]:
+        """Return how many are the same at the beginning, and how many at the end."""
+        longer, number = len(known) - self._length, int.from_bytes(known.encode())
+        # What differs, with the first letters of both in one place, and with the last ones.
+        first = self._number ^ (number >> 8 * longer if longer > 0 else number << 8 * -longer)
+        last = self._number ^ number
+        at_start = self._length - (first.bit_length() + 7) // 8
+        at_end = ((last & -last).bit_length() - 1) // 8 if last else self._length
+        # A NUL, which no tool has, is alike to where a shorter name has nothing.
+        return min(at_start, len(known)), min(at_end, len(known))

@@ -529,6 +529,7 @@ GRANTS_REMEMBERED = 1_024  # of credentials, with who was let in by them
 CALLERS_REMEMBERED = 1_024  # principals whose `Caller` is at hand
 HOSTS_REMEMBERED = 256  # pairs of Host and Origin that were let in
 LOGGED_PATH_CHARS = 200  # of a request, in the access log
+REFUSAL_TOLD_S = 1.0  # between two lines on requests whose headers are refused
 LOGGED_NAME_CHARS = 128  # of what a call asked for, in the call log
 HOST_NAME_CHARS = 253  # of a host name that a refusal repeats; DNS has no longer ones
 # A connection without a request is kept longer than any usual client or proxy keeps it (httpx 5 s, nginx and the load
@@ -584,6 +585,8 @@ API_QUERY_CHARS = 1_000  # of one search
 WATCHED_AFTER_S = 0.02  # a call that still runs after this long gets a watcher; most are done by then
 PROGRESS_MESSAGE_CHARS = 2_000  # of one step of progress that a client is told
 RECONNECT_MS = 500  # that a client shall wait before it takes up a stream again
+TARGETS_REMEMBERED = 256  # addresses that were asked for ...
+TARGET_BYTES = 256  # ... and are no longer than this
 HEADER_SETS_REMEMBERED = 2_048  # that were let in ...
 HEADERS_REMEMBERED = 24  # ... of no more headers than this
 MCP_LISTENING_STREAMS_OF_ONE = 100  # caller

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from time import perf_counter
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pegboard.model.bounds import LOGGED_PATH_CHARS
+from pegboard.server.whole_answer import AnswerHeaders
 
 log = logging.getLogger("pegboard.access")
-Whole = Callable[[int, Iterable[tuple[bytes, bytes]], bytes], bool]
+Whole = Callable[[int, AnswerHeaders, bytes], bool]
 
 
 class AccessLog:
@@ -48,7 +49,7 @@ class _Noting:
             self.status = message["status"]
         return self._send(message)
 
-    def whole(self, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> bool:
+    def whole(self, status: int, headers: AnswerHeaders, body: bytes) -> bool:
         whole: Whole | None = getattr(self._send, "whole", None)
         if whole is None or not whole(status, headers, body):
             return False

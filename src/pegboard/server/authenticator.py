@@ -6,11 +6,12 @@ import ipaddress
 import logging
 from collections.abc import Mapping, MutableMapping
 from dataclasses import field
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pegboard.auth.rejections import BadCredentialError, InsufficientScopeError, UnavailableError
 from pegboard.auth.rule_matching import ANONYMOUS_PROOF
-from pegboard.auth.rules import AnonymousRule, Grant, IdentityRules
+from pegboard.auth.rules import AnonymousRule, Grant, IdentityRules, Still
 from pegboard.catalog import Catalog
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.frozen import frozen
@@ -38,6 +39,7 @@ _NOT_NOW = Refusal(
 _NOT_HERE = Refusal(status=403, text="This credential may do nothing here. Ask the operator for a rule that names it.")
 _FORWARDED = (b"forwarded", b"via", b"x-real-ip", b"x-client-ip", b"true-client-ip", b"cf-connecting-ip")
 _X_FORWARDED = b"x-forwarded"
+_NAME_BYTES = 32  # not a limit: by which a credential is known
 
 Scope = MutableMapping[str, Any]
 
@@ -56,6 +58,14 @@ class _Admitted(NamedTuple):
     """Who was let in with a grant, and when no profile was missing: as long as these are declared."""
 
     grant: Grant
+    profiles: Mapping[str, Profile]
+    caller: Authenticated
+
+
+class _LetIn(NamedTuple):
+    """Who was let in with a credential: as long as that is good still, and these profiles are declared."""
+
+    still: Still
     profiles: Mapping[str, Profile]
     caller: Authenticated
 
@@ -109,10 +119,8 @@ class Authenticator:
         if rules is None or rules is not self._rules or self._identify is not None:
             return None
         shown = [value for name, value in scope["headers"] if name == b"authorization"]
-        credential = _bearer(shown)
-        grant = None if credential is None else self._verifier.at_hand(credential)
-        known = None if grant is None else self._admitted.get(id(grant))
-        if known is None or known.grant is not grant or known.profiles is not self._registry.profiles:
+        known = self._let_in.get(_name_of(shown[0])) if len(shown) == 1 else None
+        if known is None or known.profiles is not self._registry.profiles or not known.still():
             return None
         return known.caller.through.get(named)
 
@@ -149,6 +157,7 @@ class Authenticator:
     def _adopt(self, rules: IdentityRules) -> None:
         self._verifier: Verifier = verifier.Verifier(rules)
         self._challenges = Challenges(rules.tokens)
+        self._let_in = BoundedCache[bytes, _LetIn](max_entries=GRANTS_REMEMBERED)
         self._rules = rules
 
     def _anonymous(self, scope: Scope, rule: AnonymousRule | None) -> Authenticated | Refusal:
@@ -171,8 +180,9 @@ class Authenticator:
         credential = _bearer(shown)
         if credential is None:
             return self._challenges.invalid(scope)
+        judge = self._verifier
         try:
-            grant = await self._verifier.grant(credential)
+            grant = await judge.grant(credential)
         except InsufficientScopeError:
             return self._challenges.insufficient(scope)
         except BadCredentialError as error:
@@ -180,7 +190,15 @@ class Authenticator:
             return self._challenges.invalid(scope)
         except UnavailableError:
             return _NOT_NOW
-        return _NOT_HERE if grant is None else self._granted(grant)
+        if grant is None:
+            return _NOT_HERE
+        caller = self._granted(grant)
+        # By other rules, which may have come meanwhile, the same credential is somebody else's.
+        if isinstance(caller, Authenticated) and judge is self._verifier:
+            still = judge.still(credential)
+            if still is not None:
+                self._let_in.remember(_name_of(shown[0]), _LetIn(still, self._registry.profiles, caller))
+        return caller
 
     def _granted(self, grant: Grant) -> Authenticated | Refusal:
         known, profiles = self._admitted.get(id(grant)), self._registry.profiles
@@ -240,6 +258,11 @@ class Authenticator:
             principal = Principal(identity=who, profile=profile, session=who.credential, address=address)
             self._principals.remember((profile, host), principal)
         return principal
+
+
+def _name_of(shown: bytes) -> bytes:
+    """Return by what a credential is known that was let in: itself is not kept."""
+    return blake2b(shown, digest_size=_NAME_BYTES).digest()
 
 
 def _bearer(shown: list[bytes]) -> str | None:

@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import urllib.parse
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, cast
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple, cast
 
 import httptools
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from pegboard.model.bounds import DEFAULT_BOUNDS, HEADER_BYTES, HEADERS, LINGER_S, PIPELINED_REQUESTS
+from pegboard.core.bounded_cache import BoundedCache
+from pegboard.model.bounds import (
+    DEFAULT_BOUNDS,
+    HEADER_BYTES,
+    HEADERS,
+    LINGER_S,
+    PIPELINED_REQUESTS,
+    REFUSAL_TOLD_S,
+    TARGET_BYTES,
+    TARGETS_REMEMBERED,
+)
 from pegboard.server.access_log import log_request
+from pegboard.server.whole_answer import AnswerHeaders
 
+log = logging.getLogger("pegboard.serve")
 _BAD_REQUEST = 400  # not a limit: a status of HTTP
 _CHUNK_BYTES = 8  # not a limit: what a chunk of one byte has around it, more or less
 _COPIED_BYTES = 1 << 16  # not a limit: an answer up to here is copied behind its headers
@@ -27,6 +40,38 @@ _FRAMING = (b"content-length", b"transfer-encoding")
 _NOT_HTTP = "Invalid HTTP request received."
 _NAMES = {spelt: name.lower() for name in _COMMON.split() for spelt in (name, name.lower())}
 """The names of headers that most requests have, one value each for all of them."""
+
+
+class _Target(NamedTuple):
+    """What the first line of a request asks for; `host` where that is a whole URL."""
+
+    path: str
+    raw_path: bytes
+    query: bytes
+    host: bytes | None
+
+
+_TARGETS = BoundedCache[bytes, _Target](max_entries=TARGETS_REMEMBERED)
+"""What was asked for lately: most requests of a server are for one address."""
+
+
+def _target_of(url: bytes) -> _Target:
+    """Read the target of a request.
+
+    Raises:
+        HttpParserInvalidURLError: it is none.
+    """
+    parsed = httptools.parse_url(url)
+    raw_path, host = parsed.path, None
+    path = raw_path.decode("ascii")
+    # There in a whole URL alone, whatever the types say.
+    if parsed.host:
+        name = b"[%b]" % parsed.host if b":" in parsed.host else parsed.host
+        host = name + (b":%d" % parsed.port if parsed.port else b"")
+    target = _Target(urllib.parse.unquote(path) if "%" in path else path, raw_path, parsed.query or b"", host)
+    # What has a query is asked for once, as a rule.
+    is_usual = parsed.query is None and len(url) <= TARGET_BYTES
+    return _TARGETS.remember(url, target) if is_usual else target
 
 
 class WrittenTogether:
@@ -56,20 +101,26 @@ class WrittenTogether:
 
     def write_now(self, *data: bytes) -> None:
         """Write, behind what waits."""
-        self._waiting += data
-        self.flush()
+        if self._waiting:
+            self._waiting += data
+            self.flush()
+        else:
+            self._send(data)
 
     def flush(self) -> None:
         """Write what waits; nothing, where the client has gone in the meantime: uvloop would raise in the loop."""
         if self._waiting:
             waiting, self._waiting = self._waiting, []
-            if self._transport.is_closing():
-                return
-            if sum(map(len, waiting)) > _COPIED_BYTES:
-                # Of a list of a thousand tools a copy takes longer than a second call of the system.
-                self._transport.writelines(waiting)
-            else:
-                self._transport.write(b"".join(waiting))
+            self._send(waiting)
+
+    def _send(self, parts: Sequence[bytes]) -> None:
+        if self._transport.is_closing():
+            return
+        if sum(map(len, parts)) > _COPIED_BYTES:
+            # Of a list of a thousand tools a copy takes longer than a second call of the system.
+            self._transport.writelines(parts)
+        else:
+            self._transport.write(b"".join(parts))
 
     def is_closing(self) -> bool:
         """Tell whether nothing shall be written any more."""
@@ -160,7 +211,7 @@ class Cycle(RequestResponseCycle):
         self.message_event: Any = Signal()
         self.on_response = connection.on_response_complete
         self.keep_alive, self.waiting_for_100_continue = keep_alive, connection.expect_100_continue
-        self.more_body, self.body = True, bytearray()
+        self.more_body, self.body = True, cast("Any", b"")
         self.disconnected = self.response_started = self.response_complete = False
         self.chunked_encoding, self.expected_content_length = None, 0
         self.task: asyncio.Task[None] | None = None
@@ -204,16 +255,15 @@ class Cycle(RequestResponseCycle):
             signal.clear()
         if self.disconnected or self.response_complete:
             return {"type": "http.disconnect"}
-        body, self.body = self.body, bytearray()
+        body, self.body = self.body, b""
         return {"type": "http.request", "body": bytes(body), "more_body": self.more_body}
 
-    def whole(self, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> bool:
+    def whole(self, status: int, headers: AnswerHeaders, body: bytes) -> bool:
         """Send a whole answer, its length said by us; `False` where it must go the ordinary way."""
         connection = self._connection
         if self.response_started or self.disconnected or not self.keep_alive or self.flow.write_paused:
             return False
-        lines = b"".join([b"%b: %b\r\n" % header for header in headers])
-        head = b"%bcontent-length: %d\r\n%b\r\n" % (connection.head(status), len(body), lines)
+        head = b"%bcontent-length: %d\r\n%b\r\n" % (connection.head(status), len(body), headers.lines)
         self.waiting_for_100_continue = False
         self.response_started = self.response_complete = True
         connection.written.write_now(head, body)
@@ -264,6 +314,7 @@ class HttpConnection(HttpToolsProtocol):
     # One for all connections of a server, made anew when the time of day in it changes.
     _heads_of: list[tuple[bytes, bytes]] | None = None
     _heads: dict[int, bytes] = {}  # noqa: RUF012 - replaced whole
+    _told_refused_at = float("-inf")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -315,6 +366,7 @@ class HttpConnection(HttpToolsProtocol):
                 self.transport.close()
             return
         if self._head_bytes > HEADER_BYTES:
+            self._tell_refused(f"headers of more than {HEADER_BYTES} bytes")
             self.send_400_response("The headers are too long.")
         elif self._deadline is None:
             self._expect_head()
@@ -361,11 +413,14 @@ class HttpConnection(HttpToolsProtocol):
             return
         if len(self.headers) >= HEADERS:
             # The parser ends with it, and the request is refused as any that is not HTTP.
+            self._tell_refused(f"more than {HEADERS} headers")
             raise ValueError("too many headers")
-        name = _NAMES.get(name) or name.lower()
-        if name == b"expect" and value.lower() == b"100-continue":
-            self.expect_100_continue = True
-        self.headers.append((name, value))
+        known = _NAMES.get(name)
+        if known is None:
+            known = name.lower()
+            if known == b"expect" and value.lower() == b"100-continue":
+                self.expect_100_continue = True
+        self.headers.append((known, value))
 
     def on_headers_complete(self) -> None:
         if self._is_behind_head:
@@ -380,15 +435,12 @@ class HttpConnection(HttpToolsProtocol):
         scope["method"] = parser.get_method().decode("ascii")
         if version != "1.1":
             scope["http_version"] = version
-        target = httptools.parse_url(self.url)
-        # There in a whole URL alone, whatever the types say.
-        if target.host:
-            self._take_host(target.host, target.port)
-        raw_path = target.path
-        path = raw_path.decode("ascii")
-        scope["path"] = self.root_path + (urllib.parse.unquote(path) if "%" in path else path)
-        scope["raw_path"] = self.root_path.encode("ascii") + raw_path
-        scope["query_string"] = target.query or b""
+        target = _TARGETS.get(self.url) or _target_of(self.url)
+        if target.host is not None:
+            self._take_host(target.host)
+        scope["path"] = self.root_path + target.path
+        scope["raw_path"] = self.root_path.encode("ascii") + target.raw_path
+        scope["query_string"] = target.query
         cycle = Cycle(self, keep_alive=version != "1.0" and parser.should_keep_alive())
         self.cycle = cycle
         if self._answering is None:
@@ -408,7 +460,8 @@ class HttpConnection(HttpToolsProtocol):
 
     def _start(self, cycle: Cycle) -> None:
         self._answering = cycle
-        cycle.task = self.loop.create_task(cycle.run_asgi(cast("Any", self).app))
+        app: Any = self.app
+        cycle.task = self.loop.create_task(cycle.run_asgi(app))
         self.tasks.add(cycle.task)
 
     def _queue(self, cycle: Cycle) -> None:
@@ -416,17 +469,22 @@ class HttpConnection(HttpToolsProtocol):
         if len(self._queued) >= PIPELINED_REQUESTS:
             cycle.keep_alive = False
 
-    def _take_host(self, host: bytes, port: int) -> None:
+    def _take_host(self, host: bytes) -> None:
         """Have the host of a whole URL in the first line be judged: it counts before Host (RFC 9112, 3.2.2)."""
-        named = (b"[%b]" % host if b":" in host else host) + (b":%d" % port if port else b"")
-        self.headers[:] = [(b"host", named), *(each for each in self.headers if each[0] != b"host")]
+        self.headers[:] = [(b"host", host), *(each for each in self.headers if each[0] != b"host")]
 
     def on_body(self, body: bytes) -> None:
         self._bytes_around_body = max(self._bytes_around_body - _CHUNK_BYTES * len(body), 0)
         cycle = self.cycle
         if self._is_deaf or cycle.response_complete:
             return
-        cycle.body += body
+        # Most bodies come in one piece, which is handed on as it is.
+        if not cycle.body:
+            cycle.body = body
+        else:
+            if type(cycle.body) is bytes:
+                cycle.body = bytearray(cycle.body)
+            cycle.body += body
         if len(cycle.body) > HIGH_WATER_LIMIT:
             self.flow.pause_reading()
         cycle.message_event.set()
@@ -450,7 +508,8 @@ class HttpConnection(HttpToolsProtocol):
         self._answering = None
         if self.transport.is_closing():
             return
-        self.flow.resume_reading()
+        if self.flow.read_paused:
+            self.flow.resume_reading()
         if self._queued:
             first, self._queued = self._queued[0], self._queued[1:]
             self._start(first)
@@ -514,6 +573,13 @@ class HttpConnection(HttpToolsProtocol):
         if self._queued and self._queued[-1].more_body:
             self._queued = self._queued[:-1]
         (self._queued or (self._answering,))[-1].keep_alive = False
+
+    def _tell_refused(self, why: str) -> None:
+        """Say why a request gets no further than its headers, now and then: who sends one such may send many."""
+        now = self.loop.time()
+        if now - HttpConnection._told_refused_at >= REFUSAL_TOLD_S:
+            HttpConnection._told_refused_at = now
+            log.info("request_refused: %s", why)
 
     def _expect_head(self) -> None:
         self._deadline = asyncio.get_running_loop().call_later(self.header_s, self.transport.close)

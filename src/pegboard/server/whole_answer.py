@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from starlette.types import Send
 
 
-async def send_whole(send: Send, status: int, body: bytes, *headers: tuple[bytes, bytes]) -> None:
-    """Send a whole answer, with headers of our own making: in one go, where the server can."""
+class AnswerHeaders(NamedTuple):
+    """Headers of our own making that many answers have alike: as ASGI wants them, and as the lines that go out."""
+
+    pairs: tuple[tuple[bytes, bytes], ...]
+    lines: bytes
+
+
+def answer_headers(*pairs: tuple[bytes, bytes]) -> AnswerHeaders:
+    """Return headers ready to be sent."""
+    return AnswerHeaders(pairs, b"".join([b"%b: %b\r\n" % pair for pair in pairs]))
+
+
+JSON_HEADERS = answer_headers((b"content-type", b"application/json"))
+
+
+async def send_whole(send: Send, status: int, body: bytes, headers: AnswerHeaders = JSON_HEADERS) -> None:
+    """Send a whole answer: in one go, where the server can."""
     whole = getattr(send, "whole", None)
     if whole is not None and whole(status, headers, body):
         return
     length = (b"content-length", b"%d" % len(body))
-    await send({"type": "http.response.start", "status": status, "headers": [length, *headers]})
+    await send({"type": "http.response.start", "status": status, "headers": [length, *headers.pairs]})
     await send({"type": "http.response.body", "body": body})

@@ -19,7 +19,6 @@ SSE_HEADERS = [
     (b"connection", b"keep-alive"),
     (b"x-accel-buffering", b"no"),
 ]
-_JSON = (b"content-type", b"application/json")
 _PING = b": ping\r\n\r\n"
 
 
@@ -69,7 +68,7 @@ async def _write(request_id: bytes, done: Answer, stream: EventStream) -> None:
 
 
 async def _write_whole(request_id: bytes, done: Answer, send: Send) -> None:
-    await send_whole(send, done.status, done.message(request_id), _JSON)
+    await send_whole(send, done.status, done.message(request_id))
 
 
 class EventStream:

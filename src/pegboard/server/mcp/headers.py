@@ -20,7 +20,7 @@ _PLAIN_METHODS = (b"tools/call", b"tools/list")
 _EARLIER = frozenset((None, *(version.encode() for version in HANDSHAKE_PROTOCOL_VERSIONS)))
 """What names no later revision than those with sessions; those who name none are of the first."""
 _HOPS = HOPS_HEADER.encode()
-_PRIVATE = (b"authorization", b"cookie")
+_PRIVATE = frozenset((b"authorization", b"cookie"))
 
 
 class RequestHeaders(NamedTuple):

@@ -35,10 +35,11 @@ from pegboard.server.mcp.sessions import Session, Sessions
 from pegboard.server.mcp.shared_sessions import SharedSessions, Wishes, other_keeper_of
 from pegboard.server.mcp.unanswered_requests import worker_of
 from pegboard.server.principal import Principal
-from pegboard.server.whole_answer import send_whole
+from pegboard.server.whole_answer import AnswerHeaders, answer_headers, send_whole
 
 ToSdk = Callable[[Scope, Receive, Send, Principal], Awaitable[None]]
 _JSON = (b"content-type", b"application/json")
+_IN_A_MINUTE, _IN_A_SECOND = (answer_headers(_JSON, (b"retry-after", wait_s)) for wait_s in (b"60", b"1"))
 _PRIMED_SINCE = b"2025-11-25"
 _CANCELLED = RpcError(-32800, "Request cancelled")
 _ID_IS_OPEN = "A request with the id {!r:.100} is already open in this session. Give each request an id of its own."
@@ -71,9 +72,14 @@ class HttpSession:
     principal: Principal
     streams: SessionStreams
     open_requests: dict[str, OpenRequest] = field(default_factory=dict[str, OpenRequest])
+    headers: AnswerHeaders = field(init=False)
+    """Those of every answer in it."""
     in_sdk: str | None = None
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
     _asking: tuple[Principal, Principal] | None = None
+
+    def __post_init__(self) -> None:
+        self.headers = answer_headers(_JSON, (b"mcp-session-id", self.session.session_id.encode()))
 
     def whose(self, principal: Principal) -> Principal:
         """Return who asks as somebody in this session: the same as for the request before, as a rule."""
@@ -172,7 +178,7 @@ class SessionEndpoint:
         request, found, length = as_object(message), self._find(exchange), len(exchange.body or b"")
         if length > INITIALIZE_BYTES and request is not None and request.get("method") == "initialize":
             text = _TOO_LONG.format(length, INITIALIZE_BYTES)
-            await send_whole(exchange.send, 413, error_message(-32600, text), _JSON)
+            await send_whole(exchange.send, 413, error_message(-32600, text))
             return
         if found is None:
             is_first = exchange.headers.session is None and request is not None
@@ -217,7 +223,7 @@ class SessionEndpoint:
         if exchange.headers.session is None:
             await self._to_sdk(exchange.scope, exchange.unread, exchange.send, exchange.principal)
         else:
-            await send_whole(exchange.send, 404, error_message(-32600, "Session not found"), _JSON)
+            await send_whole(exchange.send, 404, error_message(-32600, "Session not found"))
 
     # -- a session begins and ends
 
@@ -225,9 +231,9 @@ class SessionEndpoint:
         client, principal = introduced(request) if exchange.headers.accepts_both else None, exchange.principal
         # Those who come together are let in one after the other: nothing is awaited in between.
         if self._sessions.is_full_for(principal.shares_as):
-            await send_whole(exchange.send, 503, error_message(-32000, _TOO_MANY), _JSON, (b"retry-after", b"60"))
+            await send_whole(exchange.send, 503, error_message(-32000, _TOO_MANY), _IN_A_MINUTE)
         elif not self._sessions.has_room():
-            await send_whole(exchange.send, 503, error_message(-32603, "Too many open sessions"), _JSON)
+            await send_whole(exchange.send, 503, error_message(-32603, "Too many open sessions"))
         elif client is None:
             await self._to_sdk(exchange.scope, exchange.unread, exchange.send, principal)
         else:
@@ -273,7 +279,7 @@ class SessionEndpoint:
         except ConnectionError:
             text = _NOT_REACHED
         refusal = error_message(-32603, text)
-        await send_whole(exchange.send, 503, refusal, _JSON, (b"retry-after", b"1"))
+        await send_whole(exchange.send, 503, refusal, _IN_A_SECOND)
 
     async def _notification(self, exchange: Exchange, found: HttpSession, notification: JSON) -> None:
         method, params = notification["method"], as_object(notification.get("params"))
@@ -298,7 +304,7 @@ class SessionEndpoint:
         name = str(request["id"])
         if name in found.open_requests and not await _is_free(found, name):
             refusal = error_message(-32600, _ID_IS_OPEN.format(request["id"]), request["id"])
-            await send_whole(exchange.send, 400, refusal, _JSON)
+            await send_whole(exchange.send, 400, refusal)
             return
         open_request = found.open_requests[name] = OpenRequest()
         try:
@@ -366,7 +372,7 @@ class SessionEndpoint:
         if self._shared is not None:
             return await self._shared.follow_there(worker, found.session, last, exchange.receive, exchange.send)
         text = f"Another worker keeps this stream. {NO_BUS}"
-        await send_whole(exchange.send, 503, error_message(-32603, text), _JSON, (b"retry-after", b"1"))
+        await send_whole(exchange.send, 503, error_message(-32603, text), _IN_A_SECOND)
         return True
 
     async def _follow_from_elsewhere(self, session: Session, last: str, receive: Receive, send: Send) -> None:
@@ -466,8 +472,7 @@ async def _is_free(found: HttpSession, name: str) -> bool:
 
 
 async def _reply(send: Send, status: int, body: bytes, found: HttpSession) -> None:
-    session = (b"mcp-session-id", found.session.session_id.encode())
-    await send_whole(send, status, body, _JSON, session)
+    await send_whole(send, status, body, found.headers)
 
 
 def _renamed(headers: list[tuple[bytes, bytes]], session_id: str) -> list[tuple[bytes, bytes]]:
