@@ -70,7 +70,7 @@ def _target_of(url: bytes) -> _Target:
         host = name + (b":%d" % parsed.port if parsed.port else b"")
     target = _Target(urllib.parse.unquote(path) if "%" in path else path, raw_path, parsed.query or b"", host)
     # What has a query is asked for once, as a rule.
-    is_usual = parsed.query is None and len(url) <= TARGET_BYTES
+    is_usual = not parsed.query and len(url) <= TARGET_BYTES
     return _TARGETS.remember(url, target) if is_usual else target
 
 
@@ -196,9 +196,9 @@ class Cycle(RequestResponseCycle):
     """
 
     __slots__ = (
-        "_connection", "_on_left", "access_log", "access_logger", "body", "chunked_encoding", "default_headers",
+        "_connection", "_on_left", "access_log", "access_logger", "chunked_encoding", "default_headers",
         "disconnected", "expected_content_length", "flow", "keep_alive", "logger", "message_event", "more_body",
-        "on_response", "response_complete", "response_started", "scope", "task", "transport",
+        "on_response", "received", "response_complete", "response_started", "scope", "task", "transport",
         "waiting_for_100_continue",
     )  # fmt: skip
 
@@ -211,7 +211,7 @@ class Cycle(RequestResponseCycle):
         self.message_event: Any = Signal()
         self.on_response = connection.on_response_complete
         self.keep_alive, self.waiting_for_100_continue = keep_alive, connection.expect_100_continue
-        self.more_body, self.body = True, cast("Any", b"")
+        self.more_body, self.received = True, cast("bytes | bytearray", b"")
         self.disconnected = self.response_started = self.response_complete = False
         self.chunked_encoding, self.expected_content_length = None, 0
         self.task: asyncio.Task[None] | None = None
@@ -249,13 +249,14 @@ class Cycle(RequestResponseCycle):
             self.waiting_for_100_continue = False
         signal = self.message_event
         if not self.disconnected and not self.response_complete:
-            self.flow.resume_reading()
+            if self.flow.read_paused:
+                self.flow.resume_reading()
             if not signal.is_raised:
                 await signal.wait()
             signal.clear()
         if self.disconnected or self.response_complete:
             return {"type": "http.disconnect"}
-        body, self.body = self.body, b""
+        body, self.received = self.received, b""
         return {"type": "http.request", "body": bytes(body), "more_body": self.more_body}
 
     def whole(self, status: int, headers: AnswerHeaders, body: bytes) -> bool:
@@ -460,8 +461,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def _start(self, cycle: Cycle) -> None:
         self._answering = cycle
-        app: Any = self.app
-        cycle.task = self.loop.create_task(cycle.run_asgi(app))
+        cycle.task = self.loop.create_task(cycle.run_asgi(cast("Any", self).app))
         self.tasks.add(cycle.task)
 
     def _queue(self, cycle: Cycle) -> None:
@@ -475,17 +475,17 @@ class HttpConnection(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         self._bytes_around_body = max(self._bytes_around_body - _CHUNK_BYTES * len(body), 0)
-        cycle = self.cycle
+        cycle: Any = self.cycle
         if self._is_deaf or cycle.response_complete:
             return
         # Most bodies come in one piece, which is handed on as it is.
-        if not cycle.body:
-            cycle.body = body
+        if not cycle.received:
+            cycle.received = body
         else:
-            if type(cycle.body) is bytes:
-                cycle.body = bytearray(cycle.body)
-            cycle.body += body
-        if len(cycle.body) > HIGH_WATER_LIMIT:
+            if isinstance(cycle.received, bytes):
+                cycle.received = bytearray(cycle.received)
+            cycle.received += body
+        if len(cycle.received) > HIGH_WATER_LIMIT:
             self.flow.pause_reading()
         cycle.message_event.set()
 

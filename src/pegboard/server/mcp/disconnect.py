@@ -67,8 +67,8 @@ async def _write(request_id: bytes, done: Answer, stream: EventStream) -> None:
         await _write_whole(request_id, done, stream.send)
 
 
-async def _write_whole(request_id: bytes, done: Answer, send: Send) -> None:
-    await send_whole(send, done.status, done.message(request_id))
+def _write_whole(request_id: bytes, done: Answer, send: Send) -> Awaitable[None]:
+    return send_whole(send, done.status, done.message(request_id))
 
 
 class EventStream:

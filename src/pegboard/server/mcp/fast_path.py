@@ -7,7 +7,7 @@ mirrored headers …) is left to the SDK untouched, so every refusal on the wire
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import orjson
@@ -191,7 +191,7 @@ class FastPath:
             return None
         names = envelope.keys()
         is_plain = names <= _PLAIN_META
-        is_usual = is_plain or not [name for name in names - _KNOWN_META if name.startswith(_NOT_FOREIGN)]
+        is_usual = is_plain or names <= _KNOWN_META or not _has_unread(names)
         if not (is_usual and key in self._accepted):
             is_accepted = is_usual and _is_usual_envelope(envelope)
             if not is_accepted and (self._accepts is None or not self._accepts(envelope)):
@@ -199,6 +199,14 @@ class FastPath:
             if is_usual and len(key) <= META_REMEMBERED_BYTES:
                 self._accepted.remember(key, None)
         return NO_WISHES if is_plain else _wishes(envelope)
+
+
+def _has_unread(names: Iterable[str]) -> bool:
+    """Tell whether a key may mean something to the SDK that we do not read."""
+    for name in names:  # noqa: SIM110 - a generator costs as much again as the answer
+        if name not in _KNOWN_META and name.startswith(_NOT_FOREIGN):
+            return True
+    return False
 
 
 def _wishes(envelope: JSON) -> Wishes | None:

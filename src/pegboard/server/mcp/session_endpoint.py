@@ -471,8 +471,8 @@ async def _is_free(found: HttpSession, name: str) -> bool:
     return name not in found.open_requests
 
 
-async def _reply(send: Send, status: int, body: bytes, found: HttpSession) -> None:
-    await send_whole(send, status, body, found.headers)
+def _reply(send: Send, status: int, body: bytes, found: HttpSession) -> Awaitable[None]:
+    return send_whole(send, status, body, found.headers)
 
 
 def _renamed(headers: list[tuple[bytes, bytes]], session_id: str) -> list[tuple[bytes, bytes]]:
