@@ -32,7 +32,6 @@ _FORMS = (
     "program), its address (https://…), an OpenAPI document (a file or its address), and a server.json of the MCP "
     "registry."
 )
-_OF_OTHERS = frozenset({"mcpServers", "servers", "context_servers", "mcp_servers", "registry"})
 _FILLING = frozenset({"api", "the", "rest", "http", "openapi", "specification", "spec"})
 _SUFFIXES = frozenset({".json", ".yaml", ".yml"})
 _DOCUMENT = re.compile(r"(?:\.json|\.ya?ml|openapi|swagger|api-docs)(?:$|[/?])", re.IGNORECASE)
