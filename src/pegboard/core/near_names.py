@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect, bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from operator import add, itemgetter
 from typing import NamedTuple
 
 from pegboard.core.names import MAX_NAME_CHARS, fold
@@ -77,22 +78,18 @@ class NearNames:
             yield self._by_name[known], True
         if not _SHORT < len(name) <= _WIDTH:
             return
-        shared = _Shared(name)
-        forward, backward = self.order.forward, self.order.backward
-        place, place_backward = bisect(forward, name), bisect(backward, name[::-1])
-        nearest = _around(forward, place, 1) + [known[::-1] for known in _around(backward, place_backward, 1)]
-        ends = {known: shared.ends(known) for known in nearest}
+        ends_alike = [known[::-1] for known in _beside(self.order.backward, name[::-1])]
+        beside = dict.fromkeys(_beside(self.order.forward, name) + ends_alike)
+        starts, ends = _in_common(name, beside)
         # No name has more in common with another than one of the two between which it stands.
-        before, after = max([start for start, _ in ends.values()]), max([end for _, end in ends.values()])
-        for slip in range(max(0, len(name) - after - 1), before + 1):
+        for slip in range(max(0, len(name) - max(ends) - 1), max(starts) + 1):
             for meant in self._slips_at(name, slip):
                 yield self._by_name[meant], True
-        ends_alike = [known[::-1] for known in _around(backward, place_backward, NAMES_BESIDE)]
-        beside = _around(forward, place, NAMES_BESIDE) + ends_alike
-        likely = {known: sum(ends.get(known) or shared.ends(known)) for known in beside}
-        for known in sorted(likely, key=lambda known: len(known) - 2 * likely[known]):
-            letters = min(likely[known], len(name), len(known))
-            yield self._by_name[known], 2 * letters >= _ALIKE * (len(name) + len(known))
+        shared = map(add, starts, ends)
+        likely = [(len(known) - 2 * letters, letters, known) for known, letters in zip(beside, shared, strict=True)]
+        for _, letters, known in sorted(likely, key=itemgetter(0)):
+            alike = min(letters, len(name), len(known))
+            yield self._by_name[known], 2 * alike >= _ALIKE * (len(name) + len(known))
 
     def _slips_at(self, name: str, place: int) -> Iterator[str]:
         """Yield what can have been meant if a letter is too much, missing, another, or has changed places with one."""
@@ -122,29 +119,27 @@ def _starting_with(order: list[str], start: str) -> list[str] | None:
     return order[first : bisect_left(order, start + _AFTER_LETTERS, first, too_many)]
 
 
-def _around(order: list[str], place: int, count: int) -> list[str]:
-    """Return so many names before a place, and as many from it on."""
-    return order[max(0, place - count) : place + count]
+def _beside(order: list[str], name: str) -> list[str]:
+    """Return some names before the place of a name, and as many from it on."""
+    place = bisect(order, name)
+    return order[max(0, place - NAMES_BESIDE) : place + NAMES_BESIDE]
 
 
-class _Shared:
-    """How many characters other names have in common with one name, at their beginnings and at their ends.
+def _in_common(name: str, others: Iterable[str]) -> tuple[list[int], list[int]]:
+    """Return how many characters each of the others has in common with a name: at the beginning, and at the end.
 
     Names are compared as numbers, a byte for each character: to go through them letter by letter takes three times as
     long.
     """
-
-    def __init__(self, name: str) -> None:
-        # What is not ASCII is in no tool's name, and a question mark neither.
-        self._length, self._number = len(name), int.from_bytes(name.encode("ascii", "replace"))
-
-    def ends(self, known: str) -> tuple[int, int]:
-        """Return how many are the same at the beginning, and how many at the end."""
-        longer, number = len(known) - self._length, int.from_bytes(known.encode())
+    # What is not ASCII is in no tool's name, and a question mark neither. A NUL would be alike to where there is nothing.
+    length, number = len(name), int.from_bytes(name.replace("\0", "?").encode("ascii", "replace"))
+    starts: list[int] = []
+    ends: list[int] = []
+    for known in others:
+        longer, other = len(known) - length, int.from_bytes(known.encode())
         # What differs, with the first letters of both in one place, and with the last ones.
-        first = self._number ^ (number >> 8 * longer if longer > 0 else number << 8 * -longer)
-        last = self._number ^ number
-        at_start = self._length - (first.bit_length() + 7) // 8
-        at_end = ((last & -last).bit_length() - 1) // 8 if last else self._length
-        # A NUL, which no tool has, is alike to where a shorter name has nothing.
-        return min(at_start, len(known)), min(at_end, len(known))
+        first = number ^ (other >> 8 * longer if longer > 0 else other << 8 * -longer)
+        last = number ^ other
+        starts.append(length - (first.bit_length() + 7) // 8)
+        ends.append(((last & -last).bit_length() - 1) // 8 if last else length)
+    return starts, ends

@@ -23,7 +23,7 @@ from pegboard.core.inventory import Inventory
 from pegboard.core.judge import Selection, applies, static_code
 from pegboard.core.named_entries import NamedEntries, name_parts
 from pegboard.core.names import MAX_NAME_CHARS, fold
-from pegboard.core.near_names import NameOrder
+from pegboard.core.near_names import NameOrder, NearNames
 from pegboard.core.predicates import Availability, Conditions, compile_availability, unanswerable
 from pegboard.core.schema import Compiled
 from pegboard.core.selections import Selected, Selections
@@ -90,6 +90,8 @@ class Snapshot:
         self.cache: dict[object, Any] = {}
         self.name_orders = before.name_orders if before else BoundedCache[Hashable, NameOrder](max_entries=NAME_ORDERS)
         """The names that each asker saw last, in order; snapshots that follow each other share it."""
+        self.near_names = BoundedCache[int, NearNames](max_entries=NAME_ORDERS)
+        """Tools of this snapshot in the order of their names, by the id of what holds them."""
         self._wall_clock = wall_clock
         self._read_built = read_built
         self._compile = partial(

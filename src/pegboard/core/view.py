@@ -28,7 +28,7 @@ from pegboard.core.selections import Selected
 from pegboard.core.snapshot import Plan, Snapshot
 from pegboard.frozen import frozen
 from pegboard.model.agent import AgentEntry
-from pegboard.model.bounds import NAME_LISTS, NAME_ORDERS, NAMES_COMPARED_EACH
+from pegboard.model.bounds import NAME_LISTS, NAMES_COMPARED_EACH
 from pegboard.model.context import ToolContext
 from pegboard.model.decision import Blocked, Decision
 from pegboard.model.error import AsyncPredicateError, DefinitionError
@@ -257,10 +257,14 @@ class View:
         """Yield the visible tools of those selected, as far as that can be told without running a builder."""
         snapshot, states = self.snapshot, self._parts.registry.states()
         for entry in entries:
-            is_built = entry.builder is not None and self.ctx.memo.has(snapshot.build_question(entry).key)
-            asked = entry if is_built else without_builder(entry)
-            if dynamic_code(asked, snapshot, self.ctx, states) is None:
+            if self._is_visible_unbuilt(entry, snapshot, states):
                 yield entry
+
+    def _is_visible_unbuilt(self, entry: ToolEntry, snapshot: Snapshot, states: States) -> bool:
+        """Tell the same of one of them."""
+        is_built = entry.builder is not None and self.ctx.memo.has(snapshot.build_question(entry).key)
+        asked = entry if is_built else without_builder(entry)
+        return dynamic_code(asked, snapshot, self.ctx, states) is None
 
     def _full_names(self, form: object, wire_name: str, server: str | None) -> list[str]:
         given: Any = form(self.ctx) if callable(form) else form
@@ -422,14 +426,14 @@ class View:
 
     def _near(self, name: str) -> str | None:
         """Return the visible name that was meant: of a few the nearest, of many one among those that stand near it."""
-        snapshot = self.snapshot
+        snapshot, states = self.snapshot, self._parts.registry.states()
         selected = self._selected(snapshot).entries
         if len(selected) <= NAMES_COMPARED_EACH:
             return nearest_one(name, (entry.wire_name for entry in self._unbuilt(selected) if name not in entry.names))
         asked_by = self.selection, self.ctx.caller.policy
         near = _near_names(snapshot, selected, asked_by=asked_by)
         for entry, is_near in near.around(name):
-            if name not in entry.names and any(True for _ in self._unbuilt((entry,))):
+            if name not in entry.names and self._is_visible_unbuilt(entry, snapshot, states):
                 return entry.wire_name if is_near else nearest_one(name, (entry.wire_name,))
         return None
 
@@ -575,11 +579,10 @@ def _named(left: Selected) -> _Named:
 
 def _near_names(snapshot: Snapshot, entries: Sequence[ToolEntry], *, asked_by: Hashable) -> NearNames:
     """Return some tools of a snapshot in the order of their names, made once; from those of before, if asked before."""
-    kept: BoundedCache[int, NearNames] = snapshot.cache.setdefault("near names", BoundedCache(max_entries=NAME_ORDERS))
     # It holds the tools themselves, so that their id cannot come to mean others.
-    known = kept.get(id(entries))
+    known = snapshot.near_names.get(id(entries))
     if known is None:
-        known = kept.remember(id(entries), NearNames(entries, snapshot.name_orders.get(asked_by)))
+        known = snapshot.near_names.remember(id(entries), NearNames(entries, snapshot.name_orders.get(asked_by)))
         snapshot.name_orders.remember(asked_by, known.order)
     return known
 
