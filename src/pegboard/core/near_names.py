@@ -131,7 +131,7 @@ def _in_common(name: str, others: Iterable[str]) -> tuple[list[int], list[int]]:
     Names are compared as numbers, a byte for each character: to go through them letter by letter takes three times as
     long.
     """
-    # What is not ASCII is in no tool's name, and a question mark neither. A NUL would be alike to where there is nothing.
+    # What is not ASCII is in no tool's name, and a question mark neither. A NUL would be alike to nothing at all.
     length, number = len(name), int.from_bytes(name.replace("\0", "?").encode("ascii", "replace"))
     starts: list[int] = []
     ends: list[int] = []

@@ -21,12 +21,19 @@ def as_observers(callbacks: object) -> tuple[Any, ...]:
         return ()
     observers: tuple[Any, ...] = tuple(callbacks) if isinstance(callbacks, list | tuple) else (callbacks,)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - any objects
     for observer in observers:
-        if not any(hasattr(observer, name) for name in EVENT_TYPES):
+        if not _hears_any(observer):
             raise DefinitionError(
                 f"callbacks: {type(observer).__name__!r} hears no event. Give an object with methods such as "
                 "`on_tool_call(event)` and `on_tool_result(event)`."
             )
     return observers
+
+
+def _hears_any(observer: object) -> bool:
+    for name in EVENT_TYPES:  # noqa: SIM110 - a generator costs as much again, and each call with progress asks
+        if hasattr(observer, name):
+            return True
+    return False
 
 
 class SubAgentObservers(tuple[Any, ...]):
