@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 
 from pegboard.core.json_reader import envelope_of, has_more_values, parse_json, quickly_read
 from pegboard.model.error import CallError
@@ -79,6 +79,8 @@ def values_in(value: Any) -> int:
 
 
 @given(json_values)
+@example(["x"])
+@example([{"a": ""}, ["b"]])
 def test_the_values_of_a_text_are_counted_without_reading_it(value: Any) -> None:
     written, count = json.dumps(value).encode(), values_in(value)
     assert (has_more_values(written, count - 1), has_more_values(written, count)) == (True, False)

@@ -70,6 +70,12 @@ async def test_an_openai_endpoint_is_asked_in_batches_and_its_rows_are_of_length
     assert KEY not in repr(embedder)
 
 
+async def test_a_whole_batch_of_long_rows_is_read() -> None:
+    async with Site(Model(dimension=3_072)).server() as server:
+        rows = await OpenAIEmbedder(name="large", base_url=f"{server.url}/v1/").embed(["abc"] * 64)
+    assert rows.shape == (64, 3_072)
+
+
 async def test_a_dimension_that_was_asked_for_must_be_kept_to() -> None:
     site = Site(Model(dimension=3))
     async with site.server() as server:

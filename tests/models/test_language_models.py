@@ -148,10 +148,11 @@ def gzip_bomb() -> bytes:
 MEBI = b"x" * (1 << 20)
 JSON = "application/json"
 EVENTS = "text/event-stream"
-DEEP = answer(b"[" * 200_000, headers=[f"Content-Type: {JSON}"])
+DEEP = answer(b"[" * 50_000, headers=[f"Content-Type: {JSON}"])
 UNREADABLE = {"protocol_error", "upstream_error"}
 PAGE = answer(b"<h1>It works!</h1>", headers=["Content-Type: text/html"])
 CUT = answer(b'{"choices": [', headers=[f"Content-Type: {JSON}"])
+VALUES = b"[" + b"[]," * 100_000 + b"0]"
 OTHER = answer(b'{"choices": 1, "candidates": 1, "content": 1}', headers=[f"Content-Type: {JSON}"])
 COMMENTS = (b": " + MEBI[:100_000] + b"\n\n") * 10
 BAD: dict[str, tuple[Callable[[], Script | bytes], set[str]]] = {
@@ -162,6 +163,9 @@ BAD: dict[str, tuple[Callable[[], Script | bytes], set[str]]] = {
     "is no model": (lambda: PAGE, UNREADABLE),
     "answers damaged JSON": (lambda: CUT, UNREADABLE),
     "answers deep JSON": (lambda: DEEP, UNREADABLE),
+    "answers many small values": (
+        lambda: answer(VALUES, headers=[f"Content-Type: {JSON}"]), {"result_too_large"},
+    ),
     "answers another JSON": (lambda: OTHER, UNREADABLE),
     "closes at once": (lambda: close, {"upstream_lost"}),
     "speaks no HTTP": (lambda: b"SSH-2.0-OpenSSH\r\n\r\n", {"protocol_error"}),
@@ -171,6 +175,9 @@ BAD_STREAMS: dict[str, tuple[Callable[[], Script | bytes], set[str]]] = {
     "hangs before it answers": (lambda: hang, {"timeout"}),
     "sends one event without end": (lambda: endless(EVENTS, b"data: " + MEBI), {"result_too_large"}),
     "sends one event of lines without end": (lambda: endless(EVENTS, b"data: x\n" * 1_000), {"result_too_large"}),
+    "sends one event of many small values": (
+        lambda: answer(b"data: " + VALUES + b"\n\n", headers=[f"Content-Type: {EVENTS}"]), {"result_too_large"},
+    ),
     "sends comments without end": (lambda: endless(EVENTS, COMMENTS), {*UNREADABLE, "result_too_large"}),
     "drips comments": (lambda: endless(EVENTS, b": ping\n\n", gap_s=0.01), {*UNREADABLE, "timeout"}),
     "sends what is no event": (lambda: endless(EVENTS, NO_EVENTS), {*UNREADABLE, "result_too_large"}),

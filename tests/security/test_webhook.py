@@ -23,9 +23,10 @@ from tests.builtin.web import Asked, Site, answer, as_json
 from tests.config.project import Project
 from tests.core.parts import Recorder
 from tests.egress.loopback import RawServer, redirect
+from tests.evil.observing import observed
 from tests.security.test_ssrf import certificates
 from tests.server.doors import served
-from tests.timing import PATIENCE_S, is_within
+from tests.timing import OF_THREAD, PATIENCE_S, is_within
 
 
 @pytest.fixture
@@ -152,6 +153,37 @@ async def test_hook_01_an_empty_204_is_a_success_unless_a_value_is_promised(proj
         assert (result.is_error, result.text) == (False, "The service behind 'send' answered 204 and said nothing.")
         found = await error(view(project, peer.url, keys="result: $.id"))
     assert (found.kind, found.outcome_unknown) == ("protocol_error", True)
+
+
+MANY = {
+    "lists": (b"[]", 1_700_000, "answer_values"),
+    "numbers": (b"1", 2_500_000, "answer_values"),
+    "texts in lists": (b'[""]', 80_000, "answer_containers"),
+}
+
+
+@pytest.mark.parametrize("keys", ["", "result: $.id"])
+@pytest.mark.parametrize("filled", MANY)
+async def test_an_answer_of_millions_of_small_values_holds_nobody(project: Project, filled: str, keys: str) -> None:
+    unit, count, bound = MANY[filled]
+    body = b'{"id": 7, "all": [' + b",".join([unit] * count) + b"]}"
+    async with RawServer(answer(body, headers=JSON)) as peer:
+        tools = view(project, peer.url, keys=keys)
+        async with observed() as cost:
+            found = await error(tools)
+    assert (found.kind, found.outcome_unknown) == ("result_too_large", True)
+    assert bound in found.message
+    assert is_within(cost.longest_block_s, 0.1, OF_THREAD)
+
+
+async def test_a_part_can_be_picked_from_a_long_list_of_numbers(project: Project) -> None:
+    body = b'{"id": 7, "all": [' + b",".join([b"0.25"] * 200_000) + b"]}"
+    async with RawServer(answer(body, headers=JSON)) as peer:
+        tools = view(project, peer.url, keys="result: $.id")
+        async with observed() as cost:
+            result = await tools.call("send", {"text": "hi"})
+    assert (result.is_error, result.structured) == (False, 7)
+    assert is_within(cost.longest_block_s, 0.1, OF_THREAD)
 
 
 async def test_hook_01_a_peer_that_drips_is_left_at_the_deadline(project: Project) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -32,6 +32,7 @@ _KEY_CHARS = 80  # not a limit: how much of a key is shown
 _FEW = 32  # not a limit: what has more brackets is left to the careful reader
 _MANY = 1_000  # not a limit: what has more keys is left to it too
 _SCALARS = frozenset((str, int, bool, type(None)))
+_NO_MORE_FLOATS = _SCALARS | {float}
 _WHITE_SPACE = b" \t\r\n"
 
 
@@ -81,15 +82,33 @@ def parse_json(text: str | bytes, *, bounds: Bounds = DEFAULT_BOUNDS) -> JSONVal
 def read_answer(body: bytes, *, bounds: Bounds = DEFAULT_BOUNDS) -> JSONValue:
     """Read the JSON that somebody answered us: as strictly, but with NUL in its texts, and as long as it came.
 
-    What it has of objects, keys and levels is not judged here; see `has_more_values`.
+    What it has of keys and levels is not judged here.
 
     Raises:
+        TooManyValuesError: it has more values, or more lists and objects, than an answer may have.
         ValueError: it is no such JSON, with what is wrong.
     """
+    check_count(body, bounds=bounds)
     try:
         return _unique(body, bounds)
     except CallError as error:
         raise ValueError(fault_of(error)) from None
+
+
+def check_count(body: bytes, *, bounds: Bounds = DEFAULT_BOUNDS) -> None:
+    """Refuse an answer that takes long to read: five megabytes of `[]` are a second in which nobody else is served.
+
+    Raises:
+        TooManyValuesError: it has more values, or more lists and objects, than an answer may have.
+    """
+    if has_more_values(body, bounds.answer_values):
+        raise TooManyValuesError(f"more than {bounds.answer_values} values (`answer_values`)")
+    if _has_more(body, bounds.answer_containers, _containers_begun):
+        raise TooManyValuesError(f"more than {bounds.answer_containers} lists and objects (`answer_containers`)")
+
+
+class TooManyValuesError(ValueError):
+    """An answer was not read, as that would take too long; says how many of what an answer may have."""
 
 
 def fault_of(error: CallError) -> str:
@@ -148,24 +167,34 @@ def has_more_values(raw: bytes, most: int) -> bool:
 
     Without reading it: millions of small values are megabytes, and seconds of work.
     """
+    return _has_more(raw, most - 1, _values_begun)
 
-    def begun(part: bytes) -> int:
-        # Each value but the first of all comes after a comma, or first in an object or a list that is not empty.
-        return part.count(b",") + part.count(b"[") + part.count(b"{") - part.count(b"[]") - part.count(b"{}")
 
+def _has_more(raw: bytes, most: int, begun: Callable[[bytes], int]) -> bool:
+    """Tell whether more than so many begin in a JSON text; texts inside of it do not count."""
+    if len(raw) <= most or begun(raw) <= most:
+        return False
     # Told as soon as there are too many: a text that is all quotes takes long to look through.
-    counts = accumulate(map(begun, _outside_of_texts(raw)), initial=1)
-    return raw.count(b",") + raw.count(b"[") + raw.count(b"{") >= most and any(count > most for count in counts)
+    return any(count > most for count in accumulate(map(begun, _outside_of_texts(raw))))
+
+
+def _values_begun(part: bytes) -> int:
+    # Each value but the first of all comes after a comma, or first in an object or a list that is not empty.
+    return part.count(b",") + _containers_begun(part) - part.count(b"[]") - part.count(b"{}")
+
+
+def _containers_begun(part: bytes) -> int:
+    return part.count(b"[") + part.count(b"{")
 
 
 def _outside_of_texts(raw: bytes) -> Iterator[bytes]:
-    """Yield what of a JSON text stands outside of its texts, in pieces."""
+    """Yield what of a JSON text stands outside of its texts, in pieces; a `"` stands for each text."""
     plain = raw.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in raw else raw
     # The first part of a piece is outside of a text, or (1) inside.
     first = 0
     for at in range(0, len(plain), JSON_PIECE_BYTES):
         parts = plain[at : at + JSON_PIECE_BYTES].split(b'"')
-        yield b"".join(parts[first::2])
+        yield b'"'.join(parts[first::2])
         first ^= (len(parts) - 1) & 1
 
 
@@ -256,17 +285,17 @@ def _integer(digits: str, bounds: Bounds) -> int:
 
 def _shape_of(value: JSONValue) -> tuple[int, bool]:
     """Return the number of keys in all objects, and whether there are floats."""
-    keys, has_floats, waiting = 0, False, [value]
+    keys, has_floats, waiting, passed = 0, False, [value], _SCALARS
     while waiting:
         item = waiting.pop()
         kind = type(item)  # pyright: ignore[reportUnknownVariableType] - any JSON
         if kind is dict:
             keys += len(item)
-            waiting += [inner for inner in item.values() if type(inner) not in _SCALARS]
+            waiting += [inner for inner in item.values() if type(inner) not in passed]
         elif kind is list:
-            waiting += [inner for inner in item if type(inner) not in _SCALARS]
-        else:
-            has_floats = has_floats or kind is float
+            waiting += [inner for inner in item if type(inner) not in passed]
+        elif kind is float:
+            has_floats, passed = True, _NO_MORE_FLOATS
     return keys, has_floats
 
 

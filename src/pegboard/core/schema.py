@@ -52,7 +52,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # What CPython compares fastest.
 _LEAST, _MOST = -(1 << 30) + 1, (1 << 30) - 1  # not a limit: what CPython compares fastest
 _BEYOND, _BEYOND_DIGITS = 1 << 63, 20  # not a limit: what the engine reckons with exactly
-_SHORT = frozenset({int, bool})
+_SHORT = frozenset({int, bool, float})
 _SHARED = frozenset({str, int, bool, float, type(None)})
 NO_ARGUMENT = "is not an argument here"
 _VALUE_CHARS = 80  # not a limit: how much of a value is shown

@@ -16,6 +16,7 @@ from typing import cast
 
 import httpx2
 
+from pegboard.core.json_reader import TooManyValuesError, check_count
 from pegboard.egress.connections import Resolve, system_resolve
 from pegboard.egress.destinations import only_host_of
 from pegboard.egress.failures import EgressError, Exchange, timed_out
@@ -81,7 +82,7 @@ class ApiTransport(httpx2.AsyncBaseTransport):
         return httpx2.Response(
             response.status_code,
             headers=response.headers,
-            stream=WholeEvents(body, exchange) if is_event_stream else body,
+            stream=WholeEvents(body, exchange) if is_event_stream else WholeAnswer(body, exchange),
             extensions=response.extensions,
         )
 
@@ -114,6 +115,22 @@ class TimedBody(httpx2.AsyncByteStream):
         await self._inner.aclose()
 
 
+class WholeAnswer(httpx2.AsyncByteStream):
+    """A body in one piece, as it came; one of more values than an answer may have is refused before it is read."""
+
+    def __init__(self, inner: httpx2.AsyncByteStream, exchange: Exchange) -> None:
+        self._inner, self._exchange = inner, exchange
+
+    async def __aiter__(self) -> AsyncGenerator[bytes]:
+        async with aclosing(cast("AsyncGenerator[bytes]", aiter(self._inner))) as pieces:
+            body = b"".join([piece async for piece in pieces])
+        _check_values(body, self._exchange)
+        yield body
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
 class WholeEvents(httpx2.AsyncByteStream):
     """A stream of server-sent events, byte for byte as it came, in pieces that end where an event ends."""
 
@@ -128,6 +145,7 @@ class WholeEvents(httpx2.AsyncByteStream):
                 ends = [end.end() for end in _END_OF_EVENT.finditer(waiting, max(0, searched - _END_BYTES))]
                 for start, end in pairwise((0, *ends)):
                     self._check(end - start, _lines(waiting, start, end))
+                    _check_values(bytes(waiting[start:end]), self._exchange)
                 if ends:
                     yield bytes(waiting[: ends[-1]])
                     del waiting[: ends[-1]]
@@ -136,6 +154,7 @@ class WholeEvents(httpx2.AsyncByteStream):
                 searched = len(waiting)
                 self._check(searched, lines)
         if waiting:
+            _check_values(bytes(waiting), self._exchange)
             yield bytes(waiting)
 
     def _check(self, size: int, lines: int) -> None:
@@ -150,6 +169,18 @@ class WholeEvents(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._inner.aclose()
+
+
+def _check_values(written: bytes, exchange: Exchange) -> None:
+    """Refuse what takes a client long to read, whatever its size.
+
+    Raises:
+        EgressError: result_too_large.
+    """
+    try:
+        check_count(written)
+    except TooManyValuesError as error:
+        raise EgressError("result_too_large", f"{exchange.origin!r} answered with {error}.") from None
 
 
 def _lines(stream: bytearray, start: int, end: int) -> int:

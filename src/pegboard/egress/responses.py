@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from pegboard.core.json_reader import read_answer
+from pegboard.core.json_reader import TooManyValuesError, read_answer
 from pegboard.frozen import frozen
 from pegboard.model.bounds import LONGEST_RETRY_AFTER_S
 from pegboard.model.error import CallError
@@ -92,10 +92,12 @@ def json_of(response: Response, who: str) -> Any:
     """Return the body as JSON.
 
     Raises:
-        CallError: protocol_error when it is something else.
+        CallError: protocol_error when it is something else; result_too_large when it has too many values.
     """
     try:
         return read_answer(response.body)
+    except TooManyValuesError as error:
+        raise CallError("result_too_large", f"{who} answered {response.status_code} with {error}.") from None
     except ValueError:
         text = f"{who} answered {response.status_code} with something that is no JSON. Try again later."
         raise CallError("protocol_error", text) from None

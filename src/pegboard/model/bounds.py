@@ -51,6 +51,8 @@ class Bounds:
     api_operations: int = 5_000
     http_response_bytes: int = 5 * MIB
     http_redirects: int = 5
+    answer_values: int = 300_000
+    answer_containers: int = 75_000
     stderr_ring_bytes: int = 64 * KIB
     sql_s: float = 5.0
     sql_rows: int = 1_000
@@ -287,7 +289,8 @@ MCP_LINK_MARK_CHARS = 32  # of what shows that a resource was named to its reade
 LINK_KEY_BYTES = 32  # of the secret that makes such marks
 MCP_PROMPT_ARGUMENTS = 50  # of a foreign prompt
 MCP_ARGUMENT_CHARS = 64  # of the name of such an argument
-MCP_LOCK_STRICT_BYTES = 4_000_000  # a larger lock, which we wrote ourselves, is read without the bounds of a message
+MCP_LOCK_STRICT_BYTES = 4_000_000  # a larger lock, which we wrote ourselves, is read without a message's bounds ...
+MCP_LOCK_VALUES = 100_000_000  # ... and with so many values
 
 # -- sources: built-in tools
 BUILTIN_GRACE_S = 1.0  # what the executor waits past a tool's own deadline, so that the tool tells what ran out of time

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Final
 from urllib.parse import quote
 
-from pegboard.core.json_reader import read_answer
+from pegboard.core.json_reader import TooManyValuesError, read_answer
 from pegboard.core.json_text import json_bytes
 from pegboard.core.schema import check_bounds
 from pegboard.egress.connections import Resolve, system_resolve
@@ -168,7 +168,8 @@ def value_of(response: Response, *, who: str, expects_json: bool, bounds: Bounds
     """Return the body of a good answer: a JSON value, text, or raw bytes with their type.
 
     Raises:
-        CallError: protocol_error for a body that should be JSON and is not, or that is too deep or too large.
+        CallError: protocol_error for a body that should be JSON and is not, or that is too deep;
+            result_too_large for one of too many values.
     """
     media = media_type(response)
     if expects_json or (response.body and is_json(media)):
@@ -181,9 +182,13 @@ def value_of(response: Response, *, who: str, expects_json: bool, bounds: Bounds
 
 
 def _json_value(response: Response, who: str, bounds: Bounds) -> JSONValue:
+    kind: ErrorKind = "protocol_error"
     try:
         value = read_answer(response.body, bounds=bounds)
-        check_bounds(value, bounds=bounds)
+        # How many values it has was judged before it was read.
+        check_bounds(value, bounds=replace(bounds, json_values=bounds.answer_values))
+    except TooManyValuesError as error:
+        kind, fault = "result_too_large", str(error)
     except ValueError as error:
         fault = f"JSON that cannot be read ({error})" if response.body else "nothing at all, where JSON was expected"
     except CallError:
@@ -193,4 +198,4 @@ def _json_value(response: Response, who: str, bounds: Bounds) -> JSONValue:
     text = (
         f"{who} answered {response.status_code} with {fault}. The action may have happened: check before you repeat it."
     )
-    raise CallError("protocol_error", text, outcome_unknown=True)
+    raise CallError(kind, text, outcome_unknown=True)

@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 from pegboard.core.digests import digest
 from pegboard.core.json_reader import parse_json, read_answer
 from pegboard.core.json_text import json_bytes
-from pegboard.model.bounds import MCP_LOCK_STRICT_BYTES
+from pegboard.model.bounds import DEFAULT_BOUNDS, MCP_LOCK_STRICT_BYTES, MCP_LOCK_VALUES
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 
 _VERSION = 2  # not a limit: the form of the file
+_WHOLE = replace(DEFAULT_BOUNDS, answer_values=MCP_LOCK_VALUES, answer_containers=MCP_LOCK_VALUES)
 # What the first version of the file did not pin. Of a tool that it pinned it stays unjudged until it is accepted anew.
 _FIRST_VERSION = 1  # not a limit: the form of the file
 _NOT_IN_FIRST = frozenset({"icons", "_meta"})
@@ -152,7 +154,7 @@ def _read(text: bytes) -> tuple[dict[str, dict[str, JSON]], frozenset[tuple[str,
 
 
 def _loaded(text: bytes) -> JSONValue:
-    return parse_json(text) if len(text) < MCP_LOCK_STRICT_BYTES else read_answer(text)
+    return parse_json(text) if len(text) < MCP_LOCK_STRICT_BYTES else read_answer(text, bounds=_WHOLE)
 
 
 def _pin(server: str, tool: str, entry: JSONValue) -> JSON:
