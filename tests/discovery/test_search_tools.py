@@ -106,6 +106,15 @@ async def test_the_description_promises_nothing_of_an_empty_answer(catalog: Cata
     assert "empty" not in described
 
 
+@pytest.mark.parametrize("query", [7, {"query": "share a photo"}, ["share a photo"], " "])
+async def test_queries_of_which_none_is_a_text_are_refused_with_an_example(catalog: Catalog, query: Any) -> None:
+    assert await say(catalog, "searchTools", queries=[query]) == {
+        "success": False,
+        "error": "a query must be a text that says what is needed. "
+        'Example: { "queries": ["create an issue", "send an email"] }.',
+    }
+
+
 @pytest.mark.parametrize("arguments", [{}, {"queries": []}, {"queries": 5}, {"queries": {}}])
 async def test_without_queries_the_form_is_shown(catalog: Catalog, arguments: dict[str, Any]) -> None:
     error = 'queries array is required. Example: { "queries": ["create an issue", "send an email"] }.'

@@ -89,7 +89,17 @@ async def test_without_calls_the_form_is_shown(catalog: Catalog, arguments: dict
         ({"agent": "photos", "tool": "list_photo", "path": "/x"}, 'call 0 has the unknown key "path"'),
         ({**OK, "arguments": {}}, "call 0 has its parameters twice."),
         (BAD, "Invalid arguments for 'photos.list_photo': $.name: 'name' is required."),
-        ({**OK, "params": "sea"}, "The arguments of 'photos.list_photo' must be an object."),
+        (
+            {**OK, "params": '{"name": "sea"}'},
+            "The arguments of 'photos.list_photo' must be an object. Give {\"name\": …} itself, not JSON text.",
+        ),
+        (
+            {**OK, "params": [{"name": "sea"}]},
+            "The arguments of 'photos.list_photo' must be an object. Give {\"name\": …} itself, not a list.",
+        ),
+        ({**OK, "agent": ["photos"]}, "call 0 has an agent that is not a text."),
+        ({**OK, "continueOnFailure": "yes"}, "call 0 has a continueOnFailure that is neither true nor false."),
+        ({"tool": "USETOOLS"}, "USETOOLS cannot be called through useTools"),
         (
             {**OK, "tool": "lst_photo"},
             'Tool "lst_photo" not found in agent "photos" (did you mean "list_photo"?). Call getTools',
@@ -112,12 +122,40 @@ async def test_a_call_that_cannot_be_made_says_why_and_the_others_may_go_on(
     assert (answer["success"], answer["error"]) == (False, "1 of 2 failed")
 
 
-async def test_the_corrected_call_is_shown(catalog: Catalog) -> None:
-    error = (await use(catalog, BAD))["data"]["results"][0]["error"]
-    assert error["kind"] == "invalid_arguments"
-    assert error["correct"] == 'Correct: { "agent": "photos", "tool": "list_photo", "params": { "name": … } }'
-    error = (await use(catalog, {"name": "list_photo", "path": 1}))["data"]["results"][0]["error"]
-    assert 'Correct: { "agent": "photos", "tool": "list_photo", "params": { … } }' in error["message"]
+@pytest.mark.parametrize(
+    ("call", "kind"),
+    [
+        (BAD, "invalid_arguments"),
+        ({**OK, "params": '{"name": "sea"}'}, "invalid_arguments"),
+        ({**OK, "params": [OK["params"]]}, "invalid_arguments"),
+        ({**OK, "params": {"params": OK["params"]}}, "invalid_arguments"),
+        ({**OK, "arguments": {}}, "invalid_arguments"),
+        ({**OK, "agent": ["photos"]}, "invalid_arguments"),
+        ({**OK, "continueOnFailure": "yes"}, "invalid_arguments"),
+        ({"agent": "photos", "tool": "list_photo", "name": "sea", "path": "/x"}, "invalid_arguments"),
+        ({"name": "list_photo", "path": 1}, "invalid_arguments"),
+        ({"agent": "Photos", "tool": "List_Photo", "params": {"name": "sea"}}, "not_found"),
+        ({**OK, "agent": "pictures"}, "not_found"),
+        ({**OK, "tool": "lst_photo"}, "not_found"),
+        ({"tool": "List_Photo", "params": {"name": "sea"}}, "not_found"),
+        ({"tool": "photos__lst_photo", "params": {"name": "sea"}}, "not_found"),
+    ],
+)
+async def test_the_corrected_call_is_shown_for_every_misuse(catalog: Catalog, call: Any, kind: str) -> None:
+    error = (await use(catalog, call))["data"]["results"][0]["error"]
+    assert error["kind"] == kind
+    correct = 'Correct: { "agent": "photos", "tool": "list_photo", "params": { "name": … } }'
+    assert error.get("correct", error["message"]).endswith(correct)
+
+
+async def test_what_stands_beside_the_calls_is_not_lost_in_silence(catalog: Catalog) -> None:
+    call = {"agent": "photos", "tool": "list_photo"}
+    answer = await say(catalog, "useTools", calls=[call], params={"name": "sea"})
+    assert answer["success"] is False
+    assert answer["error"] == (
+        '"params" stands beside calls; what belongs to a call goes into it. '
+        'Structure: calls: [{ agent: "…", tool: "…", params: {…} }]'
+    )
 
 
 async def test_serial_stops_at_the_first_failure_and_skips_the_rest(catalog: Catalog) -> None:

@@ -10,7 +10,7 @@ from pegboard.core.json_reader import parse_json
 from pegboard.core.schema import Compiled, bounded_copy, copied, is_small, json_path, refused_arguments
 from pegboard.model.bounds import Bounds
 from pegboard.model.error import CallError
-from pegboard.model.json_types import JSON, JSONValue, is_object
+from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 
 
 def read_arguments(request: object, bounds: Bounds) -> tuple[Any, bool]:
@@ -65,7 +65,11 @@ def judged_arguments(call: Call, args: JSONValue) -> JSON:
         CallError: `invalid_arguments`, with every problem.
     """
     if not is_object(args):
-        text = f"The arguments of {call.name!r} must be an object. (Host code gives JSON text as bytes.)"
+        named = call.entry.spec.input_schema
+        names = list(named.get("required") or ()) or list(named.get("properties") or ())
+        form = ", ".join(f'"{name}": …' for name in names[:10])  # not a limit: how many are shown
+        what = "JSON text" if isinstance(args, str) else "a list" if is_list(args) else "a single value"
+        text = f"The arguments of {call.name!r} must be an object. Give {{{form}}} itself, not {what}."
         raise refused_arguments(text, "type", value=args)
     if call.entry.spec.aliases:
         args = unaliased(args, call.entry.spec.aliases)

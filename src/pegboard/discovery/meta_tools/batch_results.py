@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pegboard.core.json_text import json_bytes
 from pegboard.frozen import frozen
 from pegboard.model.bounds import BATCH_ROOM_BYTES
-from pegboard.model.error import ToolError
+from pegboard.model.error import ErrorKind, ToolError
 from pegboard.model.json_types import JSON
 from pegboard.model.result import Content, TextContent, ToolResult
 from pegboard.providers.mcp import mcp_error
@@ -23,6 +23,7 @@ class Outcome:
     call_id: str
     result: ToolResult | None = None
     fault: str = ""
+    fault_kind: ErrorKind = "not_found"
     correct: str = ""
     is_skipped: bool = False
 
@@ -62,7 +63,7 @@ def _shown(outcome: Outcome, *, first_block: int) -> JSON:
     if outcome.is_skipped:
         return {**item, "skipped": True}
     if result is None:
-        return {**item, "error": {"kind": "not_found", "message": outcome.fault}}
+        return {**item, "error": {"kind": outcome.fault_kind, "message": outcome.fault}}
     if result.is_error:
         item["error"] = _error(result.error, result)
         if outcome.correct:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeVar
 
 from pegboard.core.names import fold, nearest_one
 from pegboard.core.view import View
@@ -12,6 +13,8 @@ from pegboard.model.agent import AgentEntry
 from pegboard.model.bounds import DIGEST_NAMES_TOKENS, LISTED_LINE_CHARS
 from pegboard.model.tool import ToolEntry
 from pegboard.sources.agent_tool import invocation
+
+T = TypeVar("T")
 
 # With how many tools a namespace is shown, the most that a budget has room for.
 _SHARES = (1_000, 60, 30, 20, 12, 8, 5, 3, 2, 1)  # not a limit: tools named of each group, tried in turn
@@ -71,12 +74,28 @@ class CatalogListing:
 
     def no_name(self, name: str) -> str:
         """Return the text for a name given without its namespace."""
-        whole = {f"{agent}__{tool}": None for agent, tools in self.agents.items() for tool in tools}
-        known = whole | {entry.wire_name: None for tools in self.agents.values() for entry in tools.values()}
         owners = [agent for agent, tools in self.agents.items() if name in tools]
         if owners:
             return f'Tool "{echoed(name)}" needs its agent: "{owners[0]}"'
-        return f'Tool "{echoed(name)}" not found{did_you_mean(name, known)}'
+        return f'Tool "{echoed(name)}" not found{did_you_mean(name, self._by_any_name())}'
+
+    def nearest(self, tool: str, agent: str | None) -> ToolEntry | None:
+        """Return the tool that was probably meant by a name, and a namespace, that no tool has; `None` where none is."""
+        if agent is None:
+            by_name = self._by_any_name()
+            own = {name: entry for tools in self.agents.values() for name, entry in tools.items()}
+            return _nearest_of(tool, own | by_name)
+        tools = _nearest_of(agent, self.agents)
+        if tools is not None and (near := _nearest_of(tool, tools)) is not None:
+            return near
+        owners = [tools[tool] for tools in self.agents.values() if tool in tools]
+        # Of several that are called so nobody can tell which was meant.
+        return owners[0] if len(owners) == 1 else None
+
+    def _by_any_name(self) -> dict[str, ToolEntry]:
+        """Return every tool by the names that it has without its namespace beside it."""
+        whole = {f"{agent}__{name}": entry for agent, tools in self.agents.items() for name, entry in tools.items()}
+        return whole | {entry.wire_name: entry for tools in self.agents.values() for entry in tools.values()}
 
 
 def custom_agents(entries: Iterable[ToolEntry], agents: Mapping[str, AgentEntry]) -> str:
@@ -122,9 +141,18 @@ def _tools(tools: list[str], share: int) -> str:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return a hint at the known name that was probably meant, in whatever case, or nothing."""
-    by_form = {fold(item): item for item in known}
-    near = by_form.get(nearest_one(fold(name), by_form) or "")
+    near = _nearest_name(name, known)
     return f' (did you mean "{near}"?)' if near and near != name else ""
+
+
+def _nearest_name(name: str, known: Iterable[str]) -> str | None:
+    by_form = {fold(item): item for item in known}
+    return by_form.get(nearest_one(fold(name), by_form) or "")
+
+
+def _nearest_of(name: str, known: Mapping[str, T]) -> T | None:
+    near = _nearest_name(name, known)
+    return None if near is None else known[near]
 
 
 async def find(view: View, tool: str, agent: str | None = None) -> tuple[str, ToolEntry] | None:

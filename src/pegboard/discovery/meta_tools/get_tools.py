@@ -60,7 +60,8 @@ async def _answer_item(
     if agent not in listing.agents:
         problems.append(listing.no_agent(agent))
         return
-    tools = wanted.get("tools", _ALL)
+    # Whoever wrote `tool` meant one; the list of all in short would look like an answer.
+    tools = wanted.get("tools", None if "tool" in wanted else _ALL)
     if not is_list(tools) or not tools:
         problems.append(f'Agent "{agent}" requires "tools" array with at least one tool name')
         return

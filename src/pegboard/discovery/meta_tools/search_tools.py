@@ -48,6 +48,8 @@ async def search_tools(meta: MetaTools, ctx: CallContext, args: JSON) -> JSON:
     asked = [query for query in queries[:SEARCH_QUERIES] if isinstance(query, str) and query.strip()]
     if len(asked) < len(queries[:SEARCH_QUERIES]):
         problems.append("a query must be a text that says what is needed")
+    if not asked:
+        return {"success": False, "error": f"{'; '.join(problems)}. Example: {_EXAMPLE}."}
     shown = await answers(
         meta.finder,
         meta.view,

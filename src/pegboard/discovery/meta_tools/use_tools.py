@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from pegboard.core.names import fold
 from pegboard.discovery.meta_tools.batch_results import Outcome, shown_outcomes
 from pegboard.discovery.meta_tools.catalog_listing import CatalogListing, echoed, find
 from pegboard.discovery.meta_tools.intent import CallIntent, fault_of, filled, without_intent
@@ -16,13 +17,16 @@ from pegboard.model.bounds import BATCH_CALLS_AT_ONCE
 from pegboard.model.call_context import CallContext
 from pegboard.model.call_intent import SERVICE
 from pegboard.model.context import ToolContext
+from pegboard.model.error import ErrorKind
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.model.result import ToolResult, call_error
 from pegboard.model.tool import ToolEntry
 
-_REQUIRED = 'calls array is required. Structure: calls: [{ agent: "…", tool: "…", params: {…} }]'
+_STRUCTURE = 'Structure: calls: [{ agent: "…", tool: "…", params: {…} }]'
+_REQUIRED = f"calls array is required. {_STRUCTURE}"
 _PARAMS = ("params", "parameters", "arguments")
 _KEYS = frozenset(("agent", "namespace", "tool", "name", "continueOnFailure", *_PARAMS))
+_BATCH_KEYS = frozenset(("context", "strategy", "calls"))
 
 
 @frozen
@@ -44,7 +48,7 @@ async def use_tools(meta: MetaTools, ctx: CallContext, args: JSON) -> JSON | Too
     calls: JSONValue = args.get("calls")
     if not is_list(calls) or not calls:
         return {"success": False, "error": _REQUIRED}
-    fault = await _batch_fault(meta, args, len(calls))
+    fault = await _batch_fault(meta, args, calls)
     if fault:
         return {"success": False, "error": fault}
     meta.loop_guard.went_on(meta.view.ctx, meta.profile)
@@ -61,8 +65,12 @@ async def use_tools(meta: MetaTools, ctx: CallContext, args: JSON) -> JSON | Too
     return shown_outcomes(done, cap_bytes=meta.bounds.result_bytes)
 
 
-async def _batch_fault(meta: MetaTools, args: JSON, count: int) -> str | None:
-    most = meta.bounds.use_tools_calls
+async def _batch_fault(meta: MetaTools, args: JSON, calls: list[JSONValue]) -> str | None:
+    most, count = meta.bounds.use_tools_calls, len(calls)
+    if not args.keys() <= _BATCH_KEYS:
+        strange = echoed(next(key for key in args if key not in _BATCH_KEYS), chars=80)
+        # Parameters beside the calls must not be lost, and the tools run without them.
+        return f'"{strange}" stands beside calls; what belongs to a call goes into it. {_STRUCTURE}'
     if count > most:
         return f"{meta.names.use} runs at most {most} calls in a batch; this one has {count}. Split it."
     strategy = args.get("strategy", "serial")
@@ -85,25 +93,41 @@ async def _read(index: int, call: JSONValue, meta: MetaTools) -> _Item:
         agent = echoed(named or "")
         return _Item(index=index, agent=agent, fault=f"call {index} names no tool. {_correct(agent or '…', '…')}")
     asked, entry = await find(meta.view, tool, named) or (f"{named}.{tool}" if named else tool, None)
+    wrong_form = _wrong_form(index, call, agent)
+    if wrong_form:
+        meant = entry or (await _listing(meta)).nearest(tool, named)
+        wrong_form = f"{wrong_form} {_correct(echoed(named or '…'), echoed(tool), meant)}"
     agent, tool = (echoed(named or ""), echoed(tool)) if entry is None else (entry.spec.namespace, entry.spec.name)
-    params = [call[key] for key in _PARAMS if key in call]
-    fault = ""
-    if len(params) > 1:
-        fault = f"call {index} has its parameters twice. {_correct(agent, tool)}"
-    elif not call.keys() <= _KEYS:
-        strange = echoed(next(key for key in call if key not in _KEYS), chars=80)
-        # What the model meant as parameters must not be lost, and the tool run without them.
-        fault = f'call {index} has the unknown key "{strange}"; parameters go into params. {_correct(agent, tool)}'
+    params = next((call[key] for key in _PARAMS if key in call), {})
     return _Item(
         index=index,
         agent=agent,
         tool=tool,
         asked=asked,
-        params=params[0] if params else {},
+        params=params,
         goes_on=call.get("continueOnFailure") is True,
         entry=entry,
-        fault=fault,
+        fault=wrong_form,
     )
+
+
+def _wrong_form(index: int, call: JSON, agent: Any) -> str:
+    """Return what is wrong with the form of a call that names a tool; empty where nothing is."""
+    if agent is not None and not isinstance(agent, str):
+        return f"call {index} has an agent that is not a text."
+    if sum(key in call for key in _PARAMS) > 1:
+        return f"call {index} has its parameters twice."
+    if not call.keys() <= _KEYS:
+        strange = echoed(next(key for key in call if key not in _KEYS), chars=80)
+        # What the model meant as parameters must not be lost, and the tool run without them.
+        return f'call {index} has the unknown key "{strange}"; parameters go into params.'
+    if not isinstance(call.get("continueOnFailure", False), bool):
+        return f"call {index} has a continueOnFailure that is neither true nor false."
+    return ""
+
+
+async def _listing(meta: MetaTools) -> CatalogListing:
+    return CatalogListing.of((await meta.view.prepare()).tools())
 
 
 async def _is_for_apps_alone(meta: MetaTools, name: str) -> bool:
@@ -113,19 +137,23 @@ async def _is_for_apps_alone(meta: MetaTools, name: str) -> bool:
 
 
 async def _not_found(meta: MetaTools, tool: str, agent: str | None) -> str:
-    if tool in meta.names:
+    if fold(tool) in map(fold, meta.names):
         return f"{tool} cannot be called through {meta.names.use}: put the calls of all tools into one batch."
-    listing = CatalogListing.of((await meta.view.prepare()).tools())
+    listing = await _listing(meta)
     if agent is None:
         text = listing.no_name(tool)
     else:
         text = listing.no_tool(tool, agent) if agent in listing.agents else listing.no_agent(agent)
-    return f"{text}. Call {meta.names.get} to see what is available."
+    near = listing.nearest(tool, agent)
+    corrected = "" if near is None else f" {_correct('', '', near)}"
+    return f"{text}. Call {meta.names.get} to see what is available.{corrected}"
 
 
 def _correct(agent: str, tool: str, entry: ToolEntry | None = None) -> str:
-    """Return the form of a correct call; with the names of the parameters, where the tool is known."""
-    schema = {} if entry is None else without_intent(entry.spec.input_schema)
+    """Return the form of a correct call; with the tool's own names and those of its parameters, where it is known."""
+    schema: JSON = {}
+    if entry is not None:
+        agent, tool, schema = entry.spec.namespace, entry.spec.name, without_intent(entry.spec.input_schema)
     names = list(schema.get("required") or ()) or list(schema.get("properties") or ())
     params = ", ".join(f'"{name}": …' for name in names[:10]) or "…"
     return f'Correct: {{ "agent": "{agent}", "tool": "{tool}", "params": {{ {params} }} }}'
@@ -176,7 +204,7 @@ class _Batch:
 
     async def _run(self, item: _Item) -> Outcome:
         if item.fault:
-            return self._outcome(item, fault=item.fault)
+            return self._outcome(item, fault=item.fault, kind="invalid_arguments")
         params = item.params
         if item.entry is not None and is_object(params):
             params = filled(params, item.entry.spec.input_schema, self._intent)
@@ -199,7 +227,13 @@ class _Batch:
         return result._replace(error=replace(error, hint=hint))
 
     def _outcome(
-        self, item: _Item, *, result: ToolResult | None = None, fault: str = "", is_skipped: bool = False
+        self,
+        item: _Item,
+        *,
+        result: ToolResult | None = None,
+        fault: str = "",
+        kind: ErrorKind = "not_found",
+        is_skipped: bool = False,
     ) -> Outcome:
         has_wrong_params = result is not None and result.error is not None and result.error.kind == "invalid_arguments"
         return Outcome(
@@ -209,6 +243,7 @@ class _Batch:
             call_id=self._call_id(item),
             result=result,
             fault=fault,
+            fault_kind=kind,
             correct=_correct(item.agent, item.tool, item.entry) if has_wrong_params else "",
             is_skipped=is_skipped,
         )
