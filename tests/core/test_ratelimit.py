@@ -1,6 +1,7 @@
 """Rate limits: the exact moving window, its scopes, its store."""
 
 import asyncio
+import math
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -30,6 +31,41 @@ def test_a_limit_in_other_digits_or_too_many_is_refused_in_words(text: str) -> N
     with pytest.raises(DefinitionError, match="is no rate limit"):
         RateLimit.parse(text)
     assert RateLimit.parse("5/.5s") == RateLimit(max_calls=5, window_s=0.5)
+
+
+async def test_a_limit_is_declared_as_a_config_writes_it() -> None:
+    catalog = Catalog()
+
+    @catalog.tool(rate_limit={"max_calls": 1, "window_seconds": 60, "scope": "user", "when_store_is_down": "open"})
+    def once() -> str:
+        return "done"
+
+    limit = RateLimit(max_calls=1, window_s=60, scope="user", when_store_is_down="open")
+    view = catalog.view(ToolContext())
+    assert [entry.spec.rate_limit for entry in view.tools()] == [limit]
+    assert (await view.call("once", {})).text == "done"
+    assert kind_of(await view.call("once", {})) == "rate_limited"
+
+
+@pytest.mark.parametrize(
+    ("limit", "text"),
+    [
+        ({"max_calls": 1}, r"\{'max_calls': 1\} is no rate limit; it has max_calls and window_seconds"),
+        ({"max_calls": 1, "window_s": 60}, "is no rate limit; it has max_calls and window_seconds"),
+        ({"max_calls": "1", "window_seconds": 60}, "max_calls must be a whole number"),
+        ({"max_calls": True, "window_seconds": 60}, "max_calls must be a whole number"),
+        ({"max_calls": 1, "window_seconds": "60"}, "must be a number of seconds"),
+        ({"max_calls": 1, "window_seconds": math.nan}, "makes no sense"),
+        ({"max_calls": 1, "window_seconds": 60, "scope": "team"}, "scope='team' of a rate limit must be one of caller"),
+        ({"max_calls": 1, "window_seconds": 60, "when_store_is_down": "no"}, "must be one of None, closed, open"),
+    ],
+)
+def test_a_limit_that_is_none_is_refused_where_it_is_declared(limit: Any, text: str) -> None:
+    def once() -> str:
+        return "done"
+
+    with pytest.raises(DefinitionError, match=rf"test_ratelimit:\d+: rate_limit: .*{text}"):
+        Catalog().tool(rate_limit=limit)(once)
 
 
 # ---------------------------------------------------------------- the window

@@ -82,6 +82,29 @@ async def test_each_profile_lists_its_own(era: Any) -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
+async def test_of_several_resources_under_one_uri_each_caller_sees_the_one_that_is_read(era: Any) -> None:
+    catalog = Catalog("offering")
+
+    def declare(group: str) -> None:
+        catalog.resource("help://start", name=f"{group}_start", groups=group)(lambda: group)
+        catalog.resource("help://{page}", name=f"{group}_page", groups=group)(lambda page: group)
+
+    for group in ("staff", "public"):
+        declare(group)
+    for name, include in {"both": ("staff", "public"), "staff": ("staff",), "public": ("public",)}.items():
+        catalog.profile(Profile(name=name, include=include))
+    async with served(http_app(catalog)) as url:
+        for profile, owner in {"both": "staff", "staff": "staff", "public": "public"}.items():
+            async with Client(f"{url}/mcp/{profile}", mode=era) as client:
+                assert [item.name for item in (await client.list_resources()).resources] == [f"{owner}_start"]
+                templates = (await client.list_resource_templates()).resource_templates
+                assert [item.name for item in templates] == [f"{owner}_page"]
+                for uri in ("help://start", "help://end"):
+                    (read,) = (await client.read_resource(uri)).contents
+                    assert getattr(read, "text", "") == owner
+
+
+@pytest.mark.parametrize("era", ERAS)
 async def test_what_is_listed_can_be_read_and_the_rest_is_unknown_alike(era: Any) -> None:
     async with served(http_app(offering()[0])) as url, Client(f"{url}/mcp/chat", mode=era) as client:
         (text,) = (await client.read_resource("notes://today")).contents

@@ -111,7 +111,10 @@ async def test_an_import_runs_its_steps_asks_and_is_done(catalog: Catalog) -> No
     assert question.message == "Import 3 rows?"
     with pytest.raises(CallError, match="does not fit"):
         await catalog.tasks.answer(task_id, ANN, {key: {"action": "accept", "content": {"answer": "perhaps"}}})
-    await catalog.tasks.answer(task_id, ANN, {"unknown": YES, key: YES})
+    for text in ("yes", {key: "yes"}, {key: ["yes"]}):
+        with pytest.raises(CallError, match=r'object.*"action": "accept"'):
+            await catalog.tasks.answer(task_id, ANN, text)  # type: ignore[arg-type] # what people write
+    assert await catalog.tasks.answer(task_id, ANN, {"unknown": YES, key: YES}) == {key}
     result = await catalog.tasks.result(task_id, ANN, timeout_s=PATIENCE_S)
     # What a step gives is what would be read back: a tuple is a list at once.
     assert (result.text, ran) == ("3 rows, list", ["download False", "load"])

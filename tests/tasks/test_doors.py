@@ -67,9 +67,15 @@ async def test_over_http_a_task_is_begun_shown_answered_and_ended() -> None:
         unfit = await client.post(f"{url}/v1/tasks/{made}/answer", json={key: {"action": "accept", "content": {}}})
         odd = await client.post(f"{url}/v1/tasks/{made}/answer", json={key: "this"})
         assert (unfit.status_code, odd.status_code) == (422, 422)
-        fit = {key: {"action": "accept", "content": {"answer": "this"}}}
-        assert (await client.post(f"{url}/v1/tasks/{made}/answer", json=fit)).status_code == 200
+        yes = {"action": "accept", "content": {"answer": "this"}}
+        for strange in ({"answers": {key: yes}}, {}, {key: yes, "other": yes}):
+            refused = await client.post(f"{url}/v1/tasks/{made}/answer", json=strange)
+            assert (refused.status_code, refused.json()["questions"]) == (422, [key])
+            assert f"Answer {key!r}" in refused.json()["detail"]
+        assert (await client.post(f"{url}/v1/tasks/{made}/answer", json={key: yes})).status_code == 200
         assert (await until(made, "completed"))["result"]["structuredContent"] == {"answer": "this"}
+        late = await client.post(f"{url}/v1/tasks/{made}/answer", json={key: yes})
+        assert (late.status_code, late.json()["questions"]) == (422, [])
         other = (await client.post(f"{url}/v1/tools/ask/call", json={})).json()["taskId"]
         assert (await client.post(f"{url}/v1/tasks/{other}/cancel")).json()["state"] == "cancelled"
         assert (await client.post(f"{url}/v1/tasks/{other}/resume")).json()["state"] == "cancelled"

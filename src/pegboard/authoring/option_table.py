@@ -118,11 +118,11 @@ def _one_of(*words: str) -> Check:
     return lambda key, value: "" if value in words else f"{key}={value!r}: say {', '.join(words[:-1])} or {words[-1]}."
 
 
-def _by_definition(check: Callable[[str], object], *, label: str = "") -> Check:
-    """Return the check for texts that another part of the core judges, in its words."""
+def _by_definition(check: Callable[[Any], object], *, label: str = "") -> Check:
+    """Return the check for texts, and mappings, that another part of the core judges, in its words."""
 
     def fault(key: str, value: Any) -> str:
-        if isinstance(value, str):
+        if isinstance(value, str | Mapping):
             try:
                 check(value)
             except DefinitionError as error:
@@ -195,8 +195,8 @@ def _as_mapping(value: Mapping[str, Any] | None) -> dict[str, Any]:
     return dict(value or {})
 
 
-def _as_limit(value: str | RateLimit | None) -> RateLimit | None:
-    return RateLimit.parse(value) if isinstance(value, str) else value
+def _as_limit(value: str | Mapping[str, Any] | RateLimit | None) -> RateLimit | None:
+    return value if value is None or isinstance(value, RateLimit) else RateLimit.parse(value)
 
 
 # ---------------------------------------------------------------- the table
@@ -252,9 +252,9 @@ OPTIONS: Final[tuple[Option, ...]] = (
     ),
     Option(
         name="rate_limit",
-        meaning="How often it may be called, such as 10/60s.",
+        meaning="How often it may be called, such as 10/60s, or {max_calls, window_seconds}.",
         check=_all_of(
-            _of_type((str, RateLimit, type(None)), 'like "10/60s", or a RateLimit'),
+            _of_type((str, Mapping, RateLimit, type(None)), 'like "10/60s", a mapping, or a RateLimit'),
             _by_definition(RateLimit.parse, label="rate_limit: "),
         ),
         convert=_as_limit,

@@ -21,7 +21,7 @@ class BuilderKeywords(TypedDict, total=False):
     namespace: str
     groups: Strings
     available: object
-    rate_limit: str | RateLimit | None
+    rate_limit: str | Mapping[str, Any] | RateLimit | None
     timeout_s: float | None
     max_concurrency: int | None
     max_result_bytes: int | None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal, get_args
 
 from pegboard.frozen import frozen
 from pegboard.model.error import DefinitionError
@@ -14,6 +15,13 @@ LimitScope = Literal["caller", "tool", "user", "space", "agent", "session"]
 
 
 WhenStoreIsDown = Literal["closed", "open", "local"]
+# As a config and Python write it, and the field that it is.
+_KEYS = {
+    "max_calls": "max_calls",
+    "window_seconds": "window_s",
+    "scope": "scope",
+    "when_store_is_down": "when_store_is_down",
+}
 
 
 @frozen
@@ -30,19 +38,47 @@ class RateLimit:
     when_store_is_down: WhenStoreIsDown | None = None
 
     @classmethod
-    def parse(cls, text: str) -> RateLimit:
-        """Read `"10/60s"`: ten calls in sixty seconds.
+    def parse(cls, limit: str | Mapping[str, Any]) -> RateLimit:
+        """Read `"10/60s"`, ten calls in sixty seconds, or the mapping `{"max_calls": 10, "window_seconds": 60}`.
+
+        A mapping may have `scope` and `when_store_is_down` too.
 
         Raises:
-            DefinitionError: the text has another form.
+            DefinitionError: it has another form.
         """
+        return cls._parse_text(limit) if isinstance(limit, str) else cls._parse_mapping(limit)
+
+    @classmethod
+    def _parse_mapping(cls, mapping: Mapping[str, Any]) -> RateLimit:
+        unknown = [key for key in mapping if key not in _KEYS]
+        if unknown or not {"max_calls", "window_seconds"} <= mapping.keys():
+            raise DefinitionError(
+                f"{dict(mapping)!r} is no rate limit; it has max_calls and window_seconds, and may have scope and "
+                'when_store_is_down: {"max_calls": 10, "window_seconds": 60}.'
+            )
+        return cls(**{_KEYS[key]: value for key, value in mapping.items()})
+
+    @classmethod
+    def _parse_text(cls, text: str) -> RateLimit:
         form = _FORM.fullmatch(text)
         if form is None:
             raise DefinitionError(f'{text!r} is no rate limit; write for example "10/60s": ten calls in 60 seconds.')
         return cls(max_calls=int(form[1]), window_s=float(form[2]))
 
     def __post_init__(self) -> None:
-        if self.max_calls < 0 or self.window_s <= 0:
+        whole: Any = self.max_calls
+        length: Any = self.window_s
+        if isinstance(whole, bool) or not isinstance(whole, int):
+            raise DefinitionError(f"A rate limit of {whole!r} calls: max_calls must be a whole number.")
+        if isinstance(length, bool) or not isinstance(length, int | float):
+            raise DefinitionError(f"A rate limit in a window of {length!r}: it must be a number of seconds.")
+        for key, value, words in (
+            ("scope", self.scope, get_args(LimitScope)),
+            ("when_store_is_down", self.when_store_is_down, (None, *get_args(WhenStoreIsDown))),
+        ):
+            if value not in words:
+                raise DefinitionError(f"{key}={value!r} of a rate limit must be one of {', '.join(map(str, words))}.")
+        if whole < 0 or not length > 0:
             raise DefinitionError(
                 f"A rate limit of {self.max_calls} calls in {self.window_s} s makes no sense: "
                 "calls must be 0 or more, the window longer than 0 s."

@@ -7,7 +7,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from pegboard.auth.rejections import UnavailableError
 from pegboard.core.call.record import Call
@@ -20,7 +20,7 @@ from pegboard.model.bounds import TASK_LEASE_S, TASK_LEAST_TTL_S, TASK_LOOK_S, T
 from pegboard.model.caller import Caller
 from pegboard.model.context import ToolContext
 from pegboard.model.error import CallError, DefinitionError
-from pegboard.model.json_types import JSON
+from pegboard.model.json_types import JSON, is_object
 from pegboard.model.result import TextContent, ToolResult
 from pegboard.model.secret import Secret
 from pegboard.model.task import Agreement, TaskCall, TaskRecord
@@ -38,6 +38,7 @@ else:
 log = logging.getLogger("pegboard")
 IN_MEMORY: Final = "memory"
 _ANONYMOUS = "anonymous"
+_ANSWER = '{"action": "accept", "content": …}'
 
 
 class _Operator:
@@ -295,17 +296,22 @@ class Tasks:
         with _available():
             return await (await self._opened()).read_all(owner)
 
-    async def answer(self, task_id: str, ctx: Asking, answers: Mapping[str, JSON]) -> None:
-        """Answer what a task asks; what it does not ask, or has been answered, is not heard.
+    async def answer(self, task_id: str, ctx: Asking, answers: Mapping[str, JSON]) -> frozenset[str]:
+        """Answer what a task asks; return the keys that were heard.
 
-        Each answer is `{"action": "accept" | "decline" | "cancel", "content": {…}}`.
+        Each answer is `{"action": "accept" | "decline" | "cancel", "content": {…}}`. What the task does not ask, or
+        has been answered, is passed over, as MCP wants it.
 
         Raises:
             CallError: `not_found`; `invalid_arguments`, for an answer that does not fit its question: then none counts.
         """
         engine, record = await self._found(task_id, ctx)
+        if not isinstance(cast("object", answers), Mapping):
+            raise CallError("invalid_arguments", f"The answers must be an object by key: {{KEY: {_ANSWER}}}.")
         waiting = {key: answer for key, answer in answers.items() if key in record.questions}
         for key, answer in waiting.items():
+            if not is_object(answer):
+                raise CallError("invalid_arguments", f"{key!r}: an answer is an object: {_ANSWER}.")
             if answer.get("action") not in ("accept", "decline", "cancel"):
                 raise CallError("invalid_arguments", f"{key!r}: `action` must be accept, decline or cancel.")
             if not fits_form(record.questions[key].form, answer):
@@ -313,6 +319,7 @@ class Tasks:
         if waiting:
             with _available():
                 await engine.answer(task_id, waiting)
+        return frozenset(waiting)
 
     async def cancel(self, task_id: str, ctx: Asking) -> None:
         """End a task; one that has ended stays as it is.

@@ -197,14 +197,9 @@ Limit: TypeAlias = Annotated[
 
 def rate_limit(limit: RateLimitForm | str | None) -> RateLimit | None:
     """Return the limit that a validated field says."""
-    if limit is None or isinstance(limit, str):
-        return None if limit is None else RateLimit.parse(limit)
-    return RateLimit(
-        max_calls=limit.max_calls,
-        window_s=limit.window_seconds,
-        scope=limit.scope,
-        when_store_is_down=limit.when_store_is_down,
-    )
+    if limit is None:
+        return None
+    return RateLimit.parse(limit if isinstance(limit, str) else limit.model_dump())
 
 
 def _as_names(value: object) -> object:

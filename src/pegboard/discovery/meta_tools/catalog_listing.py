@@ -80,7 +80,7 @@ class CatalogListing:
         return f'Tool "{echoed(name)}" not found{did_you_mean(name, self._by_any_name())}'
 
     def nearest(self, tool: str, agent: str | None) -> ToolEntry | None:
-        """Return the tool that was probably meant by a name, and a namespace, that no tool has; `None` where none is."""
+        """Return the tool that was meant by a name, and a namespace, that no tool has; `None` where none is near."""
         if agent is None:
             by_name = self._by_any_name()
             own = {name: entry for tools in self.agents.values() for name, entry in tools.items()}

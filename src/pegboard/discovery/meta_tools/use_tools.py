@@ -98,13 +98,13 @@ async def _read(index: int, call: JSONValue, meta: MetaTools) -> _Item:
         meant = entry or (await _listing(meta)).nearest(tool, named)
         wrong_form = f"{wrong_form} {_correct(echoed(named or '…'), echoed(tool), meant)}"
     agent, tool = (echoed(named or ""), echoed(tool)) if entry is None else (entry.spec.namespace, entry.spec.name)
-    params = next((call[key] for key in _PARAMS if key in call), {})
+    params: list[JSONValue] = [call[key] for key in _PARAMS if key in call]
     return _Item(
         index=index,
         agent=agent,
         tool=tool,
         asked=asked,
-        params=params,
+        params=params[0] if params else {},
         goes_on=call.get("continueOnFailure") is True,
         entry=entry,
         fault=wrong_form,

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from pegboard.model.context import ToolContext
 from pegboard.model.error import CallError
-from pegboard.model.json_types import is_object
 from pegboard.server.http_api.api_app import Api, ApiRequest
 from pegboard.server.http_api.problem_details import STATUS_OF_KIND, ProblemError, not_found
 from pegboard.server.http_api.responses import Reply, json_reply
@@ -38,13 +37,12 @@ class TaskRoutes:
     async def answer(self, request: ApiRequest) -> Reply:
         """Take answers to what a task asks: by key `{"action", "content"}`."""
         tasks, ctx = self._whose(request)
-        body = await self._api.body(request)
-        answers = {key: answer for key, answer in body.items() if is_object(answer)}
-        if len(answers) != len(body):
-            raise ProblemError(
-                422, "invalid_arguments", 'Each answer is an object: {"action": "accept", "content": …}.'
-            )
-        await _answered(tasks.answer(request.path["id"], ctx, answers))
+        answers = await self._api.body(request)
+        record = await _answered(tasks.get(request.path["id"], ctx))
+        strange = [key for key in answers if key not in record.questions]
+        if strange or not answers:
+            raise _not_asked(strange, list(record.questions))
+        await _answered(tasks.answer(record.task_id, ctx, answers))
         return await self.show(request)
 
     async def cancel(self, request: ApiRequest) -> Reply:
@@ -64,6 +62,14 @@ class TaskRoutes:
         if gateway.catalog.guards.tasks is None:
             raise not_found("This server keeps no tasks.")
         return gateway.catalog.tasks, gateway.context(request.principal)
+
+
+def _not_asked(strange: Sequence[str], open_keys: Sequence[str]) -> ProblemError:
+    """Return the refusal of answers to what a task does not ask: none of them is taken."""
+    given = f"{', '.join(repr(key[:100]) for key in strange[:10])} is not asked" if strange else "There is no answer"
+    wanted = f"Answer {', '.join(map(repr, open_keys))}" if open_keys else "The task asks nothing at present"
+    text = f'{given}. {wanted}; the body is {{KEY: {{"action": "accept", "content": …}}}}.'
+    return ProblemError(422, "invalid_arguments", text, more={"questions": list(open_keys)})
 
 
 async def _answered(asked: Awaitable[T]) -> T:

@@ -173,6 +173,12 @@ class Lists:
         offered = [each for each in offered if asking.isdisjoint(each[0])]
         if kind == "resources":
             offered += [((), skill.uri, _skill(skill)) for skill in await self.skills(principal)]
+        if kind != "prompts":
+            # Under one URI a client reads one resource: the first that its caller may have, as `find_resource` has it.
+            first_of: dict[str, tuple[tuple[str, ...], str, JSON]] = {}
+            for each in offered:
+                first_of.setdefault(each[1], each)
+            offered = list(first_of.values())
         items = [item for _, _, item in offered]
         first, end, more = page_of(sealing, kind, principal, digest(items), MCP_PAGE_RESOURCES, len(items), cursor)
         page: JSON = {kind: items[first:end], "ttlMs": ttl_ms, "cacheScope": "private", **more}
