@@ -8,6 +8,7 @@ that may be meant where names are given twice; every other one is refused.
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import NamedTuple
 from urllib.parse import unquote, urljoin
 
@@ -15,12 +16,7 @@ from pegboard.model.bounds import SCHEMA_BASES
 from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSON, JSONValue, at_pointer, is_list, is_object
 
-# Without ports that are left out, escapes, `.` and `..`, queries and empty steps: all of what has a second spelling.
 _STEP = r"[A-Za-z0-9_~-][A-Za-z0-9._~-]*"
-_PLAIN = re.compile(
-    rf"(?:https?://[a-z0-9.-]+(?::(?!0|80\b|443\b)[0-9]{{1,5}})?(?=/|$))?/?(?:{_STEP}/)*(?:{_STEP})?"
-    r"|urn:[A-Za-z0-9:._-]+"
-)
 _NO_PATH = re.compile(r"https?://[^/]+")
 # What a schema without an identifier has for one.
 _OWN_BASE = "http://schema.invalid/"
@@ -102,7 +98,7 @@ class SchemaReferences:
         return place
 
     def _identified(self, part: JSON, uri: str, place: _Place) -> _Place:
-        uris = {_joined(base, uri) for base in place.bases} if _PLAIN.fullmatch(uri) else {None}
+        uris = {_joined(base, uri) for base in place.bases} if _plain().fullmatch(uri) else {None}
         bases = place.bases.union(uri for uri in uris if uri is not None)
         if None in uris or len(bases) > SCHEMA_BASES:
             self._has_odd_names = True
@@ -117,13 +113,23 @@ class SchemaReferences:
         Raises:
             DefinitionError: identifiers, or the reference, may be read in more than one way.
         """
-        uris = {_joined(base, uri) for base in bases} if _PLAIN.fullmatch(uri) else {None}
+        uris = {_joined(base, uri) for base in bases} if _plain().fullmatch(uri) else {None}
         if self._resources and (self._has_odd_names or None in uris):
             raise DefinitionError(
                 f"Invalid JSON Schema: {uri[:_SHOWN_CHARS]!r}, or an `$id`, is no plain address such as 'parts.json', "
                 "and is not followed: refer by '#/$defs/NAME'"
             )
         return [part for each in uris if each is not None for part in self._resources.get(each, ())]
+
+
+# Few schemas name others, and this takes long to compile.
+@cache
+def _plain() -> re.Pattern[str]:
+    """Match a URI without default ports, escapes, `.` and `..`, queries and empty steps, which has one spelling."""
+    return re.compile(
+        rf"(?:https?://[a-z0-9.-]+(?::(?!0|80\b|443\b)[0-9]{{1,5}})?(?=/|$))?/?(?:{_STEP}/)*(?:{_STEP})?"
+        r"|urn:[A-Za-z0-9:._-]+"
+    )
 
 
 def _joined(base: str, uri: str) -> str | None:

@@ -10,6 +10,7 @@ import asyncio
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING
 
 from pegboard.core.digests import digest
@@ -33,8 +34,6 @@ _AT_ONCE = 4  # not a limit: questions to the model
 _SAVED_EVERY = 32  # not a limit: tools between two times that the file is written
 _FAILURES = 3  # not a limit: in a row, after which a model is not asked any more
 _MARK_CHARS = 16  # not a limit: of a digest, enough to tell one definition of a tool from another
-# What stands before a line of a list.
-_BULLET = re.compile(r"^\s*(?:[-*•‣–—]|\(?\d{1,3}[.):])\s+")
 # Joiners are parts of words in some scripts.
 _HIDING, _HARMLESS = frozenset(("Cc", "Cf", "Cs", "Co", "Zl", "Zp")), "\n\u200c\u200d"
 _QUOTES = "\"'“”‘’«»`"
@@ -158,10 +157,16 @@ def _lines_of(answer: str) -> tuple[str, ...]:
 
 def _requests_in(lines: Iterable[str]) -> Iterator[str]:
     for line in lines:
-        request = " ".join(_plain(_BULLET.sub("", line)).split()).strip(_QUOTES).strip()
+        request = " ".join(_plain(_bullet().sub("", line)).split()).strip(_QUOTES).strip()
         # "Here are eight requests:" and the fence of a block of code are none.
         if any(map(str.isalnum, request)) and not request.endswith(":") and not line.lstrip().startswith("```"):
             yield request[:EXAMPLE_REQUEST_CHARS]
+
+
+@cache
+def _bullet() -> re.Pattern[str]:
+    """Match what stands before a line of a list."""
+    return re.compile(r"^\s*(?:[-*•‣–—]|\(?\d{1,3}[.):])\s+")
 
 
 def _plain(text: str) -> str:
