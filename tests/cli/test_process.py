@@ -21,6 +21,7 @@ import pytest
 
 from tests import forking
 from tests.cli.conftest import Run
+from tests.timing import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 PEGBOARD = Path(sys.executable).with_name("pegboard")
@@ -290,6 +291,24 @@ def test_serve_on_stdio_speaks_to_the_program_that_started_it() -> None:
         process.stdin.close()
         assert process.wait(timeout=60) == 0
         assert process.stdout.read() == b""
+
+
+def test_a_server_on_stdio_ends_with_its_input_while_the_store_of_tasks_is_still_loading(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = "import sys, time\nprint('loading', file=sys.stderr, flush=True)\ntime.sleep(1000)\n"
+    (folder / "dbos.py").write_text(slow, encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", f"{folder}{os.pathsep}{ROOT}")
+    (folder / "tasks.db").touch()
+    with (folder / "pegboard.yaml").open("a", encoding="utf-8") as config:
+        config.write("\ntasks: {store: 'sqlite:./tasks.db'}\n")
+    with started("serve", "--stdio", stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        while process.stderr.readline() != b"loading\n":
+            assert process.poll() is None
+        process.stdin.close()
+        assert process.wait(timeout=PATIENCE_S) == 0
 
 
 @pytest.mark.usefixtures("folder")

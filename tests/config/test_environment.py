@@ -8,9 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pegboard import Secret, ToolContext
+from pegboard.config import load_catalog
 from pegboard.config.yaml.environment import Environment, Expanded, concealed, typed
 from pegboard.config.yaml.parser import parse
 from pegboard.config.yaml.tree import At
+from pegboard.model.error import DefinitionError
 from tests.config.project import Project
 
 ENV = {"NAME": "ann", "EMPTY": "", "PORT": "8420", "FLAG": "true", "YAML": "{a: 1}"}
@@ -86,6 +88,16 @@ def test_in_a_place_for_credentials_the_whole_text_is_a_secret() -> None:
     found = concealed(expand("v: {a: 'Bearer ${NAME}', b: plain, c: ['${PORT}']}")[0])
     assert found == {"a": Secret("Bearer ann"), "b": "plain", "c": [Secret("8420")]}
     assert "ann" not in repr(found)
+
+
+def test_names_are_looked_up_in_the_environment_of_the_process_unless_another_is_given(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PEGBOARD_TEST_NAME", "acme")
+    project.write("name: ${PEGBOARD_TEST_NAME}\n")
+    assert load_catalog(project.path)[1].name == "acme"
+    with pytest.raises(DefinitionError, match="PEGBOARD_TEST_NAME"):
+        load_catalog(project.path, env={})
 
 
 def test_numbers_and_flags_may_come_from_the_environment(project: Project) -> None:

@@ -64,14 +64,24 @@ def build(config: Config, *, clock: Clock = time.monotonic) -> Catalog:
 
 
 def load_catalog(
-    path: str | Path, *, env: Mapping[str, str], clock: Clock = time.monotonic, strict: bool = False
+    path: str | Path,
+    *,
+    env: Mapping[str, str] | None = None,
+    clock: Clock = time.monotonic,
+    strict: bool = False,
 ) -> tuple[Catalog, Config]:
     """Read a config and make its catalog. With `strict` a config, lock or key store that others may write is refused.
+
+    Args:
+        path: the config.
+        env: where its `${NAME}` are looked up; by default the environment of the process.
+        clock: seconds, monotonic.
+        strict: see above.
 
     Raises:
         DefinitionError: with the problems of both, together.
     """
-    config, report = read(Path(path), env=env, strict=strict)
+    config, report = read(Path(path), env=os.environ if env is None else env, strict=strict)
     if strict and report:
         # Before anything runs that it names.
         raise DefinitionError(report.sorted(config.files, config.secrets))

@@ -21,6 +21,12 @@ def leave_if_held() -> None:
                 leave()
 
 
+def leave_if_loading() -> None:
+    """End the process if a thread still loads what nobody needs any more: only for who has nothing left to do in it."""
+    if any(thread.name == "pegboard-load" for thread in threading.enumerate()):
+        leave()
+
+
 def leave() -> None:
     """End the process now, with exit code 0."""
     logging.shutdown()

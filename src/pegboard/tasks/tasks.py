@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
@@ -184,16 +186,28 @@ class Tasks:
                 clock = guards.wall_clock
                 engine: Engine = InProcessEngine(clock, is_shared=lambda: guards.is_shared)
                 if self.is_durable:
-                    # In a thread: DBOS takes seconds to load.
-                    engine = await asyncio.to_thread(self._durable_engine, clock)
+                    engine = await asyncio.wrap_future(self._loading(clock))
                 self._execution.begin_anew()
                 await engine.wake(self._execution.run)
                 self._engine = engine
                 self._sweeping = asyncio.create_task(self._sweep(engine))
             return self._engine
 
-    def _durable_engine(self, clock: Callable[[], float]) -> Engine:
-        return dbos_engine.DbosEngine(self._uri, self._base, clock, only_looks=self._only_looks)
+    def _loading(self, clock: Callable[[], float]) -> Future[Engine]:
+        """Make the engine in a thread, since DBOS takes seconds to load; in one that no loop waits for at its end."""
+        future = Future[Engine]()
+        future.set_running_or_notify_cancel()
+
+        def load() -> None:
+            try:
+                engine = dbos_engine.DbosEngine(self._uri, self._base, clock, only_looks=self._only_looks)
+            except BaseException as error:  # noqa: BLE001 - boundary: raised again where the engine is awaited
+                future.set_exception(error)
+            else:
+                future.set_result(engine)
+
+        threading.Thread(target=load, name="pegboard-load").start()
+        return future
 
     async def _sweep(self, engine: Engine) -> None:
         while True:

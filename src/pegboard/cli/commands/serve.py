@@ -30,6 +30,7 @@ from pegboard.model.secret import Secret
 from pegboard.platforms import platform
 from pegboard.server.host_guard import hosts_of
 from pegboard.server.principal import Principal, choose_profile, context_maker
+from pegboard.server.process_exit import leave_if_loading
 from pegboard.server.proxy_settings import ProxySettings
 from pegboard.server.stdio import run_stdio
 from pegboard.server.worker_checks import count_for_all, counted_in_memory
@@ -179,7 +180,9 @@ def _serve(
     if stdio:
         if sys.stdin.isatty():
             options.terminal.note("Waiting for an MCP client, which starts this command by itself. Ctrl-C ends it.")
-        return run_stdio(project.catalog, project.config, profile=profile, identity=options.identity)
+        run_stdio(project.catalog, project.config, profile=profile, identity=options.identity)
+        leave_if_loading()
+        return None
     if project.catalog.identity is None and project.config.workspace is not None and project.config.space is None:
         options.terminal.note(_NO_SPACE)
     keys, bus = _shared_secrets(project.config, worker)
