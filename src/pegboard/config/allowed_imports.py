@@ -12,10 +12,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from pegboard.config.brought_packages import bringer, roots
 from pegboard.frozen import record
 from pegboard.model.tool import ToolEntry
 
-_OWN = __name__.partition(".")[0]
+# The program that runs is Pegboard's, whatever its module is called.
+_OWN = frozenset({__name__.partition(".")[0], "pegboard_command", "__main__"})
+_HOME = Path(__file__).resolve().parents[2]
 _STDLIB = Path(sysconfig.get_path("stdlib")).resolve()
 # Below the standard library's folder, but not of it.
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
@@ -27,26 +30,41 @@ _SPELLINGS = {"os": {"posix", "nt"}, "os.path": {"posixpath", "ntpath", "generic
 class AllowedImports:
     """What `allow_imports:` says: globs over names of modules; `None` where it is not given.
 
-    Without it any module may be named that is neither of Python itself nor of Pegboard: the standard library can run
-    every program and open every file. Those are named in words, with at least their first part spelled out. With it
-    nothing else may be named.
+    Without it any module may be named that is neither of Python itself, nor of Pegboard, nor of a package that comes
+    with either: those are always there, and can run every program and open every file. They are named in words, with
+    at least their first part spelled out. With it nothing else may be named. `folder` is that of the config.
     """
 
     globs: tuple[str, ...] | None = None
+    folder: Path | None = None
 
     def module_fault(self, name: str) -> str | None:
         """Return why a config may not name this module; `None` where it may."""
-        if any(_fits(glob, name) for glob in self.globs or ()):
+        fitting = [glob for glob in self.globs or () if fnmatchcase(name, glob)]
+        top = name.partition(".")[0]
+        if any(glob.partition(".")[0] == top for glob in fitting):
             return None
-        if _is_guarded(name):
-            owner = "Pegboard" if name.partition(".")[0] in (_OWN, "__main__") else "Python"
+        if fitting or self.globs is None or _is_guarded(name):
+            owner = self._owner(name)
+            if owner is None:
+                return None
             return (
-                f"{name!r} is a module of {owner} itself, and such code runs only where it is named in words: "
+                f"{name!r} is a module of {owner}, and such code runs only where it is named in words: "
                 f"write a function of your own around it, or add `{name}` to `allow_imports:`"
             )
-        if self.globs is None:
-            return None
         return f"{name!r} is not under `allow_imports:`, so nothing is imported from it. Add it there if it is meant"
+
+    def _owner(self, name: str) -> str | None:
+        """Return whose module this is, where it is there without an operator having wanted it."""
+        if _is_guarded(name):
+            return "Pegboard itself" if name.partition(".")[0] in _OWN else "Python itself"
+        # What stands beside the config is the operator's; to ask of all others, what is installed is looked through.
+        brought = None if self._is_beside(name) else bringer(name)
+        return None if brought is None else f"{brought.package}, which comes with {brought.by}"
+
+    def _is_beside(self, name: str) -> bool:
+        """Tell whether a module lies in the config's folder itself, into which packages were not installed."""
+        return self.folder != _HOME and roots(name.partition(".")[0]) == {self.folder}
 
     def object_fault(self, module: str, target: Any) -> str | None:
         """Return why what was reached through an allowed module may not be used; `None` where it may.
@@ -59,17 +77,10 @@ class AllowedImports:
         return None
 
 
-def _fits(glob: str, name: str) -> bool:
-    if not fnmatchcase(name, glob):
-        return False
-    return not _is_guarded(name) or glob.partition(".")[0] == name.partition(".")[0]
-
-
 def _is_guarded(name: str) -> bool:
     """Tell whether a module is of Pegboard or of the standard library, of which a few are not on Python's own list."""
     top = name.partition(".")[0]
-    # The program that runs is Pegboard's, whatever its module is called.
-    if top in (_OWN, "__main__") or top in sys.stdlib_module_names:
+    if top in _OWN or top in sys.stdlib_module_names:
         return True
     try:
         spec = importlib.util.find_spec(top)

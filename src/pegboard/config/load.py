@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -70,6 +70,7 @@ def read(path: Path, *, env: Mapping[str, str], strict: bool = False) -> tuple[C
     A file that other users may write is a problem with `strict`, and a warning without.
     """
     loading = _Load(path=path, environment=Environment(env, folder=path.parent), strict=strict)
+    loading.imports = AllowedImports(folder=path.absolute().parent.resolve())
     loading.check_permissions([path])
     try:
         main = loading.file(path, MainFile)
@@ -149,7 +150,7 @@ class _Load:
             # As it stands: what may be read of the environment cannot come from there.
             self.environment.restrict(_texts(at / "env"))
         if (at / "allow_imports").exists:
-            self.imports = AllowedImports(_texts(at / "allow_imports"))
+            self.imports = replace(self.imports, globs=_texts(at / "allow_imports"))
 
     def _tree(self, path: Path) -> Node | None:
         text = read_text(path)

@@ -241,8 +241,8 @@ class MainFile(Fragment):
     files: tuple[FilledText, ...] = Field((), description="More files, as globs relative to this one.")
     allow_imports: Maybe[tuple[ModuleGlob, ...]] = Field(
         None,
-        description="Globs over modules: only these may be named after `python:`; Python's own and Pegboard's nowhere "
-        "else.",
+        description="Globs over modules: only these may be named after `python:`; those of Python, of Pegboard and of "
+        "the packages that come with them nowhere else.",
     )
     env: Maybe[tuple[VariableGlob, ...]] = Field(
         None,
