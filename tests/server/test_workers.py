@@ -274,6 +274,8 @@ async def test_while_workers_are_replaced_no_call_is_lost_or_made_twice_on_conne
 
 async def test_who_reads_slowly_keeps_nobody_else_waiting(tmp_path: Path) -> None:
     slow, address = 200 if IS_SOAK else 6, "127.0.0.1"
+    notes = tmp_path / "notes"
+    notes.touch()
     async with many(tmp_path) as server:
         before = await pids(server.url)
         params = {"name": "much", "arguments": {}, "_meta": META}
@@ -292,7 +294,7 @@ async def test_who_reads_slowly_keeps_nobody_else_waiting(tmp_path: Path) -> Non
                 reader.setblocking(False)
                 await loop.sock_connect(reader, (address, int(server.url.rpartition(":")[2])))
                 await loop.sock_sendall(reader, asked)
-            await until(lambda: len((tmp_path / "notes").read_text().split()) == slow)
+            await until(lambda: len(notes.read_text().split()) == slow)
             # Nothing of their answers was taken, and both workers answer others.
             assert await pids(server.url) == before
             wholes = [b""] * slow

@@ -275,11 +275,9 @@ class View:
         return [given] if isinstance(given, str) else [str(name) for name in cast("Iterable[object]", given)]
 
     def _as_built(self, entry: ToolEntry, snapshot: Snapshot) -> Iterable[ToolEntry]:
-        """Return what an entry is in this context: itself, what its builder made of it, or all of a bundle."""
-        if entry.builder is None:
-            return (entry,)
+        """Return what the builder of an entry made of it in this context, or all of a bundle."""
         made: dict[str, ToolEntry] = self.ctx.memo.answer(snapshot.build_question(entry), self.ctx)
-        if not entry.builder.is_bundle:
+        if entry.builder is None or not entry.builder.is_bundle:
             return (made[entry.spec.name],)
         # Each tool of a bundle is judged too, and never takes the name of a declared one.
         return (
