@@ -1,12 +1,21 @@
 """JSON reader: whose a message is that cannot be taken."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import example, given
 
-from pegboard.core.json_reader import envelope_of, has_more_values, parse_json, quickly_read
+from pegboard.core.json_reader import (
+    TooManyValuesError,
+    envelope_of,
+    has_more_values,
+    parse_json,
+    quickly_read,
+    read_answer,
+)
+from pegboard.model.bounds import DEFAULT_BOUNDS
 from pegboard.model.error import CallError
 from tests.core.test_schema import json_values
 from tests.timing import CPU, within
@@ -90,3 +99,12 @@ def test_values_are_counted_in_little_time_whatever_they_are() -> None:
     for unit in (b"[]", b'""', b'"\\"[{,"', b"1", b"\\", b'"a'):
         with within(0.1, CPU):
             has_more_values(b"[" + b",".join([unit] * 400_000) + b"]", 150_000)
+
+
+@pytest.mark.parametrize(
+    ("answer", "bound"), [(b"[1,2,3]", "answer_values"), (b'[[],{"a":[]}]', "answer_containers")], ids=str
+)
+def test_an_answer_of_too_many_values_is_refused_by_the_name_of_its_bound(answer: bytes, bound: str) -> None:
+    assert read_answer(answer) == json.loads(answer)
+    with pytest.raises(TooManyValuesError, match=f"more than 3 .*`{bound}`"):
+        read_answer(answer, bounds=replace(DEFAULT_BOUNDS, **{bound: 3}))

@@ -7,11 +7,18 @@ follow as many states as the pattern has atoms.
 from __future__ import annotations
 
 import re
-from functools import cache
 from typing import NamedTuple
 
 from pegboard.model.bounds import PATTERN_ATOMS, PATTERN_STEPS
 
+# One atom, bracket or quantifier at a time; what is none of the others is an atom of one character. This and `_CLASS`
+# take the longest of all our patterns to compile, and most catalogs need neither: `re` compiles them when first used.
+_ATOM = (
+    r"(?s)(?P<open>\((?:\?(?:[:=!>]|<[=!]|P?<\w+>|[a-z]+:))?)|(?P<close>\))|(?P<count>\{(?P<least>\d*)(?P<comma>,)?(?P<most>\d*)\})"
+    r"|(?P<many>[*+])|(?P<maybe>\?)|(?P<either>\|)|(?P<edge>[\^$])|\\[pP](?:\{[^}]*\}|[A-Za-z])|\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|."
+)
+# Classes of characters: those of Unicode are compiled to hundreds of ranges of bytes.
+_CLASS = r"\\(?:[pP](?:\{\^?(?P<name>[^}]*)\}|[A-Za-z])|(?P<letter>[wWdD]))"
 _NOT_LINEAR = re.compile(r"\(\?(?:[=!>]|<[=!])|\\[1-9k]")
 _SMALL_CLASSES = frozenset({
     "ASCII", "Any", "Arabic", "Cyrillic", "Greek", "Han", "Hangul", "Hebrew", "Hiragana", "Katakana", "Latin", "Nd",
@@ -58,7 +65,7 @@ def _count(pattern: str, *, is_linear: bool) -> tuple[int, int, int]:
     outer: list[tuple[int, int]] = []
     atoms, last, has_choice, undecided = 0, 0, not is_anchored, 0
     extra = last_extra = 0
-    for token in _token().finditer(pattern):
+    for token in re.finditer(_ATOM, pattern):
         kind = token.lastgroup
         if kind == "open":
             outer.append((atoms, extra))
@@ -88,27 +95,10 @@ def _count(pattern: str, *, is_linear: bool) -> tuple[int, int, int]:
     return min(in_all, PATTERN_ATOMS + 1), undecided, min(extra_in_all, PATTERN_ATOMS + 1)
 
 
-# Most catalogs have no pattern, and these two take the longest of all to compile.
-@cache
-def _token() -> re.Pattern[str]:
-    """Match one atom, bracket or quantifier at a time; what is none of the others is an atom of one character."""
-    return re.compile(
-        r"(?P<open>\((?:\?(?:[:=!>]|<[=!]|P?<\w+>|[a-z]+:))?)|(?P<close>\))|(?P<count>\{(?P<least>\d*)(?P<comma>,)?(?P<most>\d*)\})"
-        r"|(?P<many>[*+])|(?P<maybe>\?)|(?P<either>\|)|(?P<edge>[\^$])|\\[pP](?:\{[^}]*\}|[A-Za-z])|\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|.",
-        re.DOTALL,
-    )
-
-
-@cache
-def _class() -> re.Pattern[str]:
-    """Match a class of characters: those of Unicode are compiled to hundreds of ranges of bytes."""
-    return re.compile(r"\\(?:[pP](?:\{\^?(?P<name>[^}]*)\}|[A-Za-z])|(?P<letter>[wWdD]))")
-
-
 def _in_classes(atom: str, *, is_linear: bool) -> int:
     """Return how many atoms more than one an atom counts for its classes of characters."""
     extra = 0
-    for found in _class().finditer(atom):
+    for found in re.finditer(_CLASS, atom):
         if found["letter"]:
             extra += 0 if is_linear else _LETTER_ATOMS[found["letter"]]
         else:
