@@ -25,7 +25,7 @@ from tests import forking
 from tests.config.project import Project
 from tests.limits.server import redis_server
 from tests.server.doors import META, VERSION
-from tests.server.test_two_workers import CONFIG, MODULE
+from tests.server.test_two_workers import CONFIG, MODULE, all_goes_well_for_a_client
 from tests.timing import PATIENCE_S
 from tests.upstream_mcp.parts import free_port
 
@@ -163,6 +163,11 @@ async def test_a_client_lists_calls_is_asked_hears_progress_cancels_and_hears_of
     saw = await seen_by(site, *command)
     assert (set(saw["names"]), saw["pids"], saw["asked"]) == (NAMES, 2, ["Ann"] * 4)
     assert (saw["told"], "Error" in saw["held"]) == ([0.0, 0.33, 0.67], True)
+
+
+@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+async def test_the_newest_python_client_does_all_of_it_in_both_eras(mode: str, site: Site) -> None:
+    await all_goes_well_for_a_client(site.url, site.folder, mode)
 
 
 @pytest.mark.parametrize("framework", ["pydantic_ai", "openai_agents", "langchain"])

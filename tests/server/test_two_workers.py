@@ -182,6 +182,12 @@ def text_of(result: Any) -> str:
 async def test_a_client_lists_calls_hears_progress_is_asked_and_hears_of_changes_through_a_proxy(
     mode: str, pair: Pair
 ) -> None:
+    async with proxied(pair.urls) as url:
+        await all_goes_well_for_a_client(url, pair.folder, mode)
+
+
+async def all_goes_well_for_a_client(url: str, folder: Path, mode: str) -> None:
+    """Do with the SDK's client what clients do, where each request of it goes to the next of two servers."""
     heard: list[str] = []
 
     async def on_message(message: Any) -> None:
@@ -194,7 +200,7 @@ async def test_a_client_lists_calls_hears_progress_is_asked_and_hears_of_changes
         told.append(progress)
 
     told: list[float] = []
-    async with asyncio.timeout(PATIENCE_S), proxied(pair.urls) as url:
+    async with asyncio.timeout(PATIENCE_S):
         async with (
             httpx2.AsyncClient(verify=False, timeout=PATIENCE_S) as http,
             Client(
@@ -214,12 +220,12 @@ async def test_a_client_lists_calls_hears_progress_is_asked_and_hears_of_changes
             agreed = await client.call_tool("agree", {"what": "it"})
             assert (agreed.is_error, text_of(agreed)) == (False, "did it")
             held = asyncio.create_task(client.call_tool("hold", {"name": mode}))
-            await until((pair.folder / f"began-{mode}").exists)
+            await until((folder / f"began-{mode}").exists)
             held.cancel()
             await asyncio.gather(held, return_exceptions=True)
-            await until((pair.folder / f"cancelled-{mode}").exists)
+            await until((folder / f"cancelled-{mode}").exists)
             if mode == "legacy":
-                path = pair.folder / "pegboard.yaml"
+                path = folder / "pegboard.yaml"
                 before = path.read_text()
                 path.write_text(before.replace("{name: who,", '{name: who, description: "Tell.",'))
                 await until(lambda: any("tools/list_changed" in method for method in heard))
