@@ -29,7 +29,7 @@ WARM = 20
 ASKS_FOR_THE_SNAPSHOT = ("core/registry.py", "snapshot")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(kw_only=True, slots=True)
 class Entry:
     """One function entered: its file within the package, its name and line.
 
@@ -40,6 +40,8 @@ class Entry:
     name: str
     line: int
     arguments: tuple[object, ...] = field(compare=False, repr=False)
+    answer: object = field(default=None, compare=False, repr=False)
+    """What it gave in the end."""
 
     @property
     def question(self) -> tuple[object, ...]:
@@ -53,19 +55,27 @@ class Recorder:
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         # Frames are held, so that no other frame gets the identity of one that is over.
-        self._seen: dict[int, FrameType] = {}
+        self._seen: dict[int, tuple[FrameType, Entry | None]] = {}
 
-    def __call__(self, frame: FrameType, event: str, _arg: object) -> None:
+    def __call__(self, frame: FrameType, event: str, value: object) -> None:
         code = frame.f_code
-        if event != "call" or not code.co_filename.startswith(PACKAGE) or id(frame) in self._seen:
+        if not code.co_filename.startswith(PACKAGE):
             return
-        self._seen[id(frame)] = frame
+        if id(frame) in self._seen:
+            entry = self._seen[id(frame)][1]
+            if event == "return" and entry is not None:
+                entry.answer = value
+            return
+        if event != "call":
+            return
+        self._seen[id(frame)] = (frame, None)
         # What a comprehension or a lambda does belongs to the function around it.
         if not code.co_name.startswith("<"):
             file = code.co_filename.removeprefix(PACKAGE)
             arguments = tuple([frame.f_locals.get(name) for name in code.co_varnames[: _taken(code)]])
             entry = Entry(file=file, name=code.co_qualname, line=code.co_firstlineno, arguments=arguments)
             self.entries.append(entry)
+            self._seen[id(frame)] = (frame, entry)
 
 
 def _taken(code: CodeType) -> int:
@@ -75,9 +85,19 @@ def _taken(code: CodeType) -> int:
 
 
 def asked_again(entries: list[Entry]) -> list[Entry]:
-    """Return the entries that ask what another before them has asked: the same function, of the very same values."""
-    asked: set[tuple[object, ...]] = set()
-    return [entry for entry in entries if entry.question in asked or asked.add(entry.question)]
+    """Return the entries that ask what another before them has asked, and are answered the same.
+
+    The same is the same function, of the very same values. What answers otherwise each time, as who draws an id does,
+    was not asked but told to do something.
+    """
+    answers: dict[tuple[object, ...], list[object]] = {}
+    again: list[Entry] = []
+    for entry in entries:
+        before = answers.setdefault(entry.question, [])
+        if any(entry.answer is one or entry.answer == one for one in before):
+            again.append(entry)
+        before.append(entry.answer)
+    return again
 
 
 async def path_of(app: Any, request: bytes) -> list[Entry]:

@@ -65,11 +65,18 @@ OF_EXTRAS: dict[str, set[str]] = {
         "workspace/postgres/postgres_database.py",
     },
     "redis": {"limits/redis_link.py", "limits/redis_store.py", "consent/redis_used_answers.py"},
-    # Both name SQLAlchemy, which DBOS comes with.
-    "tasks": {"tasks/dbos_engine.py", "tasks/task_tables.py", "sources/builtin/sqlalchemy_engine.py"},
+    # They name SQLAlchemy too, which DBOS comes with.
+    "tasks": {
+        "tasks/dbos_engine.py",
+        "tasks/dbos_setup.py",
+        "tasks/task_tables.py",
+        "tasks/worker_lease.py",
+        "sources/builtin/sqlalchemy_engine.py",
+    },
     "tools": {
         "agents/template_analysis.py",  # of `agents` too, which has jinja2 as well
         "tasks/dbos_engine.py",
+        "tasks/dbos_setup.py",
         "tasks/task_tables.py",
         "sources/builtin/sqlalchemy_engine.py",
         "sources/builtin/page_text.py",

@@ -171,6 +171,7 @@ LAZY = {
     "docstring_parser": "docstring_parser",
     "tiktoken": "tiktoken",
     "yaml": "PyYAML",
+    "jsonschema_rs": "jsonschema-rs, which help and most errors of the command line do without",
     "rich.box": "rich",
     "rich.console": "rich",
     "rich.table": "rich",

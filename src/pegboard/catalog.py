@@ -639,7 +639,8 @@ class Catalog:
                 raise DefinitionError(f"Unknown group {group!r}.{nearest(group, known, label='Groups')}")
 
     def _check_policies(self, *policies: Policy) -> None:
-        cache = self.snapshot().cache
+        registry = self.runtime.registry
+        cache = (registry.newest.get("tools") or registry.snapshot()).cache
         checked: BoundedCache[int, Policy] | None = cache.get("checked policies")
         if checked is None:
             checked = cache["checked policies"] = BoundedCache[int, Policy](max_entries=POLICIES_CHECKED)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field, fields, is_dataclass
-from typing import Any, NoReturn, TypeVar, cast, dataclass_transform
+from typing import Any, Generic, NoReturn, Self, TypeVar, cast, dataclass_transform, overload
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
@@ -153,3 +154,27 @@ class _Example:
 
 
 _MADE: Any = cast("Any", _Example).__init__.__kwdefaults__["items"]
+
+
+class worked_out(Generic[T_co]):  # noqa: N801 - a decorator
+    """A property that is worked out when it is first asked for, and kept in the `__dict__` of its record.
+
+    That of the standard library holds a lock in Python 3.11, one for all records of a class: a child that was forked
+    while a thread of its parent worked one out would wait for it for ever. Here two threads may both do the work.
+    """
+
+    def __init__(self, work_out: Callable[[Any], T_co]) -> None:
+        self._work_out, self._name, self.__doc__ = work_out, "", work_out.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, record: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, record: object, owner: type) -> T_co: ...
+    def __get__(self, record: object | None, owner: type) -> Self | T_co:
+        if record is None:
+            return self
+        value = record.__dict__[self._name] = self._work_out(record)
+        return value

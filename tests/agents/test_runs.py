@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from decimal import Decimal
 from pathlib import Path
@@ -15,11 +16,12 @@ from pegboard import CallContext, Catalog, Event, Secret, ToolContext, Verdict
 from pegboard.agents.conversations import MemoryConversations, SessionKey, SqliteConversations
 from pegboard.agents.guardrails import GuardedRun
 from pegboard.model.agent import AgentBudgets, AgentMemory, AgentResult, Guardrail, ModelSpec
-from pegboard.model.bounds import AGENT_STREAM_ITEMS, CONVERSATION_BYTES
+from pegboard.model.bounds import AGENT_STREAM_ITEMS, CONVERSATION_BYTES, Bounds
 from pegboard.model.tool import ToolSpec
 from pegboard.sources.agent_tool import QUERY, agent_entry, agent_tool
 from pegboard.testing import CallsTool, Hangup, ModelServer
 from tests.agents.team import Recorder, agent, asked, catalog_of, returned
+from tests.timing import PATIENCE_S
 
 
 def crm_lookup(company: str) -> str:
@@ -223,6 +225,27 @@ async def test_guardrails_judge_query_and_answer_before_anybody_hears_them() -> 
         assert refused.error is not None
         assert (refused.status, refused.error.kind, refused.usage.requests) == ("failed", "hook_refused", 0)
     await catalog.close()
+
+
+async def test_slow_guardrails_of_one_caller_have_nobody_elses_run_refused() -> None:
+    go, began = threading.Event(), list[str]()
+
+    def check(run: GuardedRun) -> None:
+        if run.value == "slow":
+            began.append("slow")
+            assert go.wait(PATIENCE_S)
+
+    # They are given up after that, and hold their threads still.
+    catalog = catalog_of({"a": ["hello"]}, bounds=Bounds(hook_s=0.5))
+    catalog.agent(agent("a", input_guardrails=(Guardrail(run=check, name="check"),)))
+    ann, bob = ToolContext(user_id="ann"), ToolContext(user_id="bob")
+    held = await asyncio.gather(*(catalog.agents.run("a", "slow", ctx=ann) for _ in range(60)))
+    assert {run.error and run.error.kind for run in held} == {"hook_refused"}
+    other = await catalog.agents.run("a", "quick", ctx=bob)
+    assert (other.status, other.output, go.is_set()) == ("completed", "hello", False)
+    go.set()
+    await catalog.close()
+    assert len(began) < 60
 
 
 async def test_a_call_of_a_name_that_is_not_in_the_list_is_refused_and_recorded_as_every_other() -> None:

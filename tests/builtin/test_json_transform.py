@@ -81,6 +81,19 @@ async def test_a_long_expression_ends_at_its_time_and_holds_up_nobody() -> None:
     assert ticks > 3
 
 
+async def test_long_expressions_leave_the_threads_in_which_keys_are_read_alone() -> None:
+    tools = shelf("json_transform", {"timeout_seconds": 3, "max_output_bytes": 50_000_000})
+    slow = {"data": list(range(2000)), "expression": "[?length(map(&(@), @ && [@])) > `0`] | " * 200 + "@"}
+    running = [asyncio.create_task(tools.call("json_transform", slow)) for _ in range(40)]
+    # The first turn of each ends where its thread begins.
+    await asyncio.sleep(0)
+    assert await asyncio.to_thread(lambda: "read") == "read"
+    assert sum(task.done() for task in running) < 20
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
+
+
 async def test_templates_are_off_unless_the_config_allows_them() -> None:
     tools = shelf("json_transform")
     error = await tools.error("json_transform", {"data": 1, "expression": "{{ data }}", "language": "template"})

@@ -111,8 +111,28 @@ async def test_postgres_that_cannot_be_reached_tells_no_password(tmp_path: Path)
     assert (result.error.kind, "CANARY" in str(result)) == ("upstream_unavailable", False)
 
 
+class OtherDialect(SQLiteDialect_pysqlite):
+    """Another database than those that have an engine of ours: SQLite, by another name."""
+
+    name = "other"
+    supports_statement_cache = True
+
+
+registry.register("other", __name__, "OtherDialect")
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+@pytest.mark.parametrize("driver", ["sqlite+pysqlite", "sqlite+deaf", "postgresql+other"])
+def test_what_has_an_engine_of_ours_is_reached_through_no_other(driver: str, read_only: bool) -> None:
+    registry.register("sqlite.deaf", __name__, "DeafDialect")
+    registry.register("postgresql.other", "sqlalchemy.dialects.postgresql.psycopg", "PGDialect_psycopg")
+    config = {"connection_string": f"{driver}:///a.db", "read_only": read_only}
+    with pytest.raises(DefinitionError, match=f"write '{driver.partition('+')[0]}://"):
+        builtin_entry("sql_query", config=config)
+
+
 async def test_another_database_goes_through_sqlalchemy(tools: Shelf) -> None:
-    url = f"sqlite+pysqlite:///{tools.services.folder}/a.db"
+    url = f"other:///{tools.services.folder}/a.db"
     with pytest.raises(DefinitionError, match="read_only cannot be held"):
         builtin_entry("sql_query", config={"connection_string": url})
     tools.put("sql_query", {"connection_string": url, "read_only": False, "max_rows": 1}, as_name="other")
@@ -184,7 +204,7 @@ ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c)"
 @pytest.mark.parametrize("query", [f"{ENDLESS} SELECT count(*) FROM c", f"{ENDLESS} SELECT x FROM c WHERE x < 0",
                                    f"INSERT INTO t (id) {ENDLESS} SELECT x FROM c"])  # fmt: skip
 async def test_another_database_ends_a_runaway_query_at_its_deadline(tools: Shelf, query: str) -> None:
-    url = f"sqlite+pysqlite:///{tools.services.folder}/a.db"
+    url = f"other:///{tools.services.folder}/a.db"
     config = {"connection_string": url, "read_only": False, "timeout_seconds": 0.5}
     tools.put("sql_query", config, as_name="other")
     error = await tools.error("other", {"query": query})
@@ -195,7 +215,7 @@ async def test_another_database_ends_a_runaway_query_at_its_deadline(tools: Shel
 
 
 async def test_another_database_is_read_no_further_than_the_answer_goes(tools: Shelf) -> None:
-    url = f"sqlite+pysqlite:///{tools.services.folder}/a.db"
+    url = f"other:///{tools.services.folder}/a.db"
     tools.put("sql_query", {"connection_string": url, "read_only": False, "max_rows": 3}, as_name="other")
     got = await tools.value("other", {"query": f"{ENDLESS} SELECT x FROM c"})
     assert (got["rows"], got["truncated"]) == ([[1], [2], [3]], True)
@@ -205,7 +225,7 @@ async def test_another_database_is_read_no_further_than_the_answer_goes(tools: S
 
 async def test_another_database_that_is_not_there_is_a_definite_error(tmp_path: Path) -> None:
     tools = Shelf(services=Services(folder=tmp_path))
-    tools.put("sql_query", {"connection_string": f"sqlite+pysqlite:///{tmp_path}/no/a.db", "read_only": False})
+    tools.put("sql_query", {"connection_string": f"other:///{tmp_path}/no/a.db", "read_only": False})
     error = await tools.error("sql_query", {"query": "SELECT 1"})
     assert (error.kind, error.retryable) == ("upstream_unavailable", True)
     for config in ({}, {"read_only": False}):
@@ -233,7 +253,7 @@ class DeafConnection(sqlite3.Connection):
 class DeafDialect(SQLiteDialect_pysqlite):
     """SQLite through such a driver."""
 
-    driver = "deaf"
+    name, driver = "other", "deaf"
     supports_statement_cache = True
 
     def create_connect_args(self, url: sqlalchemy.URL) -> Any:
@@ -242,8 +262,8 @@ class DeafDialect(SQLiteDialect_pysqlite):
 
 
 async def test_a_driver_that_cannot_end_a_query_is_refused(tools: Shelf) -> None:
-    registry.register("sqlite.deaf", __name__, "DeafDialect")
-    url = f"sqlite+deaf:///{tools.services.folder}/a.db"
+    registry.register("other.deaf", __name__, "DeafDialect")
+    url = f"other+deaf:///{tools.services.folder}/a.db"
     tools.put("sql_query", {"connection_string": url, "read_only": False}, as_name="other")
     error = await tools.error("other", {"query": "DELETE FROM t"})
     assert (error.kind, "'deaf' cannot end a query" in error.message) == ("config_invalid", True)

@@ -2,6 +2,7 @@
 
 import ast
 import gc
+import inspect
 import weakref
 from collections.abc import Mapping
 from dataclasses import FrozenInstanceError, dataclass, replace
@@ -89,7 +90,12 @@ async def test_a_step_outside_a_task_simply_runs() -> None:
     async def ask(call: CallContext) -> list[int]:
         return [await call.step("sync", lambda n: n * 2, 4), await call.step("async", later, 4)]
 
+    async def ask_by_hand(call: CallContext) -> list[int]:
+        # As a context that is made without a call.
+        return await ask(replace(call, call=None))
+
     assert (await inside(ANN, ask)).structured == [8, 5]
+    assert (await inside(ANN, ask_by_hand)).structured == [8, 5]
 
 
 class Bridge:
@@ -117,7 +123,8 @@ class Steps:
         self, name: str, run: Any, args: tuple[object, ...], *, retries: int, timeout_s: float | None
     ) -> object:
         if name not in self.stored:
-            self.stored[name] = run(*args)
+            value = run(*args)
+            self.stored[name] = await value if inspect.isawaitable(value) else value
         return self.stored[name]
 
     async def ask(self, question: str, schema: Any) -> Any:

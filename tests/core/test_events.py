@@ -128,7 +128,7 @@ async def test_progress_from_a_worker_thread_arrives_before_the_result() -> None
 
 async def test_async_observers_hear_everything_in_order_and_may_be_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
     # A busy machine makes quick ones slow.
-    monkeypatch.setattr("pegboard.core.call.record.OBSERVERS_S", PATIENCE_S)
+    monkeypatch.setattr("pegboard.core.call.deliveries.OBSERVERS_S", PATIENCE_S)
     heard: list[str] = []
 
     class Slow:
@@ -406,6 +406,20 @@ async def test_arguments_given_as_text_are_shown_as_json_without_secrets() -> No
     view = one_tool().view(replace(ANN, secrets={"key": Secret("a-secret-value")}))
     await view.call("echo", b'{"key": "a-secret-value"}', callbacks=recorder)
     assert recorder.events[0].payload["arguments"] == {"key": "[redacted]"}
+
+
+async def test_a_secret_in_a_tuple_that_a_tool_sends_reaches_no_observer() -> None:
+    recorder, catalog = Recorder(), Catalog()
+
+    @catalog.tool
+    async def sends(ctx: CallContext) -> str:
+        pair: Any = ("a-secret-value", ["a-secret-value", 1])
+        await ctx.emit({"pair": pair, "clean": ("a", "b")})
+        return "sent"
+
+    view = catalog.view(replace(ANN, secrets={"key": Secret("a-secret-value")}))
+    await view.call("sends", callbacks=recorder)
+    assert recorder.events[1].payload == {"pair": ("[redacted]", ["[redacted]", 1]), "clean": ("a", "b")}
 
 
 @pytest.mark.parametrize("event", ["on_tool_call", "on_tool_result"])

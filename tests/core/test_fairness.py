@@ -5,7 +5,7 @@ import threading
 from dataclasses import replace
 from typing import Any
 
-from pegboard import Catalog, ToolContext
+from pegboard import CallContext, Catalog, ToolContext
 from pegboard.core.call.workers import WorkerPool
 from pegboard.model.bounds import TOOL_THREADS, TOOL_THREADS_OF_ONE
 from tests.core.parts import ANN, kind_of
@@ -64,6 +64,36 @@ async def test_threads_of_calls_that_were_given_up_count_until_they_come_back() 
     assert not waits.done()
     go.set()
     assert (await waits).text == "quick"
+
+
+async def test_slow_steps_of_one_caller_hold_neither_the_steps_of_another_nor_what_all_need() -> None:
+    catalog, began, go = Catalog(), list[str](), threading.Event()
+
+    @catalog.tool
+    async def hold(ctx: CallContext) -> str:
+        """Hold."""
+
+        def work() -> str:
+            began.append(str(ctx.user_id))
+            assert go.wait(PATIENCE_S)
+            return "done"
+
+        return str(await ctx.step("work", work))
+
+    @catalog.tool
+    async def quick(ctx: CallContext) -> str:
+        """Answer at once."""
+        return str(await ctx.step("work", lambda: "quick"))
+
+    ann = [asyncio.create_task(catalog.view(ANN).call("hold")) for _ in range(100)]
+    await until(lambda: len(began) == TOOL_THREADS_OF_ONE)
+    assert (await catalog.view(BOB).call("quick")).text == "quick"
+    # Keys and consents are read in these threads.
+    assert await asyncio.wait_for(asyncio.to_thread(lambda: "read"), PATIENCE_S) == "read"
+    assert (len(began), go.is_set()) == (TOOL_THREADS_OF_ONE, False)
+    go.set()
+    assert {result.text for result in await asyncio.gather(*ann)} == {"done"}
+    assert len(began) == 100
 
 
 async def test_of_those_who_wait_the_one_with_the_fewest_threads_is_next() -> None:

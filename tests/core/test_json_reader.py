@@ -14,6 +14,7 @@ from pegboard.core.json_reader import (
     parse_json,
     quickly_read,
     read_answer,
+    read_message,
 )
 from pegboard.model.bounds import DEFAULT_BOUNDS
 from pegboard.model.error import CallError
@@ -47,7 +48,14 @@ def test_a_refused_message_is_known_by_its_first_or_last_words_or_not_at_all(ref
 
 
 def test_a_refused_message_of_any_size_is_known_at_once() -> None:
-    for filling in (b'{"a":' * 400_000, b'"' * 2_000_000, b"\\" * 2_000_000, b'{"id":1,' * 250_000, b" " * 2_000_000):
+    for filling in (
+        b'{"a":' * 400_000,
+        b'{"{":' * 400_000,
+        b'"' * 2_000_000,
+        b"\\" * 2_000_000,
+        b'{"id":1,' * 250_000,
+        b" " * 2_000_000,
+    ):
         for refused in (b'{"id":1,"result":' + filling, b'{"result":' + filling + b',"id":1}', filling):
             with within(0.05, CPU):
                 envelope_of(refused)
@@ -108,3 +116,13 @@ def test_an_answer_of_too_many_values_is_refused_by_the_name_of_its_bound(answer
     assert read_answer(answer) == json.loads(answer)
     with pytest.raises(TooManyValuesError, match=f"more than 3 .*`{bound}`"):
         read_answer(answer, bounds=replace(DEFAULT_BOUNDS, **{bound: 3}))
+
+
+@pytest.mark.parametrize("bound", ["json_values", "answer_containers"])
+def test_a_message_of_too_many_values_names_the_limit(bound: str) -> None:
+    message = b'{"result": [[], [], []]}'
+    assert read_message(message, bounds=DEFAULT_BOUNDS) == {"result": [[], [], []]}
+    with pytest.raises(TooManyValuesError, match=rf"more than 3 .*\(`{bound}`\)"):
+        read_message(message, bounds=replace(DEFAULT_BOUNDS, **{bound: 3}))
+    with pytest.raises(ValueError, match="stands twice"):
+        read_message(b'{"a": 1, "a": 2}', bounds=DEFAULT_BOUNDS)

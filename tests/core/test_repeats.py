@@ -98,6 +98,49 @@ async def test_after_the_pause_one_call_decides_about_the_next_minute() -> None:
     assert await tool.kinds(6) == ["tool_error"] * 5 + ["rate_limited"]
 
 
+async def test_of_a_hundred_calls_at_the_end_of_the_pause_one_runs() -> None:
+    tool, go = Tool(COUNTED["tool_error"]), asyncio.Event()
+    await tool.kinds(6)
+    waiting = tool.work
+
+    async def work(ctx: Any, args: Any) -> Any:
+        await go.wait()
+        return await waiting(ctx, args)
+
+    tool.catalog.register(replace(tool.catalog.view(ANN)["echo"], handler=work), replace=True)
+    tool.clock.now += 60.0
+    calls = [asyncio.ensure_future(tool.call()) for _ in range(100)]
+    await asyncio.sleep(0)
+    go.set()
+    kinds = [kind_of(await call) for call in calls]
+    assert (kinds.count("tool_error"), kinds.count("rate_limited"), tool.ran) == (1, 99, REPEAT_FAILURES + 1)
+
+
+@pytest.mark.parametrize("how", ["not answered", "cancelled"])
+async def test_a_call_that_was_let_through_and_told_nothing_lets_the_next_one_through(how: str) -> None:
+    asked = asyncio.Event()
+    tool = Tool(COUNTED["tool_error"], consent="always")
+    tool.ctx = replace(ANN, approve=lambda request: True)
+    await tool.kinds(6)
+    tool.clock.now += 60.0
+
+    async def think(request: Any) -> bool:
+        asked.set()
+        if how == "cancelled":
+            await asyncio.Event().wait()
+        raise RuntimeError("nobody is there")
+
+    tool.ctx = replace(ANN, approve=think)
+    first = asyncio.ensure_future(tool.call())
+    await asked.wait()
+    if how == "cancelled":
+        first.cancel()
+    await asyncio.wait([first])
+    assert tool.ran == REPEAT_FAILURES
+    tool.ctx = replace(ANN, approve=lambda request: True)
+    assert await tool.kinds(2) == ["tool_error", "rate_limited"]
+
+
 @pytest.mark.parametrize(
     "error",
     [

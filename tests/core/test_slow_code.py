@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pegboard import CallContext, CallError, Catalog, Event, ToolContext, Verdict
-from pegboard.core.call import record
+from pegboard.core.call import deliveries
 from tests.core.parts import ANN, kind_of
 from tests.timing import PATIENCE_S
 
@@ -235,7 +235,7 @@ async def test_a_slow_async_observer_delays_a_call_once_and_then_none(caplog: py
 async def test_what_observers_have_not_heard_is_bounded_and_a_closed_catalog_waits_for_them(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(record, "OBSERVED_EVENTS", 3)
+    monkeypatch.setattr(deliveries, "OBSERVED_EVENTS", 3)
     catalog, heard, go = with_predicate(lambda _ctx: True), list[str](), asyncio.Event()
 
     class Slow:
@@ -252,7 +252,7 @@ async def test_what_observers_have_not_heard_is_bounded_and_a_closed_catalog_wai
     for _ in range(5):
         assert (await catalog.view(ANN).call("guarded")).text == "ran"
     ends()
-    assert len(catalog.guards.deliveries) == 3
+    assert len(catalog.guards.async_observers.unheard) == 3
     asyncio.get_running_loop().call_later(0.01, go.set)
     await catalog.close(grace_s=0)
     assert len(heard) == 2

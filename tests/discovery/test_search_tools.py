@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import anyio
 import pytest
 
 from pegboard import Catalog, Profile, ToolContext, ToolSpec
@@ -46,6 +47,25 @@ async def test_detail_decides_what_is_told_of_a_hit(catalog: Catalog, detail: st
     assert {frozenset(hit) for hit in hits} == {frozenset(keys)}
     if detail == "full":
         assert hits[0]["inputSchema"] == spec_of("ticket", "count").input_schema
+
+
+async def test_a_search_answers_whatever_is_declared_while_its_predicates_wait(catalog: Catalog) -> None:
+    async def is_late(_ctx: ToolContext) -> bool:
+        await anyio.lowlevel.checkpoint()
+        return True
+
+    @catalog.predicate
+    async def is_awake(_ctx: ToolContext) -> bool:
+        if "print_ticket" not in catalog.snapshot().by_wire_name:
+            catalog.predicate(name="is_late")(is_late)
+            catalog.tool(name="print_ticket", groups="core", available="is_late")(lambda: 1)
+        await anyio.lowlevel.checkpoint()
+        return True
+
+    catalog.tool(name="weigh_ticket", groups="core", available="is_awake")(lambda: 1)
+    for word, tools in (("weigh", ["weigh_ticket"]), ("print", ["print_ticket"])):
+        [found] = (await say(catalog, "searchTools", queries=[f"{word} ticket"], limit=1))["data"]["results"]
+        assert [hit["tool"] for hit in found["hits"]] == tools
 
 
 async def test_the_first_three_hits_can_be_called_at_once(catalog: Catalog) -> None:

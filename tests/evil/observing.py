@@ -26,6 +26,8 @@ async def observed() -> AsyncGenerator[Cost]:
     # What was there before is none of the block's garbage.
     gc.freeze()
     ticking = asyncio.create_task(_tick(cost))
+    # It ticks before the block begins, so that a first step that waits for nothing counts as well.
+    await asyncio.sleep(0)
     try:
         yield cost
         # Its last step counts as well.

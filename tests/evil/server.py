@@ -2,19 +2,22 @@
 
 server.py [KEY=VALUE …]
 
+session=ID      open sessions of this id over HTTP
 tools=PATH      offer the definitions in this JSON file, read anew for every list; else `echo`, `write`, `read`
 count=N         offer N tools of about 1 KB
 pages=new|same|cycle|N    never end the list: always a new cursor, the same one, three in turn; or N pages
 call=KIND       how `tools/call` goes wrong, see `MISDEEDS`; else it is honest
 ttl=MS          say of each list how long it holds
 changes=N       announce N times after each list that it has changed
+tells=N         announce N times after each call that the list has changed
 start=exit|hang|stderr|garbage    what it does before it is spoken to
 log=PATH        append a line for each message that came, and for each run of `write`
 stubborn=S      ignore SIGTERM, and leave three `sleep S` behind, one in a session of its own
 media=TYPES     the Content-Type of answers to `tools/call`; several, with `|` between, are headers of their own
 status=N        their status
 size=N          the bytes of `call=image`, `structured` or `line_sse`; the levels of `deep`; what `number` says;
-                the lists of `values`
+                the lists of `values`, the objects of `records`
+as=JSON         what `disguised_sse` and `disguised_get` add to an answer, so that it may be read as another message
 http=PORT       speak HTTP at http://127.0.0.1:PORT/mcp, and SSE at /sse, rather than stdio
 """
 
@@ -25,6 +28,7 @@ import queue
 import signal
 import subprocess
 import sys
+import threading
 import time
 from itertools import count
 from pathlib import Path
@@ -41,8 +45,8 @@ MISDEEDS = (
     "hang", "hang_write", "die", "die_once", "garbage", "flood_garbage", "double", "foreign", "string_id", "null_id",
     "cancelled_id", "huge", "image", "structured", "number", "link", "blocks", "deep", "nan", "drip", "progress",
     "stderr", "line", "no_result", "endless_sse", "progress_sse", "line_sse", "retry_sse", "verbatim",
-    "verbatim_sse", "others", "others_sse", "neighbour",
-    "flood", "values",
+    "verbatim_sse", "others", "others_sse", "neighbour", "disguised_sse", "disguised_get",
+    "flood", "values", "records",
 )  # fmt: skip
 
 
@@ -183,6 +187,12 @@ def verbatim(good: dict[str, Any]) -> bytes:
     return b'{"jsonrpc":"2.0","id":' + json.dumps(good["id"]).encode() + b',"result":' + result + b"}\n"
 
 
+def disguised(good: dict[str, Any]) -> list[bytes]:
+    """Return answers to all requests that others may have open, which are read as something else at first sight."""
+    others = [other for other in range(1, 40) if other != good["id"]]
+    return [line({**good, "id": other, **json.loads(OPTIONS["as"])}) for other in others]
+
+
 def strange_result(kind: str, good: dict[str, Any]) -> bytes | None:
     """Return the JSON of a result that is too large, too deep, or none; `None` for an honest one."""
     told: Any = None
@@ -207,6 +217,8 @@ def strange_result(kind: str, good: dict[str, Any]) -> bytes | None:
             return f'{{"content": [], "structuredContent": {{"a": {deep}}}}}'.encode()
         case "values":
             return b'{"content": [], "structuredContent": {"a": [' + b"[]," * int(OPTIONS["size"]) + b"[]]}}"
+        case "records":
+            told = {"content": [], "structuredContent": {"rows": [{"a": "b"}] * int(OPTIONS["size"])}}
         case "nan":
             told = {"content": [], "structuredContent": {"a": float("nan")}}
         case "no_result":
@@ -224,10 +236,8 @@ def on_stdio() -> None:
             continue
         is_bad = message.get("method") == "tools/call" and "call" in OPTIONS
         out.write(misdeed(OPTIONS["call"], good, out) if is_bad else line(good))
-        if message.get("method") == "tools/list":
-            out.write(
-                line({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}) * int(OPTIONS.get("changes", 0))
-            )
+        changes = {"tools/list": "changes", "tools/call": "tells"}.get(message.get("method", ""), "")
+        out.write(line({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}) * int(OPTIONS.get(changes, 0)))
         out.flush()
 
 
@@ -236,6 +246,8 @@ class OnHttp(http.server.BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     sessions: dict[str, queue.SimpleQueue[bytes]] = {}  # noqa: RUF012 - shared by all requests, on purpose
+    told_to_all: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    received_by_all = threading.Event()
 
     def do_POST(self) -> None:
         message = json.loads(self.rfile.read(int(self.headers["content-length"])))
@@ -264,12 +276,21 @@ class OnHttp(http.server.BaseHTTPRequestHandler):
                 return self.events(verbatim(good))
             if OPTIONS["call"] == "others_sse":
                 return self.events(*(line({**good, "id": other}) for other in range(1, 200) if other != good["id"]))
+            if OPTIONS["call"] == "disguised_sse":
+                return self.events(*disguised(good))
             return self.stream(OPTIONS["call"], message["params"].get("_meta", {}).get("progressToken"))
+        if is_bad and OPTIONS["call"] == "disguised_get":
+            for said in disguised(good):
+                self.told_to_all.put(said)
+            self.received_by_all.wait(5)
+            return self.reply(200, line(good))
         if is_bad:
             media = OPTIONS.get("media", "application/json").split("|")
             if OPTIONS["call"] == "flood":
                 return self.flood(media)
             return self.reply(int(OPTIONS.get("status", 200)), misdeed(OPTIONS["call"], good, self.wfile), *media)
+        if "session" in OPTIONS and message["method"] == "initialize":
+            return self.reply(200, line(good), session=OPTIONS["session"])
         return self.reply(200, line(good))
 
     def flood(self, media: list[str]) -> None:
@@ -293,7 +314,17 @@ class OnHttp(http.server.BaseHTTPRequestHandler):
             return self.session()
         if OPTIONS.get("call") == "retry_sse" and "last-event-id" in self.headers:
             return self.stream("retry_sse", None)
+        if OPTIONS.get("call") == "disguised_get":
+            return self.tell_all()
         return self.reply(405, b"")
+
+    def tell_all(self) -> None:
+        """Be the stream that no request opened."""
+        self.open_stream()
+        for number in count():
+            self.wfile.write(b"data: " + self.told_to_all.get().rstrip(b"\n") + b"\n\n")
+            if number == 300:
+                self.received_by_all.set()
 
     def session(self) -> None:
         """Be one SSE session: the answers to what is posted at its own address come on this stream."""
@@ -341,8 +372,10 @@ class OnHttp(http.server.BaseHTTPRequestHandler):
         self.send_header("connection", "close")
         self.end_headers()
 
-    def reply(self, status: int, body: bytes, *media: str) -> None:
+    def reply(self, status: int, body: bytes, *media: str, session: str = "") -> None:
         self.send_response(status)
+        if session:
+            self.send_header("mcp-session-id", session)
         for one in media or ("application/json",):
             self.send_header("content-type", one)
         self.send_header("content-length", str(len(body)))

@@ -14,7 +14,7 @@ from mcp.shared.message import SessionMessage
 
 from pegboard.core.json_reader import read_answer
 from pegboard.egress.process_pipes import ProcessPipes
-from pegboard.model.bounds import MCP_EVENT_BYTES
+from pegboard.model.bounds import DEFAULT_BOUNDS, MCP_EVENT_BYTES
 from pegboard.model.error import CallError
 from pegboard.sources.mcp import http_transport
 from pegboard.sources.mcp.answer_filter import AnswerFilter, OneAnswer, SentRequest, unreadable_answer
@@ -89,7 +89,7 @@ async def heard_events(cut: Cut) -> list[Event]:
     heads = {"content-type": "text/event-stream; charset=utf-16"}
     response = httpx2.Response(200, headers=heads, stream=Pieces(cut), request=request)
     expectation = OneAnswer(SentRequest(request_id=OURS, progress_token=TOKEN))
-    answers = AnswerFilter(response, expectation, max_event_bytes=1_000_000, max_values=1_000_000)
+    answers = AnswerFilter(response, expectation, max_event_bytes=1_000_000, bounds=DEFAULT_BOUNDS)
     written = b"".join([part async for part in answers])
     return [event for event in events_of(written) if event.data]
 

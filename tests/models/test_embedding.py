@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import logging
 import sqlite3
+import threading
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -17,8 +20,10 @@ from pegboard.model.secret import Secret
 from pegboard.models.embedding.cache import CachedEmbedder
 from pegboard.models.embedding.hashing import HashingEmbedder
 from pegboard.models.embedding.openai_embedder import OpenAIEmbedder
+from pegboard.models.embedding.thread import EmbeddingThread
 from pegboard.models.embedding.vectors import embedded
 from tests.builtin.web import Asked, Site, as_json
+from tests.timing import PATIENCE_S
 
 KEY = "CANARY-key-embeddings"
 
@@ -194,3 +199,24 @@ async def test_a_broken_file_is_passed_over_and_said_once(
         assert (await embedder.embed(["a"])).tolist() == [[1.0, 0.0]]
     assert len(caplog.records) == 1
     assert "passed over" in caplog.text
+
+
+def test_what_an_embedder_still_does_is_told_to_end_with_its_thread() -> None:
+    thread, begun, told = EmbeddingThread(), threading.Event(), threading.Semaphore(0)
+
+    async def hangs() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            told.release()
+            raise
+
+    thread.start(hangs())
+    assert begun.wait(PATIENCE_S)
+    # The loop may not even have begun with this one.
+    thread.start(hangs())
+    del thread
+    gc.collect()
+    assert told.acquire(timeout=PATIENCE_S)
+    assert told.acquire(timeout=PATIENCE_S)

@@ -29,6 +29,9 @@ OF_ONE_WORKER = frozenset(
         # Without `consents: {store: …}` only the worker that asked takes an answer: tests/consent/test_workers.py has
         # the rest.
         "test_mcps_08_a_state_with_a_bit_flipped_or_a_part_missing_is_refused",
+        # What the SDK of MCP asks is asked where there is one worker alone.
+        "test_so_it_is_where_the_sdk_of_mcp_asks",
+        "test_what_the_sdk_asks_is_answered_by_who_has_all_roles_still",
         # Takes from the process that it began, which here is the parent, and answers nothing.
         "test_exec_19_a_server_without_disk_descriptors_or_memory_says_so_and_goes_on_when_there_are_some",
     }

@@ -108,3 +108,138 @@ def test_a_used_catalog_works_in_a_forked_child_or_says_what_to_do(tmp_path: Pat
     assert said == {"before": fine, "started": fine, "after": fine}
     assert "await catalog.start()" in inherited.pop("up__echo")
     assert set(inherited.values()) == {"fine"}
+
+
+# What other threads and a loop of the parent are in the middle of when it forks; then the child is used, and closed.
+BUSY = """
+import asyncio, faulthandler, json, os, sys, threading, time
+from pathlib import Path
+from pegboard import Bounds, Catalog, Tasks, ToolContext
+from pegboard.model.source_state import SourceState
+
+faulthandler.dump_traceback_later(100, exit=True)
+case, folder = sys.argv[1], Path(sys.argv[2])
+catalog = Catalog(
+    bounds=Bounds(calls_in_flight=8), tasks=Tasks(f"sqlite:{folder}/tasks.db" if case == "stored_tasks" else "memory")
+)
+begun, go_on = threading.Event(), threading.Event()
+
+def blocked():
+    # In a thread of the parent alone.
+    if threading.current_thread().name == "busy":
+        begun.set()
+        go_on.wait(50)
+
+@catalog.tool
+def plain(n: int) -> int:
+    return n + 1
+
+@catalog.tool
+async def wait() -> str:
+    await asyncio.sleep(100)
+    return "over"
+
+@catalog.tool(task="optional")
+async def later(n: int) -> int:
+    with (folder / "ran").open("a") as log:
+        log.write(f"{n} {os.getpid()}\\n")
+    return n
+
+class Slow(dict):
+    def get(self, name, default=None):
+        blocked()
+        return super().get(name, default)
+
+class Source:
+    name = "slow"
+    def entries(self):
+        blocked()
+        return ()
+    def state(self): return SourceState(status="ok")
+    def groups(self): return frozenset()
+    def subscribe(self, notify): self.notify = notify
+    async def start(self): pass
+    async def stop(self, grace_s=0): pass
+
+def view(user): return catalog.view(ToolContext(user_id=user, budget=None))
+
+async def use(tag):
+    said = {}
+    result = await asyncio.wait_for(view("bob").call("plain", {"n": 1}), 20)
+    said["plain"] = result.error.message if result.is_error else "fine"
+    said["found"] = len((await asyncio.wait_for(catalog.search(view("bob"), "plain"), 20)).tools) > 0
+    if case.endswith("tasks"):
+        result = await asyncio.wait_for(view("bob").call("later", {"n": 5}, as_task=True), 20)
+        said["later"] = result.error.message if result.is_error else "fine"
+        while not result.is_error and (await catalog.tasks.get(result.task_id, view("bob").ctx)).state == "working":
+            await asyncio.sleep(0.02)
+    return said
+
+async def child():
+    said = {"used": await use("child")}
+    began = time.monotonic()
+    await catalog.close()
+    return {**said, "closed_at_once": time.monotonic() - began < 5}
+
+def fork():
+    pid = os.fork()
+    if pid == 0:
+        try:
+            said = asyncio.run(child())
+        except BaseException as error:
+            said = {"failed": repr(error)}
+        (folder / "said").write_text(json.dumps(said))
+        os._exit(0)
+    os.waitpid(pid, 0)
+
+def beside(code):
+    thread = threading.Thread(target=code, name="busy")
+    thread.start()
+    assert begun.wait(50)
+    return thread
+
+async def main():
+    said = {"before": await use("parent")}
+    waits, thread = [], None
+    if case == "calls":
+        waits = [asyncio.create_task(view("ann").call("wait")) for _ in range(8)]
+        while len(catalog.guards.in_flight) < 8: await asyncio.sleep(0)
+    if case == "reading_sources":
+        source = Source()
+        catalog.add_source(source)
+        thread = beside(catalog.registry.snapshot)
+    if case == "reading_tools":
+        catalog.discovery.finder.use_requests(Slow())
+        thread = beside(lambda: catalog.discovery.finder._following(catalog.registry.snapshot()))
+    await asyncio.to_thread(fork)
+    go_on.set()
+    if thread is not None: thread.join()
+    for one in waits: one.cancel()
+    await asyncio.gather(*waits, return_exceptions=True)
+    said["after"] = await use("parent")
+    await catalog.close(grace_s=0)
+    print(json.dumps({**said, "child": json.loads((folder / "said").read_text())}))
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("case", ["calls", "reading_sources", "reading_tools", "kept_tasks", "stored_tasks"])
+def test_a_child_of_a_busy_process_waits_for_nothing_that_goes_on_in_its_parent(tmp_path: Path, case: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", BUSY, case, str(tmp_path)], capture_output=True, text=True, timeout=200, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    fine = said["before"]
+    assert fine == {"plain": "fine", "found": True, **({"later": "fine"} if case.endswith("tasks") else {})}
+    assert said["after"] == fine
+    used = said["child"].get("used", {})
+    if case == "stored_tasks":
+        # Who runs the tasks of a store is one process, and goes on doing so.
+        assert "forked" in used.pop("later", ""), said["child"]
+        assert used | {"later": "fine"} == fine
+        assert len({line.split()[1] for line in (tmp_path / "ran").read_text().splitlines()}) == 1
+    else:
+        assert said["child"] == {"used": fine, "closed_at_once": True}
+    assert said["child"].get("closed_at_once")

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import os
 import statistics
 import sys
@@ -16,7 +17,7 @@ from pegboard.model.result import ToolResult
 from pegboard.sources.mcp.server_settings import ServerSettings
 from pegboard.sources.mcp.supervised_source import McpSource
 from tests.timing import PATIENCE_S, is_within
-from tests.upstream_mcp.parts import EVIL, on_stdio, processes_with, running, until, view_of
+from tests.upstream_mcp.parts import EVIL, is_broken, on_stdio, processes_with, running, until, view_of
 
 
 def evil(*options: str, **said: Any) -> ServerSettings:
@@ -121,8 +122,8 @@ async def test_std_07_a_crash_loop_opens_the_breaker_and_costs_next_to_nothing_u
         sound.unlink()
         assert kind_of(await view.call("up__echo", {"text": "x"})) == "upstream_lost"
         async with asyncio.timeout(PATIENCE_S):
-            while not source._backoff.is_open:
-                assert kind_of(await view.call("up__echo", {"text": "x"})) == "upstream_unavailable"
+            while not is_broken(result := await view.call("up__echo", {"text": "x"})):
+                assert kind_of(result) == "upstream_unavailable"
         assert source.state().status == "unreachable"
         began, before = time.monotonic(), starts.stat().st_size
         refused, answered = list[float](), list[float]()
@@ -150,12 +151,15 @@ async def test_std_07_a_crash_loop_opens_the_breaker_and_costs_next_to_nothing_u
 
 
 @pytest.mark.soak
-async def test_std_07_a_server_that_is_mended_is_found_again_though_nobody_calls_it(tmp_path: Path) -> None:
+async def test_std_07_a_server_that_is_mended_is_found_again_though_nobody_calls_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, logger="pegboard")
     sound = tmp_path / "sound"
     start = f"test -e {sound} && exec {sys.executable} {EVIL}; exit 1"
     settings = ServerSettings(name="up", transport="stdio", command="sh", args=("-c", start), trust="any")
     async with running(settings) as (_, source):
-        await until(lambda: source._backoff.is_open, within_s=60)
+        await until(lambda: "Next attempt in 30.0 s." in caplog.text, within_s=60)
         sound.touch()
         await until(lambda: source.state().status == "ok", within_s=60)
 

@@ -1,6 +1,7 @@
 """An answer belongs to the stream that its request opened: no upstream gives one caller what another asked for."""
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -41,6 +42,29 @@ async def test_what_comes_on_the_stream_of_one_request_answers_no_other(kind: st
         )
     assert [result.is_error for result in results] == [True] * CALLERS
     assert not [result.text for result in results if "for " in result.text.replace("Wait for", "")]
+
+
+# An answer that says what it answers as a request does: readers differ in what it is.
+DISGUISES = (
+    {"method": None}, {"method": 5}, {"method": ["x"]}, {"method": "x", "params": 3},
+    {"method": "notifications/progress", "params": [1]}, {"method": "x"}, {"method": ""},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("disguise", DISGUISES, ids=str)
+@pytest.mark.parametrize("kind", ["disguised_sse", "disguised_get"])
+async def test_an_answer_that_passes_for_another_message_answers_nobody(kind: str, disguise: dict[str, Any]) -> None:
+    port = free_port()
+    settings = on_http(port, timeout_s=10.0)
+    options = (f"call={kind}", "session=s", f"as={json.dumps(disguise)}")
+    async with evil_http(port, *options), running(settings) as (catalog, _):
+        results = await asyncio.gather(
+            *(view_of(catalog).call("up__echo", {"text": f"for {caller}"}) for caller in range(CALLERS))
+        )
+    heard = [(caller, result.text) for caller, result in enumerate(results) if "for " in result.text]
+    # On the stream that no request opened nothing is answered; each request has its own answer after that.
+    own = [(caller, f"for {caller}") for caller in range(CALLERS)]
+    assert [one for one in heard if "Wait for" not in one[1]] == (own if kind == "disguised_get" else [])
 
 
 # What looks like JSON to who reads the beginning of a header only.

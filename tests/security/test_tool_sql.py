@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 import shutil
 import sqlite3
+import threading
 import time
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from pegboard import ToolError
+from pegboard import DefinitionError, ToolContext, ToolError
+from pegboard.config import load_catalog
 from pegboard.sources.builtin.kind import Services
 from tests.builtin.parts import Shelf
 from tests.security.test_ssrf import forget_peak, peak_kib
@@ -256,3 +259,161 @@ async def test_sql_10_sqlite_each_space_has_a_file_of_its_own(tmp_path: Path) ->
     assert (await tools.value("sql_query", {"query": "SELECT name FROM t"}, space_id="s2"))["rows"] == [[CANARY]]
     for nobody in (None, "", "../s2", "s2.db?x=", "s3"):
         assert (await tools.call("sql_query", {"query": "SELECT name FROM t"}, space_id=nobody)).is_error
+
+
+@pytest.fixture
+def library(lite: Shelf) -> Shelf:
+    """The same file, with texts to search through and a tree of places; `write` may write."""
+    with closing(sqlite3.connect(lite.services.folder / "a.db")) as connection:
+        connection.executescript(
+            "CREATE VIRTUAL TABLE d USING fts5(title, body);"
+            "INSERT INTO d VALUES ('a', 'hello world'), ('b', 'bye world');"
+            "CREATE VIRTUAL TABLE tri USING fts5(body, tokenize='trigram'); INSERT INTO tri VALUES ('hello world');"
+            "CREATE VIRTUAL TABLE places USING rtree(id, low, high); INSERT INTO places VALUES (1, 0, 1), (2, 5, 6);"
+            "CREATE TABLE plain_node (a); INSERT INTO plain_node VALUES (1);"
+        )
+        connection.commit()
+    return lite.put("sql_query", {"connection_string": "sqlite:///a.db", "read_only": False}, as_name="write")
+
+
+@pytest.mark.parametrize("tool", ["sql_query", "write"])
+async def test_full_texts_and_trees_are_searched(library: Shelf, tool: str) -> None:
+    before = disk(library.services.folder)
+    for query, params, rows in (
+        ("SELECT title FROM d WHERE d MATCH 'hello' ORDER BY rank", [], [["a"]]),
+        ("SELECT title, snippet(d, 1, '[', ']', '', 5) FROM d WHERE d MATCH ?", ["bye"], [["b", "[bye] world"]]),
+        ("SELECT title FROM d WHERE body MATCH :what AND bm25(d) < 1", {"what": "hello OR bye"}, [["a"], ["b"]]),
+        ("SELECT title FROM d(?) WHERE rowid > 1", ["world"], [["b"]]),
+        ("SELECT count(*) FROM tri WHERE body LIKE '%llo%'", [], [[1]]),
+        ("SELECT t.name FROM t JOIN d ON d.rowid = t.id WHERE d MATCH 'bye'", [], [["b"]]),
+        ("SELECT id FROM places WHERE low < ?", [3], [[1]]),
+        ("EXPLAIN QUERY PLAN SELECT 1 FROM d WHERE d MATCH 'x'", [], None),
+    ):
+        found = (await library.value(tool, {"query": query, "params": params}))["rows"]
+        assert rows is None or found == rows, query
+    assert disk(library.services.folder) == before
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["INSERT INTO d VALUES ('c', 'd')", "INSERT INTO d(d) VALUES ('optimize')", "DELETE FROM d WHERE d MATCH 'hello'",
+     "DELETE FROM d_data", "UPDATE places SET low = 1", "DELETE FROM places_node", "DELETE FROM places_rowid",
+     "DELETE FROM plain_node", "INSERT INTO plain_node VALUES (2)", "UPDATE plain_node SET a = 2",
+     "PRAGMA page_size=8192", "PRAGMA data_version=1", "PRAGMA temp_store=1", "PRAGMA query_only=0"],
+)  # fmt: skip
+async def test_full_texts_and_trees_are_not_written_by_what_only_reads(library: Shelf, query: str) -> None:
+    # The tables that they stand in are nobody's to change, which SQLite says in its own words.
+    await refused_by_sqlite(library, query, kinds=("read_only", "invalid_arguments"))
+
+
+MANY = "z " * 40_000
+WORKED_OUT = "SELECT count(*) FROM d WHERE d MATCH {}"
+
+
+@pytest.mark.parametrize("tool", ["patient", "write"])
+async def test_sql_08_no_question_of_a_full_text_search_is_read_for_minutes(library: Shelf, tool: str) -> None:
+    doubled = "replace(printf('%.*c', 90000, 'x'), 'x', 'z ')"
+    with_rows = "WITH RECURSIVE q(s, n) AS (SELECT 'z ', 0 UNION ALL SELECT s || s, n + 1 FROM q WHERE n < 18)"
+    asked: list[tuple[str, list[str]]] = [
+        (WORKED_OUT.format(f"'{MANY}'"), []), (WORKED_OUT.format("?"), [MANY * 9]), (WORKED_OUT.format(doubled), []),
+        (WORKED_OUT.format(f"(SELECT {doubled})"), []), (f"SELECT count(*) FROM d({doubled})", []),
+        (f"SELECT count(*) FROM (SELECT {doubled} AS q), d WHERE d MATCH q", []),
+        (f"{with_rows} SELECT count(*) FROM q, d WHERE d MATCH q.s", []),
+        (f"/* x */ ; {WORKED_OUT.format('? || ?')}", [MANY, MANY]),
+        (f"SELECT (SELECT count(*) FROM d WHERE title = 'a' AND d MATCH q.name || {doubled}) FROM t q", []),
+        (f"SELECT count(*) FROM t JOIN d ON d MATCH {doubled}", []),
+        (f"SELECT 1 FROM tri WHERE body LIKE {doubled} UNION SELECT 1 FROM tri WHERE body GLOB {doubled}", []),
+        (f"SELECT count(*) FROM d WHERE d = {doubled}", []),
+        (f"SELECT CASE WHEN EXISTS (SELECT 1 FROM d WHERE d MATCH {doubled}) THEN 1 END", []),
+    ]  # fmt: skip
+    for query, params in asked:
+        started = time.process_time()
+        error = await library.error(tool, {"query": query, "params": params})
+        assert (error.kind, "MATCH" in error.message) == ("invalid_arguments", True), (query[:80], error)
+        assert is_within(time.process_time() - started, 0.5, CPU), query[:80]
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="what a process has open is read from /proc")
+@pytest.mark.parametrize(
+    "query",
+    ["SELECT x FROM c ORDER BY randomblob(20000)", "SELECT count(DISTINCT randomblob(20000)) FROM c",
+     "SELECT x, randomblob(20000) FROM c UNION SELECT 1, 2", "SELECT count(*) FROM c GROUP BY randomblob(20000)",
+     "SELECT sum(a) FROM (SELECT x a, randomblob(20000) b FROM c ORDER BY b), t"],
+)  # fmt: skip
+async def test_sql_08_what_a_query_sorts_fills_no_disk(lite: Shelf, query: str) -> None:
+    over, sizes = threading.Event(), [0]
+
+    def watch() -> None:
+        while not over.wait(0.002):
+            for handle in os.listdir("/proc/self/fd"):
+                try:
+                    if "(deleted)" in os.readlink(f"/proc/self/fd/{handle}"):
+                        sizes.append(os.fstat(int(handle)).st_blocks * 512)
+                except OSError:
+                    pass
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        endless = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c)"
+        error = await lite.error("patient", {"query": f"{endless} {query}"})
+    finally:
+        over.set()
+        watcher.join()
+    assert error.kind == "result_too_large"
+    assert max(sizes) < 1 << 24
+
+
+STORES = """
+  identity: {api_keys: {store: 'sqlite:///keys.db'}, map: [{when: {key: k}, user: ann}]}
+  consents: {store: 'sqlite:./answers.db'}
+  agents: {store: 'sqlite:talks.db'}
+"""
+
+
+@pytest.mark.parametrize(
+    "place", ["keys.db", "./keys.db", "answers.db", "talks.db", "sub/../keys.db", "%6beys.db", "link.db", "hard.db",
+              "pegboard.lock", "folder/keys.db"],
+)  # fmt: skip
+async def test_no_tool_writes_a_database_that_decides_who_may_run_what(tmp_path: Path, place: str) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "folder").symlink_to(tmp_path)
+    for name in ("keys.db", "answers.db", "talks.db", "pegboard.lock"):
+        with closing(sqlite3.connect(tmp_path / name)) as connection:
+            connection.execute("CREATE TABLE api_keys (id TEXT)")
+            connection.commit()
+    (tmp_path / "link.db").symlink_to("keys.db")
+    os.link(tmp_path / "keys.db", tmp_path / "hard.db")
+    tool = f"{{name: sql_query, type: builtin, config: {{connection_string: 'sqlite:///{place}', read_only: false}}}}"
+    config = tmp_path / "pegboard.yaml"
+    config.write_text("\n".join(line.strip() for line in STORES.splitlines()) + f"\ntools: [{tool}]\n")
+    with pytest.raises(DefinitionError, match="decides what runs here"):
+        load_catalog(config, env={})
+    config.write_text(config.read_text().replace("read_only: false", "read_only: true"))
+    load_catalog(config, env={})
+
+
+async def test_no_space_is_called_as_a_database_that_decides_who_may_run_what(tmp_path: Path) -> None:
+    for name in ("keys", "talks", "s1"):
+        with closing(sqlite3.connect(tmp_path / f"{name}.db")) as connection:
+            connection.execute("CREATE TABLE api_keys (id TEXT)")
+            connection.commit()
+    tools = ", ".join(
+        f"{{name: sql_query, as: {name}, type: builtin, config: "
+        f"{{connection_string: 'sqlite:///{{space_id}}.db', read_only: {value}}}}}"
+        for name, value in (("reads", "true"), ("writes", "false"))
+    )
+    config = tmp_path / "pegboard.yaml"
+    config.write_text("\n".join(line.strip() for line in STORES.splitlines()) + f"\ntools: [{tools}]\n")
+    catalog = load_catalog(config, env={})[0]
+    before = disk(tmp_path)
+    for tool in ("reads", "writes"):
+        for space in ("keys", "talks"):
+            view = catalog.view(ToolContext(budget=None, user_id="ann", space_id=space))
+            for query in ("SELECT * FROM api_keys", "INSERT INTO api_keys VALUES ('mine')"):
+                result = await view.call(tool, {"query": query})
+                assert result.error is not None
+                assert (result.error.kind, "decides what runs" in result.error.message) == ("config_invalid", True)
+    assert disk(tmp_path) == before
+    view = catalog.view(ToolContext(budget=None, user_id="ann", space_id="s1"))
+    assert (await view.call("writes", {"query": "INSERT INTO api_keys VALUES ('mine')"})).error is None

@@ -11,13 +11,14 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from pegboard import ToolError
+from pegboard import ToolContext, ToolError
+from pegboard.config import load_catalog
 from pegboard.sources.builtin.kind import Services
 from tests.builtin.database import postgres_url
 from tests.builtin.parts import Shelf
 from tests.security.test_ssrf import forget_peak, peak_kib
 from tests.security.test_tool_sql import CANARY, disk, probes, soonest
-from tests.timing import is_within
+from tests.timing import CPU, is_within
 
 __all__ = ["postgres_url"]
 
@@ -265,6 +266,138 @@ async def test_sql_04_passwords_of_other_roles_are_refused(pg: Shelf) -> None:
         assert (await pg.error("sql_query", {"query": query})).kind in ("read_only", "invalid_arguments")
 
 
+async def test_passwords_of_other_roles_are_not_read_from_the_statistics_of_their_table(
+    pg: Shelf, postgres_url: str
+) -> None:
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        for number in range(3):
+            connection.execute(f"CREATE ROLE of_statistics_{number} LOGIN PASSWORD 'x{number}'")  # type: ignore[call-overload]
+        connection.execute("ANALYZE pg_authid")
+        try:
+            for query in (
+                "SELECT * FROM pg_stats WHERE tablename = 'pg_authid'", "SELECT * FROM pg_statistic", "TABLE pg_stats",
+                "SELECT stavalues1::text FROM pg_catalog.\"pg_statistic\" WHERE starelid = 1260",
+                "SELECT row_to_json(s) FROM pg_stats s", "SELECT * FROM pg_stats_ext_exprs",
+            ):  # fmt: skip
+                result = await pg.call("sql_query", {"query": query})
+                assert "SCRAM-SHA-256" not in str(result), query
+        finally:
+            for number in range(3):
+                connection.execute(f"DROP ROLE of_statistics_{number}")  # type: ignore[call-overload]
+
+
+async def test_a_function_is_known_by_the_name_that_the_server_makes_of_what_is_written(
+    pg: Shelf, postgres_url: str
+) -> None:
+    long = "a" * 62 + "\u00e9"
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        for name in ("\u00c4ndern", "\u0130x", "\u212aill", long[:62]):
+            connection.execute(f"CREATE FUNCTION {name}() RETURNS int LANGUAGE sql VOLATILE AS 'SELECT 1'")  # type: ignore[call-overload]
+        try:
+            for query in (
+                "SELECT \u00c4ndern()", 'SELECT "\u00c4ndern"()', "SELECT \u00c4NDERN()", "SELECT \u0130x()",
+                "SELECT \u212aill()", f"SELECT {long}()", f'SELECT "{long}zz"()',
+                f"SELECT {long.upper()[:62]}\u00e9b()",
+            ):  # fmt: skip
+                assert (await pg.error("sql_query", {"query": query})).kind == "read_only", query
+        finally:
+            for name in ("\u00c4ndern", "\u0130x", "\u212aill", long[:62]):
+                connection.execute(f"DROP FUNCTION {name}()")  # type: ignore[call-overload]
+
+
+async def test_a_function_that_runs_what_stands_in_a_string_is_refused_by_whatever_name(
+    pg: Shelf, postgres_url: str
+) -> None:
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        # As the extension `tablefunc` makes it, which is not installed here.
+        connection.execute("CREATE FUNCTION pivot(text) RETURNS text LANGUAGE internal STABLE AS 'upper'")
+        connection.execute(
+            "UPDATE pg_proc SET prolang = (SELECT oid FROM pg_language WHERE lanname = 'c'), prosrc = 'crosstab', "
+            "probin = '$libdir/tablefunc' WHERE proname = 'pivot'"
+        )
+        try:
+            error = await pg.error("sql_query", {"query": "SELECT pivot('SELECT pg_sleep(60)')"})
+            assert (error.kind, "pivot may change something" in error.message) == ("read_only", True)
+        finally:
+            connection.execute("DROP FUNCTION pivot(text)")
+
+
+async def test_sql_08_a_statement_of_many_placeholders_is_read_at_once(pg: Shelf) -> None:
+    many = 30_000
+    query = f"SELECT cardinality(ARRAY[{','.join(['%s'] * many)}]::int[])"
+    started = time.process_time()
+    assert (await pg.value("patient", {"query": query, "params": [1] * many}))["rows"] == [[many]]
+    assert is_within(time.process_time() - started, 1, CPU)
+    named = {f"p{number}": number for number in range(9_000)}
+    started = time.process_time()
+    await pg.call("patient", {"query": f"SELECT {', '.join(f'%({name})s' for name in named)}", "params": named})
+    assert is_within(time.process_time() - started, 2, CPU)
+
+
+async def test_no_tool_writes_tables_that_decide_who_may_run_what(postgres_url: str, tmp_path: Path) -> None:
+    login = postgres_url.replace("//postgres:", "//table_writer:")
+    config = tmp_path / "pegboard.yaml"
+    tools = ", ".join(
+        f"{{name: sql_query, as: {name}, type: builtin, config: "
+        f"{{connection_string: '{url}', allow_superuser: true, read_only: {value}}}}}"
+        for name, url, value in (
+            ("reads", login, "true"),
+            ("writes", login, "false"),
+            ("may_all", postgres_url, "false"),
+        )
+    )
+    config.write_text(f"consents: {{store: '{postgres_url}'}}\ntools: [{tools}]\n")
+    view = load_catalog(config, env={})[0].view(ToolContext(budget=None))
+
+    async def writes(query: str = "INSERT INTO own VALUES (1)", tool: str = "writes") -> str | None:
+        result = await view.call(tool, {"query": query})
+        if result.error is None:
+            return None
+        assert "consents" in result.error.message, result.error
+        return result.error.kind
+
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+
+        def run(*statements: str) -> None:
+            for statement in statements:
+                connection.execute(statement)  # type: ignore[call-overload] - no literal
+
+        run("CREATE ROLE table_writer LOGIN", "CREATE ROLE table_group NOINHERIT", "CREATE SCHEMA ours",
+            "CREATE TABLE own (a int)", "GRANT ALL ON own TO table_writer", "CREATE TABLE ours.used_answers (a int)",
+            "CREATE TABLE ours.consents (id text, args_digest text, state text)",
+            "INSERT INTO ours.consents VALUES ('1', 'd', 'asked')",
+            "GRANT USAGE ON SCHEMA ours TO table_writer", "GRANT SELECT ON ours.consents TO table_writer")  # fmt: skip
+        try:
+            # Who may read them, and change another's of the same name, changes nothing of ours.
+            run("GRANT ALL ON ours.used_answers TO table_writer")
+            assert await writes() is None
+            for given, taken in (
+                ("GRANT UPDATE ON ours.consents TO {}", "REVOKE UPDATE ON ours.consents FROM {}"),
+                ("GRANT UPDATE (state) ON ours.consents TO {}", "REVOKE UPDATE (state) ON ours.consents FROM {}"),
+                ("GRANT DELETE ON ours.consents TO {}", "REVOKE DELETE ON ours.consents FROM {}"),
+                ("GRANT TRUNCATE ON ours.consents TO {}", "REVOKE TRUNCATE ON ours.consents FROM {}"),
+                ("ALTER TABLE ours.consents OWNER TO {}", "ALTER TABLE ours.consents OWNER TO postgres"),
+                ("ALTER SCHEMA ours OWNER TO {}", "ALTER SCHEMA ours OWNER TO postgres"),
+                ("GRANT pg_write_all_data TO {}", "REVOKE pg_write_all_data FROM {}"),
+            ):
+                for role in ("table_writer", "PUBLIC", "table_group"):
+                    if role == "PUBLIC" and ("OWNER" in given or "pg_write" in given):
+                        continue
+                    run("GRANT table_group TO table_writer", given.format(role))
+                    for query in ("INSERT INTO own VALUES (1)", "UPDATE ours.consents SET state = 'approved'"):
+                        assert await writes(query) == "config_invalid", (given, role)
+                    run(taken.format(role), "REVOKE table_group FROM table_writer")
+            assert await writes(tool="may_all") == "config_invalid"
+            # A change of owners takes these along.
+            run("GRANT USAGE ON SCHEMA ours TO table_writer", "GRANT SELECT ON ours.consents TO table_writer")
+            assert (await view.call("reads", {"query": "SELECT state FROM ours.consents"})).error is None
+            assert await writes() is None
+            assert connection.execute("SELECT state FROM ours.consents").fetchall() == [("asked",)]
+        finally:
+            run("DROP SCHEMA ours CASCADE", "DROP TABLE own", "DROP OWNED BY table_writer, table_group",
+                "DROP ROLE table_writer, table_group")  # fmt: skip
+
+
 async def test_sql_08_a_row_of_postgres_larger_than_any_answer_is_not_held_in_memory(pg: Shelf) -> None:
     before_kib = forget_peak()
     for query in ("SELECT repeat('x', 40000000)", "SELECT repeat('x', 40000000)::int"):
@@ -436,7 +569,7 @@ async def test_a_function_with_the_rights_of_its_owner_is_found_behind_what_reac
             connection.execute("CREATE TABLE hidden.hits (at int)")
             connection.execute(function.format(body=body))  # type: ignore[call-overload] - no literal
             assert "rows" in await tools.value("sql_query", {"query": "SELECT 1"})
-            connection.execute(around)
+            connection.execute(around)  # type: ignore[call-overload] - no literal
             error = await tools.error("sql_query", {"query": query})
             assert (error.kind, "hidden.count_hit" in error.message) == ("config_invalid", True)
             assert connection.execute("SELECT count(*) FROM hidden.hits").fetchone() == (0,)

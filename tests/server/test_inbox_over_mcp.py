@@ -1,5 +1,6 @@
 """The inbox behind MCP: clients that cannot ask get a question's id; those that can are asked, and it stays closed."""
 
+from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from pegboard import CallContext, Catalog, http_app
+from pegboard import CallContext, Catalog, HookCall, http_app
 from pegboard.consent.sql_records import matching_of
 from pegboard.consent.sqlite_store import SqliteConsents
 from pegboard.model.consent import Grant
@@ -148,3 +149,28 @@ async def test_a_use_of_a_grant_serves_a_call_through_all_its_rounds_and_no_seco
         other = {**params, "arguments": {"to": "eve"}}
         assert kind(await shop.call(other, can_ask=True)) == "-32602", "a state is of one call"
         assert shop.paid == ["bob monday"]
+
+
+async def test_a_yes_that_goes_on_to_the_next_round_is_not_there_for_another_call(tmp_path: Path) -> None:
+    async with shop_at(tmp_path) as shop:
+        looks = Counter[str]()
+
+        @shop.catalog.before("pay")
+        async def look(call: HookCall) -> None:
+            looks[call.call_id] += 1
+            if looks[call.call_id] == 2:
+                # Once the yes is there, and before the tool runs.
+                await call.ctx.ask("Which day?", schema={"type": "string"})
+
+        consent_id = (await shop.call(PAY))["structuredContent"]["error"]["details"]["consent_id"]
+        await shop.store.decide(consent_id, is_yes=True, decided_by="cli:ann")
+        first = await shop.call(PAY, can_ask=True)
+        (key,) = first["inputRequests"]
+        assert key != "pegboard.consent"
+        # Meanwhile somebody makes the same call: the yes is on its way.
+        other = await shop.call(PAY, can_ask=True)
+        assert list(other["inputRequests"]) == ["pegboard.consent"]
+        said = {key: {"action": "accept", "content": {"answer": "today"}}}
+        answered = {**PAY, "inputResponses": said, "requestState": first["requestState"]}
+        assert (kind(await shop.call(answered, can_ask=True)), shop.paid) == ("complete", ["bob"])
+        assert list((await shop.call(PAY, can_ask=True))["inputRequests"]) == ["pegboard.consent"]

@@ -3,10 +3,11 @@
 import json
 from typing import Any
 
+import anyio
 import httpx2
 import pytest
 
-from pegboard import Catalog, DefinitionError, Profile, http_app
+from pegboard import Catalog, DefinitionError, Profile, ToolContext, http_app
 from tests.server.doors import JSON_HEADERS, answer_of, call, inside, names, post, served, workshop
 
 EARLIER = "2025-11-25"
@@ -81,6 +82,63 @@ async def test_a_tool_declared_while_serving_is_listed_and_called() -> None:
         catalog.tool(name="late", groups="core")(lambda: "here")
         assert "late" in await names(client)
         assert (await call(client, "late"))["result"]["content"] == [{"type": "text", "text": "here"}]
+
+
+@pytest.mark.parametrize("door", ["2026-07-28", EARLIER, "/v1/tools"])
+async def test_a_list_whose_predicate_waits_is_whole_whatever_is_declared_meanwhile(door: str) -> None:
+    catalog = Catalog()
+
+    @catalog.predicate
+    async def is_awake(_ctx: ToolContext) -> bool:
+        if "late" not in catalog.snapshot().by_wire_name:
+            catalog.predicate(name="is_late")(is_late)
+            catalog.tool(name="late", groups="core", available="is_late")(lambda: 1)
+        await anyio.lowlevel.checkpoint()
+        return True
+
+    async def is_late(_ctx: ToolContext) -> bool:
+        await anyio.lowlevel.checkpoint()
+        return True
+
+    catalog.tool(name="early", groups="core", available="is_awake")(lambda: 1)
+
+    async def listed(client: httpx2.AsyncClient) -> list[str]:
+        if door == "/v1/tools":
+            return [tool["name"] for tool in (await client.get(door)).json()["tools"]]
+        return [tool["name"] for tool in await earlier_tools(client)] if door == EARLIER else await names(client)
+
+    async with inside(http_app(catalog)) as client:
+        assert await listed(client) == ["early"]
+        assert await listed(client) == ["early", "late"]
+
+
+@pytest.mark.parametrize("kind", ["resources", "prompts"])
+async def test_a_list_of_what_is_beside_tools_is_whole_too_whatever_is_declared_meanwhile(kind: str) -> None:
+    catalog = Catalog()
+
+    def declare(name: str, available: str) -> None:
+        if kind == "prompts":
+            catalog.prompt(name=name, groups="core", available=available)(lambda: "text")
+        else:
+            catalog.resource(f"note://{name}", name=name, groups="core", available=available)(lambda: "text")
+
+    async def is_late(_ctx: ToolContext) -> bool:
+        await anyio.lowlevel.checkpoint()
+        return True
+
+    @catalog.predicate
+    async def is_awake(_ctx: ToolContext) -> bool:
+        if len(list(catalog.resources.specs)) == 1:
+            catalog.predicate(name="is_late")(is_late)
+            declare("late", "is_late")
+        await anyio.lowlevel.checkpoint()
+        return True
+
+    declare("early", "is_awake")
+    async with inside(http_app(catalog)) as client:
+        for listed in (["early"], ["early", "late"]):
+            result = answer_of(await post(client, f"{kind}/list"))["result"]
+            assert [item["name"] for item in result[kind]] == listed
 
 
 async def test_a_long_list_comes_in_pages_whose_cursors_belong_to_one_caller_and_one_state() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from dbos._registrations import get_func_info
 
 import pegboard.tasks.dbos_engine as dbos_engine
+import pegboard.tasks.worker_lease as worker_lease
 from pegboard import CallContext, Catalog, Tasks, ToolContext
 
 STEPS = ("fetch", "parse", "check", "load", "report")
@@ -71,7 +72,7 @@ def work(store: str, ledger: Path, step_s: float, lease_s: float, most_runs: int
         info = get_func_info(dbos_engine._task)
         assert info is not None
         info.max_recovery_attempts = most_runs
-    dbos_engine.TASK_LEASE_S = lease_s  # type: ignore[misc] - for this process alone
+    dbos_engine.TASK_LEASE_S = worker_lease.TASK_LEASE_S = lease_s  # type: ignore[misc] - for this process alone
     asyncio.run(main(store, ledger, step_s, begin))
 
 

@@ -17,12 +17,19 @@ from tests.timing import PATIENCE_S
 ANN = ToolContext(user_id="ann")
 
 
+def set_bounds(monkeypatch: pytest.MonkeyPatch, *, lease_s: float, beat_s: float | None = None) -> None:
+    """Have leases run as long, and be renewed as often."""
+    for module in ("dbos_engine", "worker_lease"):
+        monkeypatch.setattr(f"pegboard.tasks.{module}.TASK_LEASE_S", lease_s)
+        if beat_s is not None:
+            monkeypatch.setattr(f"pegboard.tasks.{module}.TASK_BEAT_S", beat_s)
+
+
 async def test_a_worker_that_cannot_renew_its_lease_stops_its_tasks_and_goes_on_once_it_can(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A lease that ends before the machine had a moment to renew it would have the first step run again.
-    monkeypatch.setattr("pegboard.tasks.dbos_engine.TASK_LEASE_S", 1_000.0)
-    monkeypatch.setattr("pegboard.tasks.dbos_engine.TASK_BEAT_S", 0.05)
+    set_bounds(monkeypatch, lease_s=1_000.0, beat_s=0.05)
     catalog = Catalog("leases", tasks=Tasks(f"sqlite:{tmp_path}/tasks.db"))
     runs, began, stopped, may_end = list[str](), asyncio.Event(), asyncio.Event(), asyncio.Event()
 
@@ -47,7 +54,7 @@ async def test_a_worker_that_cannot_renew_its_lease_stops_its_tasks_and_goes_on_
         task_id = (await catalog.view(ANN).call("load")).task_id
         assert task_id is not None
         await asyncio.wait_for(began.wait(), PATIENCE_S)
-        monkeypatch.setattr("pegboard.tasks.dbos_engine.TASK_LEASE_S", 1.0)
+        set_bounds(monkeypatch, lease_s=1.0)
         with closing(sqlite3.connect(tmp_path / "tasks.db", isolation_level=None)) as other:
             other.execute("begin immediate")
             await asyncio.wait_for(stopped.wait(), PATIENCE_S)
@@ -56,8 +63,7 @@ async def test_a_worker_that_cannot_renew_its_lease_stops_its_tasks_and_goes_on_
         assert (result.error, result.text, runs.count("first")) == (None, "done", 1)
         assert runs.count("second") > 1
         # One that others took for dead, and that hears of it from a task that it begins, stops what it ran as well.
-        monkeypatch.setattr("pegboard.tasks.dbos_engine.TASK_LEASE_S", 1_000.0)
-        monkeypatch.setattr("pegboard.tasks.dbos_engine.TASK_BEAT_S", 1.0)
+        set_bounds(monkeypatch, lease_s=1_000.0, beat_s=1.0)
         for event in (began, stopped, may_end):
             event.clear()
         running = (await catalog.view(ANN).call("load")).task_id
@@ -118,8 +124,7 @@ async def test_what_the_database_refused_is_done_again_and_is_no_failure_of_the_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A lease that ends before the machine had a moment to renew it would have the first step run again.
-    monkeypatch.setattr("pegboard.tasks.dbos_engine.TASK_LEASE_S", 1_000.0)
-    monkeypatch.setattr("pegboard.tasks.dbos_engine.TASK_BEAT_S", 0.05)
+    set_bounds(monkeypatch, lease_s=1_000.0, beat_s=0.05)
     catalog = Catalog("refused", tasks=Tasks(f"sqlite:{tmp_path}/tasks.db"))
     runs, heard = list[str](), list[type[BaseException]]()
 
@@ -133,7 +138,7 @@ async def test_what_the_database_refused_is_done_again_and_is_no_failure_of_the_
 
         def second() -> str:
             runs.append("second")
-            monkeypatch.setattr("pegboard.tasks.dbos_engine.TASK_LEASE_S", 1_000.0)
+            set_bounds(monkeypatch, lease_s=1_000.0)
             if runs.count("second") == 1:
                 rename("operation_outputs", "away")
             return "done"
@@ -144,7 +149,7 @@ async def test_what_the_database_refused_is_done_again_and_is_no_failure_of_the_
         except BaseException as error:
             heard.append(type(error))
             rename("away", "operation_outputs")
-            monkeypatch.setattr("pegboard.tasks.dbos_engine.TASK_LEASE_S", 2.0)
+            set_bounds(monkeypatch, lease_s=2.0)
             raise
 
     try:

@@ -11,6 +11,8 @@ from typing import Any
 
 from pegboard import Catalog, ToolContext
 from pegboard.core.view import View
+from pegboard.model.bounds import MCP_LONGEST_RETRY_S
+from pegboard.model.result import ToolResult
 from pegboard.sources.mcp.lock_file import LockFile
 from pegboard.sources.mcp.server_settings import ServerSettings
 from pegboard.sources.mcp.supervised_source import McpSource
@@ -120,3 +122,8 @@ def processes_of(log: Path) -> list[int]:
             except OSError:
                 continue
     return found
+
+
+def is_broken(result: ToolResult) -> bool:
+    """Tell whether the breaker is open: the server is not tried for half a minute, and not for a second or so."""
+    return result.error is not None and (result.error.retry_after_s or 0.0) > MCP_LONGEST_RETRY_S / 2

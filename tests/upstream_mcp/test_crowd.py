@@ -70,7 +70,7 @@ async def compared(misdeed: str, rounds: int, *, drains: bool) -> tuple[float, f
                 task.cancel()
             await asyncio.gather(*stuck, return_exceptions=True)
             if drains:
-                await evil._refresh(evil._connection)
+                await evil.refresh()
     medians = statistics.median(alone), statistics.median(beside)
     ratio = medians[1] / medians[0]
     print(f"{misdeed}: p99 {medians[0] * 1000:.2f} ms alone, {medians[1] * 1000:.2f} ms beside, {ratio:.2f} times")

@@ -356,8 +356,8 @@ async def test_a_link_that_hides_something_or_was_listed_since_is_not_read_by_it
         assert isinstance(log, OurLink)
         assert "It cannot be read here" in (hidden.description or "")
         telling(tmp_path, told | {"resources": [{"uri": "note://log", "name": "log"}]})
-        source._request_refresh()
-        await until(lambda: len(source.resource_entries()) == 2)
+        await source.refresh()
+        assert len(source.resource_entries()) == 2
         async with inside(http_app(catalog)) as client:
             for address, is_read in ((log.uri, False), ("pegboard://up/note://log", True)):
                 answer = answer_of(

@@ -27,7 +27,7 @@ async def test_sixty_changes_each_keep_calls_of_that_tool_from_the_server_and_of
 
     async def offer(*definitions: JSON) -> None:
         tools.write_text(json.dumps(definitions))
-        await source._refresh(source._connection)
+        await source.refresh()
 
     tools.write_text(json.dumps([SEND, READ]))
     settings = on_stdio(EVIL, f"tools={tools}", f"log={log}")

@@ -18,7 +18,7 @@ from starlette.routing import Route
 from pegboard import CallContext, Catalog, Tasks, http_app
 from pegboard.config import load_catalog
 from pegboard.config.reload import Reloader
-from pegboard.model.bounds import HOPS
+from pegboard.model.bounds import HOPS, Bounds
 from pegboard.model.hops import HOPS_HEADER, HOPS_KEY
 from pegboard.sources.mcp.definitions import Rejected
 from pegboard.sources.mcp.listing import Listing
@@ -57,10 +57,8 @@ class Gate:
         """List every source anew, and wait until that is done."""
         for source in self.catalog.registry.sources.values():
             assert isinstance(source, McpSource)
-            connection = source._connection
-            if connection is not None:
-                await source._refresh(connection)
-                await source._refresh_resources(connection)
+            if source.state().is_up:
+                await source.refresh()
 
 
 @asynccontextmanager
@@ -72,7 +70,7 @@ async def serving(*gates: Gate) -> AsyncGenerator[None]:
             for source in gate.catalog.registry.sources.values():
                 assert isinstance(source, McpSource)
                 if source.settings.url != f"{gate.url}/mcp":
-                    await until(lambda source=source: source._connection is not None)
+                    await until(lambda source=source: source.state().status == "ok")
         yield
 
 
@@ -219,7 +217,7 @@ async def test_one_that_is_its_own_source_has_only_its_own_tools() -> None:
     (a,) = gates("a")
     source = a.take(a)
     async with serving(a):
-        await until(lambda: source._fault is not None)
+        await until(lambda: source.state().status == "unreachable")
         assert a.tools == {"main.of_a"}
         assert "passed this server before" in source.state().reason
 
@@ -355,6 +353,29 @@ async def test_webhooks_that_call_each_other_end_at_the_first_server_passed_twic
         answer = await client.post(f"http://127.0.0.1:{ports[0]}/v1/tools/ping/call", json={})
     assert answer.json()["kind"] == "recursion_limit"
     assert calls == 2
+
+
+async def test_a_ring_with_a_proxy_that_drops_the_path_ends_at_the_share_of_the_one_who_called() -> None:
+    two = [Gate(name, free_port(), bounds=Bounds(calls_in_flight=8)) for name in "ab"]
+
+    def go_round(here: Gate, there: Gate) -> None:
+        @here.catalog.tool(name="go")
+        async def go() -> str:
+            """Ask the other one, as through a proxy that drops what it does not know."""
+            here.runs += 1
+            async with httpx2.AsyncClient() as client:
+                answer = await client.post(f"{there.url}/v1/tools/go/call", json={})
+            return answer.text
+
+    for here, there in itertools.permutations(two):
+        go_round(here, there)
+    async with serving(*two), httpx2.AsyncClient() as client, asyncio.timeout(PATIENCE_S):
+        answer = await client.post(f"{two[0].url}/v1/tools/go/call", json={})
+        assert "busy" in answer.text
+        assert [gate.runs for gate in two] == [6, 6]
+        # All places are free again.
+        again = await client.post(f"{two[0].url}/v1/tools/of_a/call", json={})
+        assert again.is_success
 
 
 async def test_a_ring_of_mcp_webhook_and_openapi_ends_where_it_began_wherever_that_is(tmp_path: Path) -> None:

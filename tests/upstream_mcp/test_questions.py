@@ -3,9 +3,13 @@
 import asyncio
 import json
 import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
 
 from pegboard.sources.mcp.server_settings import ServerSettings
-from tests.upstream_mcp.parts import running, until, view_of
+from tests.upstream_mcp.parts import free_port, running, until, until_open, view_of
 from tests.upstream_mcp.test_calls import Person
 
 SERVER = """
@@ -78,3 +82,113 @@ async def test_a_question_that_sends_a_person_to_a_page_is_declined_and_shown_to
     async with running(settings) as (catalog, _):
         result = await view_of(catalog, client=ann).call("up__page", {})
     assert (ann.asked, json.loads(result.text)) == ([], {"action": "decline"})
+
+
+# The first call is given up, and asks all the same, while the second runs: on the pipe, on the stream that no request
+# opened, or on the stream of the second call itself, which then asks for itself.
+LATE = """
+import json, sys, threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+import queue
+where, port = sys.argv[1], int(sys.argv[2])
+form = {"type": "object", "properties": {"colour": {"type": "string"}}}
+calls, answered, told = [], {}, queue.SimpleQueue()
+def question(words):
+    params = {"message": words, "requestedSchema": form}
+    return {"jsonrpc": "2.0", "id": 99, "method": "elicitation/create", "params": params}
+def good(asked):
+    if asked["method"] == "initialize":
+        info = {"name": "e", "version": "1"}
+        return {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": info}
+    return {"tools": [{"name": "pay", "inputSchema": {"type": "object"}}]} if asked["method"] == "tools/list" else None
+def words_of(message): return json.dumps(message.get("result") or message.get("error"))
+def whole(asked, words):
+    return {"jsonrpc": "2.0", "id": asked["id"], "result": {"content": [{"type": "text", "text": words}]}}
+def on_stdio():
+    def say(message): print(json.dumps(message), flush=True)
+    for line in sys.stdin:
+        asked = json.loads(line)
+        if asked.get("method") == "tools/call":
+            calls.append(asked)
+            if len(calls) > 1: say(question("Pay for " + calls[0]["params"]["arguments"]["who"] + "?"))
+        elif "method" not in asked: say(whole(calls[-1], words_of(asked)))
+        elif "id" in asked and (result := good(asked)): say({"jsonrpc": "2.0", "id": asked["id"], "result": result})
+        elif "id" in asked: say({"jsonrpc": "2.0", "id": asked["id"], "error": {"code": -32601, "message": "no"}})
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def log_message(self, *_): pass
+    def do_GET(self):
+        self.stream()
+        while True: self.event(told.get())
+    def stream(self):
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream"); self.send_header("connection", "close")
+        self.end_headers()
+    def event(self, message):
+        self.wfile.write(b"data: " + json.dumps(message).encode() + b"\\n\\n"); self.wfile.flush()
+    def body(self, status, message):
+        raw = json.dumps(message).encode() if message else b""
+        self.send_response(status); self.send_header("content-type", "application/json")
+        self.send_header("mcp-session-id", "s"); self.send_header("content-length", str(len(raw)))
+        self.end_headers(); self.wfile.write(raw)
+    def do_POST(self):
+        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        if "method" not in asked:
+            answered[1] = words_of(asked); come.set(); return self.body(202, None)
+        if asked["method"] == "tools/call":
+            calls.append(asked)
+            self.close_connection = True
+            self.stream()
+            if len(calls) == 1: return threading.Event().wait(60)
+            own = question("Pay for " + calls[where == "http_own"]["params"]["arguments"]["who"] + "?")
+            self.event(own) if where == "http_own" else told.put(own)
+            come.wait(30)
+            return self.event(whole(asked, answered.get(1, "nothing came")))
+        if "id" not in asked: return self.body(202, None)
+        result = good(asked)
+        fault = {"code": -32601, "message": "no"}
+        self.body(200, {"jsonrpc": "2.0", "id": asked["id"], **({"result": result} if result else {"error": fault})})
+come = threading.Event()
+if where == "stdio": on_stdio()
+else:
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler); server.daemon_threads = True; server.serve_forever()
+"""
+
+
+@asynccontextmanager
+async def asking_late(where: str) -> AsyncGenerator[ServerSettings]:
+    port = free_port()
+    if where == "stdio":
+        args = ("-Sc", LATE, where, "0")
+        yield ServerSettings(name="up", transport="stdio", command=sys.executable, args=args, trust="any")
+        return
+    process = await asyncio.create_subprocess_exec(sys.executable, "-Sc", LATE, where, str(port))
+    try:
+        await until_open(port)
+        yield ServerSettings(name="up", transport="http", url=f"http://127.0.0.1:{port}/mcp", trust="any")
+    finally:
+        process.kill()
+        await process.wait()
+
+
+@pytest.mark.parametrize("where", ["stdio", "http_get", "http_own"])
+@pytest.mark.parametrize("people", ["strangers", "named", "one"])
+async def test_a_question_of_a_call_that_was_given_up_is_shown_to_nobody_else(where: str, people: str) -> None:
+    ann, bob = Person({"colour": "red"}), Person({"colour": "blue"})
+    names = {"strangers": (None, None), "named": ("ann", "bob"), "one": ("ann", "ann")}[people]
+    async with asking_late(where) as settings, running(settings) as (catalog, source):
+        hers = asyncio.create_task(view_of(catalog, client=ann, user_id=names[0]).call("up__pay", {"who": "ann"}))
+        await until(lambda: source._connection._in_flight)
+        hers.cancel()
+        await asyncio.wait([hers])
+        await until(lambda: not source._connection._in_flight)
+        result = await view_of(catalog, client=bob, user_id=names[1]).call("up__pay", {"who": "bob"})
+    asked = [question for question, _ in bob.asked]
+    if where == "http_own":
+        # It came on the stream of his own request.
+        assert (asked, "blue" in result.text) == (["The tool 'up__pay' asks: Pay for bob?"], True)
+    elif people == "one":
+        assert (len(asked), "blue" in result.text) == (1, True)
+    else:
+        assert (asked, "not clear whom to ask" in result.text) == ([], True), result.text
+    assert ann.asked == []

@@ -1,13 +1,16 @@
 """What happens to the tools of a server that comes and goes."""
 
 import asyncio
+import json
 import os
 import signal
 import time
 from contextlib import suppress
 from pathlib import Path
 
-from pegboard import Catalog
+import pytest
+
+from pegboard import CallError, Catalog
 from pegboard.sources.mcp.backoff import Backoff, RefreshThrottle
 from pegboard.sources.mcp.supervised_source import McpSource
 from tests.timing import PATIENCE_S, is_within
@@ -99,6 +102,23 @@ async def test_nothing_is_left_of_a_stubborn_server_that_is_being_replaced_at_th
         source._request_refresh()
         await until(lambda: source.state().status != "ok", within_s=PATIENCE_S)
     assert (processes_of(log), processes_with(seconds)) == ([], [])
+
+
+async def test_a_refresh_lists_anew_at_once_and_says_when_the_server_is_away(tmp_path: Path) -> None:
+    tools, word = tmp_path / "tools.json", f"mark-{time.monotonic_ns()}"
+    definition = {"name": "first", "inputSchema": {"type": "object"}}
+    tools.write_text(json.dumps([definition]))
+    async with running(on_stdio(EVIL, f"tools={tools}", f"mark={word}", trust="any")) as (catalog, source):
+        assert view_of(catalog).names() == ["up__first"]
+        tools.write_text(json.dumps([definition | {"name": "second"}]))
+        await source.refresh()
+        assert view_of(catalog).names() == ["up__second"]
+        object.__setattr__(source.settings, "command", "/nowhere/at/all")
+        _kill(word)
+        await until(lambda: source.state().status != "ok")
+        with pytest.raises(CallError) as away:
+            await source.refresh()
+    assert away.value.error.kind == "upstream_unavailable"
 
 
 async def test_the_tools_stay_listed_for_the_grace_period_and_are_hidden_after_it() -> None:

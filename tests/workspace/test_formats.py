@@ -235,6 +235,19 @@ async def test_a_cell_that_was_merged_of_several_stands_in_each_of_them(reader: 
     assert read.text.count("Costs") == 1
 
 
+@pytest.mark.parametrize(
+    "payload",
+    [b'[{"pay": 1, "pay": 2}]', b'[{"pay": 1, "p\\u0061y": 2}]', b'{"a": [{"b": {"x": 1, "y": 0, "x": 1}}]}'],
+)
+@pytest.mark.parametrize("name", ["a.json", "a.jsonl"])
+async def test_an_object_with_a_key_twice_is_not_read_as_a_table_of_one_of_them(
+    reader: FileReader, name: str, payload: bytes
+) -> None:
+    read = await reader.read(name, payload)
+    assert len(read.tables) == 0
+    assert "stands twice in one object" in read.error
+
+
 async def test_the_lists_in_json_are_tables_wherever_they_stand_and_whatever_it_is_called(reader: FileReader) -> None:
     deep = b'{"meta": {"page": 1}, "data": {"items": [{"id": 1}, {"id": 2}]}}'
     read = [await reader.read("a.json", each) for each in (deep, b'{"id": 1}\n{"id": 2}\n')]

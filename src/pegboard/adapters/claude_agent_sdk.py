@@ -41,8 +41,8 @@ def mcp_server(view: View, name: str = "pegboard") -> McpSdkServerConfig:
     server = ViewServer(name)
 
     async def list_tools(ctx: object, params: object) -> types.ListToolsResult:
-        own = await view.renewed().prepare()
-        return types.ListToolsResult.model_validate({"tools": [mcp_tool_before_2026(entry) for entry in own.tools()]})
+        tools = await view.renewed().atools()
+        return types.ListToolsResult.model_validate({"tools": [mcp_tool_before_2026(entry) for entry in tools]})
 
     async def call_tool(ctx: ServerRequestContext[Any], params: types.CallToolRequestParams) -> types.CallToolResult:
         progress = Progress(ctx.session.report_progress)

@@ -18,7 +18,7 @@ async def runnable(view: View) -> frozenset[str] | None:
     """
     if view.selection.include is None:
         return None
-    return frozenset(entry.agent for entry in (await view.prepare()).tools() if entry.agent is not None)
+    return frozenset(entry.agent for entry in await view.atools() if entry.agent is not None)
 
 
 async def may_run(agent: str, view: View) -> bool:

@@ -28,7 +28,7 @@ from pydantic_ai.usage import UsageLimits
 
 from pegboard.agents.budgets import IterationsOverError, RunBudget
 from pegboard.agents.conversations import ConversationStore, SessionKey
-from pegboard.agents.guardrails import GuardedRun, guarded
+from pegboard.agents.guardrails import GuardedRun, OffLoop, guarded
 from pegboard.agents.text_redaction import TextStream
 from pegboard.agents.toolset import ViewToolset
 from pegboard.core.ports import TemplateRenderer
@@ -71,6 +71,7 @@ class Run:
     context: Mapping[str, JSONValue]
     on_chunk: Chunk
     redactor: Redactor | None
+    off_loop: OffLoop
     answer_parts: list[str] = field(default_factory=list[str])
     """The text of the last answer of the model, as far as it has come."""
 
@@ -83,7 +84,7 @@ class Run:
         spec = self.spec
         bounds = self.view.snapshot.declared.bounds
         asked = GuardedRun(agent=spec.name, ctx=self.view.ctx, value=self.query)
-        query = await guarded(spec.input_guardrails, asked, limit_s=bounds.hook_s)
+        query = await guarded(spec.input_guardrails, asked, limit_s=bounds.hook_s, off_loop=self.off_loop)
         names = {**self.context, "context": dict(self.context)}
         instructions = await self.templates.text(spec.prompt, names)
         key = self._session()
@@ -95,7 +96,8 @@ class Run:
             # What was said beside an answer that has to fit a schema is none.
             value = "".join(self.answer_parts) if spec.output_schema is None else None
             new_messages, stopped = None, "max_iterations"
-        output = await guarded(spec.output_guardrails, replace(asked, value=value), limit_s=bounds.hook_s)
+        judged = replace(asked, value=value)
+        output = await guarded(spec.output_guardrails, judged, limit_s=bounds.hook_s, off_loop=self.off_loop)
         if self.redactor is not None:
             output = self.redactor.value(output)
         if spec.output_guardrails and isinstance(output, str):
@@ -112,7 +114,7 @@ class Run:
     ) -> tuple[JSONValue, list[ModelMessage]]:
         toolset = ViewToolset(self.view, self.budget)
         counted = CountedModel(self.model, run=self, toolset=toolset)
-        taken = [entry.wire_name for entry in (await self.view.prepare()).tools()] if self.spec.output_schema else ()
+        taken = [entry.wire_name for entry in await self.view.atools()] if self.spec.output_schema else ()
         agent = agent_of(self.spec, taken=taken)
         try:
             result = await agent.run(

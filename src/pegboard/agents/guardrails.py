@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from pegboard.frozen import frozen
@@ -28,8 +29,13 @@ class GuardedRun:
     value: JSONValue
 
 
-async def guarded(guardrails: Sequence[Guardrail], run: GuardedRun, *, limit_s: float) -> JSONValue:
+OffLoop = Callable[[Callable[[], Any], ToolContext], Awaitable[Any]]
+
+
+async def guarded(guardrails: Sequence[Guardrail], run: GuardedRun, *, limit_s: float, off_loop: OffLoop) -> JSONValue:
     """Return the value as the guardrails leave it, each asked in turn. One that fails or hangs refuses.
+
+    `off_loop` runs a plain one in a thread, one of the share of the run's caller.
 
     Raises:
         CallError: `hook_refused`.
@@ -37,7 +43,7 @@ async def guarded(guardrails: Sequence[Guardrail], run: GuardedRun, *, limit_s: 
     for guardrail in guardrails:
         try:
             async with asyncio.timeout(limit_s):
-                verdict = await _asked(guardrail, run)
+                verdict = await _asked(guardrail, run, off_loop)
         except Exception as error:  # boundary: foreign code; what cannot be judged is refused
             log.warning("The guardrail %r of agent %r failed: refused.", guardrail.name, run.agent, exc_info=True)
             raise CallError("hook_refused", f"A guardrail of the agent {run.agent!r} could not judge it.") from error
@@ -49,12 +55,12 @@ async def guarded(guardrails: Sequence[Guardrail], run: GuardedRun, *, limit_s: 
     return run.value
 
 
-async def _asked(guardrail: Guardrail, run: GuardedRun) -> Verdict | None:
+async def _asked(guardrail: Guardrail, run: GuardedRun, off_loop: OffLoop) -> Verdict | None:
     """Ask a guardrail; a plain function in a thread, as it may take long."""
     if inspect.iscoroutinefunction(guardrail.run):
         answer: Any = await guardrail.run(run)
     else:
-        answer = await asyncio.to_thread(guardrail.run, run)
+        answer = await off_loop(partial(guardrail.run, run), run.ctx)
     if answer is None or isinstance(answer, Verdict):
         return answer
     raise TypeError(f"a guardrail answers with a Verdict or None, not with a {type(answer).__name__}")

@@ -350,6 +350,7 @@ class AgentRuntime:
                 context=context,
                 on_chunk=on_chunk,
                 redactor=redactor,
+                off_loop=self._parts.runner.off_loop,
             )
             async with asyncio.timeout(max(deadline - self._clock(), 0.0)):
                 return await run.answer()

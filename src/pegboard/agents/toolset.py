@@ -50,7 +50,7 @@ class ViewToolset(AbstractToolset[None]):
 
     async def get_tools(self, ctx: RunContext[None]) -> dict[str, ToolsetTool[None]]:
         # Asked before each request: what became available or was taken away meanwhile counts.
-        view = await self._view.prepare()
+        tools = await self._view.atools()
         return {
             entry.wire_name: ToolsetTool(
                 toolset=self,
@@ -62,7 +62,7 @@ class ViewToolset(AbstractToolset[None]):
                 max_retries=AGENT_ITERATIONS,
                 args_validator=_AsWritten(),
             )
-            for entry in view.tools()
+            for entry in tools
         }
 
     async def call_tool(

@@ -7,7 +7,7 @@ import functools
 import inspect
 import sys
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, cast, get_args, get_origin
 
@@ -63,49 +63,77 @@ def read_function(fn: Callable[..., Any], *, where: str) -> FunctionSignature:
         message = "`singledispatch` chooses by an argument without a name, and arguments have names; wrap it."
         raise DefinitionError(Problem(where=where, message=message))
     hints = type_hints(bare, where=where)
-    words, described = docstring(bare) if bare.__doc__ else docstring(fn) if not _is_partial(fn) else ("", {})
-    fixed = _fixed(fn)
+    description, described = _docstring_of(fn, bare)
+    fixed, signature = _fixed(fn), _signature(fn, where)
     parameters: list[Parameter] = []
-    contexts: list[tuple[str, bool]] = []
+    contexts: dict[str, type[ToolContext]] = {}
     extra: ParameterSchema | None = None
-    signature = _signature(fn, where)
     for name, item in signature.items():
-        annotation = hints.get(name, Any if isinstance(item.annotation, str) else _annotation_or_any(item.annotation))
+        annotation = _annotation_of(item, hints)
         if item.kind in (item.VAR_POSITIONAL, item.POSITIONAL_ONLY):
             raise DefinitionError(Problem(where=where, path=f"parameter {name!r}", message=_BY_NAME))
-        if item.kind is item.VAR_KEYWORD:
-            if get_origin(annotation) in _UNPACKED:
-                unpacked = _unpacked(name, get_args(annotation)[0], described, where=where)
-                parameters += [item for item in unpacked if (item.python_name or item.name) not in fixed]
-            else:
-                extra = parameter_schema([parameter(EACH, annotation)], where=where)
-        elif context_type(annotation) is not None:
-            contexts.append((name, issubclass(context_type(annotation) or ToolContext, CallContext)))
-        elif item.annotation is item.empty and name in _MEANT_OTHERWISE and name not in fixed:
-            raise DefinitionError(Problem(where=where, path=f"parameter {name!r}", message=_MEANT_OTHERWISE[name]))
+        if item.kind is item.VAR_KEYWORD and get_origin(annotation) in _UNPACKED:
+            unpacked = _unpacked(name, get_args(annotation)[0], described, where=where)
+            parameters += [one for one in unpacked if (one.python_name or one.name) not in fixed]
+        elif item.kind is item.VAR_KEYWORD:
+            extra = parameter_schema([parameter(EACH, annotation)], where=where)
+        elif (context := context_type(annotation)) is not None:
+            contexts[name] = context
         elif name not in fixed:
-            # Three dots say "required", as in a field of pydantic.
-            default = MISSING if item.default is item.empty or item.default is ... else item.default
-            parameters.append(parameter(name, annotation, default=default, description=described.get(name, "")))
-    if len(contexts) > 1:
-        names = " and ".join(repr(name) for name, _ in contexts)
-        raise DefinitionError(Problem(where=where, message=f"{names} both ask for the context; keep one of them."))
-    context, wants_call = contexts[0] if contexts else (None, False)
-    taken = {name for name, _ in contexts} | fixed
-    for item in parameters:
-        if item.name in taken:
-            message = f"has the name {item.name!r}, which is not for the model; give it another one."
-            raise DefinitionError(Problem(where=where, path=f"parameter {item.python_name!r}", message=message))
+            parameters.append(_argument(item, annotation, described.get(name, ""), where=where))
+    reserved = fixed | contexts.keys()
+    _check_contexts([*contexts], where=where)
+    _check_names(parameters, reserved, where=where)
     return FunctionSignature(
         parameters=parameter_schema(parameters, where=where),
-        description=words,
-        context=context,
-        wants_call=wants_call,
-        reserved=frozenset(fixed) | {name for name, _ in contexts},
+        description=description,
+        context=next(iter(contexts), None),
+        wants_call=any(issubclass(context, CallContext) for context in contexts.values()),
+        reserved=frozenset(reserved),
         extra=extra,
         returns=hints.get("return", inspect.Signature.empty),
         stray_words=() if extra is not None else _stray_words(described, signature, parameters),
     )
+
+
+def _docstring_of(fn: Callable[..., Any], bare: Any) -> tuple[str, dict[str, str]]:
+    """Return the docstring of a function as `docstring` does; a partial has that of its class, which says nothing."""
+    if bare.__doc__:
+        return docstring(bare)
+    return ("", {}) if _is_partial(fn) else docstring(fn)
+
+
+def _annotation_of(item: inspect.Parameter, hints: Mapping[str, Any]) -> Any:
+    """Return the resolved annotation of a parameter; `Any` where it has none, or only a text that was not resolved."""
+    is_unresolved = item.annotation is item.empty or isinstance(item.annotation, str)
+    return hints.get(item.name, Any if is_unresolved else item.annotation)
+
+
+def _argument(item: inspect.Parameter, annotation: Any, description: str, *, where: str) -> Parameter:
+    """Return what the model fills in.
+
+    Raises:
+        DefinitionError: it has no type, and the name of what an object or the host fills in.
+    """
+    if item.annotation is item.empty and item.name in _MEANT_OTHERWISE:
+        message = _MEANT_OTHERWISE[item.name]
+        raise DefinitionError(Problem(where=where, path=f"parameter {item.name!r}", message=message))
+    # Three dots say "required", as in a field of pydantic.
+    default = MISSING if item.default is item.empty or item.default is ... else item.default
+    return parameter(item.name, annotation, default=default, description=description)
+
+
+def _check_contexts(names: Sequence[str], *, where: str) -> None:
+    if len(names) > 1:
+        listed = " and ".join(map(repr, names))
+        raise DefinitionError(Problem(where=where, message=f"{listed} both ask for the context; keep one of them."))
+
+
+def _check_names(parameters: Iterable[Parameter], reserved: Collection[str], *, where: str) -> None:
+    for item in parameters:
+        if item.name in reserved:
+            message = f"has the name {item.name!r}, which is not for the model; give it another one."
+            raise DefinitionError(Problem(where=where, path=f"parameter {item.python_name!r}", message=message))
 
 
 def _stray_words(
@@ -176,10 +204,6 @@ def _fixed(fn: Any) -> set[str]:
         names |= set(fn.keywords)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType] - any function
         fn = fn.func  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - any function
     return names
-
-
-def _annotation_or_any(annotation: Any) -> Any:
-    return Any if annotation is inspect.Parameter.empty else annotation
 
 
 def own_hints(owner: type, *, where: str) -> dict[str, Any]:

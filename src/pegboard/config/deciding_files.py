@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from collections.abc import Iterator
 from fnmatch import fnmatch
@@ -19,6 +20,17 @@ from pegboard.model.secret import Secret
 _PYTHON = (*all_suffixes(), ".pth")
 _BESIDE_DATABASES = ("", "-wal", "-shm", "-journal")
 
+# With a column each, so that another's table of the same name is not taken for one of ours.
+DECIDING_TABLES = frozenset({
+    ("consents", "args_digest"), ("used_answers", "mark"), ("pegboard_agent_turns", "messages"),
+    ("pegboard_tasks", "task_id"), ("pegboard_task_questions", "task_id"), ("pegboard_task_workers", "beats_at"),
+    ("workflow_status", "workflow_uuid"), ("workflow_input", "workflow_uuid"), ("workflow_output", "workflow_uuid"),
+    ("operation_outputs", "workflow_uuid"), ("notifications", "destination_uuid"), ("workflow_events", "workflow_uuid"),
+    ("grants", "space_n"), ("spaces", "is_granted"), ("sources", "space_n"), ("documents", "space_n"),
+    ("texts", "space_n"), ("chunks", "space_n"), ("postings", "space_n"), ("vectors", "space_n"), ("tables", "space_n"),
+    ("table_rows", "space_n"),
+})  # fmt: skip
+
 
 class DecidingFiles:
     """Tells which files a config is read from, which hold its rights and records, and which are run for it.
@@ -33,7 +45,12 @@ class DecidingFiles:
     def __call__(self, path: Path) -> bool:
         """Tell whether a file, which need not exist yet, is one of them; the folders on its way are no links."""
         real = _folded(path.parent.resolve() / path.name)
-        return real in self._named or self._is_read_by_glob(real) or _is_run(real, self._own_folder)
+        return (
+            real in self._named
+            or self._is_named_otherwise(path)
+            or self._is_read_by_glob(real)
+            or _is_run(real, self._own_folder)
+        )
 
     @cached_property
     def _own_folder(self) -> Path:
@@ -43,6 +60,11 @@ class DecidingFiles:
     def _named(self) -> frozenset[Path]:
         both = ((path, path.resolve()) for path in self._paths())
         return frozenset(_folded(path) for pair in both for path in pair)
+
+    def _is_named_otherwise(self, path: Path) -> bool:
+        """Tell whether a file is one of them by another name: a hard link, or a folder that is mounted twice."""
+        identity = _identity(path)
+        return identity is not None and any(_identity(each) == identity for each in self._paths())
 
     def _paths(self) -> Iterator[Path]:
         config, folder = self._config, self._folder
@@ -64,13 +86,8 @@ class DecidingFiles:
         keys = None if config.identity is None else key_store_of(config.identity.value, config.path)
         if keys is not None:
             yield keys
-        for text in (
-            _text_of(config.consent_store),
-            _text_of(config.agent_store),
-            config.tasks and _text_of(config.tasks.value.store),
-            config.workspace and _text_of(config.workspace.value.store),
-        ):
-            if text and text.startswith("sqlite:"):
+        for text in _stores_of(config):
+            if text.startswith("sqlite:"):
                 yield self._folder / text.removeprefix("sqlite:").removeprefix("//")
         if config.learn is not None:
             yield self._folder / config.learn.value.file
@@ -82,6 +99,31 @@ class DecidingFiles:
             if fnmatch(real.name, last.lower()) and real.is_relative_to(_folded((self._folder / fixed).resolve())):
                 return True
         return any(real.is_relative_to(_folded(skill.value.resolve())) for skill in self._config.skills.values())
+
+
+def deciding_tables(config: Config) -> frozenset[tuple[str, str]]:
+    """Return the tables of PostgreSQL in which the stores of a config stand, each with a column that it has."""
+    uses_postgres = any(text.startswith(("postgres:", "postgresql:")) for text in _stores_of(config))
+    return DECIDING_TABLES if uses_postgres else frozenset()
+
+
+def _stores_of(config: Config) -> Iterator[str]:
+    for text in (
+        _text_of(config.consent_store),
+        _text_of(config.agent_store),
+        config.tasks and _text_of(config.tasks.value.store),
+        config.workspace and _text_of(config.workspace.value.store),
+    ):
+        if text:
+            yield text
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except (OSError, ValueError):
+        return None
+    return (status.st_dev, status.st_ino) if stat.S_ISREG(status.st_mode) else None
 
 
 def _run_by(server: Any, folder: Path) -> Iterator[Path]:

@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 import threading
 from collections.abc import Generator
@@ -30,6 +31,16 @@ _lock = threading.RLock()
 # What the last load brought in and the next one runs afresh; and what loads brought in for one of its functions only.
 _brought: dict[str, ModuleType] = {}
 _homes: dict[str, ModuleType] = {}
+
+
+def _renew_lock() -> None:
+    """Let a forked child load: a thread of its parent may have been loading."""
+    global _lock  # noqa: PLW0603 - it belongs to the process, as what it guards
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
 
 
 @contextmanager

@@ -19,12 +19,28 @@ class Inheritor(Protocol):
         ...
 
 
+class Lock(Protocol):
+    """A lock of threads, whichever kind it is."""
+
+    def acquire(self, blocking: bool = True) -> bool: ...
+
+    def release(self) -> None: ...
+
+
 _inheritors = WeakSet[Inheritor]()
 
 
 def renew_after_fork(inheritor: Inheritor) -> None:
     """Have `after_fork` of this object called in every child that this process forks."""
     _inheritors.add(inheritor)
+
+
+def is_held(lock: Lock) -> bool:
+    """Tell, in a child, whether another thread held a lock at the fork: that one will never let go of it here."""
+    if not lock.acquire(blocking=False):
+        return True
+    lock.release()
+    return False
 
 
 def leave_to_parent(*things: object) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -19,12 +20,20 @@ class BoundedCache(dict[K, V]):
     refuses when it is full.
     """
 
-    __slots__ = ("_writing", "max_entries")
+    __slots__ = ("max_entries",)
+
+    # One for all of them, which a forked child makes anew: a thread that held it goes on in the parent alone. What
+    # goes may have a finalizer that remembers something itself.
+    _writing: ClassVar = threading.RLock()
 
     def __init__(self, *, max_entries: int) -> None:
         super().__init__()
         self.max_entries = max_entries
-        self._writing = threading.Lock()
+
+    @classmethod
+    def after_fork(cls) -> None:
+        """Let go, in a child, of what a thread of the parent held."""
+        cls._writing = threading.RLock()
 
     def remember(self, key: K, value: V) -> V:
         """Keep a value as the youngest entry, and return it."""
@@ -34,3 +43,7 @@ class BoundedCache(dict[K, V]):
                 del self[next(iter(self))]
             self[key] = value
         return value
+
+
+if hasattr(os, "register_at_fork"):  # pragma: no branch - there is nothing to fork on Windows
+    os.register_at_fork(after_in_child=BoundedCache.after_fork)

@@ -38,6 +38,10 @@ class _Storage:
                 self.places[key] = place
             return True
 
+    def after_fork(self) -> None:
+        """Let go of what a thread of the parent held; what it had not added to the end belongs to no table."""
+        self.lock = threading.Lock()
+
     def replaced(self, entries: Mapping[str, ToolEntry]) -> _Storage:
         """Return a storage of its own with other entries of known keys; copied whole, which is faster than by keys."""
         copied = _Storage({})
@@ -84,6 +88,10 @@ class EntryTable(Mapping[str, ToolEntry]):
 
     def __len__(self) -> int:
         return self._size
+
+    def after_fork(self) -> None:
+        """Let a forked child change tables that came from this one, whatever a thread of its parent was doing."""
+        self._storage.after_fork()
 
     def ordered(self) -> Ordered:
         """Return copies of both that are yours to change."""

@@ -8,12 +8,13 @@ import traceback
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from pegboard.core.after_fork import renew_after_fork
 from pegboard.core.call.arguments import check_arguments, seen_arguments
-from pegboard.core.call.begin import begin
+from pegboard.core.call.begin import check_start
 from pegboard.core.call.consent_stage import ask_consent, consent_reason, settle_consent
-from pegboard.core.call.finished_call import FinishedCall, StartedCall, stage_seconds
+from pegboard.core.call.finished_call import FinishedCall, Observed, StartedCall, stage_seconds
 from pegboard.core.call.hook_stages import ask_after, ask_before, tell_hooks
-from pegboard.core.call.judge_again import judge_again
+from pegboard.core.call.judge_again import check_repeats, judge_again
 from pegboard.core.call.limit_keys import owner_of
 from pegboard.core.call.listeners import (
     DELIVERED,
@@ -57,6 +58,11 @@ class Executor:
 
     def __init__(self, guards: Guards) -> None:
         self.guards = guards
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Forget the calls that run in the parent: they take no places here, and nobody waits for them."""
+        self.guards.leave_running_to_parent()
 
     async def call(
         self,
@@ -80,8 +86,7 @@ class Executor:
         if callbacks is not None or view.ctx.request.observers is not None:
             view, listeners = _heard(view, callbacks, listeners)
         call_id = call_id or new_id()
-        call = guards.in_flight[call_id] = Call(view, name, args, call_id, guards, listeners)
-        call.as_task = as_task
+        call = guards.in_flight[call_id] = Call(view, name, args, call_id, guards, listeners, as_task)
         cause: BaseException | None = None
         try:
             result = await _guarded(call)
@@ -90,12 +95,14 @@ class Executor:
                 result = _failed(call, InterruptedWaitError(call.reason or "cancelled"))
                 if call.asked is not None:
                     await settle_consent(call, call.asked, result)
+                _leave_repeat(call)
                 await tell_hooks(call, result)
                 _finish(call, result)
                 raise
             result = _failed(call, CallError("cancelled", f"{name!r} cancelled itself.", outcome_unknown=call.ran))
         except BaseException as raised:
             if call.is_left:
+                _leave_repeat(call)
                 _finish(call, _failed(call, InterruptedWaitError(call.reason or "cancelled")))
                 raise
             result = _failed(call, raised)
@@ -103,9 +110,8 @@ class Executor:
         finally:
             guards.in_flight.pop(call_id, None)
         error = result.error
-        if call.ran and (error is not None or guards.repeats.rows):
-            schema = call.plan.arguments.schema
-            guards.repeats.note(call.view.ctx, call.entry, call.args, schema, error, call_id=call_id)
+        if error is not None or guards.repeats.rows:
+            _note_repeat(call, error)
         if call.asked is not None:
             await settle_consent(call, call.asked, result)
         if call.hooks.on_complete or call.hooks.on_error:
@@ -154,7 +160,7 @@ class Executor:
             call.interrupt("shutting_down")
         # Those of another loop, or of the process that this one was forked from, end there.
         loop = asyncio.get_running_loop()
-        if unheard := [task for task in guards.deliveries if task.get_loop() is loop]:
+        if unheard := [task for task in guards.async_observers.unheard if task.get_loop() is loop]:
             await asyncio.wait(unheard, timeout=guards.registry.bounds.hook_s)
         guards.workers.close()
         guards.checkers.close()
@@ -203,7 +209,9 @@ async def _guarded(call: Call) -> ToolResult:
             snapshot = call.view.snapshot
         call.tell("on_tool_call", {"arguments": seen_arguments(call)})
     is_timed = _observe_start(call) if guards.call_observers else False
-    begin(call)
+    check_start(call)
+    if (budget := call.view.ctx.request.budget) is not None:
+        budget.spend(default=call.bounds.calls_per_request)
     if is_timed:
         call.enter("resolve")
     try:
@@ -221,10 +229,10 @@ async def _guarded(call: Call) -> ToolResult:
             call.enter("before_hooks")
         await ask_before(call)
     if guards.repeats.rows:
-        guards.repeats.check(call.view.ctx, call.entry, call.args, call.plan.arguments.schema, name=call.name)
+        check_repeats(call)
     limits = limits_of(call)
     if (call.question is not None or spec.consent != "never") and (reason := consent_reason(call)) is not None:
-        if limits and (asked := pass_limits(call, limits, charge=False)) is not None:
+        if limits and (asked := pass_limits(call, limits, charge=False, may_wait=True)) is not None:
             await asked
         if is_timed:
             call.enter("consent")
@@ -233,9 +241,10 @@ async def _guarded(call: Call) -> ToolResult:
     if limits:
         if is_timed:
             call.enter("rate_limit")
-        if (asked := pass_limits(call, limits, charge=True)) is not None:
+        if (asked := pass_limits(call, limits, charge=True, may_wait=True)) is not None:
             await asked
-        call.charged = limits
+        if call.observed is not None:
+            call.observed.charged = limits
     if is_timed:
         call.enter("run")
     if call.as_task and guards.tasks is not None:
@@ -252,6 +261,21 @@ async def _guarded(call: Call) -> ToolResult:
     if call.warnings is not None:
         result = result._replace(meta={**result.meta, **call.warnings})
     return finished(call, result)
+
+
+def _note_repeat(call: Call, error: ToolError | None) -> None:
+    """Have the breaker know how a call has ended that ran; of any other, that it tells nothing."""
+    if not call.ran:
+        _leave_repeat(call)
+        return
+    schema = call.plan.arguments.schema
+    call.guards.repeats.note(call.view.ctx, call.entry, call.args, schema, error, call_id=call.call_id)
+
+
+def _leave_repeat(call: Call) -> None:
+    repeats = call.guards.repeats
+    if repeats.rows and call.is_resolved:
+        repeats.give_back(call.view.ctx, call.entry, call.args, call.plan.arguments.schema, call_id=call.call_id)
 
 
 def _failed(call: Call, error: BaseException) -> ToolResult:
@@ -291,15 +315,16 @@ def _finish(call: Call, result: ToolResult) -> Delivered:
     # The context holds the call, to send its events; a ring of both would keep arguments until the next collection.
     call.made_ctx = None
     duration_s = call.guards.clock() - call.started
-    if call.record is not None:
-        _observe_end(call, call.record, result, duration_s)
+    if call.observed is not None:
+        _observe_end(call, call.observed, result, duration_s)
     if not call.listeners["on_tool_result"]:
         call.is_over = True
         return call.delivered()
     error, structured = result.error, result.structured
     if structured is not None:
         # What an observer writes into its event must not reach the caller.
-        result = result.with_structured(copied(structured))
+        spare = call.spare_copy
+        result = result.with_structured(copied(structured) if spare is None or call.redactor is not None else spare)
     kind = "ok" if error is None else error.kind
     told = call.tell("on_tool_result", {"result": result, "kind": kind, "duration_s": duration_s}, not result.is_error)
     call.is_over = True
@@ -311,27 +336,30 @@ def _observe_start(call: Call) -> bool:
     ctx, profile, observers = call.view.ctx, call.view.profile, call.guards.call_observers
     request = ctx.request
     # As events are made: the way around the class takes half of the time.
-    call.record = started = new_tuple(StartedCall, (
+    started: StartedCall = new_tuple(StartedCall, (
         call.call_id, request.id, request.parent_call, call.name, ctx.caller, profile and profile.name, request.door,
         call.guards.registry.wall_clock(),
     ))  # fmt: skip
+    call.observed, is_timed = Observed(started), False
     for observer in observers:
         try:
             observer.started(started)
         except BaseException:  # boundary: foreign code; an observer breaks nothing
             log.warning("The beginning of %r could not be recorded.", call.name, exc_info=True)
         if getattr(observer, "times_stages", False):
-            call.marks = [("begin", call.started)]
-    return call.marks is not None
+            is_timed = True
+            call.observed.marks = [("begin", call.started)]
+    return is_timed
 
 
-def _observe_end(call: Call, started: StartedCall, result: ToolResult, duration_s: float) -> None:
-    error = result.error
+def _observe_end(call: Call, observed: Observed, result: ToolResult, duration_s: float) -> None:
+    error, asked = result.error, call.asked
     record = FinishedCall(
-        started, call.known_as, call.plan.entry if call.is_resolved else None, call.args,
-        lambda: decision_of(call, result), call.consent, call.consent_id, tuple([key for key, _ in call.charged]),
-        "ok" if error is None else error.kind, error is not None and error.outcome_unknown, call.upstream, duration_s,
-        {} if call.marks is None else stage_seconds(call.marks, call.started + duration_s),
+        observed.started, call.known_as, call.plan.entry if call.is_resolved else None, call.args,
+        lambda: decision_of(call, result), "" if asked is None else asked.answer,
+        "" if asked is None else asked.consent_id, tuple([key for key, _ in observed.charged]),
+        "ok" if error is None else error.kind, error is not None and error.outcome_unknown, observed.upstream,
+        duration_s, stage_seconds(observed.marks, call.started + duration_s),
     )  # fmt: skip
     for observer in call.guards.call_observers:
         try:

@@ -34,6 +34,7 @@ _MANY = 1_000  # not a limit: what has more keys is left to it too
 _SCALARS = frozenset((str, int, bool, type(None)))
 _NO_MORE_FLOATS = _SCALARS | {float}
 _WHITE_SPACE = b" \t\r\n"
+_NO_BRACES = bytes(set(range(256)) - {*b'"{}'})
 
 
 def quickly_read(raw: bytes) -> JSON | None:
@@ -89,6 +90,26 @@ def read_answer(body: bytes, *, bounds: Bounds = DEFAULT_BOUNDS) -> JSONValue:
         ValueError: it is no such JSON, with what is wrong.
     """
     check_count(body, bounds=bounds)
+    return read_counted(body, bounds=bounds)
+
+
+def read_message(body: bytes, *, bounds: Bounds) -> JSONValue:
+    """Read what a server that we asked sent as one message, as `read_answer` does.
+
+    Raises:
+        TooManyValuesError: it has more values, or more lists and objects, than a message may have.
+        ValueError: it is no such JSON, with what is wrong.
+    """
+    check_message_count(body, bounds=bounds)
+    return read_counted(body, bounds=bounds)
+
+
+def read_counted(body: bytes, *, bounds: Bounds) -> JSONValue:
+    """Read what `check_count` or `check_message_count` has let through.
+
+    Raises:
+        ValueError: it is no such JSON, with what is wrong.
+    """
     try:
         return _unique(body, bounds)
     except CallError as error:
@@ -103,6 +124,21 @@ def check_count(body: bytes, *, bounds: Bounds = DEFAULT_BOUNDS) -> None:
     """
     if has_more_values(body, bounds.answer_values):
         raise TooManyValuesError(f"more than {bounds.answer_values} values (`answer_values`)")
+    _check_containers(body, bounds)
+
+
+def check_message_count(body: bytes, *, bounds: Bounds) -> None:
+    """Refuse a message that takes long to read, as `check_count` does an answer.
+
+    Raises:
+        TooManyValuesError: it has more values, or more lists and objects, than a message may have.
+    """
+    if has_more_values(body, bounds.json_values):
+        raise TooManyValuesError(f"more than {bounds.json_values} values (`json_values`)")
+    _check_containers(body, bounds)
+
+
+def _check_containers(body: bytes, bounds: Bounds) -> None:
     if _has_more(body, bounds.answer_containers, _containers_begun):
         raise TooManyValuesError(f"more than {bounds.answer_containers} lists and objects (`answer_containers`)")
 
@@ -146,9 +182,11 @@ def envelope_of(refused: bytes) -> Envelope | None:
 
 def _is_closed(raw: bytes) -> bool:
     """Tell whether every brace of a text has its other one, so that its last belongs to its first."""
-    if raw.count(b'"') > _QUOTES:
+    plain = raw.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in raw else raw
+    # Two quotes in a row begin and end a text, or end one and begin the next: what is outside of texts stays so.
+    plain = plain.translate(None, _NO_BRACES).replace(b'""', b"")
+    if plain.count(b'"') > _QUOTES:
         return False
-    plain = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
     outside = b"".join(plain.split(b'"')[::2])
     return outside.count(b"{") == outside.count(b"}")
 

@@ -7,11 +7,15 @@ import json
 import re
 import struct
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from itertools import accumulate, chain
+from typing import Any, cast
 from urllib.parse import quote, quote_plus
 
+import orjson
+
+from pegboard.core.literal_search import LiteralSearch, replaced
 from pegboard.model.bounds import NO_WORD_SECRET_CHARS
 from pegboard.model.json_types import is_list, is_object
 from pegboard.model.secret import Secret
@@ -19,10 +23,16 @@ from pegboard.model.secret import Secret
 REDACTED = "[redacted]"
 # A shorter value would blot out ordinary text wherever it happens to occur.
 _MIN_CHARS = 4  # not a limit: a shorter one is an ordinary word
-_SLASHES = 15  # not a limit: of four levels of JSON within JSON
-_ESCAPE_MARKS = ("\\", "%", "&")
+_SLASHES = 16  # not a limit: of four levels of JSON within JSON
 _SHORT_ESCAPES = {'"': '"', "/": "/", "n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
 _ENTITIES = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
+_LOOKED_AT_TOGETHER = 64  # not a limit: entries of one list or object, where there may be something in one of them
+_AS_IT_IS = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
+_JSON_ESCAPES = (
+    *((b"\\" + letter.encode(), char.encode()) for letter, char in _SHORT_ESCAPES.items() if letter not in '"/'),
+    *((b"\\u%04x" % unit, bytes([unit])) for unit in range(0x20)),
+)
+_SHORT_JSON_ESCAPES = 5  # not a limit: how many of them have no digits
 
 
 def _spellings(value: str) -> Iterable[str]:
@@ -52,14 +62,6 @@ def _units(text: str) -> tuple[int, ...]:
     return struct.unpack(f"<{len(raw) // 2}H", raw)
 
 
-def _any_of(forms: Iterable[str]) -> re.Pattern[str]:
-    return re.compile("|".join(map(re.escape, sorted(forms, key=_longest_first))))
-
-
-def _longest_first(form: str) -> tuple[int, str]:
-    return -len(form), form
-
-
 def _hexadecimal(digits: str) -> str:
     return chr(int(digits, 16))
 
@@ -68,68 +70,89 @@ def _decimal(digits: str) -> str:
     return chr(int(digits))
 
 
+def _has_escapes(text: str) -> bool:
+    return "\\" in text or "%" in text or "&" in text
+
+
+_READERS: Mapping[str, Callable[[str], str]] = {
+    "json": _hexadecimal,
+    "short": _SHORT_ESCAPES.__getitem__,
+    "url": _hexadecimal,
+    "decimal": _decimal,
+    "hexadecimal": _hexadecimal,
+    "named": _ENTITIES.__getitem__,
+}
+
+
+def _escape_of(units: Sequence[int], short: str) -> str:
+    """Return the pattern of an escape of one of these characters; by the name of its group it is told what it says."""
+    named = "|".join(name for name, char in _ENTITIES.items() if ord(char) in units)
+    bytes_hex = "|".join(f"{unit:02x}" for unit in units if unit < 0x80)
+    codes = rf"u(?i:(?P<json>{'|'.join(f'{unit:04x}' for unit in units)}))"
+    # Each begins with a character of its own, by which the places are found. Backslashes are counted: a megabyte of
+    # them is looked at from each.
+    parts = [
+        rf"\\{{1,{_SLASHES}}}(?:{codes}{f'|(?P<short>[{short}])' if short else ''})",
+        rf"%(?:25)*(?i:(?P<url>{bytes_hex}))" if bytes_hex else None,
+        rf"&(?:amp;)*#0*(?P<decimal>{'|'.join(map(str, units))});",
+        rf"&(?:amp;)*#[xX]0*(?i:(?P<hexadecimal>{'|'.join(f'{unit:x}' for unit in units)}));",
+        rf"&(?:amp;)*(?P<named>{named});" if named else None,
+    ]
+    return "|".join(part for part in parts if part)
+
+
 class _Escapes:
     r"""Finds secrets of which any characters are escapes; which ones is up to whoever wrote the text.
 
     PHP writes `\/`, .NET `\u002B`, JavaScript `%2B`, and each level of JSON within JSON adds backslashes.
     """
 
-    def __init__(self, values: Iterable[str], forms: Iterable[str]) -> None:
+    def __init__(self, values: Iterable[str], search: LiteralSearch) -> None:
         units = sorted({unit for value in values for unit in _units(value)})
-        bytes_hex = "|".join(f"{unit:02x}" for unit in units if unit < 0x80)
-        chars = {chr(unit) for unit in units}
-        short = "".join(letter for letter, char in _SHORT_ESCAPES.items() if char in chars)
-        named = "|".join(name for name, char in _ENTITIES.items() if char in chars)
-        # Each begins with a character of its own, by which the places are found. Backslashes are counted: a megabyte of
-        # them is looked at from each.
-        slashes = rf"\\{{0,{_SLASHES}}}"
-        parts = [
-            rf"\\{slashes}u(?i:({'|'.join(f'{unit:04x}' for unit in units)}))",
-            rf"\\{slashes}([{short}])" if short else None,
-            rf"%(?:25)*(?i:({bytes_hex}))" if bytes_hex else None,
-            rf"&(?:amp;)*#0*({'|'.join(map(str, units))});",
-            rf"&(?:amp;)*#[xX]0*(?i:({'|'.join(f'{unit:x}' for unit in units)}));",
-            rf"&(?:amp;)*({named});" if named else None,
-        ]
-        readers = (
-            _hexadecimal,
-            _SHORT_ESCAPES.__getitem__,
-            _hexadecimal,
-            _decimal,
-            _hexadecimal,
-            _ENTITIES.__getitem__,
-        )
-        self._readers = [reader for part, reader in zip(parts, readers, strict=True) if part]
-        self._escape = re.compile("|".join(part for part in parts if part))
+        short = "".join(letter for letter, char in _SHORT_ESCAPES.items() if ord(char) in units)
+        escape = _escape_of(units, short)
+        self._escape = re.compile(escape)
+        # What each of them begins with, however often it was escaped again: a text without it is soon looked through.
+        self._mark = re.compile(rf"\\[u{short}]|%[0-9a-fA-F]|&[#a-z]")
+        # The escapes as they are written, without the groups in them.
+        self._parts = re.compile(f"({re.sub(r'[(][?]P<[a-z]+>', '(?:', escape)})")
         # A secret may look as if it had escapes itself.
-        as_read = (self.read(value)[0] for value in values)
-        self._pattern = _any_of({*forms, *(form for form in as_read if len(form) >= _MIN_CHARS)})
+        as_read = {form for value in values if len(form := "".join(self._read(value)[1])) >= _MIN_CHARS}
+        self._search = search if as_read <= {*search.texts} else LiteralSearch({*search.texts, *as_read})
 
-    def read(self, text: str) -> tuple[str, list[int], list[int]]:
-        """Return what a text says, and from which places in it on which places of the written one stand."""
-        parts: list[str] = []
-        read_at, written_at, length, at = [0], [0], 0, 0
-        for match in self._escape.finditer(text):
-            index = match.lastindex or 0
-            start, end = match.span()
-            parts += (text[at:start], self._readers[index - 1](match[index]))
-            length += start - at + 1
-            read_at += (length - 1, length)
-            written_at += (start, end)
-            at = end
-        return "".join([*parts, text[at:]]), read_at, written_at
+    def may_be_in(self, text: str) -> bool:
+        """Tell whether secrets may stand in `text` once its escapes are read: a no is certain."""
+        parts, read = self._read(text)
+        return len(parts) > 1 and self._search.may_be_in("".join(read))
 
-    def hits(self, text: str) -> list[tuple[int, int]]:
+    def spans(self, text: str) -> list[tuple[int, int]]:
         """Return where secrets stand in `text` once its escapes are read."""
-        read, read_at, written_at = self.read(text)
-        if len(read_at) == 1:
+        parts, read = self._read(text)
+        if len(parts) == 1 or not self._search.may_be_in(whole := "".join(read)):
             return []
+        written_at, read_at = [0, *accumulate(map(len, parts))], [0, *accumulate(map(len, read))]
 
         def written(place: int) -> int:
             near = bisect_right(read_at, place) - 1
             return written_at[near] + place - read_at[near]
 
-        return [(written(match.start()), written(match.end())) for match in self._pattern.finditer(read)]
+        return [(written(begin), written(end)) for begin, end in self._search.spans(whole)]
+
+    def _read(self, text: str) -> tuple[list[str], list[str]]:
+        """Return a text in parts, each second one an escape, and what each of them says."""
+        if self._mark.search(text) is None or len(parts := self._parts.split(text)) == 1:
+            return [text], [text]
+        # A text may be all escapes, and has few different ones.
+        said = {escape: self._said(escape) for escape in {*parts[1::2]}}
+        read = parts.copy()
+        read[1::2] = map(said.__getitem__, parts[1::2])
+        return parts, read
+
+    def _said(self, escape: str) -> str:
+        match = self._escape.fullmatch(escape)
+        assert match is not None
+        kind, digits = next((kind, digits) for kind, digits in match.groupdict().items() if digits is not None)
+        return _READERS[kind](digits)
 
 
 class Redactor:
@@ -138,9 +161,9 @@ class Redactor:
     def __init__(self, secrets: Iterable[Secret]) -> None:
         self._values = {value for secret in secrets if len(value := secret.reveal()) >= _MIN_CHARS}
         forms = {form for value in self._values for form in _spellings(value)}
-        self.forms = tuple(sorted(forms, key=_longest_first))
+        self._search = LiteralSearch(forms) if forms else None
+        self.forms = () if self._search is None else self._search.texts
         """Every spelling that is looked for, the longest first."""
-        self._pattern = _any_of(forms) if forms else None
 
     @cached_property
     def telling(self) -> Redactor:
@@ -149,35 +172,85 @@ class Redactor:
 
     def finds(self, text: str) -> bool:
         """Tell whether any secret stands in `text`, which may be JSON."""
-        return self._pattern is not None and (self._pattern.search(text) is not None or bool(self._hits(text)))
+        search = self._search
+        return search is not None and (search.is_in(text) or (_has_escapes(text) and bool(self._escapes.spans(text))))
+
+    def may_find(self, text: str) -> bool:
+        """Tell whether any secret may stand in `text`: a no is certain, and costs little however long it is."""
+        search = self._search
+        return search is not None and (search.may_be_in(text) or (_has_escapes(text) and self._escapes.may_be_in(text)))
 
     def text(self, text: str) -> str:
         """Return `text` without secrets."""
-        if self._pattern is None:
+        search = self._search
+        if search is None:
             return text
-        text = self._pattern.sub(REDACTED, text)
-        hits = self._hits(text)
-        if not hits:
-            return text
-        ends = (0, *(end for _, end in hits))
-        kept = (text[end:start] for end, start in zip(ends, (*(start for start, _ in hits), len(text)), strict=True))
-        return REDACTED.join(kept)
-
-    def _hits(self, text: str) -> list[tuple[int, int]]:
-        """Return where secrets stand of which characters are escapes."""
-        return self._escapes.hits(text) if any(mark in text for mark in _ESCAPE_MARKS) else []
+        if search.may_be_in(text):
+            text = search.replaced(text, REDACTED)
+        return replaced(text, self._escapes.spans(text), REDACTED) if _has_escapes(text) else text
 
     @cached_property
     def _escapes(self) -> _Escapes:
         # Made when a text has such marks: ten times what the rest costs, for each caller with secrets of their own.
-        return _Escapes(self._values, self.forms)
+        assert self._search is not None
+        return _Escapes(self._values, self._search)
 
     def value(self, value: Any) -> Any:
         """Return a JSON value without secrets in its strings and keys; unchanged parts are shared."""
-        if isinstance(value, str):
-            return self.text(value)
-        if is_object(value):
-            return {self.value(key): self.value(item) for key, item in value.items()}
-        if is_list(value):
-            return [self.value(item) for item in value]
-        return value
+        return value if self._search is None else without(value, clean=self.text, may_find=self.may_find)
+
+
+def without(value: Any, *, clean: Callable[[str], str], may_find: Callable[[str], bool]) -> Any:
+    """Return a JSON value with each text of it cleaned, keys as well; what has nothing to be cleaned is shared.
+
+    All its texts are looked at together, and one by one only where `may_find` tells that there may be something. Of a
+    text that `clean` would change it must tell so, whatever stands before and behind it.
+    """
+    if isinstance(value, str):
+        return clean(value)
+    if (
+        not (is_object(value) or is_list(value) or isinstance(value, tuple))
+        or not value
+        or ((texts := _texts_of(value)) is not None and not may_find(texts))
+    ):
+        return cast("Any", value)
+    if isinstance(value, tuple):
+        # Python's own list: an event that a tool sends may hold one.
+        members: list[Any] = [*cast("tuple[Any, ...]", value)]
+        return tuple(without(members, clean=clean, may_find=may_find))
+    if isinstance(value, dict):
+        items = [*value.items()]
+        if len(items) <= _LOOKED_AT_TOGETHER:
+            return {_clean_key(key, clean): without(item, clean=clean, may_find=may_find) for key, item in items}
+        cleaned: dict[Any, Any] = {}
+        for at in range(0, len(items), _LOOKED_AT_TOGETHER):
+            cleaned |= without(dict(items[at : at + _LOOKED_AT_TOGETHER]), clean=clean, may_find=may_find)
+        return cleaned
+    if len(value) <= _LOOKED_AT_TOGETHER:
+        return [without(item, clean=clean, may_find=may_find) for item in value]
+    places = range(0, len(value), _LOOKED_AT_TOGETHER)
+    pieces = (without(value[at : at + _LOOKED_AT_TOGETHER], clean=clean, may_find=may_find) for at in places)
+    return [*chain.from_iterable(pieces)]
+
+
+def _clean_key(key: Any, clean: Callable[[str], str]) -> Any:
+    return clean(key) if isinstance(key, str) else key
+
+
+def _texts_of(value: Any) -> str | None:
+    """Return a text in which each text of a JSON value stands as it is; `None` of what cannot be written so fast.
+
+    What stands between them, numbers and brackets, is begun and ended by a character that is part of no escape: so
+    none is read that begins in one text and ends behind it.
+    """
+    try:
+        raw = orjson.dumps(value, None, _AS_IT_IS)
+    except TypeError:
+        return None
+    if b"\\" not in raw:
+        return raw.decode()
+    # Two bytes that stand nowhere in UTF-8, for what must not be taken for the beginning or the end of something else.
+    raw = raw.replace(b"\\\\", b"\xff").replace(b'\\"', b"\xfe").replace(b'"', b"\x02").replace(b"\xfe", b'"')
+    for escape, char in _JSON_ESCAPES[: None if b"\\u" in raw else _SHORT_JSON_ESCAPES]:
+        raw = raw.replace(escape, char)
+    return raw.replace(b"\xff", b"\\").decode()

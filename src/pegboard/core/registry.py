@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, get_args
 
+from pegboard.core.after_fork import is_held, leave_to_parent, renew_after_fork
 from pegboard.core.agent_graph import check_agents
 from pegboard.core.declarations import Declarations, Mirror, NamedLater, PrivateSource
 from pegboard.core.entry_table import Ordered
@@ -75,6 +76,18 @@ class Registry:
         self._was_good = False
         """Whether there was a snapshot without faults: what is wrong from then on came while it ran."""
         self._lock = threading.RLock()
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Read everything anew where a thread of the parent was about to, or made a change: it does not go on here."""
+        for table in (self.declarations.tools, self.declarations.resources):
+            table.after_fork()
+        if is_held(self._lock):
+            self._lock = threading.RLock()
+            leave_to_parent(self._snapshots, self._outdated, self._inventories, self._outdated_inventories)
+            self._snapshots, self.newest, self._outdated = {}, {}, {}
+            self._inventories, self._outdated_inventories = {}, {}
+            self._sealed, self._former_names = ValidatedLists(), None
 
     # -- what is declared
 

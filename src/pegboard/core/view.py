@@ -78,7 +78,7 @@ class Exporter(Protocol):
 
     def to_bytes(self, view: View) -> bytes: ...
 
-    def size_bytes(self, view: View) -> int: ...
+    def size_bytes(self, view: View, *, within: Snapshot | None = None) -> int: ...
 
     def report(self, view: View) -> list[JSON]: ...
 
@@ -186,19 +186,19 @@ class View:
         # Two bundles may build one name: the first has it, here as in `find`.
         return tuple({entry.wire_name: entry for entry in reversed(shown)}.values())[::-1]
 
-    def _selected(self, snapshot: Snapshot) -> Selected:
-        """Return what groups and policies leave of a snapshot."""
-        known = self._selected_of
-        if known is None or known[0] is not snapshot:
-            known = self._selected_of = snapshot, snapshot.judged(self.selection, self.ctx.caller.policy)
-        return known[1]
+    def _select(self, snapshot: Snapshot) -> Selected:
+        """Return what groups and policies leave of a snapshot, and keep it for what is asked next."""
+        selected = snapshot.judged(self.selection, self.ctx.caller.policy)
+        self._selected_of = snapshot, selected
+        return selected
 
     def _left(self, snapshot: Snapshot) -> Selected:
         """Return what is selected without what is hidden now; built tools are not looked at.
 
         Tools that hang on the same are judged together, by one of them: a caller pays for conditions and not for tools.
         """
-        selected, states = self._selected(snapshot), self._parts.registry.states()
+        known, states = self._selected_of, self._parts.registry.states()
+        selected = known[1] if known is not None and known[0] is snapshot else self._select(snapshot)
         hidden: list[int] = []
         places: list[int] = []
         for number, (entry, alike) in enumerate(selected.alike):
@@ -214,11 +214,14 @@ class View:
                 hidden.append(number)
         return snapshot.without(selected, hidden, places) if hidden or places else selected
 
-    def app_tools(self) -> tuple[ToolEntry, ...]:
-        """Return the tools that this caller's user interfaces may use, and models are not shown."""
-        snapshot = self.snapshot
-        found = (self.find(entry.qualified_id, within=snapshot) for entry in snapshot.for_apps)
-        return tuple([entry for entry in found if entry is not None])
+    def app_tools(self, *, within: Snapshot | None = None) -> tuple[ToolEntry, ...]:
+        """Return the tools that this caller's user interfaces may use, and models are not shown.
+
+        `within`: the newest snapshot, where the asker has it already.
+        """
+        snapshot = within or self.snapshot
+        visible = (self.find(entry.qualified_id, within=snapshot) for entry in snapshot.for_apps)
+        return tuple([entry for entry in visible if entry is not None])
 
     def names(self, server: str | None = None) -> list[str]:
         """Return wire names; with `server`, the names an SDK's allow-list wants: `mcp__<server>__<tool>`.
@@ -425,7 +428,7 @@ class View:
     def _near(self, name: str) -> str | None:
         """Return the visible name that was meant: of a few the nearest, of many one among those that stand near it."""
         snapshot, states = self.snapshot, self._parts.registry.states()
-        selected = self._selected(snapshot).entries
+        selected = self._select(snapshot).entries
         if len(selected) <= NAMES_COMPARED_EACH:
             return nearest_one(name, (entry.wire_name for entry in self._unbuilt(selected) if name not in entry.names))
         asked_by = self.selection, self.ctx.caller.policy
@@ -436,6 +439,10 @@ class View:
         return None
 
     # -- awaiting
+
+    async def atools(self) -> tuple[ToolEntry, ...]:
+        """Return the visible tools as `tools` does, awaiting what their answers need; not those declared meanwhile."""
+        return self.tools(within=await self.prepared_snapshot())
 
     async def afind(self, name: str) -> ToolEntry | None:
         """Return the tool as `find` does, awaiting what its answer needs."""
@@ -457,8 +464,13 @@ class View:
 
     async def prepare(self) -> View:
         """Have every async predicate and builder of the selected tools answered, together. Returns the view."""
+        await self.prepared_snapshot()
+        return self
+
+    async def prepared_snapshot(self) -> Snapshot:
+        """Do what `prepare` does. Returns the snapshot whose tools have their answers: those of a newer one may not."""
         snapshot = self.snapshot
-        selected = self._selected(snapshot)
+        selected = self._select(snapshot)
         conditions = snapshot.conditions_of(selected)
         built = [snapshot.entries[place] for place in selected.built]
         mirrored = [mirror.entry(name) for name, mirror in self._mirrors().items() if mirror.available is not None]
@@ -466,7 +478,7 @@ class View:
             others = snapshot.conditions((*built, *mirrored))
             conditions = Conditions.of((*conditions.each, *others.each))
         await self._answer(conditions, built, snapshot)
-        return self
+        return snapshot
 
     async def _answer_for(self, name: str) -> None:
         """Await what the answer about one name needs."""
@@ -524,7 +536,7 @@ class View:
         may be a task is one: the result names it (`task_id`), and `Catalog.tasks` knows how far it is.
         """
         return self._parts.runner.call(
-            self, name, args, callbacks=callbacks, raise_errors=raise_errors, as_task=as_task
+            self, name, args, callbacks=callbacks, raise_errors=raise_errors, call_id=None, as_task=as_task
         )
 
     def export(self, target: str) -> list[JSON]:

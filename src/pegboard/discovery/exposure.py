@@ -104,9 +104,12 @@ class ExposedView(View):
     @property
     def mode(self) -> Mode:
         """How the tools are shown to this caller now."""
-        if self._mode is None:
-            cost = estimated_tokens(self._parts.exporters["mcp"].size_bytes(self._plain))
-            self._mode = "direct" if cost <= self._profile.token_budget else "search"
+        return self._mode or self._chosen_mode(self.snapshot)
+
+    def _chosen_mode(self, snapshot: Snapshot) -> Mode:
+        """Return, and keep, the mode that the size of the whole list of a snapshot asks for."""
+        cost = estimated_tokens(self._parts.exporters["mcp"].size_bytes(self._plain, within=snapshot))
+        self._mode = "direct" if cost <= self._profile.token_budget else "search"
         return self._mode
 
     @property
@@ -130,14 +133,15 @@ class ExposedView(View):
         """Return what is listed: the meta tools, then the pinned ones by name; or every tool, in mode `direct`."""
         snapshot = within or self.snapshot
         visible = super().tools(within=snapshot)
-        if self.mode == "direct":
+        mode = self._mode or self._chosen_mode(snapshot)
+        if mode == "direct":
             return visible
         lists: _Lists = snapshot.cache.setdefault("exposed", BoundedCache(max_entries=EXPOSED_LISTS))
-        key = (self._profile, self.mode, id(visible))
+        key = (self._profile, mode, id(visible))
         cached = lists.get(key)
         if cached is not None and cached[0] is visible:
             return cached[1]
-        digest = CatalogListing.of(visible).digest(budget_tokens=_DIGEST_TOKENS[self.mode])
+        digest = CatalogListing.of(visible).digest(budget_tokens=_DIGEST_TOKENS[mode])
         digest += custom_agents(visible, snapshot.declared.agents)
         listed = (*(self._entry(name, digest=digest) for name in self.meta_tools), *self._pinned(visible))
         if type(visible) is KeptTools:

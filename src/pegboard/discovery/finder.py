@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
+from pegboard.core.after_fork import is_held, renew_after_fork
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.json_text import json_bytes
 from pegboard.core.ports import Embedder
@@ -91,6 +92,12 @@ class Finder:
         self._built: _Built | None = None
         self._lock = threading.Lock()
         self.builds = 0
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Read the tools anew where a thread of the parent was reading them."""
+        if is_held(self._lock):
+            self._lock, self._built = threading.Lock(), None
 
     def use_embedder(self, embedder: Embedder | None) -> None:
         """Compare meanings by this embedder from now on; with none, words alone."""
@@ -124,13 +131,13 @@ class Finder:
 
         With `explain` the answers say what each score was made of.
         """
-        await view.prepare()
         built, snapshot = self._built, self._registry.snapshot()
         if built is None or built.snapshot is not snapshot:
             # Reading thousands of tools takes a part of a second, which others must not wait for.
             built = await asyncio.to_thread(self._following, snapshot)
-        by_id = {entry.qualified_id: entry for entry in view.tools()}
-        index, visible = self._visible(view, by_id, built)
+        tools = await view.atools()
+        by_id = {entry.qualified_id: entry for entry in tools}
+        index, visible = self._visible(tools, by_id, built)
         asked = list(queries)
         alike = await self._meaning.likeness(index, asked) if self._meaning is not None and by_id else None
         caller = view.ctx.caller
@@ -183,8 +190,9 @@ class Finder:
         own = self.requests.get(text.id)
         return text if own is None or own.is_stale(text) else replace(text, requests=text.requests + own.requests)
 
-    def _visible(self, view: View, by_id: Mapping[str, ToolEntry], built: _Built) -> tuple[Index, VisibleTools]:
-        tools = view.tools()
+    def _visible(
+        self, tools: Sequence[ToolEntry], by_id: Mapping[str, ToolEntry], built: _Built
+    ) -> tuple[Index, VisibleTools]:
         cached = built.visible.get(id(tools))
         if cached is not None and cached[0] is tools:
             return built.index, cached[1]

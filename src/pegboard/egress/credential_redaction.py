@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from itertools import takewhile
 from typing import Any
 
-from pegboard.core.redaction import REDACTED, Redactor
+from pegboard.core.literal_search import LiteralSearch, replaced
+from pegboard.core.redaction import REDACTED, Redactor, without
 from pegboard.model.bounds import GIVEN_AWAY_SECRET_CHARS
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError
-from pegboard.model.json_types import JSON, is_awaitable, is_list, is_object
+from pegboard.model.json_types import JSON, is_awaitable
 from pegboard.model.result import call_error
 from pegboard.model.secret import Secret
 from pegboard.model.tool import Handler
@@ -31,28 +31,26 @@ class CredentialRedactor:
         # No text with spaces or the address of something: much that is not a secret begins like those.
         keys = {text for text in (secret.reveal() for secret in known) if not re.search(r"\s|://|^/", text)}
         self._keys = sorted(text for text in keys if len(text) > GIVEN_AWAY_SECRET_CHARS)
+        beginnings = {key[:GIVEN_AWAY_SECRET_CHARS] for key in self._keys}
+        self._beginnings = LiteralSearch(beginnings) if beginnings else None
 
     def text(self, text: str) -> str:
         """Return a text without them."""
         clean = self._redactor.text(text)
-        for key in self._keys:
-            start = clean.find(key[:GIVEN_AWAY_SECRET_CHARS])
-            while start >= 0:
-                same = takewhile(lambda pair: pair[0] == pair[1], zip(clean[start:], key, strict=False))
-                end = start + len(list(same))
-                clean = clean[:start] + REDACTED + clean[end:]
-                start = clean.find(key[:GIVEN_AWAY_SECRET_CHARS], start + len(REDACTED))
+        if self._may_begin(clean):
+            for key in self._keys:
+                clean = replaced(clean, _spans_of_beginnings(clean, key), REDACTED)
         return clean
 
     def value(self, value: Any) -> Any:
         """Return a JSON value without them."""
-        if isinstance(value, str):
-            return self.text(value)
-        if is_object(value):
-            return {self.text(key): self.value(item) for key, item in value.items()}
-        if is_list(value):
-            return [self.value(item) for item in value]
-        return value
+        return without(value, clean=self.text, may_find=self._may_find)
+
+    def _may_find(self, text: str) -> bool:
+        return self._redactor.may_find(text) or self._may_begin(text)
+
+    def _may_begin(self, text: str) -> bool:
+        return self._beginnings is not None and self._beginnings.may_be_in(text)
 
     def error(self, exc: CallError) -> CallError:
         """Return an error without them."""
@@ -60,6 +58,18 @@ class CredentialRedactor:
         details = self.value(dict(error.details))
         clean = replace(error, message=self.text(error.message), hint=self.text(error.hint), details=details)
         return call_error(clean)
+
+
+def _spans_of_beginnings(text: str, key: str) -> list[tuple[int, int]]:
+    """Return where the beginning of a key stands, and up to where it goes on."""
+    spans: list[tuple[int, int]] = []
+    at, beginning = 0, key[:GIVEN_AWAY_SECRET_CHARS]
+    while (begin := text.find(beginning, at)) >= 0:
+        at, end = begin + GIVEN_AWAY_SECRET_CHARS, begin + len(key)
+        while at < end and text[at : at + 1] == key[at - begin]:
+            at += 1
+        spans.append((begin, at))
+    return spans
 
 
 def without_credentials(handler: Handler, secrets: Iterable[Secret]) -> Handler:

@@ -7,10 +7,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from pegboard.core.after_fork import renew_after_fork
 from pegboard.model.bounds import DEFAULT_BOUNDS
 from pegboard.model.rate_limit import RateLimit
 
 Key = tuple[str | None, ...]
+Window = tuple[float, deque[float]]
+"""(seconds that it lasts, when its calls were accepted, oldest first)"""
 
 
 class MemoryLimitStore:
@@ -29,47 +32,61 @@ class MemoryLimitStore:
         forgets: bool = False,
     ) -> None:
         self._clock, self.max_keys, self._forgets = clock, max_keys, forgets
-        # Per key: its window, and the times of its hits, oldest first.
-        self._hits: dict[Key, tuple[float, deque[float]]] = {}
+        self._windows: dict[Key, Window] = {}
         self._swept = float("-inf")
+        self._lock = threading.Lock()
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Let go of what a thread of the parent held; what was counted stays counted."""
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        return len(self._hits)
+        return len(self._windows)
 
     def wait_s(self, hits: Sequence[tuple[Key, RateLimit]], *, charge: bool) -> float | None:
         """Return seconds until one more call fits all windows, 0.0 if now, `None` if never; see `ports.LimitStore`."""
         with self._lock:
-            now, longest = self._clock(), 0.0
-            charged: list[deque[float]] = []
+            now, wait_s = self._clock(), 0.0
+            counted: list[deque[float]] = []
             for key, limit in hits:
-                window_s, max_calls, known = limit.window_s, limit.max_calls, self._hits.get(key)
+                window_s, max_calls = limit.window_s, limit.max_calls
                 if max_calls == 0:
                     return None
-                if known is None:
-                    if len(self._hits) >= self.max_keys and not self._sweep(now):
-                        if not self._forgets:
-                            longest = max(longest, window_s)
-                            continue
-                        if charge:
-                            del self._hits[next(iter(self._hits))]
-                    known = (window_s, deque[float]())
-                    if charge:
-                        self._hits[key] = known
-                times = known[1]
-                while times and now - times[0] >= window_s:
-                    times.popleft()
-                if len(times) >= max_calls:
-                    longest = max(longest, window_s - (now - times[-max_calls]))
-                charged.append(times)
-            if charge and longest == 0.0:
-                for times in charged:
-                    times.append(now)
-            return longest
+                window = self._windows.get(key) or self._new_window(key, window_s, now, keep=charge)
+                if window is None:
+                    wait_s = max(wait_s, window_s)
+                    continue
+                accepted_at = window[1]
+                while accepted_at and now - accepted_at[0] >= window_s:
+                    accepted_at.popleft()
+                if len(accepted_at) >= max_calls:
+                    wait_s = max(wait_s, window_s - (now - accepted_at[-max_calls]))
+                counted.append(accepted_at)
+            if charge and wait_s == 0.0:
+                for accepted_at in counted:
+                    accepted_at.append(now)
+            return wait_s
+
+    def _new_window(self, key: Key, window_s: float, now: float, *, keep: bool) -> Window | None:
+        """Return the empty window of a key that has none; `None` where there is no room for another key."""
+        if len(self._windows) >= self.max_keys and not self._sweep(now):
+            if not self._forgets:
+                return None
+            if keep:
+                del self._windows[next(iter(self._windows))]
+        window = (window_s, deque[float]())
+        if keep:
+            self._windows[key] = window
+        return window
 
     def _sweep(self, now: float) -> bool:
         """Forget the keys whose hits no longer count, at most once a second; tell whether there is room now."""
         if now - self._swept >= 1.0:
             self._swept = now
-            self._hits = {k: v for k, v in self._hits.items() if v[1] and now - v[1][-1] < v[0]}
-        return len(self._hits) < self.max_keys
+            self._windows = {
+                key: (window_s, accepted_at)
+                for key, (window_s, accepted_at) in self._windows.items()
+                if accepted_at and now - accepted_at[-1] < window_s
+            }
+        return len(self._windows) < self.max_keys

@@ -20,6 +20,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError, ResponseError
 
+from pegboard.core.after_fork import leave_to_parent, renew_after_fork
 from pegboard.limits.redis_link import RedisLink
 from pegboard.model.bounds import LIMIT_STORE_SILENCE_S
 from pegboard.model.error import DefinitionError
@@ -74,6 +75,12 @@ class RedisLimitStore:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._link: RedisLink | None = None
         self._open()
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Leave the connection to the parent: an answer on it would be anybody's."""
+        leave_to_parent(self._link, self._loop)
+        self._link = self._loop = None
 
     def _open(self) -> None:
         options: dict[str, Any] = {"retry": Retry(NoBackoff(), 0)}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol, cast
 
 from pegboard.model.attempts import attempted, running_step
@@ -46,6 +48,10 @@ class RunningCall(Protocol):
         self, agent: str, query: str, data: Mapping[str, JSONValue], *, transform: str | None
     ) -> Awaitable[ToolResult]:
         """Run an agent as a part of this call; `transform` is a template that makes its context of `data`."""
+        ...
+
+    async def in_thread(self, code: Callable[..., Any], /, *args: Any) -> Any:
+        """Run code that may take long in a thread, one of its caller's share, and await what it gives to await."""
         ...
 
     async def check_standing(self) -> None:
@@ -269,6 +275,9 @@ class CallContext(ToolContext):
         self.check_running()
         if retries < 0:
             raise ValueError(f"step({name!r}, retries={retries}): give 0 or more.")
+        if self.call is not None and not inspect.iscoroutinefunction(run):
+            # In the threads of all, a few slow steps of one caller would hold every other's.
+            run = partial(self.call.in_thread, run)
         if self.steps is not None:
             return await self.steps.step(name, run, args, retries=retries, timeout_s=timeout_s)
         return await attempted(

@@ -17,7 +17,7 @@ class ClientBridge(Protocol):
     `carry(request, consent_id)` takes a yes along to the next round, where `await carried(request, stands)` gives
     it back if `await stands(consent_id)` says that nobody has taken it back;
     `spent(request)` hears that a call which was answered has ended, and `keeps(request)` tells whether it was begun in
-    a round before: then its yes does not go back where it is refused now.
+    a round before, or goes on in the next: then its yes does not go back where it is refused now.
     """
 
     @property

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import field, replace
-from functools import cached_property
 from typing import Any, Literal, Protocol, TypeAlias
 
-from pegboard.frozen import frozen, record
+from pegboard.frozen import frozen, record, worked_out
 from pegboard.model.call_context import CallContext
 from pegboard.model.context import ToolContext
 from pegboard.model.error import DefinitionError
@@ -194,18 +193,18 @@ class ToolEntry:
 
     # Worked out once, as both are asked on every call and for every tool of a list.
 
-    @cached_property
+    @worked_out
     def qualified_id(self) -> str:
         """The one identity of the tool: `namespace.name`."""
         return self.spec.qualified_id
 
-    @cached_property
+    @worked_out
     def is_conditional(self) -> bool:
         """Whether anything but groups and policy may hide it."""
         spec = self.spec
         return bool(self.source or self.builder or spec.factory or spec.available is not None or spec.deprecated)
 
-    @cached_property
+    @worked_out
     def condition(self) -> Hashable:
         """What may hide it beside groups, policy and builder: whatever hides one tool of a condition hides them all.
 
@@ -216,18 +215,18 @@ class ToolEntry:
         spec = self.spec
         return (self.source, spec.factory, _as_key(spec.available), spec.deprecated)
 
-    @cached_property
+    @worked_out
     def hangs_on_source_alone(self) -> bool:
         """Whether nothing may hide it, beside groups and policy, but how its source is."""
         spec = self.spec
         return bool(self.source) and not (self.builder or spec.factory or spec.available is not None or spec.deprecated)
 
-    @cached_property
+    @worked_out
     def drawn(self) -> dict[str, Any]:
         """A scratch place for what exporters draw from this entry alone; it lives as long as the entry does."""
         return {}
 
-    @cached_property
+    @worked_out
     def is_for_apps_alone(self) -> bool:
         """Whether only its interface may use it, through the host: no list that a model reads has it.
 
@@ -239,13 +238,13 @@ class ToolEntry:
         visibility: Any = ui.get("visibility") if isinstance(ui, Mapping) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - JSON
         return isinstance(visibility, list | tuple) and "app" in visibility and "model" not in visibility
 
-    @cached_property
+    @worked_out
     def names(self) -> tuple[str, ...]:
         """Every name that it is known by: on the wire, `namespace.name` and `namespace__name`."""
         spec = self.spec
         return tuple(dict.fromkeys((self.wire_name, spec.qualified_id, f"{spec.namespace}__{spec.name}")))
 
-    @cached_property
+    @worked_out
     def folded_names(self) -> tuple[str, ...]:
         """Its names in the form in which globs are held against them, those that it had before too.
 

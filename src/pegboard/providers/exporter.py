@@ -47,17 +47,16 @@ class Exporter:
         """Return the visible tools as values; yours to change."""
         return json_value(self.to_bytes(view))
 
-    def to_bytes(self, view: View) -> bytes:
-        """Return the visible tools as a JSON array."""
-        return self._kept_of(view, "lists", _as_array)
+    def to_bytes(self, view: View, *, within: Snapshot | None = None) -> bytes:
+        """Return the visible tools as a JSON array. `within`: the snapshot to take them from, where there is one."""
+        return self._kept_of(view, within or view.snapshot, "lists", _as_array)
 
-    def size_bytes(self, view: View) -> int:
+    def size_bytes(self, view: View, *, within: Snapshot | None = None) -> int:
         """Return how long `to_bytes` is, without joining what may be millions of bytes that nobody asked for."""
-        return self._kept_of(view, "sizes", _size_of_array)
+        return self._kept_of(view, within or view.snapshot, "sizes", _size_of_array)
 
-    def _kept_of(self, view: View, kind: str, make: Callable[[Sequence[bytes]], T]) -> T:
+    def _kept_of(self, view: View, snapshot: Snapshot, kind: str, make: Callable[[Sequence[bytes]], T]) -> T:
         """Return what is made of the visible tools as JSON; once for all who see the same."""
-        snapshot = view.snapshot
         tools = view.tools(within=snapshot)
         # A list in which nothing was made for this caller is the snapshot's own: one id stands for all of it.
         chosen = tools.chosen if type(tools) is KeptTools else None

@@ -11,6 +11,7 @@ from pegboard.authoring.definition import ToolOptions, function_entry, origin_of
 from pegboard.core.judge import Selection
 from pegboard.core.names import fold
 from pegboard.core.registry import Registry
+from pegboard.core.snapshot import Snapshot
 from pegboard.core.view import CallRunner, View, ViewParts
 from pegboard.model.context import ToolContext
 from pegboard.model.error import DefinitionError
@@ -180,21 +181,21 @@ class Resources:
         """Everything there is, whoever may have it."""
         return [entry.offer for entry in self._registry.snapshot("resources").entries if entry.offer is not None]
 
-    def resources(self, view: View) -> list[tuple[ToolEntry, ResourceSpec]]:
-        """Return the visible resources and templates that are listed."""
+    def resources(self, view: View, *, within: Snapshot | None = None) -> list[tuple[ToolEntry, ResourceSpec]]:
+        """Return the visible resources and templates that are listed; `within` is as `View.tools` has it."""
         return [
             (entry, entry.offer)
-            for entry in view.tools()
+            for entry in view.tools(within=within)
             if isinstance(entry.offer, ResourceSpec) and entry.offer.is_listed
         ]
 
-    def prompts(self, view: View) -> list[tuple[ToolEntry, PromptSpec]]:
+    def prompts(self, view: View, *, within: Snapshot | None = None) -> list[tuple[ToolEntry, PromptSpec]]:
         """Return the visible prompts."""
-        return [(entry, entry.offer) for entry in view.tools() if isinstance(entry.offer, PromptSpec)]
+        return [(entry, entry.offer) for entry in view.tools(within=within) if isinstance(entry.offer, PromptSpec)]
 
-    def upload(self, view: View) -> ToolEntry | None:
+    def upload(self, view: View, *, within: Snapshot | None = None) -> ToolEntry | None:
         """Return what takes in files of this caller; `None` where nothing does."""
-        return next((entry for entry in view.tools() if isinstance(entry.offer, UploadSpec)), None)
+        return next((entry for entry in view.tools(within=within) if isinstance(entry.offer, UploadSpec)), None)
 
     def resources_of(self, uri: str) -> list[tuple[str, ResourceSpec, dict[str, str]]]:
         """Return (qualified id, spec, values of its variables) of every resource that a URI means, whoever may have it.

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from pegboard.core.view import View
 from pegboard.model.json_types import JSON
 from pegboard.model.skill import MAIN_FILE, Skill, SkillFile
+from pegboard.model.tool import ToolEntry
 
 SCHEME = "skill://"
 DIRECTORY = "inode/directory"
@@ -23,9 +23,9 @@ class Child(NamedTuple):
     file: SkillFile | None
 
 
-def skills_of(declared: Mapping[str, Skill], view: View) -> list[Skill]:
+def skills_of(declared: Mapping[str, Skill], visible: Iterable[ToolEntry]) -> list[Skill]:
     """Return the skills of the namespaces of which a caller has a tool; what is hidden has no skill either."""
-    used = {entry.spec.namespace for entry in view.tools()}
+    used = {entry.spec.namespace for entry in visible}
     return [skill for namespace, skill in sorted(declared.items()) if namespace in used]
 
 

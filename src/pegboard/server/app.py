@@ -16,6 +16,7 @@ from starlette.applications import Starlette
 from starlette.types import Receive, Scope, Send
 
 from pegboard.catalog import Catalog
+from pegboard.frozen import frozen
 from pegboard.lazy import LazyModule
 from pegboard.model.bounds import SHUTDOWN_GRACE_S
 from pegboard.model.error import DefinitionError, PegboardError
@@ -89,37 +90,44 @@ def http_app(
         DefinitionError: there is no such profile, or a key is too short; both `identify` and `identity:`; a bus
             without keys.
     """
-    return app_of(
-        catalog, config=config, identify=identify, profile=profile, allowed_hosts=allowed_hosts, keys=keys, bus=bus,
+    options = AppOptions(
+        config=config, identify=identify, profile=profile, allowed_hosts=allowed_hosts, keys=keys, bus=bus,
         problems=problems, grace_s=grace_s,
     )  # fmt: skip
+    return app_of(catalog, options)
 
 
-def app_of(
-    catalog: Catalog,
-    *,
-    config: object,
-    identify: Identify | None,
-    profile: str | None,
-    allowed_hosts: Sequence[str],
-    keys: tuple[bytes, ...],
-    bus: str | Secret | None,
-    problems: Callable[[], Sequence[object]],
-    grace_s: float,
-    has_others: bool = False,
-) -> Starlette:
-    """Return an ASGI app, as `http_app` does; `has_others` where it is known that there are other workers."""
-    choose_profile(catalog.registry.profiles, profile)
+@frozen
+class AppOptions:
+    """How a catalog is served over HTTP; what each says is written at `http_app`."""
+
+    config: object = None
+    identify: Identify | None = None
+    profile: str | None = None
+    allowed_hosts: Sequence[str] = LOOPBACK_HOSTS
+    keys: tuple[bytes, ...] = ()
+    bus: str | Secret | None = None
+    problems: Callable[[], Sequence[object]] = tuple
+    grace_s: float = SHUTDOWN_GRACE_S
+    has_others: bool = False
+    """Whether it is known that there are other workers."""
+
+
+def app_of(catalog: Catalog, options: AppOptions) -> Starlette:
+    """Return an ASGI app, as `http_app` does."""
+    identify, keys = options.identify, options.keys
+    choose_profile(catalog.registry.profiles, options.profile)
     if identify is not None and catalog.identity is not None:
         raise DefinitionError("identify= and the config's `identity:` both say who callers are. Keep one of them.")
-    authenticator = Authenticator(catalog, profile=profile, identify=identify)
-    host_guard = HostGuard(allowed_hosts)
+    authenticator = Authenticator(catalog, profile=options.profile, identify=identify)
+    host_guard = HostGuard(options.allowed_hosts)
     catalog.guards.is_shared = True
     sealing = sealing_with(keys, audience=catalog.name)
-    others = Others(bool(keys), has_others or bus is not None, _bus(bus, catalog, sealing, keys))
+    has_others = options.has_others or options.bus is not None
+    others = Others(bool(keys), has_others, _bus(options.bus, catalog, sealing, keys))
     event_hub = EventHub(others)
     event_hub.cancel = catalog.cancel
-    gateway = replace(gateway_of(catalog, config), event_hub=event_hub)
+    gateway = replace(gateway_of(catalog, options.config), event_hub=event_hub)
     if keys:
         # Workers on other machines have the keys, if not the folder.
         catalog.registry.server_id = server_id_of(keys[-1], catalog.name.encode())
@@ -137,12 +145,20 @@ def app_of(
         authenticator,
         event_hub,
         is_serving=lambda: endpoint.is_running,
-        problems=problems,
+        problems=options.problems,
         others=others,
     )
-    start_page = StartPage(gateway, host_guard, authenticator)
-    page = ConsentPage(host_guard)
-    return App(catalog, endpoint, api, health, start_page, page, host_guard, grace_s=grace_s, bus=others.bus)
+    parts = AppParts(
+        catalog=catalog,
+        endpoint=endpoint,
+        api=api,
+        health=health,
+        start_page=StartPage(gateway, host_guard, authenticator),
+        consent_page=ConsentPage(host_guard),
+        host_guard=host_guard,
+        bus=others.bus,
+    )
+    return App(parts, grace_s=options.grace_s)
 
 
 def _bus(uri: str | Secret | None, catalog: Catalog, sealing: Sealing, keys: tuple[bytes, ...]) -> Bus | None:
@@ -173,27 +189,30 @@ class LifespanError(PegboardError):
         )
 
 
+@frozen
+class AppParts:
+    """What an app is made of: the catalog, what answers below each path, and the way to other workers."""
+
+    catalog: Catalog
+    endpoint: Endpoint
+    api: Routes
+    health: Health
+    start_page: StartPage
+    consent_page: ConsentPage
+    host_guard: HostGuard
+    bus: Bus | None
+
+
 class App(Starlette):
     """The app. Requests for `/mcp` pass by Starlette's middleware and routes, which cost as much as a call."""
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        endpoint: Endpoint,
-        api: Routes,
-        health: Health,
-        start_page: StartPage,
-        consent_page: ConsentPage,
-        host_guard: HostGuard,
-        *,
-        grace_s: float,
-        bus: Bus | None,
-    ) -> None:
-        self._bus = bus
-        routes = [*endpoint.routes, *start_page.routes, *consent_page.routes, *health.routes, *api.all()]
+    def __init__(self, parts: AppParts, *, grace_s: float) -> None:
+        pages = (parts.endpoint, parts.start_page, parts.consent_page, parts.health)
+        routes = [*(route for page in pages for route in page.routes), *parts.api.all()]
         super().__init__(routes=routes, lifespan=self._serving)
-        self._catalog, self._endpoint, self._api, self._health = catalog, endpoint, api, health
-        self._host_guard, self._grace_s, self._was_started = host_guard, grace_s, False
+        self._catalog, self._endpoint, self._api, self._health = parts.catalog, parts.endpoint, parts.api, parts.health
+        self._host_guard, self._bus = parts.host_guard, parts.bus
+        self._grace_s, self._was_started = grace_s, False
         self.state.end_streams = self._end_streams
 
     @asynccontextmanager
@@ -264,34 +283,25 @@ def run_http(
         OSError: the address cannot be had.
     """
     is_open = allow_anonymous_from_anywhere or catalog.identity is not None or identify is not None
-    serve_http(
-        catalog,
-        config,
-        listening=lambda: bound_to(host, port),
-        hosts=hosts_of(host, allowed_hosts, is_open=is_open),
-        profile=profile,
+    options = AppOptions(
+        config=config,
         identify=identify,
-        on_ready=on_ready,
+        profile=profile,
+        allowed_hosts=hosts_of(host, allowed_hosts, is_open=is_open),
         keys=keys,
         bus=bus,
         problems=problems,
         grace_s=grace_s,
     )
+    serve_http(catalog, options, listening=lambda: bound_to(host, port), on_ready=on_ready)
 
 
 def serve_http(
     catalog: Catalog,
-    config: object,
+    options: AppOptions,
     *,
     listening: Callable[[], socket.socket],
-    hosts: Sequence[str],
-    profile: str | None = None,
-    identify: Identify | None = None,
     on_ready: Callable[[str], None] | None = None,
-    keys: tuple[bytes, ...] = (),
-    problems: Callable[[], Sequence[object]] = tuple,
-    grace_s: float = SHUTDOWN_GRACE_S,
-    bus: str | Secret | None = None,
     worker: Worker | None = None,
     front: ProxySettings = NO_PROXY,
 ) -> None:
@@ -301,21 +311,10 @@ def serve_http(
         DefinitionError: no such profile, or a key that is too short.
         OSError: the address cannot be had.
     """
-    app = app_of(
-        catalog,
-        config=config,
-        identify=identify,
-        profile=profile,
-        allowed_hosts=hosts,
-        keys=keys,
-        bus=bus,
-        problems=problems,
-        grace_s=grace_s,
-        has_others=worker is not None,
-    )
+    app = app_of(catalog, replace(options, has_others=worker is not None))
 
     def say_where(address: str) -> None:
-        sys.stderr.write(addresses(address, catalog, profile=profile))
+        sys.stderr.write(addresses(address, catalog, profile=options.profile))
         sys.stderr.flush()
 
     listen(
@@ -323,8 +322,8 @@ def serve_http(
         listening=listening(),
         bounds=catalog.registry.bounds,
         on_ready=on_ready or say_where,
-        drain=lambda: _drain(catalog, app, grace_s),
-        grace_s=grace_s,
+        drain=lambda: _drain(catalog, app, options.grace_s),
+        grace_s=options.grace_s,
         worker=worker,
         front=front,
     )

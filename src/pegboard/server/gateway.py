@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from pegboard.catalog import Catalog
+from pegboard.core.registry import Registry
 from pegboard.core.view import View
 from pegboard.frozen import frozen
 from pegboard.model.context import ToolContext
@@ -45,6 +46,8 @@ class Gateway:
     """Lists and calls the tools of a catalog for one principal at a time."""
 
     catalog: Catalog
+    registry: Registry
+    """That of the catalog."""
     context_for: ContextMaker
     resources: Resources
     event_hub: EventHub | None = None
@@ -58,7 +61,7 @@ class Gateway:
         Raises:
             CallError: `recursion_limit`.
         """
-        own = self.catalog.registry.server_id
+        own = self.registry.server_id
         if channel is not None and channel.hops is not None:
             hops = channel.hops
         ctx = self.context_for(principal, channel, (own,) if hops is None else path_through(hops, own))
@@ -72,9 +75,9 @@ class Gateway:
         """Return what the profile of a principal shows, to call on."""
         return self.catalog.exposed(self.catalog.view(ctx, profile=principal.profile))
 
-    async def view(self, principal: Principal) -> View:
-        """Return the same with every question for a list answered."""
-        return await self.exposed(principal, self.context(principal)).prepare()
+    def view(self, principal: Principal) -> View:
+        """Return the same in a fresh context."""
+        return self.exposed(principal, self.context(principal))
 
     def resource_view(self, principal: Principal, channel: ClientChannel | None = None) -> View:
         """Return what the profile of a principal shows of resources, prompts and completions."""
@@ -93,7 +96,7 @@ class Gateway:
         if hops is None:
             return ()
         try:
-            return path_through(hops, self.catalog.registry.server_id)[:-1]
+            return path_through(hops, self.registry.server_id)[:-1]
         except CallError as error:
             raise RpcError(INVALID_REQUEST, error.error.message, {"kind": error.error.kind}) from None
 
@@ -165,7 +168,7 @@ class Gateway:
 
     def may_mirror(self, name: str) -> bool:
         """Tell whether a tool of this name has arguments that are mirrored in headers, or may turn out to."""
-        snapshot = self.catalog.registry.snapshot()
+        snapshot = self.registry.snapshot()
         mirroring: frozenset[str] | None = snapshot.cache.get("mirroring")
         if mirroring is None:
             those = compress(snapshot.entries, snapshot.column("mirrors", _mirrors))
@@ -195,8 +198,9 @@ async def _promised(view: View, name: str) -> JSON | None:
 
 def gateway_of(catalog: Catalog, config: object) -> Gateway:
     """Return the gateway of a catalog, with its resources and its type of context."""
-    context_for = context_maker(config, context_type=catalog.registry.context_type)
-    return Gateway(catalog=catalog, context_for=context_for, resources=catalog.resources)
+    registry = catalog.registry
+    context_for = context_maker(config, context_type=registry.context_type)
+    return Gateway(catalog=catalog, registry=registry, context_for=context_for, resources=catalog.resources)
 
 
 def _mirrors(entry: ToolEntry) -> bool:

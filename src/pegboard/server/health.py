@@ -124,7 +124,7 @@ class Health:
                 # A sum that lacks a worker would look like calls that never were.
                 return PlainTextResponse("Not every worker told what it has counted.", status_code=503)
             counted += theirs.said
-        registry = self._gateway.catalog.registry
+        registry = self._gateway.registry
         states, usual = registry.states(), SourceState()
         text = prometheus_text(
             self._counts.sum([one["worker"] for one in counted]),

@@ -115,7 +115,7 @@ class StdioConnection:
 
     def __init__(self, gateway: Gateway, principal: Principal, streams: LineStreams) -> None:
         self._gateway, self._principal, self._streams = gateway, principal, streams
-        bounds = gateway.catalog.registry.bounds
+        bounds = gateway.registry.bounds
         self._bounds = replace(bounds, request_body_bytes=bounds.message_line_bytes, json_depth=bounds.json_depth + 4)
         lists = Lists(gateway)
         self._handshake, self._earlier = Handshake(gateway), EarlierPath(gateway, lists)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import threading
 import time
@@ -14,85 +13,36 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import sqlalchemy as sa
-from dbos import DBOS, DBOSClient, Serializer, SetWorkflowID
-from dbos import _sys_db as dbos_database  # type: ignore[reportPrivateUsage] - where it says for what it waits
+from dbos import DBOS, DBOSClient, SetWorkflowID
 from dbos._error import DBOSUnexpectedStepError
-from dbos._utils import INTERNAL_QUEUE_NAME
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import SQLAlchemyError
 
+from pegboard.core.after_fork import renew_after_fork
 from pegboard.core.digests import digest
-from pegboard.core.identifiers import new_id
 from pegboard.egress.launch_record import base_folder
 from pegboard.model.bounds import (
     TASK_BEAT_S,
     TASK_LEASE_S,
     TASK_LIST,
-    TASK_QUEUE_LOOK_S,
     TASK_REMOTE_LOOK_S,
     TASK_RUNS,
     TASK_STORE_S,
 )
 from pegboard.model.error import CallError, ToolError
-from pegboard.model.json_types import JSON, is_object
+from pegboard.model.json_types import JSON
 from pegboard.model.result import ToolResult
 from pegboard.model.task import Question, TaskCall, TaskRecord, TaskState
 from pegboard.platforms import platform
+from pegboard.tasks.dbos_setup import client_of, end_all, launch
 from pegboard.tasks.engine import Run
 from pegboard.tasks.lifelines import Lifelines
 from pegboard.tasks.records import call_of_json, call_to_json, outcome_of_json, outcome_to_json, question_to_json
 from pegboard.tasks.task_tables import Kept, OtherQuestionError, TaskTables, reason_of
-
-# What SQLite and PostgreSQL say of a store that takes nothing for now, beside that it is away: full, or read only.
-_PASSING_TEXTS = ("disk is full", "disk I/O error", "readonly database", "unable to open database file")
-_PASSING_STATES = frozenset({"25006", "42501", "53100"})
+from pegboard.tasks.worker_lease import WorkerLease
 
 T = TypeVar("T")
 log = logging.getLogger("pegboard")
-# What was recorded by one version is read by the next: it changes only where recorded steps mean something else.
-_PROTOCOL = "pegboard-tasks-1"
-_ERROR = "pegboard/error"
 _ACTIVE = frozenset({"PENDING", "ENQUEUED", "DELAYED"})
-
-
-class JsonSerializer(Serializer):
-    """Writes JSON, where DBOS would pickle: what is read from a database must not be able to run."""
-
-    def serialize(self, data: Any) -> str:
-        """Return JSON; an error as its type and text."""
-        if isinstance(data, BaseException):
-            data = {_ERROR: {"type": type(data).__name__, "text": str(data)}}
-        return json.dumps(data)
-
-    def deserialize(self, serialized_data: str) -> Any:
-        """Return the value; an error as one."""
-        data: Any = json.loads(serialized_data)
-        is_error = is_object(data) and data.keys() == {_ERROR}
-        return KeptError(data[_ERROR]) if is_error else data
-
-    def name(self) -> str:
-        """Return what it is called in the database."""
-        return "pegboard_json"
-
-
-_passes_for_dbos = dbos_database.retriable_postgres_exception  # type: ignore[reportPrivateImportUsage] - as above
-
-
-def passes(error: Exception) -> bool:
-    """Tell whether what the database says may be otherwise in a moment, so that the same is to be tried again."""
-    if _passes_for_dbos(error):
-        return True
-    if not isinstance(error, DBAPIError):
-        return False
-    text, state = str(error.orig), getattr(error.orig, "sqlstate", None)
-    return state in _PASSING_STATES or (state is None and any(words in text for words in _PASSING_TEXTS))
-
-
-# DBOS waits where its connection is lost; where a disk is full for a moment it has a task failed, whose steps are done.
-dbos_database.retriable_postgres_exception = passes  # type: ignore[reportPrivateImportUsage] - as above
-
-
-class KeptError(Exception):
-    """An error that ended the run of a task, as it was kept."""
 
 
 class _Current:
@@ -125,10 +75,15 @@ class DbosEngine:
     def __init__(self, uri: str, base: Path, clock: Callable[[], float], *, only_looks: bool = False) -> None:
         self._only_looks = only_looks
         self._url, self._clock = _address(uri, base), clock
-        # An id for each process: two with one id would both run what one of them had begun.
-        self._worker = f"{new_id()}"
         self._tables = TaskTables(self._url.render_as_string(hide_password=False))
         self._lifelines = Lifelines(_lifelines_of(self._url))
+        self._lease = WorkerLease(
+            self._tables,
+            self._lifelines,
+            client=lambda: self._known,
+            stop_runs=self._stop_all,
+            run_again=self._begin_again,
+        )
         self._run: Run | None = None
         self._client: DBOSClient | None = None
         self._home: asyncio.AbstractEventLoop | None = None
@@ -137,15 +92,18 @@ class DbosEngine:
         self._beating = threading.Thread(target=self._beat, name="pegboard-tasks-lease", daemon=True)
         self._ended = threading.Event()
         self._guarding: asyncio.Task[None] | None = None
-        self._renewed_at, self._has_stopped, self._is_away = 0.0, False, False
-        self._was_forgotten = False
-        """Whether a task that was begun here found that others have taken this worker for dead."""
-        self._signs: dict[str, tuple[float, float]] = {}
+        self._is_away = False
         self._running: dict[str, asyncio.Task[Any]] = {}
         self._asked: dict[tuple[str, str], asyncio.Future[JSON]] = {}
         self._notes: dict[str, tuple[float | None, str]] = {}
         self._ended_at: dict[str, float] = {}
         """Runs that ended here of late, by task: whether that was recorded is looked at once more."""
+
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Be of the parent alone: its threads run the tasks, and its life is what others look for."""
+        self._lifelines.after_fork()
 
     # -- begin and end
 
@@ -158,25 +116,27 @@ class DbosEngine:
         self._run, self._home = run, asyncio.get_running_loop()
         if self._only_looks:
             try:
-                self._client = await _away(self._make_client)
+                self._client = await _away(client_of, self._url)
             except Exception as error:
                 raise OSError(f"The database of tasks cannot be opened: {error}") from error
             return
         if _Current.engine is not None:
-            raise OSError("This process has tasks in a database already; it can have one such.")
+            raise OSError(
+                "This process has tasks in a database already, or was forked from one that has; it can have one such."
+            )
         self._thread.start()
         _Current.engine = self
         try:
             may_make_tables = await _away(self._open)
-            await self._elsewhere(_launch(self._url, self._worker, may_make_tables=may_make_tables))
-            self._client = await _away(self._make_client)
-            await _away(self._adopt)
+            await self._elsewhere(launch(self._url, self._lease.worker, may_make_tables=may_make_tables))
+            self._client = await _away(client_of, self._url)
+            await _away(self._lease.adopt)
             # The above takes seconds where the machine is busy.
-            await _away(self._renew)
+            await _away(self._lease.renew)
         except Exception as error:
             await self.close()
             raise OSError(f"The database of tasks cannot be opened: {error}") from error
-        self._guarding = asyncio.create_task(self._guard())
+        self._guarding = asyncio.create_task(self._lease.guard())
         self._beating.start()
 
     def _open(self) -> bool:
@@ -185,15 +145,8 @@ class DbosEngine:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch(mode=0o600)
         may_make_tables = self._tables.create()
-        self._lifelines.hold(self._worker)
-        self._renewed_at = time.monotonic()
-        self._tables.beat(self._worker)
-        self._dead()
+        self._lease.take()
         return may_make_tables
-
-    def _make_client(self) -> DBOSClient:
-        url = self._url.render_as_string(hide_password=False)
-        return DBOSClient(system_database_url=url, serializer=JsonSerializer(), retry_connection_errors=False)
 
     async def close(self) -> None:
         """Stop what runs here, and leave it to others."""
@@ -209,27 +162,27 @@ class DbosEngine:
         if self._client is not None:
             await _away(self._client.destroy)
         if self._thread.ident is not None:
-            await self._elsewhere(_end_all())
+            await self._elsewhere(end_all())
             self._loop.call_soon_threadsafe(self._loop.stop)
             await _away(self._thread.join)
         self._loop.close()
         try:
             if not self._only_looks:
-                await _away(self._tables.leave, self._worker)
+                await _away(self._lease.leave)
         except OSError as error:
             log.warning("The lease of this worker was left to run out: %s", error)
         self._lifelines.drop()
         await _away(self._tables.close)
 
-    # -- the lease
+    # -- beats
 
     def _beat(self) -> None:
         """Say again and again that this worker lives; look for dead ones, for answers, and for what was cancelled."""
         while not self._ended.wait(TASK_BEAT_S):
             try:
-                self._renew()
+                self._lease.renew()
                 self._write_notes()
-                self._adopt()
+                self._lease.adopt()
                 self._settle()
                 self._look()
                 if self._is_away:
@@ -241,72 +194,12 @@ class DbosEngine:
                     log.warning("The lease of this worker was not renewed; it is tried again and again: %s", text)
                 self._is_away = True
 
-    def _renew(self) -> None:
-        now = time.monotonic()
-        is_known = self._tables.beat(self._worker)
-        if self._was_forgotten or not is_known:
-            self._was_forgotten = False
-            log.warning("Other workers took this one for dead; what it ran goes on with them.")
-            self._has_stopped = True
-        if self._has_stopped:
-            self._begin_again()
-        self._renewed_at = now
-
-    async def _guard(self) -> None:
-        """Stop what runs here as soon as others may take this worker for dead: when its lease was not renewed."""
-        while True:
-            await asyncio.sleep(TASK_BEAT_S)
-            # A beat earlier than others may, who count from when they saw the last sign.
-            if not self._has_stopped and time.monotonic() - self._renewed_at > TASK_LEASE_S - TASK_BEAT_S:
-                log.warning("The lease of this worker has run out; what it runs stops until it has one again.")
-                self._has_stopped = True
-                await self._stop_all()
-
     def _begin_again(self) -> None:
         """Have what was stopped here run again, unless others have taken it already."""
         assert self._home is not None
         asyncio.run_coroutine_threadsafe(self._stop_all(), self._home).result()
         self._ended_at.clear()
-        self._run_again(self._worker)
-        self._has_stopped = False
-
-    def _adopt(self) -> None:
-        """Have what dead workers left behind run again, by whoever is free."""
-        for dead in self._dead():
-            if dead == self._worker:
-                continue
-            if number := self._run_again(dead):
-                log.info("%d tasks of a worker that ended go on.", number)
-            self._tables.bury(dead)
-            self._lifelines.forget(dead)
-
-    def _dead(self) -> list[str]:
-        """Return the workers that have left, whose lifeline is cut, or who gave no sign for as long as a lease runs.
-
-        How long is counted here, from when the last sign was seen: clocks of others jump.
-        """
-        signs = self._tables.signs()
-        now, known = time.monotonic(), self._signs
-        self._signs = {
-            worker: known[worker] if worker in known and known[worker][0] == sign else (sign, now)
-            for worker, sign in signs.items()
-        }
-        return [
-            worker
-            for worker, (sign, since) in self._signs.items()
-            if sign == 0 or now - since > TASK_LEASE_S or self._lifelines.is_cut(worker)
-        ]
-
-    def _run_again(self, worker: str) -> int:
-        """Have what a worker began run again; return how many tasks those are."""
-        left = self._known.list_workflows(status="PENDING", executor_id=worker, load_input=False, load_output=False)
-        return sum(self._take(each.workflow_id, worker) for each in left)
-
-    def _take(self, task_id: str, worker: str) -> bool:
-        """Put a task that a worker began in the queue; `False` where it has ended, or others were before."""
-        # Not `resume_workflow`, which takes up what was cancelled as well, and forgets how often a task was begun.
-        database = self._known._sys_db  # type: ignore[reportPrivateUsage] - DBOS has no public way
-        return database.reenqueue_for_recovery(task_id, [worker], INTERNAL_QUEUE_NAME)
+        self._lease.take_over(self._lease.worker)
 
     def _settle(self) -> None:
         """Have what ended here run again where its end could not be recorded, as when a disk was full."""
@@ -315,10 +208,12 @@ class DbosEngine:
         if not late:
             return
         left = self._known.list_workflows(
-            workflow_ids=late, status="PENDING", executor_id=self._worker, load_input=False, load_output=False
+            workflow_ids=late, status="PENDING", executor_id=self._lease.worker, load_input=False, load_output=False
         )
         for each in left:
-            if each.workflow_id not in self._running and self._take(each.workflow_id, self._worker):
+            if each.workflow_id not in self._running and self._lease.take_over_task(
+                each.workflow_id, self._lease.worker
+            ):
                 log.warning("The database did not take what task %s had done; it runs again.", each.workflow_id)
         for task_id in late:
             self._ended_at.pop(task_id, None)
@@ -462,8 +357,8 @@ class DbosEngine:
             raise OSError(f"The database of tasks does not answer within {TASK_STORE_S:g} s.") from error
 
     def _add(self, call: TaskCall) -> None:
-        if not self._tables.add(call.task_id, call.owner, call.expires_at, worker=self._worker):
-            self._was_forgotten = True
+        if not self._tables.add(call.task_id, call.owner, call.expires_at, worker=self._lease.worker):
+            self._lease.was_forgotten()
 
     async def read(self, task_id: str) -> TaskRecord | None:
         """Return a task as it is now."""
@@ -518,14 +413,9 @@ class DbosEngine:
             # What stands in the queue is taken from it by whoever is free.
             return row.status in _ACTIVE
         worker = row.executor_id or ""
-        if worker == self._worker:
+        if worker == self._lease.worker:
             return True
-        sign = self._tables.signs().get(worker, 0)
-        ends = time.monotonic() + TASK_LEASE_S
-        while sign and time.monotonic() <= ends and not self._lifelines.is_cut(worker):
-            if self._ended.wait(TASK_BEAT_S) or self._tables.signs().get(worker, 0) not in (sign, 0):
-                return False
-        return self._take(task_id, worker)
+        return self._lease.is_seen_dead(worker, self._ended) and self._lease.take_over_task(task_id, worker)
 
     async def changed(self, record: TaskRecord, *, timeout_s: float) -> None:
         """Return after a moment: another process may change what is in the database."""
@@ -614,35 +504,6 @@ class _DbosJournal:
     def progress(self, fraction: float, message: str) -> None:
         """Note how far the run is."""
         self._engine.note(self._task_id, fraction, message)
-
-
-async def _launch(url: sa.URL, worker: str, *, may_make_tables: bool) -> None:
-    dbos = DBOS(
-        config={
-            "name": "pegboard",
-            "system_database_url": url.render_as_string(hide_password=False),
-            "serializer": JsonSerializer(),
-            "executor_id": worker,
-            "application_version": _PROTOCOL,
-            "log_level": "CRITICAL",
-            # A user who may not finds them made; DBOS then looks whether they are those that it needs.
-            "run_migrations": may_make_tables,
-        }
-    )
-    # What others left behind is taken from this queue, at which DBOS looks but once a second.
-    queue = dbos._registry.get_internal_queue()  # type: ignore[reportPrivateUsage] - DBOS has no public way
-    queue._polling_interval_sec = TASK_QUEUE_LOOK_S  # type: ignore[reportPrivateUsage] - as above
-    # On this loop, which DBOS then takes for the runs that it begins itself.
-    await asyncio.sleep(0)
-    DBOS.launch()
-
-
-async def _end_all() -> None:
-    """End whatever still waits on the loop of DBOS."""
-    waiting = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-    for task in waiting:
-        task.cancel()
-    await asyncio.gather(*waiting, return_exceptions=True)
 
 
 async def _begin(call: TaskCall) -> None:

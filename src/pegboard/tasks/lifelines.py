@@ -55,6 +55,10 @@ class Lifelines:
             with suppress(OSError):
                 (self._folder / worker).unlink()
 
+    def after_fork(self) -> None:
+        """Let go of the file of the parent, which goes on holding it: this process does not live for it."""
+        self.drop()
+
     def drop(self) -> None:
         """Let go of what this process holds."""
         if self._held is not None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
 from pegboard.auth.rejections import UnavailableError
+from pegboard.core.after_fork import leave_to_parent, renew_after_fork
 from pegboard.core.call.record import Call
 from pegboard.core.digests import canonical_json, digest
 from pegboard.core.elicitation_form import fits_form
@@ -40,6 +41,10 @@ else:
 log = logging.getLogger("pegboard")
 IN_MEMORY: Final = "memory"
 _ANONYMOUS = "anonymous"
+_OF_PARENT = (
+    "This process was forked from one that runs the tasks of this store, and cannot run or read them. Load the catalog "
+    "after the fork, or before the first task."
+)
 _ANSWER = '{"action": "accept", "content": …}'
 
 
@@ -98,7 +103,16 @@ class Tasks:
         self._opening = asyncio.Lock()
         self._waking: asyncio.Task[None] | None = None
         self._sweeping: asyncio.Task[None] | None = None
-        self._is_closed = self._only_looks = False
+        self._is_closed = self._only_looks = self._is_of_parent = False
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Leave what was opened to the parent, which runs it; called in a forked child, before any of its code."""
+        leave_to_parent(self._engine, self._opening, self._waking, self._sweeping)
+        # One that is being opened is the parent's as well.
+        self._is_of_parent |= self.is_durable and (self._engine is not None or self._opening.locked())
+        self._engine = self._waking = self._sweeping = None
+        self._opening = asyncio.Lock()
 
     @property
     def is_durable(self) -> bool:
@@ -181,6 +195,8 @@ class Tasks:
         async with self._opening:
             if self._is_closed:
                 raise CallError("shutting_down", "The server is shutting down. Try again in a moment.")
+            if self._is_of_parent:
+                raise CallError("storage_unavailable", _OF_PARENT)
             if self._engine is None:
                 guards = self._executor.guards
                 clock = guards.wall_clock
@@ -266,8 +282,9 @@ class Tasks:
             raise CallError("invalid_arguments", text)
         selection = call.view.selection
         agreed = None
-        if asked is not None and call.consent == "yes":
-            agreed = Agreement(asked.tool, asked.definition_hash, asked.args_digest, call.consent_id)
+        if asked is not None and asked.answer == "yes":
+            request = asked.request
+            agreed = Agreement(request.tool, request.definition_hash, request.args_digest, asked.consent_id)
         return TaskCall(
             task_id=new_id(), owner=owner_of(ctx.caller), tool=call.entry.qualified_id,
             definition_hash=call.entry.fingerprint, arguments=call.args, caller=ctx.caller,

@@ -119,40 +119,46 @@ async def add_command(
         raise CommandError("Nobody can be asked here: say --yes, or --print to see what would be written.")
     for text in proposal.left_out:
         options.terminal.note(f"Left out: {text}")
-    tools: list[Offered] = []
-    definitions: Mapping[str, JSON] = {}
-    with trial(file, _tried(file, proposal, group), exports=proposal.exports, options=options, is_offline=offline) as (
-        catalog,
-        _,
-    ):
+    adding = _Adding(options=options, file=file, is_asked=is_asked, is_printed=print_only, is_offline=offline)
+    choice = _Choice(group=group, consent=consent, trusts=trust_annotations, is_openapi=entry["type"] == "openapi")
+    tried = _tried(file, proposal, group)
+    with trial(file, tried, exports=proposal.exports, options=options, is_offline=offline) as (catalog, _):
         try:
-            if not offline:
-                tools, definitions = await _found(catalog, str(entry["name"]), options)
-            choice = _Choice(
-                group=group, consent=consent, trusts=trust_annotations, is_openapi=entry["type"] == "openapi"
-            )
-            if not options.json:
-                _show(options, tools)
-            choice = _asked(choice, tools, options) if is_asked else choice
-            proposal = replace(proposal, tools=(_guarded(entry, tools, choice),))
-            text = file.with_proposal(proposal)
-            if print_only:
-                options.terminal.say(block_text(proposal.tools).rstrip("\n")) if not options.json else None
-            elif is_asked:
-                options.terminal.say(f"\n{block_text(proposal.tools)}")
-                if not _says_yes(f"Write this into {file.path}?", options, default=True):
-                    options.terminal.say("Nothing was written.")
-                    return Exit.REFUSED
-            pinned: list[str] = []
-            held = [tool.name for tool in tools if "hidden text" in tool.warnings]
-            if not print_only:
-                write_config(file, text, proposal.files)
-                pinned = _pinned(catalog, str(entry["name"]), definitions, held)
+            added = await _added(adding, catalog, proposal, choice)
         finally:
             with redirect_stdout(stderr):
                 await catalog.close(grace_s=0.0)
-    _tell(options, file, proposal, tools, pinned=pinned, held=held, is_printed=print_only, choice=choice)
+    if added is None:
+        return Exit.REFUSED
+    _tell(adding, added)
     return Exit.DONE
+
+
+async def _added(adding: _Adding, catalog: Catalog, proposal: Proposal, choice: _Choice) -> _Added | None:
+    """Connect, ask what is to be asked, write the entry and pin its tools; `None` where the answer was no."""
+    options, file, [entry] = adding.options, adding.file, proposal.tools
+    tools: list[Offered] = []
+    definitions: Mapping[str, JSON] = {}
+    if not adding.is_offline:
+        tools, definitions = await _found(catalog, str(entry["name"]), options)
+    if not options.json:
+        _show(options, tools)
+    choice = _asked(choice, tools, options) if adding.is_asked else choice
+    proposal = replace(proposal, tools=(_guarded(entry, tools, choice),))
+    text = file.with_proposal(proposal)
+    if adding.is_printed:
+        options.terminal.say(block_text(proposal.tools).rstrip("\n")) if not options.json else None
+    elif adding.is_asked:
+        options.terminal.say(f"\n{block_text(proposal.tools)}")
+        if not _says_yes(f"Write this into {file.path}?", options, default=True):
+            options.terminal.say("Nothing was written.")
+            return None
+    pinned: list[str] = []
+    held = [tool.name for tool in tools if "hidden text" in tool.warnings]
+    if not adding.is_printed:
+        write_config(file, text, proposal.files)
+        pinned = _pinned(catalog, str(entry["name"]), definitions, held)
+    return _Added(proposal=proposal, tools=tuple(tools), choice=choice, pinned=tuple(pinned), held=tuple(held))
 
 
 def _tried(file: ConfigFile, proposal: Proposal, group: Sequence[str]) -> str:
@@ -209,7 +215,18 @@ def _of_definition(definition: JSON) -> Offered:
     )
 
 
-# ---- what is chosen
+# ---- what is chosen, and what comes of it
+
+
+@frozen
+class _Adding:
+    """How something is added: to which config, whether a person is asked, and whether it is written or connected to."""
+
+    options: Options
+    file: ConfigFile
+    is_asked: bool
+    is_printed: bool
+    is_offline: bool
 
 
 @frozen
@@ -220,6 +237,17 @@ class _Choice:
     consent: Consent | None
     trusts: bool
     is_openapi: bool
+
+
+@frozen
+class _Added:
+    """What was added; `held` are the tools that were not pinned, since they have text that nobody sees."""
+
+    proposal: Proposal
+    tools: tuple[Offered, ...]
+    choice: _Choice
+    pinned: tuple[str, ...]
+    held: tuple[str, ...]
 
 
 def _asked(choice: _Choice, tools: Sequence[Offered], options: Options) -> _Choice:
@@ -332,24 +360,16 @@ def _first_line(tool: Offered) -> str:
     return line if len(line) <= CLI_SHOWN_CHARS else f"{line[: CLI_SHOWN_CHARS - 1]}…"
 
 
-def _tell(
-    options: Options,
-    file: ConfigFile,
-    proposal: Proposal,
-    tools: Sequence[Offered],
-    *,
-    pinned: Sequence[str],
-    held: Sequence[str],
-    is_printed: bool,
-    choice: _Choice,
-) -> None:
+def _tell(adding: _Adding, added: _Added) -> None:
     """Say what was done, and what is left to do."""
+    options, file, proposal = adding.options, adding.file, added.proposal
+    tools, pinned, held = added.tools, added.pinned, added.held
     [entry] = proposal.tools
     name = str(entry["name"])
-    groups = _groups_of(entry, choice)
+    groups = _groups_of(entry, added.choice)
     if options.json:
         told: JSONValue = {
-            "name": name, "file": str(file.path), "written": not is_printed, "entry": entry, "groups": groups,
+            "name": name, "file": str(file.path), "written": not adding.is_printed, "entry": entry, "groups": groups,
             "tools": [{"name": tool.name, "hints": tool.hints, "warnings": list(tool.warnings)} for tool in tools],
             "pinned": list(pinned), "held_back": list(held),
             "exports": [export.variable for export in proposal.exports], "left_out": list(proposal.left_out),
@@ -357,7 +377,7 @@ def _tell(
         options.terminal.json(told)
         return
     terminal = options.terminal
-    if not is_printed:
+    if not adding.is_printed:
         count = f" with {len(tools)} tool{'' if len(tools) == 1 else 's'}" if tools else ""
         terminal.say(
             f"Wrote {name!r}{count} into {file.path}"

@@ -23,6 +23,7 @@ from pegboard.cli.project import Project, load
 from pegboard.config import Config
 from pegboard.config.reload import Reloader
 from pegboard.consent.sqlite_store import SqliteConsents
+from pegboard.frozen import frozen
 from pegboard.lazy import LazyModule
 from pegboard.model.bounds import WORKERS
 from pegboard.model.context import ToolContext
@@ -115,69 +116,86 @@ def serve_command(
         raise CommandError("--uds: there are no such sockets on Windows. Listen at --host and --port.")
     front = ProxySettings(trusted=forwarded_allow, root_path=_root_path(root_path), certificate=tls_cert, key=tls_key)
     _check_front(front)
-    host, port, count = host or _HOST, _PORT if port is None else port, 1 if workers is None else workers
+    port, count = _PORT if port is None else port, 1 if workers is None else workers
     if not 0 <= port <= _LAST_PORT:
         raise CommandError(f"--port {port} is no port; choose one from 1 to {_LAST_PORT}, or 0 for any that is free.")
     if not 1 <= count <= WORKERS:
         raise CommandError(f"--workers {count} is no number of workers; choose one from 1 to {WORKERS}.")
 
-    def say(text: str, **fields: object) -> None:
-        if log_format == "json":
-            tell(options.terminal, text.splitlines()[0], **fields)
+    serving = Serving(
+        options=options, host=host or _HOST, port=port, file=uds, front=front, names=allow_host, reload=reload,
+        strict=strict, stdio=stdio, log_format=log_format,
+    )  # fmt: skip
+    try:
+        return _serve_alone(serving) if count == 1 else _serve_with(serving, count)
+    except OSError as error:
+        raise _not_listening(serving, f": {error.strerror or error}") from error
+    except SystemExit as stopped:
+        if stopped.code != _UVICORN_STARTUP_FAILURE:
+            raise
+        raise _not_listening(serving, "") from None
+
+
+@frozen
+class Serving:
+    """What is served, once the options are judged: where, behind what, and under which further `names`."""
+
+    options: Options
+    host: str
+    port: int
+    file: Path | None
+    """The socket in the file system that is listened at in place of host and port."""
+    front: ProxySettings
+    names: tuple[str, ...]
+    reload: bool
+    strict: bool
+    stdio: bool
+    log_format: LogForm
+
+    @property
+    def bound_host(self) -> str:
+        """The host that decides who can reach the server."""
+        return self.host if self.file is None else f"unix:{self.file}"
+
+    @property
+    def address(self) -> str:
+        """Where it listens, for people."""
+        return f"{self.host}:{self.port}" if self.file is None else self.bound_host
+
+    def bind(self) -> socket.socket:
+        """Return the socket that is listened on."""
+        return listener.bound_to(self.host, self.port) if self.file is None else listener.bound_to_file(self.file)
+
+    def say(self, text: str, **fields: object) -> None:
+        """Tell whoever started the server, in the form of its log."""
+        if self.log_format == "json":
+            tell(self.options.terminal, text.splitlines()[0], **fields)
         else:
             sys.stderr.write(text)
             sys.stderr.flush()
 
-    if uds is not None:
-        host = f"unix:{uds}"
 
-    def bind() -> socket.socket:
-        return listener.bound_to(host, port) if uds is None else listener.bound_to_file(uds)
-
-    worker = listening = None
-    try:
-        if count > 1:
-            if platform.NO_WORKERS is not None:
-                raise CommandError(f"--workers {count}: {platform.NO_WORKERS}.")
-            listening = bind()
-            parent = Workers(count=count, listening=listening, say=lambda text: say(f"{text}\n"))
-            # Loaded before the fork, so that the workers share it.
-            assert app.serve_http
-            worker = parent.run()
-            if worker is None:
-                return parent.exit_code
-        return _serve(
-            options, host=host, bind=bind, front=front, names=allow_host, reload=reload, strict=strict, stdio=stdio,
-            say=say, worker=worker,
-        )  # fmt: skip
-    except OSError as error:
-        raise _not_listening(host if uds is not None else f"{host}:{port}", f": {error.strerror or error}") from error
-    except SystemExit as stopped:
-        if stopped.code != _UVICORN_STARTUP_FAILURE:
-            raise
-        raise _not_listening(host if uds is not None else f"{host}:{port}", "") from None
+def _serve_with(serving: Serving, count: int) -> Any:
+    """Serve with several workers, and return how they ended; in each of them, serve."""
+    if platform.NO_WORKERS is not None:
+        raise CommandError(f"--workers {count}: {platform.NO_WORKERS}.")
+    parent = Workers(count=count, listening=serving.bind(), say=lambda text: serving.say(f"{text}\n"))
+    # Loaded before the fork, so that the workers share it.
+    assert app.serve_http
+    worker = parent.run()
+    return parent.exit_code if worker is None else _serve_alone(serving, worker)
 
 
-def _serve(
-    options: Options,
-    *,
-    host: str,
-    bind: Callable[[], socket.socket],
-    front: ProxySettings,
-    names: tuple[str, ...],
-    reload: bool,
-    strict: bool,
-    stdio: bool,
-    say: Callable[..., None],
-    worker: Worker | None,
-) -> Any:
-    project = load(options, strict=strict)
+def _serve_alone(serving: Serving, worker: Worker | None = None) -> Any:
+    """Serve in this process; `worker` is which of several it is."""
+    options = serving.options
+    project = load(options, strict=serving.strict)
     if worker is None or worker.is_first:
         for warning in project.config.open_files:
             options.terminal.note(f"warning: {warning.message}")
     profile = options.chosen_profile
     project.check_profile(profile)
-    if stdio:
+    if serving.stdio:
         if sys.stdin.isatty():
             options.terminal.note("Waiting for an MCP client, which starts this command by itself. Ctrl-C ends it.")
         run_stdio(project.catalog, project.config, profile=profile, identity=options.identity)
@@ -190,30 +208,32 @@ def _serve(
     begin: Callable[[], None] = _nothing
     if worker is not None:
         _share(catalog, worker)
-    if reload:
-        config, problems, begin = _reloading(project, host=host, profile=profile, names=names, say=say, worker=worker)
+    if serving.reload:
+        config, problems, begin = _reloading(project, serving, worker)
         note = ", and reloading what changes"
 
     def ready(address: str) -> None:
         if worker is None or worker.is_first:
             many = "" if worker is None else f", with {worker.count} workers"
-            say(app.addresses(address, catalog, profile=profile, note=f"{many}{note}"), url=address)
+            serving.say(app.addresses(address, catalog, profile=profile, note=f"{many}{note}"), url=address)
             if worker is not None and bus is None:
-                say(f"{_NO_BUS}\n")
+                serving.say(f"{_NO_BUS}\n")
         begin()
 
     return app.serve_http(
         catalog,
-        config,
-        listening=lambda: bind() if worker is None else worker.listening,
-        hosts=hosts_of(host, names, is_open=catalog.identity is not None),
-        profile=profile,
+        app.AppOptions(
+            config=config,
+            profile=profile,
+            allowed_hosts=hosts_of(serving.bound_host, serving.names, is_open=catalog.identity is not None),
+            keys=keys,
+            bus=bus,
+            problems=problems,
+        ),
+        listening=lambda: serving.bind() if worker is None else worker.listening,
         on_ready=ready,
-        keys=keys,
-        bus=bus,
-        problems=problems,
         worker=worker,
-        front=front,
+        front=serving.front,
     )
 
 
@@ -264,13 +284,7 @@ def _refuse_http_options(options: Mapping[str, object]) -> None:
 
 
 def _reloading(
-    project: Project,
-    *,
-    host: str,
-    profile: str | None,
-    names: tuple[str, ...],
-    say: Callable[..., None],
-    worker: Worker | None,
+    project: Project, serving: Serving, worker: Worker | None
 ) -> tuple[Callable[[Principal], ToolContext], Callable[[], Sequence[object]], Callable[[], None]]:
     """Return what makes contexts of the present config, what is wrong with its files, and what begins to watch them."""
     catalog, tasks = project.catalog, list[asyncio.Task[None]]()
@@ -280,12 +294,12 @@ def _reloading(
         nonlocal make_context
         make_context = context_maker(config)
         if worker is None or worker.number == 0:
-            say(f"Reloaded {str(config.path)!r}.\n")
+            serving.say(f"Reloaded {str(config.path)!r}.\n")
 
     def check(candidate: Catalog) -> None:
-        choose_profile(candidate.registry.profiles, profile)
+        choose_profile(candidate.registry.profiles, serving.options.chosen_profile)
         # A server that others can reach must not become one that asks nobody.
-        hosts_of(host, names, is_open=candidate.identity is not None)
+        hosts_of(serving.bound_host, serving.names, is_open=candidate.identity is not None)
         if worker is not None:
             _share(candidate, worker)
 
@@ -344,7 +358,8 @@ def _check_front(front: ProxySettings) -> None:
             ) from None
 
 
-def _not_listening(where: str, why: str) -> CommandError:
+def _not_listening(serving: Serving, why: str) -> CommandError:
     return CommandError(
-        f"{where} cannot be listened on{why}. Choose another with --host and --port, or --uds.", kind="address"
+        f"{serving.address} cannot be listened on{why}. Choose another with --host and --port, or --uds.",
+        kind="address",
     )

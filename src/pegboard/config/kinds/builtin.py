@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError
 
 from pegboard.config.build_context import BuildContext
 from pegboard.config.config import Declared
-from pegboard.config.deciding_files import DecidingFiles
+from pegboard.config.deciding_files import DecidingFiles, deciding_tables
 from pegboard.config.forms.validation import explain
 from pegboard.config.forms.value_types import Concealed, Maybe, Text, ToolName
 from pegboard.config.kinds.tool_form import ToolForm, check_aliases, check_examples, overlaid
@@ -56,6 +56,7 @@ def declare(tool: Declared[BuiltinForm], build: BuildContext) -> None:
         models=models_of(build),
         documents=build.documents,
         decides=DecidingFiles(build.config),
+        deciding_tables=deciding_tables(build.config),
     )
     try:
         settings = kind.configured(form.config)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from pegboard.core.call.record import Call
+from pegboard.core.call.record import NOT_PARSED, Call
 from pegboard.core.json_reader import parse_json
 from pegboard.core.schema import Compiled, bounded_copy, copied, is_small, json_path, refused_arguments
 from pegboard.model.bounds import Bounds
@@ -32,7 +32,7 @@ def seen_arguments(call: Call) -> JSONValue:
         parsed, is_flat = read_arguments(call.request, call.bounds)
     except CallError:
         return "(not read)"
-    call.parsed, call.is_parsed, call.is_flat = parsed, True, is_flat
+    call.parsed, call.is_flat = parsed, is_flat
     return {**parsed} if is_flat else copied(parsed)
 
 
@@ -42,7 +42,7 @@ def check_arguments(call: Call) -> None:
     Refused ones are shown to the injected `repair`, which may fill it with what this same judge takes.
     """
     try:
-        if not call.is_parsed:
+        if call.parsed is NOT_PARSED:
             call.parsed, call.is_flat = read_arguments(call.request, call.bounds)
         call.args = judged_arguments(call, call.parsed)
     except CallError:

@@ -11,52 +11,45 @@ from pegboard.model.context import ToolContext
 from pegboard.model.error import CallError
 
 
-def begin(call: Call) -> None:
-    """Refuse what must not start, and take the call from the budget of its request."""
-    check_start(call)
-    budget = call.view.ctx.request.budget
-    if budget is not None:
-        budget.spend(default=call.bounds.calls_per_request)
-
-
-def check_start(call: Asked, *, is_in_flight: bool = True) -> None:
-    """Refuse what must not start now: too deep, too many in flight, too late, a flood; costs the call nothing.
-
-    `is_in_flight` tells whether this call is already among those in flight.
-    """
+def check_start(call: Asked) -> None:
+    """Refuse what must not start now: too deep, too many in flight, too late, a flood; costs the call nothing."""
     ctx, guards, bounds = call.view.ctx, call.guards, call.bounds
     request = ctx.request
-    depth, deadline = request.depth, request.deadline
     # Most are of this very class; to ask what else one is takes four times as long.
     if type(ctx) is not ToolContext and isinstance(ctx, CallContext):
         ctx.check_running()
     if guards.closing:
         raise CallError("shutting_down", "The server is shutting down. Try again in a moment.")
-    if depth > bounds.agent_depth:
-        text = f"Agents are nested {depth} deep; {bounds.agent_depth} is the limit. Answer without calling on."
+    if request.depth > bounds.agent_depth:
+        text = f"Agents are nested {request.depth} deep; {bounds.agent_depth} is the limit. Answer without calling on."
         raise CallError("recursion_limit", text)
-    running = len(guards.in_flight) - is_in_flight - guards.task_runs
-    if running and running >= share_of_one(bounds.calls_in_flight):
-        _check_places(call, running)
-    if deadline is not None and deadline <= guards.clock():
+    # The call itself may be among them, and runs of tasks are: counted only where there may be too many.
+    if len(guards.in_flight) >= bounds.calls_in_flight // 2:
+        _check_places(call)
+    if request.deadline is not None and request.deadline <= guards.clock():
         raise CallError("timeout", "The time for this request is over. Start a new one.", retryable=False)
     if not guards.flood.is_quiet and (wait_s := guards.flood.wait_s(ctx)) > 0.0:
         text = "Too many invalid calls from this caller. Read the schemas before calling again."
         raise CallError("rate_limited", text, retry_after_s=wait_s)
 
 
-def _check_places(call: Asked, running: int) -> None:
+def _check_places(call: Asked) -> None:
     """Refuse where all places are taken, and leave the last quarter of them to others, where there are or may be such.
 
     Runs of tasks take none: they wait for weeks, and a refusal would be their end.
     """
-    if isinstance(call, Call) and is_of_task(call):
+    is_in_flight = isinstance(call, Call)
+    if is_in_flight and is_of_task(call):
         return
     guards, places = call.guards, call.bounds.calls_in_flight
+    running = len(guards.in_flight) - is_in_flight - guards.task_runs
+    share = share_of_one(places)
+    if running < share:
+        return
     if running >= places:
         text = f"{places} calls are running already. Try again in a moment."
         raise CallError("busy", text, retry_after_s=BUSY_RETRY_S)
-    owner, share = owner_of(call.view.ctx), share_of_one(places)
+    owner = owner_of(call.view.ctx)
     others = (each for each in guards.in_flight.values() if each is not call and not is_of_task(each))
     of_one = sum(owner_of(each.view.ctx) == owner for each in others)
     if of_one >= share and (guards.is_shared or of_one < running):

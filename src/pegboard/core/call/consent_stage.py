@@ -8,7 +8,7 @@ from collections.abc import Awaitable
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
-from pegboard.core.call.record import Asked, Call
+from pegboard.core.call.record import Asked, AskedConsent, Call
 from pegboard.core.consent_text import QuestionTooLongError, consent_text
 from pegboard.core.coroutine_runner import InterruptedWaitError, Pending, begin
 from pegboard.core.digests import digest
@@ -75,15 +75,15 @@ async def ask_consent(call: Call, reason: str) -> ConsentRequest:
         agent=ctx.agent, call_id=call.call_id, credential=ctx.caller.credential, address=ctx.caller.address,
         request_id=ctx.request.id, is_session_brief=ctx.caller.is_session_brief,
     )  # fmt: skip
-    call.asked, call.consent = request, "nobody"
+    asked = call.asked = AskedConsent(request)
     answer = await _carried(call, request)
     if answer is None:
         answer = await _of_store(call, call.guards.consents.recall(request))
     if answer is None:
         answer = await _asked(call, request)
     if answer is None:
-        raise await _unanswered(call, request)
-    call.consent, call.consent_id = "yes" if answer.is_yes else "no", answer.consent_id
+        raise await _unanswered(call, asked)
+    asked.answer, asked.consent_id = "yes" if answer.is_yes else "no", answer.consent_id
     if not answer.is_yes:
         text = f"{call.name!r} was not run: a person declined it. Do not ask again; choose another way."
         raise CallError("consent_declined", text)
@@ -118,9 +118,10 @@ async def _asked(call: Call, request: ConsentRequest) -> ConsentAnswer | None:
     return await _of_store(call, call.guards.consents.record(request, is_yes=answer is True, decided_by=decided_by))
 
 
-async def _unanswered(call: Call, request: ConsentRequest) -> CallError:
+async def _unanswered(call: Call, asked: AskedConsent) -> CallError:
     """Return the refusal of a call that nobody has answered; its question is filed where there is an inbox."""
-    consents, text = call.guards.consents, f"{call.name!r} was not run: a person must agree first ({request.reason})."
+    consents, request = call.guards.consents, asked.request
+    text = f"{call.name!r} was not run: a person must agree first ({request.reason})."
     if not consents.takes_questions:
         return CallError("consent_required", text)
     if call.redactor is not None:
@@ -131,7 +132,7 @@ async def _unanswered(call: Call, request: ConsentRequest) -> CallError:
     except QuestionTooLongError as error:
         too_long = f"{text} The question would be too long to read ({error}). Make calls with smaller arguments."
         return CallError("consent_required", too_long)
-    call.consent_id = consent_id = await _of_store(call, consents.file(request, question))
+    asked.consent_id = consent_id = await _of_store(call, consents.file(request, question))
     link = consents.link(consent_id)
     where = f"`pegboard consent approve {consent_id}`" + ("" if link is None else f" or {link}")
     text = (
@@ -142,20 +143,20 @@ async def _unanswered(call: Call, request: ConsentRequest) -> CallError:
     return CallError("consent_required", text, details=details)
 
 
-async def settle_consent(call: Call, asked: ConsentRequest, result: ToolResult) -> None:
+async def settle_consent(call: Call, asked: AskedConsent, result: ToolResult) -> None:
     """Give back a yes that served no call, and tell a client that calls again with answers that this one is used.
 
     Unless the call goes on that way.
     """
     client = call.view.ctx.request.client
     # A task that was made of the call has the yes with it.
-    if call.consent == "yes" and not call.ran and result.task_id is None:
+    if asked.answer == "yes" and not call.ran and result.task_id is None:
         keeps = getattr(client, "keeps", None)
-        if keeps is None or not keeps(asked):
-            await give_back(call.guards.consents, call.consent_id)
+        if keeps is None or not keeps(asked.request):
+            await give_back(call.guards.consents, asked.consent_id)
     spent = getattr(client, "spent", None)
     if spent is not None and (result.error is None or result.error.kind != "consent_required"):
-        spent(asked)
+        spent(asked.request)
 
 
 async def give_back(consents: ConsentRecords, consent_id: str) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
+from pegboard.core.call.limit_keys import Hits
 from pegboard.core.digests import digest
 from pegboard.model.caller import Caller
 from pegboard.model.decision import Decision
@@ -99,6 +100,20 @@ class FinishedCall:
         return digest(self.arguments)
 
 
+class Observed:
+    """A call whose beginning observers were told, and what is kept of it for its end."""
+
+    __slots__ = ("charged", "marks", "started", "upstream")
+
+    def __init__(self, started: StartedCall) -> None:
+        self.started = started
+        self.marks: list[tuple[str, float]] = []
+        """When each stage was entered; empty unless an observer times them."""
+        self.charged: Hits = ()
+        """The windows that it was charged to."""
+        self.upstream: UpstreamOutcome | None = None
+
+
 class CallObserver(Protocol):
     """Takes both records of every call: the audit, traces, metrics. What it raises is logged and changes nothing.
 
@@ -113,7 +128,7 @@ class CallObserver(Protocol):
     def finished(self, call: FinishedCall) -> None: ...
 
 
-def stage_seconds(marks: list[tuple[str, float]], ended: float) -> dict[str, Any]:
-    """Return the seconds of each stage, from the times at which they were entered."""
-    following = [at for _, at in marks[1:]] + [ended]
+def stage_seconds(marks: list[tuple[str, float]], ended: float) -> dict[str, float]:
+    """Return the seconds of each stage, from the times at which they were entered; empty where nobody took them."""
+    following = [*[at for _, at in marks[1:]], ended][: len(marks)]
     return {stage: after - at for (stage, at), after in zip(marks, following, strict=True)}

@@ -97,6 +97,7 @@ async def ask_after(call: Call, result: ToolResult) -> ToolResult:
             result = checked(call, normalise(changed), changed)
             structured = result.structured
             unchanged = copied(structured)
+    call.spare_copy = unchanged
     return result
 
 
@@ -111,7 +112,7 @@ class HookTimeoutError(Exception):
     """A hook did not answer in time."""
 
 
-def run_hook(hook: Hook, args: tuple[object, ...], call: Call, *, scope: CancelScope | None = None) -> Any:
+def run_hook(hook: Hook, args: tuple[object, ...], call: Call, scope: CancelScope | None = None) -> Any:
     """Run one hook within its second. Returns what it gave, or an awaitable while an async one really waits.
 
     `scope` is what stops it from outside: the call, unless another is given for a hook that runs after the call.

@@ -35,11 +35,16 @@ async def judge_again(call: Call, agreed: ConsentRequest) -> None:
     check_arguments(call)
     if call.hooks.before:
         await ask_before(call)
-    repeats = call.guards.repeats
-    if repeats.rows:
-        repeats.check(call.view.ctx, call.entry, call.args, call.plan.arguments.schema, name=call.name)
+    if call.guards.repeats.rows:
+        check_repeats(call)
     if digest(call.args) != agreed.args_digest:
         raise _mismatch(call, "its arguments changed after the yes")
+
+
+def check_repeats(call: Call) -> None:
+    """Refuse what has failed too often; see `RepeatBreaker.check`."""
+    repeats, schema = call.guards.repeats, call.plan.arguments.schema
+    repeats.check(call.view.ctx, call.entry, call.args, schema, name=call.name, call_id=call.call_id)
 
 
 def _mismatch(call: Call, what: str) -> CallError:

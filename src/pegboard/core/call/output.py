@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import math
+from operator import is_
 from typing import Any
 
 from pegboard.core.call.record import Call
@@ -111,11 +112,20 @@ def _problems(judge: Compiled, result: ToolResult) -> list[ArgumentProblem]:
 
 
 def redacted(result: ToolResult, redactor: Redactor) -> ToolResult:
-    """Return the result without any secret in use, in whatever spelling."""
-    content = tuple(_clean_block(block, redactor) for block in result.content)
-    structure = redactor.value(result.structured) if result.has_structured else result.structured
-    error = clean_error(result.error, redactor) if result.error is not None else None
-    return result._replace(content=content, structured=structure, error=error, meta=redactor.value(dict(result.meta)))
+    """Return the result without any secret in use, in whatever spelling; the very same where there is none in it."""
+    content, structure, meta, error = result.content, result.structured, result.meta, result.error
+    clean = [_clean_block(block, redactor) for block in content]
+    if not all(map(is_, clean, content)):
+        content = tuple(clean)
+    if result.has_structured:
+        structure = redactor.value(structure)
+    if meta:
+        meta = redactor.value(meta if is_object(meta) else dict(meta))
+    if error is not None:
+        error = clean_error(error, redactor)
+    if content is result.content and structure is result.structured and meta is result.meta and error is None:
+        return result
+    return result._replace(content=content, structured=structure, meta=meta, error=error)
 
 
 def clean_error(error: ToolError, redactor: Redactor) -> ToolError:
@@ -128,7 +138,13 @@ def clean_error(error: ToolError, redactor: Redactor) -> ToolError:
     )
 
 
+_BARE = (None, None)
+
+
 def _clean_block(block: Content, redactor: Redactor) -> Content:
+    if type(block) is TextContent and block[1:] == _BARE:
+        text = redactor.text(block.text)
+        return block if text is block.text else block._replace(text=text)
     clean: dict[str, Any] = {}
     for name, value in block._asdict().items():
         if isinstance(value, str):
@@ -149,9 +165,18 @@ def _clean_bytes(raw: bytes, redactor: Redactor) -> bytes:
 
 
 def finished(call: Call, result: ToolResult) -> ToolResult:
-    """Return the result without secrets; `result_too_large` when it is."""
-    if call.redactor is not None:
-        result = redacted(result, call.redactor)
+    """Return the result without secrets; `result_too_large` when it is.
+
+    What is too large is refused before anything is looked for in it; without secrets it may have become larger.
+    """
+    _check_size(call, result)
+    if call.redactor is None or (clean := redacted(result, call.redactor)) is result:
+        return result
+    _check_size(call, clean)
+    return clean
+
+
+def _check_size(call: Call, result: ToolResult) -> None:
     own, cap = call.entry.spec.max_result_bytes, call.bounds.result_bytes
     if own is not None:
         cap = min(own, cap)
@@ -159,16 +184,16 @@ def finished(call: Call, result: ToolResult) -> ToolResult:
     if len(content) == 1 and type(block := content[0]) is TextContent and not call.is_by_hand:
         text, _, meta = block
         if meta is None and len(text) * 4 <= cap:
-            return result
+            return
     # Four bytes a character at most: what is short need not be encoded to know that it fits.
     if sum([_length(block, 4) for block in result.content]) <= cap and not call.is_by_hand:
-        return result
+        return
     size = sum(_length(block, 0) for block in result.content)
     if call.is_by_hand and result.structured is not None:
         # Structure that a tool put beside its text by hand may be far larger than the text, or no JSON at all.
         size = max(size, len(canonical_json(result.structured)))
     if size <= cap:
-        return result
+        return
     text = f"{call.name!r} ran, but its result has {size} bytes, more than the {cap} allowed. Ask for less."
     raise CallError("result_too_large", text, outcome_unknown=not call.entry.spec.is_read_only)
 

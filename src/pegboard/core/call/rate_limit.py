@@ -52,7 +52,7 @@ def _has_paid(call: Call, client: object, *, is_limited: bool) -> bool:
     return is_limited and cast("Any", client).has_paid(call.entry.qualified_id)
 
 
-def pass_limits(call: Asked, hits: Hits, *, charge: bool, may_wait: bool = True) -> Awaitable[None] | None:
+def pass_limits(call: Asked, hits: Hits, *, charge: bool, may_wait: bool) -> Awaitable[None] | None:
     """Look at the limits, or charge them in one atomic step; a refused call is not recorded.
 
     Returns what to await when the store is not in memory; without `may_wait` such a store is not asked.

@@ -43,7 +43,7 @@ async def ablocked(call: Prospect) -> Blocked | None:
 
 def _ask_before_limits(call: Prospect, *, may_wait: bool) -> Awaitable[None] | None:
     request = call.view.ctx.request
-    check_start(call, is_in_flight=False)
+    check_start(call)
     if request.budget is not None:
         request.budget.spend(default=call.bounds.calls_per_request, look_only=True)
     check_standing(call)

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from asyncio import get_running_loop
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import field, replace
 from functools import partial
-from inspect import CORO_CREATED, getcoroutinestate, iscoroutine
 from threading import get_ident
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
+from pegboard.core.after_fork import leave_to_parent
 from pegboard.core.bounded_cache import BoundedCache
-from pegboard.core.call.finished_call import CallObserver, StartedCall, UpstreamOutcome
-from pegboard.core.call.limit_keys import FloodGuard, Hits
+from pegboard.core.call.deliveries import AsyncObservers, Deliveries
+from pegboard.core.call.finished_call import CallObserver, Observed
+from pegboard.core.call.limit_keys import FloodGuard, owner_of
 from pegboard.core.call.listeners import DELIVERED, Delivered, Listeners
 from pegboard.core.call.repeats import RepeatBreaker
 from pegboard.core.call.workers import WorkerPool
-from pegboard.core.coroutine_runner import CancelScope, is_cancelled
-from pegboard.core.hooks import NO_HOOKS, ToolHooks
+from pegboard.core.coroutine_runner import CancelScope
+from pegboard.core.hooks import ToolHooks
 from pegboard.core.ports import AuditLog, ConsentRecords, LimitStore, LocalLimitStore, UsedAnswers
 from pegboard.core.redaction import Redactor
 from pegboard.core.registry import Registry
@@ -28,7 +28,7 @@ from pegboard.core.snapshot import Plan
 from pegboard.core.view import View
 from pegboard.frozen import record
 from pegboard.model.agent import AgentEntry, AgentResult
-from pegboard.model.bounds import FLOOD_WINDOW_S, OBSERVED_EVENTS, OBSERVERS_S, REDACTORS_REMEMBERED, Bounds
+from pegboard.model.bounds import FLOOD_WINDOW_S, REDACTORS_REMEMBERED, Bounds
 from pegboard.model.call_context import CallContext
 from pegboard.model.consent import ConsentRequest
 from pegboard.model.context import ToolContext, sharing_answers
@@ -116,9 +116,7 @@ class Guards:
     workers: WorkerPool = field(default_factory=WorkerPool)
     checkers: WorkerPool = field(default_factory=lambda: WorkerPool(name="pegboard-check"))
     """Threads of predicates and hooks that have held the loop; those of tools may all be taken for long."""
-    deliveries: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
-    """What async observers have not heard to its end; calls do not wait for it where `observers_lag`."""
-    observers_lag: bool = False
+    async_observers: AsyncObservers = field(default_factory=AsyncObservers)
     closing: bool = False
     is_shared: bool = False
     """Whether callers come in who know nothing of each other, as over HTTP: then one never has all places."""
@@ -141,6 +139,11 @@ class Guards:
     def wall_clock(self, clock: Callable[[], float]) -> None:
         self.registry.wall_clock = clock
 
+    def leave_running_to_parent(self) -> None:
+        """Have no calls in flight: in a forked child, those that there are run in its parent."""
+        leave_to_parent(self.in_flight, self.async_observers)
+        self.in_flight, self.async_observers, self.task_runs = {}, AsyncObservers(), 0
+
     def observe(self, observer: object) -> Callable[[], None]:
         """Send an observer the events of every call from now on; returns the function that ends it."""
         self.listeners = Listeners((*self.listeners.observers, observer))
@@ -158,12 +161,6 @@ class Guards:
             self.call_observers = tuple(known for known in self.call_observers if known is not observer)
 
         return end
-
-    def lag(self, how: str) -> None:
-        """Note that async observers are slow; said once in the log."""
-        if not self.observers_lag:
-            log.warning("Async observers of calls %s: calls no longer wait for them.", how)
-        self.observers_lag = True
 
     def use_limits(self, store: LimitStore | None) -> None:
         """Count limits in another store from now on; `None` counts them in memory, or where that is not to be."""
@@ -217,6 +214,23 @@ class Prospect(NamedTuple):
         return self.guards.registry.bounds
 
 
+class AskedConsent:
+    """What a person was asked about one call: the answer, and the record of it or of the question that was filed."""
+
+    __slots__ = ("answer", "consent_id", "request")
+
+    def __init__(self, request: ConsentRequest) -> None:
+        self.request = request
+        self.answer: Literal["yes", "no", "nobody"] = "nobody"
+        self.consent_id = ""
+
+
+NOT_PARSED: Final = object()
+"""What stands for the arguments of a call until they are read."""
+UNRESOLVED: Final = ToolHooks()
+"""What stands for the hooks of a tool until it is found."""
+
+
 class Call(CancelScope):
     """One call on its way; hooks are shown it as a `HookCall`. Only the stages write to it.
 
@@ -227,16 +241,12 @@ class Call(CancelScope):
     # Slots, and each of them filled: what every call reads is never looked for in the class.
     __slots__ = (
         "__weakref__",
-        "answering",
         "args",
         "as_task",
         "asked",
         "bounds",
         "call_id",
-        "charged",
-        "consent",
-        "consent_id",
-        "delivering",
+        "deliveries",
         "entry",
         "guards",
         "has_paid",
@@ -244,24 +254,21 @@ class Call(CancelScope):
         "is_by_hand",
         "is_flat",
         "is_over",
-        "is_parsed",
-        "is_resolved",
         "known_as",
         "listeners",
         "loop",
         "made_ctx",
-        "marks",
+        "observed",
         "parsed",
         "plan",
         "question",
         "ran",
-        "record",
         "redactor",
         "request",
+        "spare_copy",
         "started",
         "thread",
         "timeout_s",
-        "upstream",
         "view",
         "warnings",
     )  # fmt: skip
@@ -270,48 +277,47 @@ class Call(CancelScope):
 
     # By position: names would cost every call a dictionary.
     def __init__(
-        self, view: View, name: str, request: object, call_id: str, guards: Guards, listeners: Listeners
+        self, view: View, name: str, request: object, call_id: str, guards: Guards, listeners: Listeners, as_task: bool
     ) -> None:
         # As `CancelScope` does, without entering it.
-        self.name, self.reason, self.is_left, self._stop = name, None, False, None
+        self.name = name
+        self.reason = self._stop = None
+        self.is_left = False
         self.view, self.request, self.call_id = view, request, call_id
         self.guards, self.listeners = guards, listeners
         self.bounds, self.redactor = guards.registry.declarations.bounds, guards.redactor(view.ctx)
         self.started = guards.clock()
         self.loop, self.thread = get_running_loop(), get_ident()
         self.args: JSON = {}
-        self.parsed: JSONValue = None
-        self.is_parsed = self.is_flat = self.is_resolved = False
+        self.parsed: Any = NOT_PARSED
+        self.is_flat = False
         # The tool's wire name once it is found, before that the name that was asked.
         self.known_as = name
-        self.hooks: ToolHooks = NO_HOOKS
+        self.hooks = UNRESOLVED
         self.question: str | None = None
         """Why a hook wants a person to be asked."""
-        self.consent = self.consent_id = ""
-        """What was answered, and the record of the answer; empty where nobody gave one."""
-        self.asked: ConsentRequest | None = None
-        """What a person was asked."""
-        self.charged: Hits = ()
-        """The windows that it was charged to."""
+        self.asked: AskedConsent | None = None
+        """What a person was asked, and the answer."""
         self.has_paid: bool | None = None
         """Whether it was charged before its client was asked, which then called again; `None` until the client told."""
-        self.as_task = False
+        self.as_task = as_task
         """Whether it goes on as a task; before it is resolved, whether its caller asked for that."""
         self.ran = self.is_by_hand = False
-        self.timeout_s = 0.0
         self.warnings: Mapping[str, JSONValue] | None = None
-        self.upstream: UpstreamOutcome | None = None
-        self.delivering: asyncio.Task[None] | None = None
-        """The end of the chain of async observers that still hear of the call."""
-        self.answering: asyncio.Task[None] | None = None
-        """The same of those whose words are part of the answer."""
+        self.deliveries: Deliveries | None = None
+        """The async observers that still hear of the call."""
+        self.spare_copy: JSONValue = None
+        """A copy of its structured result that nobody has seen, where after-hooks were held against one."""
         self.is_over = False
         """Its end has been told: whoever kept its context can do nothing with it any more."""
         self.made_ctx: CallContext | None = None
-        self.record: StartedCall | None = None
+        self.observed: Observed | None = None
         """What observers of calls were given at its beginning."""
-        self.marks: list[tuple[str, float]] | None = None
-        """When each stage was entered; kept only where an observer times stages."""
+
+    @property
+    def is_resolved(self) -> bool:
+        """Whether its tool has been found: `entry`, `plan` and `hooks` are that tool's."""
+        return self.hooks is not UNRESOLVED
 
     @property
     def runs_on_loop(self) -> bool:
@@ -381,6 +387,14 @@ class Call(CancelScope):
         self.view = self.view.renewed()
         self.bounds, self.redactor = self.guards.registry.declarations.bounds, self.guards.redactor(self.view.ctx)
         self.warnings = self.made_ctx = None
+        # A program may have changed the dict that it called with.
+        self.parsed = NOT_PARSED
+
+    async def in_thread(self, code: Callable[..., Any], /, *args: Any) -> Any:
+        """Run code that may take long in a worker thread; see `RunningCall`."""
+        value = await self.guards.workers.run(partial(code, *args), caller=owner_of(self.view.ctx))
+        # A plain callable may hide an async one, e.g. a lambda or a partial: that runs on the loop.
+        return await value if is_awaitable(value) else value
 
     async def check_standing(self) -> None:
         """See whether the running call would be let through now; what it has begun is not undone.
@@ -404,9 +418,9 @@ class Call(CancelScope):
         return not self.is_over
 
     def enter(self, stage: str) -> None:
-        """Note when a stage was entered."""
-        assert self.marks is not None
-        self.marks.append((stage, self.guards.clock()))
+        """Note when a stage was entered, where an observer times stages."""
+        assert self.observed is not None
+        self.observed.marks.append((stage, self.guards.clock()))
 
     def emit(
         self,
@@ -456,60 +470,15 @@ class Call(CancelScope):
                     log.warning("An observer raised in %s; the call goes on.", event_type, exc_info=True)
                     continue
                 if answer is not None and is_awaitable(answer):
-                    if getattr(getattr(listen, "__self__", None), "part_of_answer", False):
-                        self.answering = self.loop.create_task(
-                            _hear(self.answering, answer, event_type, self.bounds.hook_s)
-                        )
-                    else:
-                        self._deliver(answer, event_type)
-        return DELIVERED if self.delivering is None and self.answering is None else self.delivered()
-
-    def _deliver(self, answer: Awaitable[Any], event_type: str) -> None:
-        deliveries = self.guards.deliveries
-        if len(deliveries) >= OBSERVED_EVENTS:
-            _forget(answer)
-            self.guards.lag("are so slow that events are lost")
-            return
-        self.delivering = task = self.loop.create_task(_hear(self.delivering, answer, event_type, self.bounds.hook_s))
-        deliveries.add(task)
-        task.add_done_callback(partial(_delivered, deliveries, answer))
+                    is_part_of_answer = getattr(getattr(listen, "__self__", None), "part_of_answer", False)
+                    self._deliver(answer, event_type, is_part_of_answer=is_part_of_answer)
+        return DELIVERED if self.deliveries is None else self.deliveries.delivered()
 
     def delivered(self) -> Delivered:
         """Return what waits for those who listen, if it must."""
-        if self.delivering is None and self.answering is None:
-            return DELIVERED
-        return Delivered(partial(self._heard, self.answering, self.delivering))
+        return DELIVERED if self.deliveries is None else self.deliveries.delivered()
 
-    async def _heard(self, answering: asyncio.Task[None] | None, delivering: asyncio.Task[None] | None) -> None:
-        """Wait until observers have heard what was sent: what is part of the answer, as progress is, goes before it.
-
-        Of the others it is waited for quick ones only, since slow ones must delay no call.
-        """
-        if answering is not None:
-            await asyncio.wait([answering])
-        if delivering is None or self.guards.observers_lag:
-            return
-        if not (await asyncio.wait([delivering], timeout=OBSERVERS_S))[0]:
-            self.guards.lag("are slow")
-
-
-def _delivered(deliveries: set[asyncio.Task[None]], answer: Awaitable[Any], task: asyncio.Task[None]) -> None:
-    deliveries.discard(task)
-    # A program that ends cancels what has not begun.
-    _forget(answer)
-
-
-def _forget(answer: Awaitable[Any]) -> None:
-    if iscoroutine(answer) and getcoroutinestate(answer) == CORO_CREATED:
-        answer.close()
-
-
-async def _hear(before: asyncio.Task[None] | None, answer: Awaitable[Any], event_type: str, limit_s: float) -> None:
-    if before is not None:
-        await asyncio.wait([before])
-    try:
-        await asyncio.wait_for(answer, limit_s)
-    except BaseException:
-        if is_cancelled():
-            raise
-        log.warning("An observer failed in %s; the call goes on.", event_type, exc_info=True)
+    def _deliver(self, answer: Awaitable[Any], event_type: str, *, is_part_of_answer: bool) -> None:
+        if self.deliveries is None:
+            self.deliveries = Deliveries(self.guards.async_observers, self.loop, self.bounds.hook_s)
+        self.deliveries.add(answer, event_type, is_part_of_answer=is_part_of_answer)

@@ -23,7 +23,8 @@ _SERVER_FAULT = 500  # not a limit: HTTP statuses from here on are the other sid
 class _Row(NamedTuple):
     """How often one call failed in a row, in which words, and until when it is refused.
 
-    `gist` are the words without what is another each time: ids, times, counts.
+    `gist` are the words without what is another each time: ids, times, counts. `let_through` is the id of the call that
+    decides about the next minute, since the pause is over.
     """
 
     failures: int
@@ -31,6 +32,7 @@ class _Row(NamedTuple):
     gist: str
     words: str
     until: float
+    let_through: str = ""
 
 
 class RepeatBreaker:
@@ -46,15 +48,23 @@ class RepeatBreaker:
         # By caller and tool, then by arguments. While it is empty, as it mostly is, calls are not looked at.
         self.rows = BoundedCache[Key, BoundedCache[str, _Row]](max_entries=REPEATING_CALLERS)
 
-    def check(self, ctx: ToolContext, entry: ToolEntry, args: JSON, schema: JSON, *, name: str) -> None:
+    def check(self, ctx: ToolContext, entry: ToolEntry, args: JSON, schema: JSON, *, name: str, call_id: str) -> None:
         """Refuse a call that failed too often; `schema` is that of its arguments, `name` what the caller knows it as.
 
         Raises:
             CallError: `rate_limited`, with what failed.
         """
         rows = self.rows.get(_key(ctx, entry))
-        row = None if rows is None else rows.get(call_digest(args, schema))
-        if row is None or row.until <= (now := self._clock()):
+        if rows is None:
+            return
+        arguments = call_digest(args, schema)
+        row = rows.get(arguments)
+        if row is None or row.failures < REPEAT_FAILURES or row.let_through == call_id:
+            return
+        now = self._clock()
+        if row.until <= now:
+            # Of those that come together it alone runs.
+            rows[arguments] = row._replace(until=now + REPEAT_PAUSE_S, let_through=call_id)
             return
         wait_s = row.until - now
         text = (
@@ -64,6 +74,14 @@ class RepeatBreaker:
         )
         details = {"failed": row.kind, "times": row.failures}
         raise CallError("rate_limited", text, retry_after_s=wait_s, details=details)
+
+    def give_back(self, ctx: ToolContext, entry: ToolEntry, args: JSON, schema: JSON, *, call_id: str) -> None:
+        """Let another one through, where this call was and told nothing: it was refused for something else, or left."""
+        rows = self.rows.get(_key(ctx, entry))
+        arguments = call_digest(args, schema)
+        row = None if rows is None else rows.get(arguments)
+        if rows is not None and row is not None and row.let_through == call_id:
+            rows[arguments] = row._replace(until=self._clock(), let_through="")
 
     def note(
         self, ctx: ToolContext, entry: ToolEntry, args: JSON, schema: JSON, error: ToolError | None, *, call_id: str

@@ -36,7 +36,8 @@ def keep(call: Call, entry: ToolEntry | None, snapshot: Snapshot) -> None:
     plan = snapshot.plans.get(wire_name)
     if plan is None or plan.entry is not entry:
         plan = view.plan(entry, snapshot)
-    call.entry, call.plan, call.known_as, call.hooks, call.is_resolved = entry, plan, wire_name, plan.hooks, True
+    call.entry, call.plan = entry, plan
+    call.known_as, call.hooks = wire_name, plan.hooks
     if spec.deprecated is not None or spec.replaced_by is not None:
         call.warnings = {"deprecated": end_of(spec)}
     if entry.source is not None or call.guards.audit is not None:

@@ -34,7 +34,7 @@ async def get_tools(meta: MetaTools, ctx: CallContext, args: JSON) -> JSON:
 
 
 async def _answered(meta: MetaTools, request: list[JSONValue]) -> JSON:
-    listing = CatalogListing.of((await meta.view.prepare()).tools())
+    listing = CatalogListing.of(await meta.view.atools())
     shown: list[JSON] = []
     problems: list[str] = []
     for item in request:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+from pegboard.core.after_fork import renew_after_fork
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.digests import digest
 from pegboard.model.bounds import LOOP_NUDGE_CALLS, LOOP_QUESTIONS, LOOP_SESSIONS
@@ -20,6 +21,11 @@ class LoopGuard:
 
     def __init__(self) -> None:
         self._asked = BoundedCache[Session, BoundedCache[str, int]](max_entries=LOOP_SESSIONS)
+        self._lock = threading.Lock()
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Let go of what a thread of the parent held."""
         self._lock = threading.Lock()
 
     def nudges(self, ctx: ToolContext, profile: str | None, tool: str, request: object) -> bool:

@@ -127,7 +127,7 @@ def _wrong_form(index: int, call: JSON, agent: Any) -> str:
 
 
 async def _listing(meta: MetaTools) -> CatalogListing:
-    return CatalogListing.of((await meta.view.prepare()).tools())
+    return CatalogListing.of(await meta.view.atools())
 
 
 async def _is_for_apps_alone(meta: MetaTools, name: str) -> bool:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
 
 from pegboard.core.schema import json_path
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.providers.compile.references import circular, each_schema, inner_schemas
 from pegboard.providers.dialect import Dialect, Refused, SchemaSize
 from pegboard.providers.targets import dialect_of
+
+Complaint: TypeAlias = tuple[str, str]
+"""(rule, what is wrong)"""
 
 _LOOK_AROUND = re.compile(r"\(\?(?:[=!]|<[=!])|\\[1-9]")
 _UNTYPED_STILL = frozenset({"type", "$ref", "anyOf", "enum", "const"})
@@ -66,42 +69,86 @@ def _at_root(rules: Dialect, schema: JSON) -> Iterator[Refused]:
         yield Refused("$", f"root:{keyword}", f"{keyword!r} may not stand at the top level")
 
 
-def _in_one(rules: Dialect, item: JSON) -> Iterator[tuple[str, str]]:
+def _in_one(rules: Dialect, item: JSON) -> Iterator[Complaint]:
+    """Yield what is wrong with one schema by itself, whatever stands in it."""
     for keyword in item:
         if not rules.takes(keyword):
             yield f"keyword:{keyword}", f"{keyword!r} is not supported"
-    if "minItems" in item and rules.takes("minItems") and not rules.takes_count("minItems", item["minItems"]):
+    for keyword, complaints in _BY_KEYWORD:
+        if keyword in item:
+            yield from complaints(rules, item)
+    if rules.is_strict:
+        yield from _strictly(item, keeps_optional=rules.keeps_optional)
+
+
+def _min_items(rules: Dialect, item: JSON) -> Iterator[Complaint]:
+    if rules.takes("minItems") and not rules.takes_count("minItems", item["minItems"]):
         yield "minItems", f"'minItems' may be at most {rules.most_min_items}"
-    form: Any = item.get("format")
+
+
+def _format(rules: Dialect, item: JSON) -> Iterator[Complaint]:
+    form = item["format"]
     if form is not None and rules.takes("format") and not rules.takes_format(form):
         yield f"format:{form}", f"the format {form!r} is not supported"
-    for keyword in ("exclusiveMinimum", "exclusiveMaximum"):
-        if isinstance(item.get(keyword), bool):
-            yield f"draft4:{keyword}", f"{keyword!r} must be a number"
-    if rules.lone_refs and "$ref" in item:
-        beside = [key for key in item if not key.startswith("$")]
-        if beside:
-            yield "ref_siblings", f"nothing may stand beside $ref, but {', '.join(beside)} do"
-    properties: Any = item.get("properties")
+
+
+def _exclusive_minimum(_rules: Dialect, item: JSON) -> Iterator[Complaint]:
+    if isinstance(item["exclusiveMinimum"], bool):
+        yield "draft4:exclusiveMinimum", "'exclusiveMinimum' must be a number"
+
+
+def _exclusive_maximum(_rules: Dialect, item: JSON) -> Iterator[Complaint]:
+    if isinstance(item["exclusiveMaximum"], bool):
+        yield "draft4:exclusiveMaximum", "'exclusiveMaximum' must be a number"
+
+
+def _ref(rules: Dialect, item: JSON) -> Iterator[Complaint]:
+    siblings = [key for key in item if not key.startswith("$")] if rules.lone_refs else []
+    if siblings:
+        yield "ref_siblings", f"nothing may stand beside $ref, but {', '.join(siblings)} do"
+
+
+def _properties(rules: Dialect, item: JSON) -> Iterator[Complaint]:
+    properties: Any = item["properties"]
     for key in properties if is_object(properties) else ():
         if not re.fullmatch(rules.keys, key):
             yield "key", f"the property {key[:80]!r} must match {rules.keys}"
-    if rules.scalar_enums and any(type(value) not in (str, int, float) for value in item.get("enum") or ()):
+
+
+def _enum(rules: Dialect, item: JSON) -> Iterator[Complaint]:
+    values: Any = item["enum"] or ()
+    if rules.scalar_enums and any(type(value) not in (str, int, float) for value in values):
         yield "enum", "an enum may list text and numbers only"
-    declared: Any = item.get("type")
-    kinds: list[Any] = declared if is_list(declared) else [declared]
-    if rules.needs_items and "array" in kinds and not is_object(item.get("items")):
+
+
+def _type(rules: Dialect, item: JSON) -> Iterator[Complaint]:
+    if rules.needs_items and "array" in _types(item) and not is_object(item.get("items")):
         yield "array_items", 'an array must say its "items"'
-    if rules.linear_patterns and isinstance(item.get("pattern"), str) and has_look_around(item["pattern"]):
+
+
+def _pattern(rules: Dialect, item: JSON) -> Iterator[Complaint]:
+    if rules.linear_patterns and isinstance(item["pattern"], str) and has_look_around(item["pattern"]):
         yield "pattern", "look-around and back-references are not supported"
-    if rules.is_strict:
-        yield from _strictly(item, kinds, keeps_optional=rules.keeps_optional)
 
 
-def _strictly(item: JSON, kinds: list[Any], *, keeps_optional: bool) -> Iterator[tuple[str, str]]:
+# In the order in which it is told.
+_BY_KEYWORD: tuple[tuple[str, Callable[[Dialect, JSON], Iterator[Complaint]]], ...] = (
+    ("minItems", _min_items),
+    ("format", _format),
+    ("exclusiveMinimum", _exclusive_minimum),
+    ("exclusiveMaximum", _exclusive_maximum),
+    ("$ref", _ref),
+    ("properties", _properties),
+    ("enum", _enum),
+    ("type", _type),
+    ("pattern", _pattern),
+)
+
+
+def _strictly(item: JSON, *, keeps_optional: bool) -> Iterator[Complaint]:
     if _UNTYPED_STILL.isdisjoint(item):
         yield "no_type", "every schema must say its type"
-    if "object" in kinds or "properties" in item:
+    if "object" in _types(item) or "properties" in item:
         if item.get("additionalProperties") is not False:
             yield "open_object", 'an object must say "additionalProperties": false'
         named: JSON = item.get("properties") or {}
@@ -109,6 +156,12 @@ def _strictly(item: JSON, kinds: list[Any], *, keeps_optional: bool) -> Iterator
         optional = [key for key in named if key not in required]
         if optional and not keeps_optional:
             yield "optional_property", f"every property must be required, but {', '.join(optional[:5])} are not"
+
+
+def _types(item: JSON) -> list[Any]:
+    """Return the types of a schema, which may name one or several."""
+    declared = item.get("type")
+    return declared if is_list(declared) else [declared]
 
 
 def has_look_around(pattern: str) -> bool:

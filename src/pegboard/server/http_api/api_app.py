@@ -65,7 +65,7 @@ class Api:
         event_hub: EventHub,
         sealing: Sealing,
     ) -> None:
-        bounds = gateway.catalog.registry.bounds
+        bounds = gateway.registry.bounds
         self.gateway, self.host_guard, self.authenticator, self.event_hub = (
             gateway,
             host_guard,
@@ -114,7 +114,7 @@ class Api:
             ProblemError: it is too long, or not complete in time.
             ClientLeftError: nobody waits for an answer.
         """
-        limit = self.gateway.catalog.registry.bounds.upload_bytes
+        limit = self.gateway.registry.bounds.upload_bytes
         try:
             return await self.body_reader.read(
                 dict(request.headers), request.receive, limit_bytes=limit, timeout_s=timeout_s

@@ -98,16 +98,16 @@ class DocumentRoutes:
     async def _whose(self, request: ApiRequest) -> tuple[DocumentStore, View, ToolEntry]:
         """Return the store, and what takes files in, for a caller who may have it; to others there are none."""
         gateway = self._api.gateway
-        store = gateway.catalog.registry.declarations.documents
-        view = await gateway.resource_view(request.principal).prepare()
-        entry = gateway.resources.upload(view)
+        store = gateway.registry.declarations.documents
+        view = gateway.resource_view(request.principal)
+        entry = gateway.resources.upload(view, within=await view.prepared_snapshot())
         if store is None or entry is None:
             raise not_found(_NO_DOCUMENTS)
         return store, view, entry
 
     def _granting(self, request: ApiRequest) -> DocumentGrants:
         """Return what keeps the grants, for a caller who may change them; to others there is no such thing."""
-        store = self._api.gateway.catalog.registry.declarations.documents
+        store = self._api.gateway.registry.declarations.documents
         if (
             not isinstance(store, DocumentGrants)
             or ADMINISTRATOR not in self._api.gateway.context(request.principal).roles

@@ -96,10 +96,10 @@ class EventRoute:
                 outbox.put(frame("list_changed", {"what": "tools", "profile": principal.profile}))
 
     async def _shown(self, principal: Principal) -> object:
-        if principal.profile is not None and principal.profile not in self._api.gateway.catalog.registry.profiles:
+        if principal.profile is not None and principal.profile not in self._api.gateway.registry.profiles:
             return None
-        view = await self._api.gateway.view(principal)
-        return [(entry.wire_name, entry.fingerprint) for entry in view.tools()]
+        tools = await self._api.gateway.view(principal).atools()
+        return [(entry.wire_name, entry.fingerprint) for entry in tools]
 
 
 class _Signal(asyncio.Event):

@@ -55,10 +55,10 @@ class OpenApiRoute:
         catalog, form = self._api.gateway.catalog, request.query.get("form", "typed")
         if form not in ("typed", "generic"):
             raise ProblemError(400, "bad_request", f"form={form[:20]!r}: one of typed, generic is needed.")
-        view = await self._api.gateway.view(request.principal)
+        view = self._api.gateway.view(request.principal)
         return json_reply(
             document(
-                catalog.name, "1", None if form == "generic" else view.tools(),
+                catalog.name, "1", None if form == "generic" else await view.atools(),
                 base=request.base, rules=catalog.identity,
             )
         )  # fmt: skip

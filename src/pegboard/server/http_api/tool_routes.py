@@ -35,8 +35,8 @@ class ToolRoutes:
     async def list(self, request: ApiRequest) -> Reply:
         """Answer with one page of the caller's tools."""
         size = _size(request.query.get("limit"))
-        view = await self._api.gateway.view(request.principal)
-        tools = view.tools()
+        view = self._api.gateway.view(request.principal)
+        tools = await view.atools()
         owner = [*owner_of(request.principal, view.ctx), request.principal.profile]
         generation = digest([(entry.wire_name, entry.fingerprint) for entry in tools])
         cursor = request.query.get("cursor")
@@ -86,7 +86,7 @@ class ToolRoutes:
         return json_reply({"query": query, "hits": hits, **near})
 
     def _view(self, request: ApiRequest) -> View:
-        return self._api.gateway.exposed(request.principal, self._api.gateway.context(request.principal))
+        return self._api.gateway.view(request.principal)
 
 
 def absent(view: View, name: str) -> ProblemError:

@@ -21,13 +21,13 @@ def server_info(gateway: Gateway) -> JSON:
 
 def has_resources(gateway: Gateway) -> bool:
     """Tell whether there is a resource, a skill, a prompt or a completion; until then nothing of them is announced."""
-    return bool(gateway.catalog.registry.declarations.skills) or any(True for _ in gateway.resources.specs)
+    return bool(gateway.registry.declarations.skills) or any(True for _ in gateway.resources.specs)
 
 
 def capabilities(gateway: Gateway) -> JSON:
     """Return what the server can do that both eras say alike."""
     tools: JSON = {"logging": {}, "tools": _CHANGED}
-    if gateway.catalog.registry.declarations.skills:
+    if gateway.registry.declarations.skills:
         tools["extensions"] = {SKILLS_EXTENSION: {"directoryRead": True}}
     if not has_resources(gateway):
         return tools

@@ -97,7 +97,7 @@ class EarlierPath:
                 None if ttl is None else max(0, min(ttl, _CENTURY_MS)) / 1_000,
             )
         channel.tell_through(outlet, token=token, level=session.level or "debug")
-        channel.ask_through(outlet, session.questions)
+        channel.ask_through(outlet, session.questions, roles=principal.identity.roles)
         return self._answer_call(principal, name, arguments, channel)
 
     async def _answer_call(self, principal: Principal, name: str, arguments: JSON, channel: SessionChannel) -> Answer:

@@ -65,9 +65,9 @@ class Endpoint:
             authenticator,
             sealing,
         )
-        self._body_reader = BodyReader(gateway.catalog.registry.bounds)
+        self._body_reader = BodyReader(gateway.registry.bounds)
         self._header_reader = HeaderReader(host_guard)
-        self._open = OpenRequests(gateway.catalog.registry.bounds.calls_in_flight)
+        self._open = OpenRequests(gateway.registry.bounds.calls_in_flight)
         self.is_running = False
 
     @property
@@ -105,7 +105,7 @@ class Endpoint:
             security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
             session_idle_timeout=None,
             max_sessions=None,
-            max_request_body_size=self._gateway.catalog.registry.bounds.request_body_bytes,
+            max_request_body_size=self._gateway.registry.bounds.request_body_bytes,
         )
 
     def end_streams(self) -> None:

@@ -111,8 +111,11 @@ class InputRequiredChannel(ClientChannel):
         return answer
 
     def keeps(self, request: ConsentRequest) -> bool:
-        """Tell whether a call was agreed to in a round before: it ran there until it asked something."""
-        return _binding(request) in self._begun
+        """Tell whether the yes to a call is not to go back: it was given in a round before, where the call ran until it
+        asked something, or it goes on to the next round with what is asked in this one.
+        """
+        call = _binding(request)
+        return call in self._begun or (bool(self.questions) and call in self._running)
 
     def carry(self, request: ConsentRequest, consent_id: str) -> None:
         """Take a yes along to the next round, wherever it came from: it has been used up, and serves this call."""

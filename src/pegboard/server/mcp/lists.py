@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import orjson
@@ -11,6 +11,7 @@ from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.digests import digest
 from pegboard.core.ports import LeadsElsewhere
 from pegboard.core.selections import KeptTools
+from pegboard.core.snapshot import Snapshot
 from pegboard.core.view import View
 from pegboard.model.bounds import LIST_TTL_MS, MCP_PAGE_RESOURCES, MCP_PAGE_TOOLS, PROVIDER_LISTS
 from pegboard.model.error import CallError
@@ -18,6 +19,7 @@ from pegboard.model.hops import HOPS_KEY
 from pegboard.model.json_types import JSON
 from pegboard.model.skill import MAIN_FILE, Skill
 from pegboard.model.tool import ToolEntry
+from pegboard.providers import EXPORTERS
 from pegboard.providers.exporter import Exporter
 from pegboard.providers.mcp import mcp_tool, mcp_tool_before_2026
 from pegboard.resources import PromptSpec, ResourceSpec
@@ -50,15 +52,20 @@ def _plain(draw: Callable[[ToolEntry], JSON]) -> Callable[[ToolEntry], JSON]:
 
 
 _mcp_tool_plain, _mcp_tool_before_2026_plain = _plain(mcp_tool), _plain(mcp_tool_before_2026)
+_USUAL = EXPORTERS["mcp"]
 _PLAIN = _drawn_by(_mcp_tool_plain, "mcp without interfaces")
 _BEFORE_2026 = _drawn_by(mcp_tool_before_2026, "mcp before 2026")
 _BEFORE_2026_PLAIN = _drawn_by(_mcp_tool_before_2026_plain, "mcp before 2026 without interfaces")
 
 
 class ToolList(NamedTuple):
-    """What a list of tools is made of: the view, how long it may be kept, and which sources are not well."""
+    """What a list of tools is made of.
+
+    The view and the snapshot that it is prepared for, how long the list may be kept, and which sources are not well.
+    """
 
     view: View
+    snapshot: Snapshot
     ttl_ms: int
     meta: JSON
 
@@ -71,7 +78,7 @@ class Lists:
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway, self._resources = gateway, gateway.resources
-        self._registry = gateway.catalog.registry
+        self._registry = gateway.registry
         tail = {"ttlMs": LIST_TTL_MS, "cacheScope": "private", "resultType": "complete"}
         self._server = server_info(gateway)
         self._usual_tail = _tail({**tail, "_meta": {SERVER_KEY: self._server}})
@@ -84,29 +91,32 @@ class Lists:
         return len(snapshot.entries) <= MCP_PAGE_TOOLS and not snapshot.bundles
 
     async def _tools(self, principal: Principal) -> ToolList:
-        if not self._registry.sources:
-            return ToolList(await self._gateway.view(principal), LIST_TTL_MS, {})
-        catalog = self._gateway.catalog
-        awaited = starting(catalog)
-        view = await self._gateway.view(principal)
-        return ToolList(view, list_ttl_ms(awaited, view), outcomes(catalog, view))
+        gateway, has_sources = self._gateway, bool(self._registry.sources)
+        awaited = starting(gateway.catalog) if has_sources else ()
+        view = gateway.view(principal)
+        snapshot = await view.prepared_snapshot()
+        if not has_sources:
+            return ToolList(view, snapshot, LIST_TTL_MS, {})
+        return ToolList(view, snapshot, list_ttl_ms(awaited, view), outcomes(gateway.catalog, view, snapshot))
 
     async def tools_as_bytes(self, principal: Principal, capabilities: JSON) -> tuple[bytes, ...]:
         """Return the whole result of tools/list of 2026-07-28, in parts to be joined."""
-        view, ttl_ms, meta = await self._tools(principal)
+        view, snapshot, ttl_ms, meta = await self._tools(principal)
         tail = self._usual_tail
         if meta or ttl_ms != LIST_TTL_MS:
             usual = {"ttlMs": ttl_ms, "cacheScope": "private", "resultType": "complete"}
             tail = _tail({**usual, "_meta": {**meta, SERVER_KEY: self._server}})
-        listed = _PLAIN.to_bytes(view) if _is_plain(view, capabilities) else view.export_bytes("mcp")
-        return b'{"tools":', *_with_apps(view, capabilities, listed, mcp_tool), tail
+        exporter = _PLAIN if _is_plain(snapshot, capabilities) else _USUAL
+        listed = exporter.to_bytes(view, within=snapshot)
+        return b'{"tools":', *_with_apps(listed, _for_apps(view, snapshot, capabilities), mcp_tool), tail
 
     async def tools_as_bytes_before_2026(self, principal: Principal, capabilities: JSON) -> tuple[bytes, ...]:
         """Return the whole result of tools/list of an earlier revision, which all of them have alike, in parts."""
-        view, _, meta = await self._tools(principal)
+        view, snapshot, _, meta = await self._tools(principal)
         tail = _tail({"_meta": meta}) if meta else b"}"
-        listed = (_BEFORE_2026_PLAIN if _is_plain(view, capabilities) else _BEFORE_2026).to_bytes(view)
-        return b'{"tools":', *_with_apps(view, capabilities, listed, mcp_tool_before_2026), tail
+        exporter = _BEFORE_2026_PLAIN if _is_plain(snapshot, capabilities) else _BEFORE_2026
+        listed = exporter.to_bytes(view, within=snapshot)
+        return b'{"tools":', *_with_apps(listed, _for_apps(view, snapshot, capabilities), mcp_tool_before_2026), tail
 
     async def tools_page(
         self,
@@ -124,12 +134,14 @@ class Lists:
             RpcError: the cursor is not of this list.
         """
         asking = frozenset(self._gateway.asking(hops))
-        view, ttl_ms, meta = await self._tools(principal)
-        tools = _all_tools(view, capabilities)
+        view, snapshot, ttl_ms, meta = await self._tools(principal)
+        tools = view.tools(within=snapshot)
+        if for_apps := _for_apps(view, snapshot, capabilities):
+            tools = (*tools, *for_apps)
         if hops is not None:
             tools = self._without_ways_back(tools, asking)
-        generation = _generation(view, tools)
-        if _is_plain(view, capabilities):
+        generation = _generation(snapshot, tools)
+        if _is_plain(snapshot, capabilities):
             draw = _mcp_tool_before_2026_plain if is_earlier else _mcp_tool_plain
         else:
             draw = mcp_tool_before_2026 if is_earlier else mcp_tool
@@ -163,12 +175,13 @@ class Lists:
         """
         asking = frozenset(self._gateway.asking(hops))
         awaited = starting(self._gateway.catalog)
-        view = await self._gateway.resource_view(principal).prepare()
+        view = self._gateway.resource_view(principal)
+        snapshot = await view.prepared_snapshot()
         space = "prompt" if kind == "prompts" else "resource"
         ttl_ms = list_ttl_ms(awaited, view, space=space)
-        own = list(self._items(view, kind))
+        own = list(self._items(view, snapshot, kind))
         if kind == "resources":
-            own += [each async for each in self._members(view)]
+            own += [each async for each in self._members(view, snapshot)]
         offered = [(self._registry.way_of(entry), named, item) for entry, named, item in own]
         offered = [each for each in offered if asking.isdisjoint(each[0])]
         if kind == "resources":
@@ -192,17 +205,17 @@ class Lists:
         if not declared:
             return []
         catalog = self._gateway.catalog
-        view = await catalog.aview(self._gateway.context(principal), profile=principal.profile)
-        return skills_of(declared, view)
+        view = catalog.view(self._gateway.context(principal), profile=principal.profile)
+        return skills_of(declared, await view.atools())
 
     def _behind(self, kind: str, ways: Mapping[str, tuple[str, ...]]) -> JSON:
         """Return what a gateway is told of the servers behind the items of a list."""
         far = {named: list(way) for named, way in ways.items() if way}
         return {HOPS_KEY: {"server": self._registry.server_id, kind: far}}
 
-    async def _members(self, view: View) -> AsyncIterator[tuple[ToolEntry, str, JSON]]:
+    async def _members(self, view: View, snapshot: Snapshot) -> AsyncIterator[tuple[ToolEntry, str, JSON]]:
         """Yield the resources of the templates that tell which a caller has."""
-        for entry, spec in self._resources.resources(view):
+        for entry, spec in self._resources.resources(view, within=snapshot):
             if spec.members is not None:
                 try:
                     members = await spec.members(view.ctx)
@@ -211,21 +224,22 @@ class Lists:
                 for member in members:
                     yield entry, member.uri, _resource(member, "uri")
 
-    def _items(self, view: View, kind: str) -> Iterator[tuple[ToolEntry, str, JSON]]:
+    def _items(self, view: View, snapshot: Snapshot, kind: str) -> Iterator[tuple[ToolEntry, str, JSON]]:
         """Return each item of a list with its entry, and by what it is named."""
         if kind == "prompts":
-            yield from ((entry, spec.name, _prompt(spec)) for entry, spec in self._resources.prompts(view))
+            yield from (
+                (entry, spec.name, _prompt(spec)) for entry, spec in self._resources.prompts(view, within=snapshot)
+            )
             return
         are_templates = kind == "resourceTemplates"
         uri_key = "uriTemplate" if are_templates else "uri"
-        for entry, spec in self._resources.resources(view):
+        for entry, spec in self._resources.resources(view, within=snapshot):
             if bool(spec.variables) is are_templates:
                 yield entry, spec.uri, _resource(spec, uri_key)
 
 
-def _is_plain(view: View, capabilities: JSON) -> bool:
+def _is_plain(snapshot: Snapshot, capabilities: JSON) -> bool:
     """Tell whether tools are drawn without their interfaces: there are some, and the client shows none."""
-    snapshot = view.snapshot
     has_interfaces: bool | None = snapshot.cache.get("has interfaces")
     if has_interfaces is None:
         has_interfaces = any(snapshot.column("may have an interface", _may_have_interface))
@@ -238,22 +252,16 @@ def _may_have_interface(entry: ToolEntry) -> bool:
     return entry.builder is not None or "ui" in entry.spec.meta
 
 
-def _for_apps(view: View, capabilities: JSON) -> tuple[ToolEntry, ...]:
+def _for_apps(view: View, snapshot: Snapshot, capabilities: JSON) -> tuple[ToolEntry, ...]:
     """Return what a client that shows interfaces lets them use, marked as such in `_meta.ui`."""
-    return view.app_tools() if view.snapshot.for_apps and declares_ui(capabilities) else ()
+    return view.app_tools(within=snapshot) if snapshot.for_apps and declares_ui(capabilities) else ()
 
 
-def _all_tools(view: View, capabilities: JSON) -> tuple[ToolEntry, ...]:
-    tools, for_apps = view.tools(), _for_apps(view, capabilities)
-    return (*tools, *for_apps) if for_apps else tools
-
-
-def _generation(view: View, tools: tuple[ToolEntry, ...]) -> str:
+def _generation(snapshot: Snapshot, tools: tuple[ToolEntry, ...]) -> str:
     """Return what tells a list from every other; of one that many callers have once, and not for each of its pages."""
     if type(tools) is not KeptTools:
         return digest([(entry.wire_name, entry.fingerprint) for entry in tools])
-    cache = view.snapshot.cache
-    known: BoundedCache[int, tuple[KeptTools, str]] = cache.setdefault(
+    known: BoundedCache[int, tuple[KeptTools, str]] = snapshot.cache.setdefault(
         "generations", BoundedCache(max_entries=PROVIDER_LISTS)
     )
     kept = known.get(id(tools))
@@ -264,9 +272,8 @@ def _generation(view: View, tools: tuple[ToolEntry, ...]) -> str:
     return kept[1]
 
 
-def _with_apps(view: View, capabilities: JSON, listed: bytes, draw: Callable[[ToolEntry], JSON]) -> tuple[bytes, ...]:
+def _with_apps(listed: bytes, for_apps: Sequence[ToolEntry], draw: Callable[[ToolEntry], JSON]) -> tuple[bytes, ...]:
     """Return the list of tools as JSON, in parts to be joined: what is `listed` for all, and the rest as drawn."""
-    for_apps = _for_apps(view, capabilities)
     if not for_apps:
         return (listed,)
     more = b",".join(json_bytes(draw(entry)) for entry in for_apps)

@@ -114,13 +114,14 @@ class ResourceHandlers:
     async def complete(self, ctx: Ctx, params: types.CompleteRequestParams) -> JSON:
         named = params.ref.name if isinstance(params.ref, types.PromptReference) else params.ref.uri
         is_prompt = isinstance(params.ref, types.PromptReference)
-        view = await self._view(ctx).prepare()
-        visible = self._resources.prompts(view) if is_prompt else self._resources.resources(view)
+        view = self._view(ctx)
+        snapshot = await view.prepared_snapshot()
+        visible = (self._resources.prompts if is_prompt else self._resources.resources)(view, within=snapshot)
         if not any((spec.name if isinstance(spec, PromptSpec) else spec.uri) == named for _, spec in visible):
             what = "prompt" if is_prompt else "resource"
             raise RpcError(INVALID_PARAMS, f"No {what} {named!r} is available to this caller.")
         words: list[str] = []
-        for entry in view.tools():
+        for entry in view.tools(within=snapshot):
             spec = self._resources.spec(entry)
             if isinstance(spec, CompletionSpec) and spec.completes(named, params.argument.name):
                 known = entry.spec.input_schema.get("properties", {})

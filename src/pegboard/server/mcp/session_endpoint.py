@@ -55,6 +55,8 @@ _INITIALIZED = orjson.dumps({"jsonrpc": "2.0", "method": "notifications/initiali
 class OpenRequest:
     """A request of a session that has no answer yet; `call` is its task where it is one of ours."""
 
+    roles: tuple[str, ...] = ()
+    """Those of whoever sent it."""
     call: asyncio.Task[Any] | None = None
     is_cancelled: bool = False
     answered: asyncio.Event | None = None
@@ -124,7 +126,7 @@ class SessionEndpoint:
         self, gateway: Gateway, path: EarlierPath, sessions: Sessions, to_sdk: ToSdk, bus: Bus | None = None
     ) -> None:
         self._gateway, self._path, self._sessions, self._to_sdk = gateway, path, sessions, to_sdk
-        self._over_http: dict[Session, HttpSession] = {}
+        self._http_sessions: dict[Session, HttpSession] = {}
         self._ending: set[asyncio.Task[None]] = set()
         sessions.on_forget = self._forget
         self._shared = (
@@ -151,51 +153,51 @@ class SessionEndpoint:
 
     def end_streams(self) -> None:
         """End every stream that waits for something to be said; a server that shuts down would wait for them."""
-        for found in self._over_http.values():
-            found.streams.end()
+        for http_session in self._http_sessions.values():
+            http_session.streams.end()
 
     # -- one request
 
     async def answer(self, exchange: Exchange) -> None:
         """Answer a request without a body."""
-        found, method = self._find(exchange), exchange.scope["method"]
-        if found is None:
+        http_session, method = self._find(exchange), exchange.scope["method"]
+        if http_session is None:
             await self._to_sdk_or_nowhere(exchange)
             return
-        with found.session:
+        with http_session.session:
             if method == "GET" and exchange.headers.accepts_events:
-                await self._follow(exchange, found)
+                await self._follow(exchange, http_session)
             elif method == "DELETE":
-                self._sessions.end(found.session)
+                self._sessions.end(http_session.session)
                 if self._shared is not None:
-                    self._shared.ended(found.session)
-                await _reply(exchange.send, 200, b"", found)
+                    self._shared.ended(http_session.session)
+                await _reply(exchange.send, 200, b"", http_session)
             else:
-                await self._by_sdk(exchange, found)
+                await self._by_sdk(exchange, http_session)
 
     async def post(self, exchange: Exchange, message: JSONValue) -> None:
         """Answer a message, which was read from the body."""
-        request, found, length = as_object(message), self._find(exchange), len(exchange.body or b"")
+        request, http_session, length = as_object(message), self._find(exchange), len(exchange.body or b"")
         if length > INITIALIZE_BYTES and request is not None and request.get("method") == "initialize":
             text = _TOO_LONG.format(length, INITIALIZE_BYTES)
             await send_whole(exchange.send, 413, error_message(-32600, text))
             return
-        if found is None:
+        if http_session is None:
             is_first = exchange.headers.session is None and request is not None
             if is_first and request is not None and request.get("method") == "initialize":
                 await self._open(exchange, request)
             else:
                 await self._to_sdk_or_nowhere(exchange)
             return
-        with found.session:
+        with http_session.session:
             if request is None or not exchange.headers.accepts_both:
-                await self._by_sdk(exchange, found)
+                await self._by_sdk(exchange, http_session)
             elif "method" not in request:
-                await self._response(exchange, found, request)
+                await self._response(exchange, http_session, request)
             elif "id" not in request:
-                await self._notification(exchange, found, request)
+                await self._notification(exchange, http_session, request)
             else:
-                await self._request(exchange, found, request)
+                await self._request(exchange, http_session, request)
 
     def _find(self, exchange: Exchange) -> HttpSession | None:
         named, principal = exchange.headers.session, exchange.principal
@@ -206,7 +208,7 @@ class SessionEndpoint:
             if self._sessions.worker:
                 # Its `initialized` may have gone to another worker.
                 session.is_open = True
-            return self._over_http[session]
+            return self._http_sessions[session]
         session = self._sessions.reopen(named, principal)
         return None if session is None else self._known(session, principal)
 
@@ -215,7 +217,7 @@ class SessionEndpoint:
         opened = HttpSession(session=session, principal=principal, streams=streams)
         if self._shared is not None:
             self._shared.remembered(session)
-        session.tell, self._over_http[session] = opened.tell, opened
+        session.tell, self._http_sessions[session] = opened.tell, opened
         return opened
 
     async def _to_sdk_or_nowhere(self, exchange: Exchange) -> None:
@@ -223,7 +225,7 @@ class SessionEndpoint:
         if exchange.headers.session is None:
             await self._to_sdk(exchange.scope, exchange.unread, exchange.send, exchange.principal)
         else:
-            await send_whole(exchange.send, 404, error_message(-32600, "Session not found"))
+            await send_whole(exchange.send, 404, _not_found())
 
     # -- a session begins and ends
 
@@ -242,38 +244,44 @@ class SessionEndpoint:
             await _reply(exchange.send, 200, result.message(json_bytes(request["id"])), opened)
 
     def _forget(self, session: Session) -> None:
-        found = self._over_http.pop(session)
-        found.streams.end()
-        for open_request in found.open_requests.values():
+        http_session = self._http_sessions.pop(session)
+        http_session.streams.end()
+        for open_request in http_session.open_requests.values():
             _cancel(open_request)
-        if found.in_sdk is not None:
-            ending = asyncio.create_task(self._end_in_sdk(found.in_sdk, found.principal))
+        if http_session.in_sdk is not None:
+            ending = asyncio.create_task(self._end_in_sdk(http_session.in_sdk, http_session.principal))
             self._ending.add(ending)
             ending.add_done_callback(self._ending.discard)
 
     async def _end_in_sdk(self, in_sdk: str, principal: Principal) -> None:
         scope = _scope_of("DELETE", in_sdk)
-        await self._to_sdk(scope, replay(b"", _said_nothing), _heard_by_nobody, principal)
+        await self._to_sdk(scope, replay(b"", _receive_nothing), _send_to_nobody, principal)
 
     # -- what is no request
 
-    async def _response(self, exchange: Exchange, found: HttpSession, response: JSON) -> None:
+    async def _response(self, exchange: Exchange, http_session: HttpSession, response: JSON) -> None:
         # Who answers what nobody has asked is thanked as well; of its own questions the SDK knows.
-        is_stray = found.in_sdk is None and response.keys() == _RESPONSE and response["jsonrpc"] == "2.0"
-        if found.session.questions.take(response):
-            await _reply(exchange.send, 202, b"", found)
+        is_stray = http_session.in_sdk is None and response.keys() == _RESPONSE and response["jsonrpc"] == "2.0"
+        roles = exchange.principal.identity.roles
+        if http_session.session.questions.take(response, roles=roles):
+            await _reply(exchange.send, 202, b"", http_session)
         elif worker_of(response.get("id")) not in (None, self._sessions.worker):
-            await self._response_elsewhere(exchange, found, response)
+            await self._response_elsewhere(exchange, http_session, response)
         elif is_stray and type(response["id"]) in (int, str):
-            await _reply(exchange.send, 202, b"", found)
+            await _reply(exchange.send, 202, b"", http_session)
+        elif any(not set(roles).issuperset(one.roles) for one in http_session.open_requests.values()):
+            # Which of them the SDK asked for is its own: an answer with fewer rights than one has is to none.
+            await send_whole(exchange.send, 404, _not_found())
         else:
-            await self._by_sdk(exchange, found)
+            await self._by_sdk(exchange, http_session)
 
-    async def _response_elsewhere(self, exchange: Exchange, found: HttpSession, response: JSON) -> None:
+    async def _response_elsewhere(self, exchange: Exchange, http_session: HttpSession, response: JSON) -> None:
         """Hand on the answer to a question that another worker asked."""
         try:
-            if self._shared is not None and await self._shared.answer(found.session, response):
-                await _reply(exchange.send, 202, b"", found)
+            if self._shared is not None and await self._shared.answer(
+                http_session.session, response, roles=exchange.principal.identity.roles
+            ):
+                await _reply(exchange.send, 202, b"", http_session)
                 return
             text = f"Another worker asked. {NO_BUS}"
         except ConnectionError:
@@ -281,59 +289,66 @@ class SessionEndpoint:
         refusal = error_message(-32603, text)
         await send_whole(exchange.send, 503, refusal, _IN_A_SECOND)
 
-    async def _notification(self, exchange: Exchange, found: HttpSession, notification: JSON) -> None:
+    async def _notification(self, exchange: Exchange, http_session: HttpSession, notification: JSON) -> None:
         method, params = notification["method"], as_object(notification.get("params"))
         named = None if params is None else params.get("requestId")
         is_cancelling = method == "notifications/cancelled"
-        open_request = found.open_requests.get(str(named)) if is_cancelling else None
+        open_request = http_session.open_requests.get(str(named)) if is_cancelling else None
         if is_cancelling and open_request is None and self._shared is not None:
-            self._shared.cancelled(found.session, str(named))
+            self._shared.cancelled(http_session.session, str(named))
         if open_request is not None and open_request.call is not None:
             _cancel(open_request)
-        elif found.in_sdk is not None or type(method) is not str or notification.get("jsonrpc") != "2.0":
-            await self._by_sdk(exchange, found)
+        elif http_session.in_sdk is not None or type(method) is not str or notification.get("jsonrpc") != "2.0":
+            await self._by_sdk(exchange, http_session)
             return
         elif method == "notifications/initialized":
-            found.session.is_open = True
-        await _reply(exchange.send, 202, b"", found)
+            http_session.session.is_open = True
+        await _reply(exchange.send, 202, b"", http_session)
 
     # -- a request
 
-    async def _request(self, exchange: Exchange, found: HttpSession, request: JSON) -> None:
+    async def _request(self, exchange: Exchange, http_session: HttpSession, request: JSON) -> None:
         # By its text: the SDK takes 7 and "7" for one.
         name = str(request["id"])
-        if name in found.open_requests and not await _is_free(found, name):
+        if name in http_session.open_requests and not await _is_free(http_session, name):
             refusal = error_message(-32600, _ID_IS_OPEN.format(request["id"]), request["id"])
             await send_whole(exchange.send, 400, refusal)
             return
-        open_request = found.open_requests[name] = OpenRequest()
+        open_request = http_session.open_requests[name] = OpenRequest(roles=exchange.principal.identity.roles)
         try:
             # What says over which servers it came is the SDK's, as in a `_meta`.
-            is_plain = exchange.headers.hops is None
-            plan = self._path.plan(request, found.whose(exchange.principal), found.session) if is_plain else None
+            plan = None
+            if exchange.headers.hops is None:
+                plan = self._path.plan(request, http_session.whose(exchange.principal), http_session.session)
             if plan is None:
                 # One that begins again says anew what it can do.
                 client = introduced(request) if request["method"] == "initialize" else None
-                found.session.capabilities = found.session.capabilities if client is None else client.capabilities
-                wishes = Wishes(found.session.level, set(found.session.uris))
-                await self._by_sdk(exchange, found)
+                if client is not None:
+                    http_session.session.capabilities = client.capabilities
+                wishes = Wishes(http_session.session.level, set(http_session.session.uris))
+                await self._by_sdk(exchange, http_session)
                 if self._shared is not None:
-                    self._shared.wished(found.session, wishes)
+                    self._shared.wished(http_session.session, wishes)
             elif plan.outlet is None:
-                await _reply(exchange.send, 200, (await plan.work).message(plan.request_id), found)
+                await _reply(exchange.send, 200, (await plan.work).message(plan.request_id), http_session)
             else:
-                await self._call(exchange, plan, plan.outlet, found, open_request)
+                await self._call(exchange, plan, plan.outlet, http_session, open_request)
         finally:
-            del found.open_requests[name]
+            del http_session.open_requests[name]
             if open_request.answered is not None:
                 open_request.answered.set()
 
     async def _call(
-        self, exchange: Exchange, plan: Plan, outlet: MessageOutlet, found: HttpSession, open_request: OpenRequest
+        self,
+        exchange: Exchange,
+        plan: Plan,
+        outlet: MessageOutlet,
+        http_session: HttpSession,
+        open_request: OpenRequest,
     ) -> None:
         """Answer a call. A client that leaves does not end it: it may come back for the answer."""
         is_primed = exchange.headers.by_name.get(b"mcp-protocol-version", b"") >= _PRIMED_SINCE
-        stream = SessionStream(found.streams, exchange.send, is_primed=is_primed)
+        stream = SessionStream(http_session.streams, exchange.send, is_primed=is_primed)
         outlet.write, outlet.end_stream = stream.message, stream.end_connection
         begun = first_step(plan.work)
         done = await _finished(begun, stream, open_request) if isinstance(begun, Begun) else begun
@@ -341,17 +356,17 @@ class SessionEndpoint:
             await stream.end(done.message(plan.request_id))
         else:
             stream.is_ended = True
-            await _reply(exchange.send, 200, done.message(plan.request_id), found)
+            await _reply(exchange.send, 200, done.message(plan.request_id), http_session)
 
     # -- streams
 
-    async def _follow(self, exchange: Exchange, found: HttpSession) -> None:
-        streams, last = found.streams, exchange.headers.by_name.get(b"last-event-id", b"").decode("latin-1")
+    async def _follow(self, exchange: Exchange, http_session: HttpSession) -> None:
+        streams, last = http_session.streams, exchange.headers.by_name.get(b"last-event-id", b"").decode("latin-1")
         worker = other_keeper_of(last, self._sessions.worker)
-        if worker is not None and await self._follow_elsewhere(exchange, found, worker, last):
+        if worker is not None and await self._follow_elsewhere(exchange, http_session, worker, last):
             return
         if last and not streams.are_ours(last):
-            await self._by_sdk(exchange, found)
+            await self._by_sdk(exchange, http_session)
             return
         stream = streams.stream_of(last) if last else streams.own
         if stream is None:
@@ -361,69 +376,69 @@ class SessionEndpoint:
             streams.own = streams.own if last else stream
         elif not last and stream.is_attached:
             refusal = error_message(-32600, "Conflict: Only one SSE stream is allowed per session")
-            await _reply(exchange.send, 409, refusal, found)
+            await _reply(exchange.send, 409, refusal, http_session)
             return
         await stream.resume(exchange.send, last)
         if stream.is_attached:
-            await stream.hold(exchange.receive, found.session)
+            await stream.hold(exchange.receive, http_session.session)
 
-    async def _follow_elsewhere(self, exchange: Exchange, found: HttpSession, worker: str, last: str) -> bool:
+    async def _follow_elsewhere(self, exchange: Exchange, http_session: HttpSession, worker: str, last: str) -> bool:
         """Let a client go on with a stream of another worker; `False` where that is gone, and the stream with it."""
         if self._shared is not None:
-            return await self._shared.follow_there(worker, found.session, last, exchange.receive, exchange.send)
+            return await self._shared.follow_there(worker, http_session.session, last, exchange.receive, exchange.send)
         text = f"Another worker keeps this stream. {NO_BUS}"
         await send_whole(exchange.send, 503, error_message(-32603, text), _IN_A_SECOND)
         return True
 
     async def _follow_from_elsewhere(self, session: Session, last: str, receive: Receive, send: Send) -> None:
-        found = self._over_http.get(session)
-        if found is not None and found.streams.are_ours(last):
+        http_session = self._http_sessions.get(session)
+        if http_session is not None and http_session.streams.are_ours(last):
             headers = RequestHeaders([], {b"last-event-id": last.encode("latin-1", "replace")})
             with session:
-                await self._follow(Exchange({}, receive, send, found.principal, headers), found)
+                await self._follow(Exchange({}, receive, send, http_session.principal, headers), http_session)
 
     def _cancel_named(self, session: Session, name: str) -> None:
-        found = self._over_http.get(session)
-        open_request = None if found is None else found.open_requests.get(name)
+        http_session = self._http_sessions.get(session)
+        open_request = None if http_session is None else http_session.open_requests.get(name)
         if open_request is not None:
             _cancel(open_request)
 
     # -- the rest is the SDK's
 
-    async def _by_sdk(self, exchange: Exchange, found: HttpSession) -> None:
-        async with found.opening:
-            if found.in_sdk is None:
-                found.in_sdk = await self._opened_in_sdk(exchange.principal, found)
+    async def _by_sdk(self, exchange: Exchange, http_session: HttpSession) -> None:
+        async with http_session.opening:
+            if http_session.in_sdk is None:
+                http_session.in_sdk = await self._opened_in_sdk(exchange.principal, http_session)
         scope = exchange.scope
-        scope["headers"] = _renamed(scope["headers"], found.in_sdk)
-        scope[Principals.SESSION] = found.session
+        scope["headers"] = _renamed(scope["headers"], http_session.in_sdk)
+        scope[Principals.SESSION] = http_session.session
 
         async def send(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = _renamed(message["headers"], found.session.session_id)
+                message["headers"] = _renamed(message["headers"], http_session.session.session_id)
             await exchange.send(message)
 
         await self._to_sdk(scope, exchange.unread, send, exchange.principal)
 
-    async def _opened_in_sdk(self, principal: Principal, found: HttpSession) -> str:
+    async def _opened_in_sdk(self, principal: Principal, http_session: HttpSession) -> str:
         """Open a session of the SDK, which is told what the client has said."""
-        heard: dict[bytes, bytes] = {}
+        response_headers: dict[bytes, bytes] = {}
 
-        async def hear(message: Message) -> None:
+        async def take_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                heard.update(message["headers"])
+                response_headers.update(message["headers"])
 
-        async def tell(body: bytes, in_sdk: str | None) -> None:
+        async def post(body: bytes, in_sdk: str | None) -> None:
             scope = _scope_of("POST", in_sdk)
-            scope[Principals.SESSION] = found.session
-            await self._to_sdk(scope, replay(body, _said_nothing), hear, principal)
+            scope[Principals.SESSION] = http_session.session
+            await self._to_sdk(scope, replay(body, _receive_nothing), take_headers, principal)
 
-        session = found.session
-        hello: JSON = {"protocolVersion": session.version, "capabilities": session.capabilities, "clientInfo": _CLIENT}
-        await tell(orjson.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}), None)
-        in_sdk = heard[b"mcp-session-id"].decode()
-        if found.session.is_open:
-            await tell(_INITIALIZED, in_sdk)
+        session = http_session.session
+        params: JSON = {"protocolVersion": session.version, "capabilities": session.capabilities, "clientInfo": _CLIENT}
+        await post(orjson.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}), None)
+        in_sdk = response_headers[b"mcp-session-id"].decode()
+        if http_session.session.is_open:
+            await post(_INITIALIZED, in_sdk)
         return in_sdk
 
 
@@ -461,18 +476,22 @@ def _cancel(open_request: OpenRequest) -> None:
         open_request.call.cancel()
 
 
-async def _is_free(found: HttpSession, name: str) -> bool:
+async def _is_free(http_session: HttpSession, name: str) -> bool:
     """Tell whether an id that a request has becomes free: one that is answered gets a moment to end its stream."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(ANSWERED_STREAM_S):
-            while (open_request := found.open_requests.get(name)) is not None:
+            while (open_request := http_session.open_requests.get(name)) is not None:
                 open_request.answered = open_request.answered or asyncio.Event()
                 await open_request.answered.wait()
-    return name not in found.open_requests
+    return name not in http_session.open_requests
 
 
-def _reply(send: Send, status: int, body: bytes, found: HttpSession) -> Awaitable[None]:
-    return send_whole(send, status, body, found.headers)
+def _not_found() -> bytes:
+    return error_message(-32600, "Session not found")
+
+
+def _reply(send: Send, status: int, body: bytes, http_session: HttpSession) -> Awaitable[None]:
+    return send_whole(send, status, body, http_session.headers)
 
 
 def _renamed(headers: list[tuple[bytes, bytes]], session_id: str) -> list[tuple[bytes, bytes]]:
@@ -493,11 +512,11 @@ def _scope_of(method: str, session_id: str | None) -> Scope:
     return {**scope, "headers": headers}
 
 
-async def _said_nothing() -> Message:
+async def _receive_nothing() -> Message:
     """Stand for a client that stays, and says nothing more."""
     await asyncio.Event().wait()
     raise AssertionError
 
 
-async def _heard_by_nobody(_message: Message) -> None:
+async def _send_to_nobody(_message: Message) -> None:
     """Stand for a client that does not listen."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,8 +71,8 @@ class SharedSessions:
 
     # -- answers to questions
 
-    async def answer(self, session: Session, response: JSON) -> bool:
-        """Give an answer to the worker that asked; `False` where no other worker can have asked.
+    async def answer(self, session: Session, response: JSON, *, roles: Iterable[str]) -> bool:
+        """Give an answer of somebody with these roles to the worker that asked; `False` where no other can have asked.
 
         Raises:
             ConnectionError: it cannot be reached.
@@ -80,13 +80,14 @@ class SharedSessions:
         worker = worker_of(response.get("id"))
         if worker is None or worker == self._bus.worker:
             return False
-        await self._bus.tell("session.answer", {"session": session.name, "response": response}, to=worker)
+        said: JSON = {"session": session.name, "response": response, "roles": list(roles)}
+        await self._bus.tell("session.answer", said, to=worker)
         return True
 
     def _on_answer(self, _who: str, said: JSON) -> None:
         session = self._sessions.named(said["session"])
         if session is not None:
-            session.questions.take(said["response"])
+            session.questions.take(said["response"], roles=said["roles"])
 
     # -- ends
 

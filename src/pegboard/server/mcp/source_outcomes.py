@@ -7,6 +7,7 @@ import re
 from pegboard.catalog import Catalog
 from pegboard.core.names import fold, matches
 from pegboard.core.ports import Source
+from pegboard.core.snapshot import Snapshot
 from pegboard.core.view import View
 from pegboard.model.json_types import JSON
 from pegboard.model.policy import Policy
@@ -16,7 +17,7 @@ SOURCES_KEY = "pegboard/sources"
 _WILD = re.compile(r"[*?\[]")
 
 
-def outcomes(catalog: Catalog, view: View) -> JSON:
+def outcomes(catalog: Catalog, view: View, snapshot: Snapshot) -> JSON:
     """Return the `_meta` of a list: the outcome of each source that it may draw on; empty while all of them are well.
 
     Only the outcome is given, not its reason, which may name addresses and files; and none of a source that this
@@ -29,7 +30,7 @@ def outcomes(catalog: Catalog, view: View) -> JSON:
     outcome_of = {name: _outcome(states.get(name)) for name in sorted(sources)}
     if set(outcome_of.values()) == {"ok"}:
         return {}
-    selected = {entry.source for entry in view.snapshot.judged(view.selection, view.ctx.policy).conditional}
+    selected = {entry.source for entry in snapshot.judged(view.selection, view.ctx.policy).conditional}
     seen = {
         name: {"status": outcome}
         for name, outcome in outcome_of.items()

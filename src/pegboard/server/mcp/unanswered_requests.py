@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from pegboard.core.identifiers import new_id
 from pegboard.model.consent import ConsentRequest
@@ -16,6 +18,14 @@ from pegboard.server.mcp.notifications import MessageOutlet, Notifications
 
 _ASKED_BY = re.compile(r"pegboard-([0-9a-f]{16})-")
 _ACTIONS = ("accept", "decline", "cancel")
+_FEWER_RIGHTS = "whoever answered has not all the roles any more that the call began with."
+
+
+class _Question(NamedTuple):
+    """One that is open, and the roles with which the call began that asks it."""
+
+    answered: asyncio.Future[JSON]
+    roles: frozenset[str]
 
 
 class UnansweredRequests:
@@ -28,12 +38,12 @@ class UnansweredRequests:
     """
 
     def __init__(self, worker: str = "", refusal: str | None = None, *, has_others: bool = False) -> None:
-        self._open: dict[str, asyncio.Future[JSON]] = {}
+        self._open: dict[str, _Question] = {}
         self._prefix = f"pegboard-{worker}-" if worker else "pegboard-"
         self.refusal, self.has_others = refusal, has_others
 
-    async def ask(self, outlet: MessageOutlet, request: JSON) -> JSON:
-        """Send a request on the stream of a call; return the client's response to it.
+    async def ask(self, outlet: MessageOutlet, request: JSON, *, roles: Iterable[str] = ()) -> JSON:
+        """Send a request on the stream of a call, which began with these roles; return the client's response to it.
 
         Raises:
             CallError: `consent_required`; nobody can be asked.
@@ -41,7 +51,8 @@ class UnansweredRequests:
         if self.refusal is not None:
             raise CallError("consent_required", f"The client could not be asked. {self.refusal}")
         question_id = f"{self._prefix}{new_id()}"
-        answered = self._open[question_id] = asyncio.get_running_loop().create_future()
+        answered: asyncio.Future[JSON] = asyncio.get_running_loop().create_future()
+        self._open[question_id] = _Question(answered, frozenset(roles))
         try:
             await outlet.send({"jsonrpc": "2.0", "id": question_id, **request})
             return await answered
@@ -51,19 +62,24 @@ class UnansweredRequests:
         finally:
             del self._open[question_id]
 
-    def take(self, response: JSON) -> bool:
-        """Take a response; `False` when it answers no question of ours."""
+    def take(self, response: JSON, *, roles: Iterable[str] | None = None) -> bool:
+        """Take a response; `False` when it answers no question of ours.
+
+        `roles` are those that whoever sends it has now, `None` where nobody can say. The call that asks goes on with
+        those that it began with: who has fewer by now answers nothing, and the call learns that.
+        """
         question_id: JSONValue = response.get("id")
-        answered = self._open.get(question_id) if isinstance(question_id, str) else None
-        if answered is None:
+        question = self._open.get(question_id) if isinstance(question_id, str) else None
+        if question is None:
             return False
-        if not answered.done():
-            answered.set_result(response)
+        if not question.answered.done():
+            may_answer = roles is None or question.roles.issubset(roles)
+            question.answered.set_result(response if may_answer else {"error": {"message": _FEWER_RIGHTS}})
         return True
 
     def end(self) -> None:
         """Tell all who wait that nobody will answer."""
-        for answered in self._open.values():
+        for answered, _ in self._open.values():
             if not answered.done():
                 answered.set_result({"error": {"message": "the session has ended."}})
 
@@ -77,15 +93,15 @@ def worker_of(question_id: object) -> str | None:
 class SessionChannel(Notifications, EarlierChannel):
     """Sends the client a request of its own and waits for the answer, on the stream of this call."""
 
-    def ask_through(self, outlet: MessageOutlet, questions: UnansweredRequests) -> None:
-        """Ask on the stream of this call; its client answers wherever it likes."""
-        self._asking, self._questions = outlet, questions
+    def ask_through(self, outlet: MessageOutlet, questions: UnansweredRequests, *, roles: Iterable[str] = ()) -> None:
+        """Ask on the stream of this call, which has these roles; its client answers wherever it likes."""
+        self._asking, self._questions, self._roles = outlet, questions, roles
 
     async def close_stream(self) -> None:
         await self._asking.close()
 
     async def _ask(self, key: str, request: JSON, *, bound_to: ConsentRequest | None = None) -> JSON:
-        response = await self._questions.ask(self._asking, request)
+        response = await self._questions.ask(self._asking, request, roles=self._roles)
         error, result = as_object(response.get("error")), as_object(response.get("result"))
         if error is not None:
             raise CallError("consent_required", f"The client could not be asked: {error.get('message')}")

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
+from pegboard.core.after_fork import Threads
 from pegboard.core.json_reader import read_answer
 from pegboard.egress.sandbox import SandboxError, run_sandboxed
 from pegboard.lazy import LazyModule
-from pegboard.model.bounds import MIB, TRANSFORM_INLINE_S, TRANSFORM_START_S
+from pegboard.model.bounds import MIB, TRANSFORM_INLINE_S, TRANSFORM_START_S, TRANSFORM_THREADS
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue
@@ -26,6 +27,8 @@ else:
     expressions = LazyModule("pegboard.sources.expressions")
 
 
+# The threads of all have more to do: who reads keys or consents does not wait for expressions.
+_THREADS = Threads(TRANSFORM_THREADS, name="pegboard-transform")
 _RENDER = "pegboard.sources.builtin.jinja_rendering:render"
 
 
@@ -89,7 +92,7 @@ async def _evaluated(config: TransformConfig, args: JSON) -> JSON:
         return {"result": value}
 
     context = contextvars.copy_context()
-    return await asyncio.get_running_loop().run_in_executor(None, context.run, run)
+    return await asyncio.get_running_loop().run_in_executor(_THREADS.executor, context.run, run)
 
 
 async def _rendered(config: TransformConfig, args: JSON) -> JSON:

@@ -98,7 +98,8 @@ class Services:
 
     `folder` is where relative paths of the config start; `clock` counts seconds, `now` tells the time of day;
     `resolve` looks host names up; `models` are those of the config, by name, and `documents` is its store. `decides`
-    tells whether a file is one of those that decide what runs here, which no tool writes.
+    tells whether a file is one of those that decide what runs here, which no tool writes; `deciding_tables` are those
+    of PostgreSQL that do, each with the name of a column.
     """
 
     folder: Path = field(default_factory=Path)
@@ -109,6 +110,7 @@ class Services:
     models: Mapping[str, Model] = field(default_factory=dict[str, Model])
     documents: DocumentStore | None = None
     decides: Callable[[Path], bool] = decides_nothing
+    deciding_tables: frozenset[tuple[str, str]] = frozenset()
 
 
 C = TypeVar("C", bound=BuiltinConfig)

@@ -25,12 +25,22 @@ _HARMLESS: Final = frozenset({
 })  # fmt: skip
 # Not volatile, but they use up a transaction number, of which the server has not so many.
 _COUNTING: Final = frozenset({"pg_current_xact_id", "txid_current"})
-# They hold passwords of other roles and servers, which a role that may read everything would see; or read tables and
-# schemas whose names stand in strings.
+# They hold passwords of other roles and servers, which a role that may read everything would see, or samples of them;
+# or read tables and schemas whose names stand in strings.
 _SECRET: Final = frozenset({
     "pg_authid", "pg_shadow", "pg_user_mapping", "pg_user_mappings", "_pg_user_mappings", "pg_subscription",
+    "pg_statistic", "pg_stats", "pg_statistic_ext_data", "pg_stats_ext", "pg_stats_ext_exprs",
     *(f"{whole}_to_xml{kind}" for whole in ("table", "schema", "database") for kind in ("", "_and_xmlschema")),
 })  # fmt: skip
+# Of `tablefunc` and `xml2`: they run a statement, or read a table, that stands in a string, and call themselves stable.
+# Known by what they are in the library, since everybody may name one anew.
+_RUNNING_STRINGS: Final = (
+    "crosstab", "crosstab_hash", "connectby_text", "connectby_text_serial", "xpath_table",
+)  # fmt: skip
+_REFUSED: Final = """
+SELECT DISTINCT p.proname FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_language l ON l.oid = p.prolang
+WHERE p.proname = ANY(%s) AND (p.provolatile = 'v' OR l.lanname = 'c' AND p.prosrc = ANY(%s))
+"""
 _TOO_MIGHTY: Final = (
     "The database login is a superuser, or may use the server's files, so its engine cannot hold it back. The operator"
     " must give this tool another login, or say `allow_superuser: true` in its config."
@@ -69,6 +79,23 @@ WHERE EXISTS (
 ORDER BY name
 """
 
+# Those tables of ours that the login, or a role that it may take on, may change or give itself the right to.
+_CHANGEABLE: Final = """
+SELECT DISTINCT n.nspname || '.' || c.relname
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND NOT a.attisdropped
+JOIN unnest(%s::text[], %s::text[]) AS ours(relname, attname) ON ours.relname = c.relname AND ours.attname = a.attname
+WHERE c.relkind IN ('r', 'p') AND EXISTS (
+  SELECT 1 FROM pg_catalog.pg_roles r
+  WHERE pg_catalog.pg_has_role(session_user, r.oid, 'MEMBER') AND (
+    r.oid IN (c.relowner, n.nspowner)
+    OR pg_catalog.has_table_privilege(r.oid, c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE, TRIGGER')
+    OR pg_catalog.has_any_column_privilege(r.oid, c.oid, 'INSERT, UPDATE')
+  )
+)
+ORDER BY 1
+"""
+
 
 def run(url: str, query: Query) -> Answer:
     """Run the statement. Called in a worker thread.
@@ -87,10 +114,12 @@ def run(url: str, query: Query) -> Answer:
             raise CallError("config_invalid", _TOO_MIGHTY)
         if not is_mighty:
             _check_functions(connection, query.allow_functions)
+        if not query.read_only:
+            _check_tables(connection, query.deciding_tables)
         if query.read_only:
             if is_mighty:
                 confine(connection)
-            _check_names(connection, {name.text for name in names}, is_mighty=is_mighty)
+            _check_names(connection, {text for name in names for text in name.spellings()}, is_mighty=is_mighty)
         return _answer(connection, query, text, params, first=names[0].text if names else "")
 
 
@@ -147,6 +176,23 @@ def _check_functions(connection: psycopg.Connection[Any], allowed: frozenset[str
         raise CallError("config_invalid", text + cure)
 
 
+def _check_tables(connection: psycopg.Connection[Any], deciding: frozenset[tuple[str, str]]) -> None:
+    """Refuse a login that may change what decides who may run what: no look at a statement tells what that changes.
+
+    Raises:
+        CallError: config_invalid, with the names.
+    """
+    if not deciding:
+        return
+    names, columns = zip(*sorted(deciding), strict=True)
+    found = [str(row[0]) for row in connection.execute(_CHANGEABLE, (list(names), list(columns)))]
+    if found:
+        more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+        text = f"The database login may change what decides who may run what: {', '.join(found[:_SHOWN])}{more}. "
+        cure = "The operator must give this tool another login or database, or say `read_only: true`."
+        raise CallError("config_invalid", text + cure)
+
+
 def confine(connection: psycopg.Connection[Any]) -> None:
     """Go on as a role that may only read, until the transaction ends, where the login may.
 
@@ -159,13 +205,10 @@ def confine(connection: psycopg.Connection[Any]) -> None:
 
 def _check_names(connection: psycopg.Connection[Any], names: set[str], *, is_mighty: bool) -> None:
     """Refuse the functions that PostgreSQL itself calls volatile: they change something, wait, read files, or could
-    take back a role that was given up.
+    take back a role that was given up. And those that run what stands in a string, where none of it is seen.
     """
-    volatile = connection.execute(
-        "SELECT DISTINCT proname FROM pg_catalog.pg_proc WHERE provolatile = 'v' AND proname = ANY(%s)",
-        (sorted(names - _HARMLESS),),
-    ).fetchall()
-    refused = {str(row[0]) for row in volatile} | names & _COUNTING
+    rows = connection.execute(_REFUSED, (sorted(names - _HARMLESS), list(_RUNNING_STRINGS))).fetchall()
+    refused = {str(row[0]) for row in rows} | names & _COUNTING
     if refused:
         listed = ", ".join(sorted(refused))
         raise read_only_refusal(f"{listed} may change something, wait or read files")

@@ -31,7 +31,8 @@ def numbered(text: str, params: Params) -> tuple[str, list[Any] | None]:
     """
     if not params:
         return text, None
-    keys: list[str | int] = []
+    # In their order, and found at once: a search for each of many would go on long after the deadline.
+    numbers: dict[str | int, int] = {}
 
     def number(match: re.Match[str]) -> str:
         if match["percent"]:
@@ -40,13 +41,11 @@ def numbered(text: str, params: Params) -> tuple[str, list[Any] | None]:
             raise _misfit("a '%' is neither %s nor %(name)s; with params, write '%%' for the sign")
         if isinstance(params, Mapping) is not bool(match["name"]):
             raise _misfit("%s takes a list of params, and %(name)s a mapping")
-        key = match["name"] or len(keys)
-        if key not in keys:
-            keys.append(key)
-        return f"${keys.index(key) + 1}"
+        key = match["name"] or len(numbers)
+        return f"${numbers.setdefault(key, len(numbers) + 1)}"
 
-    numbers = _PLACEHOLDER.sub(number, text)
-    return numbers, [_adapted(value) for value in _values(params, keys)]
+    numbered_text = _PLACEHOLDER.sub(number, text)
+    return numbered_text, [_adapted(value) for value in _values(params, list(numbers))]
 
 
 def _values(params: Sequence[JSONValue] | Mapping[str, JSONValue], keys: Sequence[str | int]) -> list[JSONValue]:
@@ -86,6 +85,8 @@ _GAP: Final = r"(?:[ \t\f\v]|--[^\n\r]*+)*+[\n\r](?:[ \t\n\r\f\v]|--[^\n\r]*+[\n
 _INSIDE: Final = r"(?:[^'\\]++|\\.|'')*+(?:'|\\?\Z)"
 _ESCAPED: Final = re.compile(rf"{_INSIDE}(?:{_GAP}'{_INSIDE})*+", re.DOTALL)
 _BLOCK: Final = re.compile(r"/\*|\*/")
+_NAME_BYTES: Final = 63  # not a limit: where the server cuts a name
+_ASCII_UPPER: Final = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 
 
 class Name(NamedTuple):
@@ -98,6 +99,14 @@ class Name(NamedTuple):
     text: str
     is_quoted: bool = False
     is_hidden: bool = False
+
+    def spellings(self) -> frozenset[str]:
+        """Return how the server may know this name: it cuts what is longer than a name can be, in bytes of the
+        database's encoding, and folds letters beyond ASCII in some encodings only.
+        """
+        whole = (self.text,) if self.is_quoted else (self.text, self.text.lower())
+        cut = (name.encode("utf-8", "replace")[:_NAME_BYTES].decode("utf-8", "ignore") for name in whole)
+        return frozenset((*whole, *cut, *(name[:_NAME_BYTES] for name in whole)))
 
 
 def names_of(statement: str) -> Iterator[Name]:
@@ -123,7 +132,7 @@ def names_of(statement: str) -> Iterator[Name]:
                 yield Name(token.group(), is_hidden=True)
                 at = _end(re.compile('[^"]*(?:"|$)'), statement, at)
             case "word":
-                yield Name(token.group().lower(), is_hidden="$" in token.group())
+                yield Name(token.group().translate(_ASCII_UPPER), is_hidden="$" in token.group())
             case _:
                 pass
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 from urllib.parse import quote, unquote, urlsplit
 
@@ -13,7 +14,7 @@ from pydantic import Field, field_validator, model_validator
 from pegboard.lazy import LazyModule
 from pegboard.model.bounds import DEFAULT_BOUNDS
 from pegboard.model.call_context import CallContext
-from pegboard.model.error import CallError
+from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.json_types import JSON
 from pegboard.model.secret import Secret
 from pegboard.model.tool import Annotations, Handler, ToolSpec
@@ -118,6 +119,8 @@ def make(config: SqlConfig, services: Services) -> Handler:
         DefinitionError: no engine can hold what the config asks.
     """
     engine = _engine(_scheme(config), config, services)
+    if _scheme(config) == "sqlite" and _SPACE not in config.connection_string.reveal() and not config.read_only:
+        _check_file(sqlite_engine.path_of(config.connection_string.reveal(), services.folder), services)
     bounds, configured = services.bounds, config.model_fields_set
     limits = Limits(
         max_rows=config.max_rows if "max_rows" in configured else bounds.sql_rows,
@@ -134,6 +137,7 @@ def make(config: SqlConfig, services: Services) -> Handler:
             limits=limits,
             allow_superuser=config.allow_superuser,
             allow_functions=frozenset(config.allow_functions),
+            deciding_tables=services.deciding_tables,
         )
         return result(engine(url, query))
 
@@ -147,11 +151,33 @@ def _scheme(config: SqlConfig) -> str:
 def _engine(scheme: str, config: SqlConfig, services: Services) -> Callable[[str, Query], Answer]:
     """Return what runs a query on a database."""
     if scheme == "sqlite":
-        return lambda url, query: sqlite_engine.run(sqlite_engine.path_of(url, services.folder), query)
+
+        def run(url: str, query: Query) -> Answer:
+            path = sqlite_engine.path_of(url, services.folder)
+            # Of a file that a caller's space names, nothing is read either: nobody meant it.
+            if not query.read_only or _SPACE in config.connection_string.reveal():
+                try:
+                    _check_file(path, services)
+                except DefinitionError as error:
+                    raise CallError("config_invalid", str(error)) from None
+            return sqlite_engine.run(path, query)
+
+        return run
     if scheme in _POSTGRES:
         return lambda url, query: postgres_engine.run(re.sub(r"^[a-z+]+", "postgresql", url, count=1), query)
     sqlalchemy_engine.check(config.connection_string.reveal(), read_only=config.read_only)
     return sqlalchemy_engine.run
+
+
+def _check_file(path: Path, services: Services) -> None:
+    """Refuse a file in which Pegboard keeps what decides who may run what.
+
+    Raises:
+        DefinitionError: it is one.
+    """
+    if services.decides(path.resolve()):
+        text = "The database decides what runs here, or who may run it, which no tool writes. Name another one"
+        raise DefinitionError(f"{text}, or say `read_only: true`.")
 
 
 def _for_space(url: str, space_id: str | None) -> str:

@@ -28,7 +28,8 @@ class Limits:
 @frozen
 class Query:
     """One statement; `params` is a list, a mapping, or `None`. `allow_superuser` and `allow_functions` are
-    PostgreSQL's alone. `only_functions` are those of SQLite that it may name, where it may not name all harmless ones.
+    PostgreSQL's alone, and so are `deciding_tables`, each with a column, which a query that may write must not be able
+    to change. `only_functions` are those of SQLite that it may name, where it may not name all harmless ones.
     """
 
     text: str
@@ -37,6 +38,7 @@ class Query:
     limits: Limits
     allow_superuser: bool = False
     allow_functions: frozenset[str] = frozenset()
+    deciding_tables: frozenset[tuple[str, str]] = frozenset()
     only_functions: frozenset[str] | None = None
     started_s: float = field(default_factory=time.monotonic)
 

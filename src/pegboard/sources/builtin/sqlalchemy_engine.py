@@ -20,6 +20,8 @@ _READ_ONLY: Final = {
     "mariadb": "SET TRANSACTION READ ONLY",
     "oracle": "SET TRANSACTION READ ONLY",
 }
+# Those that have an engine of ours, and how a connection string names it.
+_GUARDED: Final = {"sqlite": "sqlite:///…", "postgresql": "postgresql://…"}
 # How an engine hears when to end a statement, where its drivers have no call for that.
 _DEADLINE: Final = {
     "mysql": "SET SESSION max_execution_time = {ms}",
@@ -45,11 +47,13 @@ def check(url: str, *, read_only: bool) -> None:
         text = f"connection_string needs a driver that is not installed: {error}; install it, or name another."
         raise DefinitionError(text) from None
     dialect = parsed.get_backend_name()
+    if dialect in _GUARDED:
+        # There a query is held by more than its transaction, also one that may write.
+        hint = f"write '{_GUARDED[dialect]}'"
+        raise DefinitionError(f"read_only and limits cannot be held through the driver {parsed.drivername!r}: {hint}.")
     if read_only and dialect not in _READ_ONLY:
-        hint = "write 'sqlite:///…'" if dialect == "sqlite" else "connect as a role that may only read"
-        raise DefinitionError(
-            f"read_only cannot be held by the engine of {parsed.drivername!r}: {hint}, or say `read_only: false`."
-        )
+        hint = "connect as a role that may only read, or say `read_only: false`"
+        raise DefinitionError(f"read_only cannot be held by the engine of {parsed.drivername!r}: {hint}.")
 
 
 def run(url: str, query: Query) -> Answer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -15,8 +15,10 @@ import apsw
 
 from pegboard.model.bounds import MIB, SQLITE_MEMORY_BYTES, SQLITE_VALUE_BYTES
 from pegboard.model.error import CallError
+from pegboard.model.json_types import JSONValue
 from pegboard.sources.builtin.sql_statement import Answer, Query, collected, one_statement_only, read_only_refusal
 from pegboard.sources.builtin.sqlite_functions import ENDLESS, replace_endless
+from pegboard.sources.builtin.sqlite_matching import check_matching
 
 # Steps of SQLite's machine between two looks at the clock.
 _PROGRESS_STEPS = 5_000  # not a limit: how often the clock is looked at
@@ -24,6 +26,11 @@ _READING: Final = frozenset({apsw.SQLITE_SELECT, apsw.SQLITE_READ, apsw.SQLITE_F
 # They leave the file that was opened, or end the savepoint around the statement.
 _LEAVING: Final = frozenset({apsw.SQLITE_ATTACH, apsw.SQLITE_DETACH, apsw.SQLITE_TRANSACTION, apsw.SQLITE_SAVEPOINT})
 _LOOKING: Final = frozenset({"table_info", "table_xinfo", "table_list", "index_list", "index_info", "foreign_key_list"})
+# What the modules of virtual tables (FTS5, R-tree) ask for themselves, with no value: a look alone.
+_OF_MODULES: Final = frozenset({"data_version", "page_size"})
+# An R-tree prepares, wherever it is only read, what would write the three tables that it stands in.
+_WRITING: Final = frozenset({apsw.SQLITE_INSERT, apsw.SQLITE_UPDATE, apsw.SQLITE_DELETE})
+_OF_TREES: Final = ("_node", "_rowid", "_parent")
 _FUNCTIONS: Final = frozenset({
     "load_extension", "readfile", "writefile", "edit", "fts3_tokenizer", "fsdir", "sqlar_compress", "zipfile",
     "sqlite_log", "rtreecheck", *ENDLESS,
@@ -95,6 +102,11 @@ def _limit(connection: apsw.Connection, query: Query) -> None:
     connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 0)
     replace_endless(connection)
+    if query.read_only:
+        # What is sorted or kept meanwhile counts as memory: in files it would fill the disk until the deadline.
+        untyped: Any = connection
+        untyped.pragma("temp_store", "memory")
+        untyped.pragma("query_only", 1)
     connection.set_progress_handler(lambda: query.left_s() <= 0, _PROGRESS_STEPS)
     # Not where the application has set a limit of its own.
     if not apsw.hard_heap_limit(-1):
@@ -124,14 +136,18 @@ def _judged(connection: apsw.Connection, query: Query, refused: list[str]) -> An
 def _authorizer(query: Query, refused: list[str]) -> Callable[..., int]:
     only = query.only_functions
 
-    def judge(action: int, first: str | None, second: str | None, _database: str | None, _inner: str | None) -> int:
+    def judge(action: int, first: str | None, second: str | None, database: str | None, _inner: str | None) -> int:
         name = str(apsw.mapping_authorizer_function.get(action, action)).removeprefix("SQLITE_")
         if action == apsw.SQLITE_FUNCTION:
             called = str(second).lower()
             allowed = called not in _FUNCTIONS and (only is None or called in only)
             name = f"the function {second}"
+        elif action == apsw.SQLITE_PRAGMA and second is None and str(first).lower() in _OF_MODULES:
+            allowed = True
         elif query.read_only:
-            allowed = action in _READING
+            # What is prepared for an R-tree and not run; were it run, the engine would refuse it.
+            is_of_tree = action in _WRITING and database == "main" and str(first).lower().endswith(_OF_TREES)
+            allowed = action in _READING or is_of_tree
         else:
             allowed = action not in _LEAVING and (action != apsw.SQLITE_PRAGMA or str(first).lower() in _LOOKING)
         if not allowed:
@@ -150,6 +166,8 @@ def _answer(connection: apsw.Connection, query: Query) -> Answer:
 
     def begin(cursor: apsw.Cursor, first: str, _bindings: object) -> bool:
         _only(first, query.text)
+        if not cursor.is_explain:
+            check_matching(_program(connection, first, query), _texts(query.params))
         # Now, for later there are none where no row comes.
         columns.extend(str(column[0]) for column in cursor.get_description())
         return True
@@ -161,6 +179,18 @@ def _answer(connection: apsw.Connection, query: Query) -> Answer:
     answer = collected(columns, _rows(cursor), query.limits)
     changed = connection.total_changes() - before
     return replace(answer, affected_rows=changed) if changed else answer
+
+
+def _program(connection: apsw.Connection, statement: str, query: Query) -> list[Any]:
+    """Return the steps that SQLite will take for a statement."""
+    params: Any = query.params if query.params is not None else ()
+    cursor: Any = connection.cursor()
+    explained = cursor.execute(statement, params, explain=1)
+    return [step[:6] for step in explained]
+
+
+def _texts(params: Sequence[JSONValue] | Mapping[str, JSONValue] | None) -> list[JSONValue]:
+    return list(params.values() if isinstance(params, Mapping) else params or ())
 
 
 def _only(first: str, whole: str) -> None:

@@ -9,11 +9,15 @@ from typing import Any, Protocol, cast
 import httpx2  # noqa: TID251 - the SDK takes its responses; what they hold came through egress.transport
 import orjson
 
-from pegboard.core.json_reader import envelope_of, has_more_values, read_answer
+from pegboard.core.json_reader import TooManyValuesError, envelope_of, read_counted, read_message
 from pegboard.frozen import frozen
+from pegboard.model.bounds import Bounds
 from pegboard.model.json_types import JSON, is_object
+from pegboard.sources.mcp.turns import between_readings
 
+# How the SDK says it, and what it does not know of.
 UNREADABLE = "Failed to parse JSON response"
+TOO_MANY_VALUES = "Too many values in one JSON response"
 _PARSE_ERROR = -32700
 # A request that is none, and a session that is not known: both are said before anything is run.
 _BEFORE_A_RUN = frozenset({-32600, -32001})
@@ -35,7 +39,7 @@ class Expectation(Protocol):
         """Tell whether a message belongs on this stream; an answer is taken once."""
         ...
 
-    def instead_of_unreadable(self, refused: bytes) -> bytes:
+    def instead_of_unreadable(self, refused: bytes, fault: str = UNREADABLE) -> bytes:
         """Return the message that stands for one which cannot be read; empty where it is dropped."""
         ...
 
@@ -60,8 +64,8 @@ class OneAnswer:
         self._is_open = self._is_open and not is_ours
         return is_taken
 
-    def instead_of_unreadable(self, refused: bytes) -> bytes:
-        return unreadable_answer(self._request.request_id)
+    def instead_of_unreadable(self, refused: bytes, fault: str = UNREADABLE) -> bytes:
+        return unreadable_answer(self._request.request_id, fault)
 
 
 class NoAnswer:
@@ -70,7 +74,7 @@ class NoAnswer:
     def takes(self, message: JSON) -> bool:
         return "method" in message
 
-    def instead_of_unreadable(self, refused: bytes) -> bytes:
+    def instead_of_unreadable(self, refused: bytes, fault: str = UNREADABLE) -> bytes:
         return b""
 
 
@@ -83,11 +87,11 @@ class OpenRequests:
     def takes(self, message: JSON) -> bool:
         return "method" in message or self.close(message.get("id"))
 
-    def instead_of_unreadable(self, refused: bytes) -> bytes:
+    def instead_of_unreadable(self, refused: bytes, fault: str = UNREADABLE) -> bytes:
         # Somebody waits for it, whatever is wrong with the rest.
         envelope = envelope_of(refused)
         is_awaited = envelope is not None and envelope.is_answer and self.close(envelope.id)
-        return unreadable_answer(envelope.id) if envelope is not None and is_awaited else b""
+        return unreadable_answer(envelope.id, fault) if envelope is not None and is_awaited else b""
 
     def close(self, request_id: object) -> bool:
         """Expect no answer to a request any more; returns whether one was expected."""
@@ -105,9 +109,9 @@ class AnswerFilter(httpx2.AsyncByteStream):
     """The events of a response, without messages that belong on no stream like it."""
 
     def __init__(
-        self, response: httpx2.Response, expectation: Expectation, *, max_event_bytes: int, max_values: int
+        self, response: httpx2.Response, expectation: Expectation, *, max_event_bytes: int, bounds: Bounds
     ) -> None:
-        self._inner, self._expectation, self._max_values = response, expectation, max_values
+        self._inner, self._expectation, self._bounds = response, expectation, bounds
         # Events are UTF-8, whatever charset the server names, and may begin with a mark that says so.
         readable = httpx2.Response(
             200,
@@ -120,15 +124,19 @@ class AnswerFilter(httpx2.AsyncByteStream):
     async def __aiter__(self) -> AsyncIterator[bytes]:
         async for event in self._events:
             data = event.data if event.event != "message" or not event.data else self._judged(event.data)
-            yield _written(event, data)
+            written = _written(event, data)
+            await between_readings(written)
+            yield written
 
     def _judged(self, data: str) -> str:
         raw = data.encode("utf-8", "surrogatepass")
         try:
-            message = None if has_more_values(raw, self._max_values) else read_answer(raw)
+            message = read_message(raw, bounds=self._bounds)
+        except TooManyValuesError:
+            return self._expectation.instead_of_unreadable(raw, TOO_MANY_VALUES).decode()
         except ValueError:
             message = None
-        if not is_object(message):
+        if not is_object(message) or is_two_messages(message):
             return self._expectation.instead_of_unreadable(raw).decode()
         return data if self._expectation.takes(message) else ""
 
@@ -153,10 +161,10 @@ def sent_request(content: bytes) -> SentRequest | None:
     )
 
 
-def checked_answer(content: bytes, request: SentRequest) -> bytes:
-    """Return the answer in a body of JSON, or an error in its place where it is none to this request."""
+def checked_answer(content: bytes, request: SentRequest, bounds: Bounds) -> bytes:
+    """Return the answer in a body of JSON whose values were counted; an error in its place where it is none to this."""
     try:
-        message = read_answer(content)
+        message = read_counted(content, bounds=bounds)
     except ValueError:
         message = None
     is_ours = is_object(message) and "method" not in message and OneAnswer(request).takes(message)
@@ -166,10 +174,10 @@ def checked_answer(content: bytes, request: SentRequest) -> bytes:
     return content if is_ours else unreadable_answer(request.request_id)
 
 
-def is_of_a_run(content: bytes, request: SentRequest) -> bool:
+def is_of_a_run(content: bytes, request: SentRequest, bounds: Bounds) -> bool:
     """Tell whether a refusal may come from the tool that was called, which has run then."""
     try:
-        message = read_answer(content)
+        message = read_counted(content, bounds=bounds)
     except ValueError:
         return False
     if not request.is_call or not is_object(message) or message.get("id") != request.request_id:
@@ -178,19 +186,24 @@ def is_of_a_run(content: bytes, request: SentRequest) -> bool:
     return "result" in message or (is_object(error) and error.get("code") not in _BEFORE_A_RUN)
 
 
-def is_rpc(content: bytes) -> bool:
+def is_rpc(content: bytes, bounds: Bounds) -> bool:
     """Tell whether a body is a message of JSON-RPC."""
     try:
-        message = read_answer(content)
+        message = read_counted(content, bounds=bounds)
     except ValueError:
         return False
     return is_object(message) and "jsonrpc" in message
 
 
-def unreadable_answer(request_id: int | str) -> bytes:
+def unreadable_answer(request_id: int | str, fault: str = UNREADABLE) -> bytes:
     """Return the error answer for one that cannot be read."""
-    fields = {"code": _PARSE_ERROR, "message": f"{UNREADABLE}: it is no JSON-RPC answer to this request"}
+    fields = {"code": _PARSE_ERROR, "message": f"{fault}: it cannot be taken for the answer to this request"}
     return orjson.dumps({"jsonrpc": "2.0", "id": request_id, "error": fields})
+
+
+def is_two_messages(message: JSON) -> bool:
+    """Tell whether a message has the parts of an answer and of what asks or tells: who reads it takes it for either."""
+    return "method" in message and ("result" in message or "error" in message)
 
 
 def is_same(one: object, other: object) -> bool:

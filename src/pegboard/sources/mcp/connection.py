@@ -17,7 +17,7 @@ from mcp.client.session import ClientSession, IncomingMessage
 from mcp.client.subscriptions import SubscriptionLost, listen
 from mcp.shared.dispatcher import CallOptions, OnNotify, OnNotifyIntercept, OnRequest
 from mcp.shared.exceptions import MCPError
-from mcp.shared.inbound import find_invalid_x_mcp_header
+from mcp.shared.inbound import find_invalid_x_mcp_header, x_mcp_header_map
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS, is_version_at_least
 from pydantic import TypeAdapter, ValidationError
@@ -35,7 +35,7 @@ from pegboard.model.hops import HOPS_KEY, check_may_leave
 from pegboard.model.json_types import JSON, is_list, is_object
 from pegboard.model.result import ToolResult
 from pegboard.sources.foreign_text import cleaned
-from pegboard.sources.mcp.answer_filter import UNREADABLE
+from pegboard.sources.mcp.answer_filter import TOO_MANY_VALUES, UNREADABLE
 from pegboard.sources.mcp.definitions import UnfitError, checked_definition
 from pegboard.sources.mcp.elicitation import ElicitationRelay
 from pegboard.sources.mcp.evidence import Evidence
@@ -98,8 +98,10 @@ class LenientDispatcher(JSONRPCDispatcher[Any]):
         if method != "tools/list":
             return with_readable_notes(raw)
         self.page = raw
+        # What a server notes of its list may be long, and the SDK does not go by it.
+        shown = {key: value for key, value in raw.items() if not (key == "_meta" and is_object(value))}
         tools = raw.get("tools")
-        return {**raw, "tools": await self._readable(tools) if is_list(tools) else []}
+        return {**shown, "tools": await self._needed(tools) if is_list(tools) else []}
 
     def _with_path(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the params of a request that says which servers it has passed; a list is asked for by us."""
@@ -107,23 +109,21 @@ class LenientDispatcher(JSONRPCDispatcher[Any]):
         path = _path.get() or ((own_id,) if own_id else ())
         return {**params, "_meta": {**(params.get("_meta") or {}), HOPS_KEY: list(path)}} if path else params
 
-    async def _readable(self, tools: Sequence[object]) -> list[object]:
-        """Return the tools that the SDK can read, of as many as are taken; a long list lets others run in between."""
-        readable: list[object] = []
+    async def _needed(self, tools: Sequence[object]) -> list[JSON]:
+        """Return of as many tools as are taken what the SDK needs: which headers their calls want, over HTTP.
+
+        It reads the list twice at one stretch. A long one lets others run in between here.
+        """
+        needed: list[JSON] = []
+        if self._settings.transport == "stdio":
+            return needed
         turns = Turns()
         for tool in tools[: self._settings.bounds.upstream_tools]:
             await turns.next()
-            if self._is_readable(tool):
-                readable.append(tool)
-        return readable
-
-    def _is_readable(self, tool: object) -> bool:
-        try:
-            checked_definition(tool, bounds=self._settings.bounds)
-            types.Tool.model_validate(tool, by_name=False)
-        except (UnfitError, ValidationError):
-            return False
-        return True
+            with suppress(UnfitError):
+                definition = checked_definition(tool, bounds=self._settings.bounds)
+                needed.append({"name": definition["name"], "inputSchema": _schema_of_headers(definition)})
+        return needed
 
     async def run(
         self,
@@ -136,6 +136,13 @@ class LenientDispatcher(JSONRPCDispatcher[Any]):
             await super().run(on_request, on_notify, on_notify_intercept, **started)
         finally:
             self._on_end()
+
+
+def _schema_of_headers(definition: JSON) -> JSON:
+    """Return the schema of a tool's arguments where it has to do with headers, and in its place one that has not."""
+    schema: JSON = definition["inputSchema"]
+    is_plain = find_invalid_x_mcp_header(schema) is None and not x_mcp_header_map(schema)
+    return {"type": "object"} if is_plain else schema
 
 
 class Connection:
@@ -154,7 +161,7 @@ class Connection:
         self._ways = ServersBehind()
         self.fault: CallError | None = None
         self.is_lost = False
-        self.traffic = StdioTraffic(max_values=settings.bounds.json_values)
+        self.traffic = StdioTraffic(bounds=settings.bounds)
         self.failures = TransportFailures(self.lose, on_changed, evidence)
         self.elicitations = ElicitationRelay(settings.bounds)
         self.session: ClientSession
@@ -240,7 +247,7 @@ class Connection:
                 return
             if self.evidence.has_odd_answer:
                 raise self._not_mcp() from None
-            if error.code == types.PARSE_ERROR and error.message.startswith(UNREADABLE):
+            if _is_said_here(error, UNREADABLE):
                 raise self._not_mcp("its stream of events has no message of the protocol") from None
             raise self._upstream_error(error, "did not open a session") from None
 
@@ -320,6 +327,8 @@ class Connection:
             self._raise_transport_failure(error)
             if error.code == types.METHOD_NOT_FOUND:
                 return {"tools": []}
+            if _is_said_here(error, TOO_MANY_VALUES):
+                raise CallError("result_too_large", self.settings.too_many_values) from None
             raise self._upstream_error(error, "did not list its tools") from None
         except ValidationError:
             text = f"The MCP server {self.settings.name!r} sent a list of tools that breaks the protocol."
@@ -389,8 +398,11 @@ class Connection:
                 # One stream that broke off says little about the server; asking for its list says more.
                 self._on_changed()
                 raise self._lost_in_call(ctx) from None
-            if error.code == types.PARSE_ERROR and error.message.startswith(UNREADABLE):
+            if _is_said_here(error, UNREADABLE):
                 raise self._unreadable_answer(ctx) from None
+            if _is_said_here(error, TOO_MANY_VALUES):
+                text = f"{ctx.tool!r} ran. {self.settings.too_many_values}"
+                raise CallError("result_too_large", text, outcome_unknown=True) from None
             raise self._upstream_error(error, f"refused the call of {ctx.tool!r}") from None
         except ValueError:  # of pydantic, whose own errors are some; also for what is nested too deep
             raise self._unreadable_answer(ctx) from None
@@ -441,6 +453,11 @@ def first_call_error(error: BaseException) -> CallError | None:
         return error
     inner: tuple[BaseException, ...] = getattr(error, "exceptions", ())
     return next((fault for each in inner if (fault := first_call_error(each)) is not None), None)
+
+
+def _is_said_here(error: MCPError, fault: str) -> bool:
+    """Tell whether an error is the one in the place of a message that was not read."""
+    return error.code == types.PARSE_ERROR and error.message.startswith(fault)
 
 
 def _announces(part: Any) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Generator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import mcp_types as types
@@ -11,38 +13,64 @@ from mcp.client.session import ClientRequestContext
 
 from pegboard.model.bounds import MCP_QUESTION_BYTES, Bounds
 from pegboard.model.call_context import CallContext
+from pegboard.model.caller import Caller
 from pegboard.model.error import CallError
 from pegboard.model.json_types import is_object
 from pegboard.sources.foreign_text import cleaned
 from pegboard.sources.mcp.definitions import UnfitError, checked_form
 
+# Whose request is being sent. Over streamable HTTP it is set in what comes on that request's own stream, too.
+_calling: ContextVar[CallContext | None] = ContextVar("pegboard_calling", default=None)
+_Person = tuple[Caller, object]
+
 
 class ElicitationRelay:
-    """The calls that run on one connection, and thereby whom a question is for."""
+    """The calls that run on one connection, and thereby whom a question is for.
+
+    A call that was given up may go on at the server, and ask: then whoever calls next is not whom it means.
+    """
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
         self._running: list[CallContext] = []
+        self._given_up_by: _Person | None = None
+        self._several_gave_up = False
 
     @contextmanager
     def during(self, ctx: CallContext) -> Generator[None]:
         """Let the questions of the server reach this caller for the time of the block."""
         self._running.append(ctx)
+        _calling.set(ctx)
         try:
             yield
+        except asyncio.CancelledError:
+            person = _person(ctx)
+            self._several_gave_up |= self._given_up_by not in (None, person)
+            self._given_up_by = person
+            raise
         finally:
             self._running.remove(ctx)
+
+    def _asked(self) -> CallContext | None:
+        """Return the call that a question of an earlier era is of; `None` where it may be that of somebody else."""
+        calling = _calling.get()
+        if calling is not None:
+            return calling if any(one is calling for one in self._running) else None
+        # With several callers a guess could show one person's question to another.
+        if len(self._running) != 1 or self._several_gave_up:
+            return None
+        (running,) = self._running
+        return running if self._given_up_by in (None, _person(running)) else None
 
     async def answer_elicitation(
         self, context: ClientRequestContext, params: types.ElicitRequestParams
     ) -> types.ElicitResult | types.ErrorData:
         """Answer a question of an earlier era, which does not say to which call it belongs."""
         del context
-        # With several callers a guess could show one person's question to another.
-        if len(self._running) != 1:
+        if (asked := self._asked()) is None:
             return types.ErrorData(code=types.INVALID_REQUEST, message="It is not clear whom to ask")
         try:
-            return await self._ask_caller(params, self._running[0])
+            return await self._ask_caller(params, asked)
         except UnfitError as error:
             return types.ErrorData(code=types.INVALID_PARAMS, message=f"The question was not asked: {error}")
 
@@ -82,3 +110,10 @@ class ElicitationRelay:
             # A caller that must be asked anew (consent_required) ends this call; the server hears of it.
             raise
         return types.ElicitResult(action="accept", content=content if is_object(content) else {"answer": content})
+
+
+def _person(ctx: CallContext) -> _Person:
+    """Return who can be asked in a call: whoever is known by a name or a session, else whoever this client has."""
+    caller = ctx.caller
+    is_known = caller.user_id is not None or caller.session_id is not None or caller.credential
+    return caller, None if is_known else ctx.request.client

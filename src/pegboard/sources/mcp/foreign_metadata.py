@@ -18,6 +18,7 @@ from pegboard.model.bounds import (
     MCP_ICONS,
     MCP_META_BYTES,
     MCP_META_LEVELS,
+    MCP_RESULT_BLOCKS,
     MCP_TITLE_BYTES,
     MCP_URI_CHARS,
 )
@@ -86,6 +87,9 @@ def with_readable_notes(answer: JSON) -> JSON:
     A note of another form than the protocol's is dropped; a block of a type that is not known becomes a text of it.
     """
     readable = _with_notes(answer)
+    if is_list(blocks := readable.get("content")) and len(blocks) > MCP_RESULT_BLOCKS:
+        # It is refused for one too many; the SDK would make an object of each.
+        readable["content"] = blocks[: MCP_RESULT_BLOCKS + 1]
     for key in _LISTS:
         parts = readable.get(key)
         if is_list(parts):

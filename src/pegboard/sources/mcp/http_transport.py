@@ -18,7 +18,7 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
 from pegboard.core.bounded_cache import BoundedCache
-from pegboard.core.json_reader import has_more_values
+from pegboard.core.json_reader import TooManyValuesError, check_message_count
 from pegboard.egress.destinations import Destinations
 from pegboard.egress.failures import EgressError
 from pegboard.egress.responses import seconds_of
@@ -31,6 +31,7 @@ from pegboard.model.bounds import (
     MCP_RESUME_WAITS_S,
     MCP_RESUMES,
     MCP_STREAM_SILENCE_S,
+    Bounds,
 )
 from pegboard.model.error import CallError
 from pegboard.sources.mcp.answer_filter import (
@@ -48,6 +49,7 @@ from pegboard.sources.mcp.answer_filter import (
 from pegboard.sources.mcp.evidence import Evidence
 from pegboard.sources.mcp.oauth import OAuthTransport
 from pegboard.sources.mcp.server_settings import ServerSettings, revealed
+from pegboard.sources.mcp.turns import between_readings
 
 log = logging.getLogger("pegboard")
 FAILED = -32098
@@ -151,8 +153,7 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
         # Over SSE all answers come on one stream, and the SDK sends one message after the other, none after a fault.
         self._is_shared, self._timeout_s = is_shared, settings.timeout_s
         self._open, self._event_bytes = OpenRequests(), settings.bounds.upstream_list_bytes
-        self._max_values = settings.bounds.json_values
-        self._too_many_values = f"{settings.name!r} answered with more than {self._max_values} values in one message."
+        self._bounds, self._too_many_values = settings.bounds, settings.too_many_values
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send one request; for a JSON-RPC request there is always an answer."""
@@ -207,9 +208,13 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
         # Read here, so that a body which breaks off fails this request alone.
         body = b"".join([piece async for piece in cast("httpx2.AsyncByteStream", response.stream)])
         await response.aclose()
-        if has_more_values(body, self._max_values):
-            raise EgressError("result_too_large", self._too_many_values, outcome_unknown=sent.is_call)
-        if "mcp-session-id" in request.headers and _is_forgotten(response.status_code, body, sent):
+        await between_readings(body)
+        try:
+            check_message_count(body, bounds=self._bounds)
+        except TooManyValuesError:
+            raise EgressError("result_too_large", self._too_many_values, outcome_unknown=sent.is_call) from None
+        await between_readings(body)
+        if "mcp-session-id" in request.headers and _is_forgotten(response.status_code, body, sent, self._bounds):
             raise self._forgotten()
         if self._is_odd(response, media, body):
             odd = self._odd_answer(response.status_code, media, body)
@@ -217,13 +222,18 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
                 raise odd
         headers = _headers_of(response)
         if not self._is_shared:
-            body, headers["content-type"] = _judged(response.status_code, media, body, sent)
+            body, headers["content-type"] = _judged(response.status_code, media, body, sent, self._bounds)
+        await between_readings(body)
         return httpx2.Response(response.status_code, headers=headers, content=body)
 
     def _is_odd(self, response: httpx2.Response, media: str, body: bytes) -> bool:
         """Tell whether an answer shows that this is not an MCP server, before one has said that it is."""
         is_judged = not self._is_shared and not self._failures.evidence.has_session
-        return is_judged and not response.has_redirect_location and not (media == "application/json" and is_rpc(body))
+        return (
+            is_judged
+            and not response.has_redirect_location
+            and not (media == "application/json" and is_rpc(body, self._bounds))
+        )
 
     def _odd_answer(self, status: int, media: str, body: bytes) -> OddAnswerError:
         self._failures.evidence.on_odd_answer(status, media, body)
@@ -239,7 +249,7 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
         else:
             resumption = _resumption.get()
             expectation = NoAnswer() if resumption is None else resumption.expectation
-        events = AnswerFilter(response, expectation, max_event_bytes=self._event_bytes, max_values=self._max_values)
+        events = AnswerFilter(response, expectation, max_event_bytes=self._event_bytes, bounds=self._bounds)
         headers = {**_headers_of(response), "content-type": "text/event-stream"}
         return httpx2.Response(response.status_code, headers=headers, stream=events)
 
@@ -332,14 +342,14 @@ for _name in ("mcp.client.sse", "mcp.client.streamable_http"):
     logging.getLogger(_name).addFilter(_SdkRecords())
 
 
-def _is_forgotten(status: int, body: bytes, sent: SentRequest) -> bool:
+def _is_forgotten(status: int, body: bytes, sent: SentRequest, bounds: Bounds) -> bool:
     """Tell whether a refusal says that our session is not known; what a tool says once it ran does not."""
     # Many a server says so with 400.
     says_so = status == 404 or (status == 400 and _SESSION.search(body) is not None)
-    return says_so and not is_of_a_run(body, sent)
+    return says_so and not is_of_a_run(body, sent, bounds)
 
 
-def _judged(status: int, media: str, body: bytes, sent: SentRequest) -> tuple[bytes, str]:
+def _judged(status: int, media: str, body: bytes, sent: SentRequest, bounds: Bounds) -> tuple[bytes, str]:
     """Return the body of an answer, and the media type under which the SDK may read it.
 
     It looks at the beginning of the type, and takes `application/jsonl` and a type that stands twice for JSON: what was
@@ -348,9 +358,9 @@ def _judged(status: int, media: str, body: bytes, sent: SentRequest) -> tuple[by
     if media != "application/json":
         return body, "application/octet-stream" if media.startswith(_READ_BY_THE_SDK) else media
     if status < 300:
-        return checked_answer(body, sent), media
+        return checked_answer(body, sent, bounds), media
     # Of a refusal it takes an error of JSON-RPC, and goes by the status where there is none.
-    return body if is_rpc(body) else b"", media
+    return body if is_rpc(body, bounds) else b"", media
 
 
 def media_type_of(response: httpx2.Response) -> str:

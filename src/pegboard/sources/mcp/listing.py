@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field, replace
 
@@ -60,6 +61,8 @@ async def gather(
         page_tools = answer.get("tools")
         if not is_list(page_tools):
             raise CallError("protocol_error", f"{settings.name!r} sent a list of tools that is none.")
+        # The SDK has just made an object of each of them.
+        await asyncio.sleep(0)
         size += sum(map(_size, page_tools))
         if size > bounds.upstream_list_bytes:
             text = f"The list of {settings.name!r} is larger than {bounds.upstream_list_bytes} bytes; it was refused."

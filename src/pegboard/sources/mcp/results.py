@@ -87,7 +87,7 @@ def read_blocks(blocks: Sequence[object], tool: str, server: str, address_of: Ad
         CallError: `protocol_error` or `result_too_large`, when they cannot be passed on.
     """
     if len(blocks) > MCP_RESULT_BLOCKS:
-        text = f"{tool!r} ran, but its result has {len(blocks)} blocks, more than {MCP_RESULT_BLOCKS}. Ask for less."
+        text = f"{tool!r} ran, but its result has more than {MCP_RESULT_BLOCKS} blocks. Ask for less."
         raise CallError("result_too_large", text, outcome_unknown=True)
     return tuple(_with_notes(_block(block, tool, address_of), block, server) for block in blocks)
 

@@ -100,6 +100,15 @@ class ServerSettings:
         return cleaned(clean, max_bytes=max_bytes)
 
     @property
+    def too_many_values(self) -> str:
+        """What is said of a message that is not read, as reading it would take long."""
+        values, containers = self.bounds.json_values, self.bounds.answer_containers
+        return (
+            f"{self.name!r} sent a message of more than {values} values, or {containers} lists and objects, which was "
+            "not read. Ask for less, or raise `json_values` or `answer_containers` under `limits:`."
+        )
+
+    @property
     def connection(self) -> tuple[object, ...]:
         """What a connection is made of; while this stays, it can."""
         at = (self.name, self.transport, self.command, self.args, self.cwd, self.url, self.auth, self.auth_hosts)

@@ -18,7 +18,7 @@ from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
 from pegboard.core.bounded_cache import BoundedCache
-from pegboard.core.json_reader import envelope_of, has_more_values, read_answer
+from pegboard.core.json_reader import TooManyValuesError, check_message_count, envelope_of, read_counted
 from pegboard.egress.process import Process, launch
 from pegboard.model.bounds import (
     DEFAULT_BOUNDS,
@@ -27,12 +27,20 @@ from pegboard.model.bounds import (
     MCP_MESSAGES_IN_HAND,
     MCP_PROGRESS_S,
     MCP_PROGRESSING_CALLS,
+    Bounds,
 )
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, is_object
-from pegboard.sources.mcp.answer_filter import OpenRequests, unreadable_answer
+from pegboard.sources.mcp.answer_filter import (
+    TOO_MANY_VALUES,
+    UNREADABLE,
+    OpenRequests,
+    is_two_messages,
+    unreadable_answer,
+)
 from pegboard.sources.mcp.evidence import Evidence
 from pegboard.sources.mcp.server_settings import ServerSettings, revealed
+from pegboard.sources.mcp.turns import between_readings
 
 log = logging.getLogger("pegboard")
 Messages = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
@@ -47,7 +55,7 @@ class StdioTraffic:
     progress_dropped: int = 0
     fault: str = ""
     awaited: OpenRequests = field(default_factory=OpenRequests)
-    max_values: int = DEFAULT_BOUNDS.json_values
+    bounds: Bounds = DEFAULT_BOUNDS
 
 
 @asynccontextmanager
@@ -103,8 +111,11 @@ async def _read(
     progressed = BoundedCache[Any, float](max_entries=MCP_PROGRESSING_CALLS)
     try:
         async for line in process.lines():
+            await between_readings(line)
+            is_read = _is_within(line, traffic)
+            await between_readings(line)
             try:
-                message = _message(line, traffic, progressed)
+                message = _message(line, traffic, progressed, is_read=is_read)
             except (ValueError, ValidationError):
                 traffic.bad_lines += bool(line.strip())
                 evidence.on_bad_line(line)
@@ -115,6 +126,7 @@ async def _read(
                 continue
             bad_in_a_row = 0
             evidence.on_message()
+            await between_readings(line)
             if message is not None:
                 await incoming.send(SessionMessage(message))
         # What it says of its end is read before anybody hears that it has ended.
@@ -128,19 +140,32 @@ async def _read(
         incoming.close()
 
 
-def _message(line: bytes, traffic: StdioTraffic, progressed: BoundedCache[Any, float]) -> types.JSONRPCMessage | None:
-    """Return the message in a line; `None` for one that nobody waits for.
+def _is_within(line: bytes, traffic: StdioTraffic) -> bool:
+    """Tell whether a line has no more values than are read."""
+    try:
+        check_message_count(line, bounds=traffic.bounds)
+    except TooManyValuesError:
+        return False
+    return True
+
+
+def _message(
+    line: bytes, traffic: StdioTraffic, progressed: BoundedCache[Any, float], *, is_read: bool
+) -> types.JSONRPCMessage | None:
+    """Return the message in a line; `None` for one that nobody waits for. One that is not read has too many values.
 
     Raises:
         ValueError: the line is not JSON.
         ValidationError: it is not a message.
     """
     try:
-        if has_more_values(line, traffic.max_values):
-            raise ValueError("more values than are read")
-        raw = read_answer(line)
+        raw = read_counted(line, bounds=traffic.bounds) if is_read else None
+        if is_object(raw) and is_two_messages(raw):
+            raise ValueError("two messages in one")
     except ValueError:
-        raw = _instead_of_unreadable(line, traffic)
+        raw = _instead_of_unreadable(line, traffic, UNREADABLE)
+    if not is_read:
+        raw = _instead_of_unreadable(line, traffic, TOO_MANY_VALUES)
     if is_object(raw):
         if raw.get("method") == "notifications/progress" and not _is_due(raw, progressed):
             traffic.progress_dropped += 1
@@ -151,7 +176,7 @@ def _message(line: bytes, traffic: StdioTraffic, progressed: BoundedCache[Any, f
     return types.jsonrpc_message_adapter.validate_python(raw, by_name=False)
 
 
-def _instead_of_unreadable(line: bytes, traffic: StdioTraffic) -> JSON:
+def _instead_of_unreadable(line: bytes, traffic: StdioTraffic, fault: str) -> JSON:
     """Return an error answer in the place of one that cannot be read, for whoever waits for it.
 
     Raises:
@@ -161,7 +186,7 @@ def _instead_of_unreadable(line: bytes, traffic: StdioTraffic) -> JSON:
     if envelope is None or not envelope.is_answer or not traffic.awaited.has(envelope.id):
         raise ValueError("it is no message")
     traffic.bad_lines += 1
-    return orjson.loads(unreadable_answer(envelope.id))
+    return orjson.loads(unreadable_answer(envelope.id, fault))
 
 
 def _is_due(notification: dict[str, Any], progressed: BoundedCache[Any, float]) -> bool:

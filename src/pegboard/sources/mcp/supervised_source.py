@@ -223,6 +223,24 @@ class McpSource:
         if self._fault is None:
             await self.settled()
 
+    async def refresh(self) -> None:
+        """Have the server list all that it offers anew, and wait until that is taken over.
+
+        Nobody needs it for a server that announces its changes. A list that is refused leaves the last good one.
+
+        Raises:
+            CallError: `upstream_unavailable` or `upstream_auth`: it is away, or did not answer in time.
+        """
+        connection = await self._connected()
+        try:
+            async with asyncio.timeout(self.settings.timeout_s):
+                await self._refresh(connection)
+        except TimeoutError:
+            raise self._no_answer(connection.evidence) from None
+        if connection.is_lost:
+            raise self._unavailable()
+        await self._refresh_resources(connection)
+
     # ---- supervision
 
     async def _supervise(self) -> None:

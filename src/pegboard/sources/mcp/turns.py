@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from pegboard.model.bounds import MCP_STRETCH_S
+from pegboard.model.bounds import MCP_LONG_MESSAGE_BYTES, MCP_STRETCH_S
 
 
 class Turns:
@@ -19,3 +19,9 @@ class Turns:
         if time.monotonic() - self._since >= MCP_STRETCH_S:
             await asyncio.sleep(0)
             self._since = time.monotonic()
+
+
+async def between_readings(message: bytes) -> None:
+    """Let others run before a long message is read once more: we judge it, and then the SDK reads it."""
+    if len(message) > MCP_LONG_MESSAGE_BYTES:
+        await asyncio.sleep(0)

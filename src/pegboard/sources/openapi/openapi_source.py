@@ -250,7 +250,7 @@ class OpenApiSource:
             try:
                 there = self._base_of_operation(base, each.item, each.operation)
                 operation = reader.read(each.method, each.path, each.item, each.operation)
-            except (UnfitError, DefinitionError) as error:
+            except (UnfitError, DefinitionError, CallError) as error:
                 rejected.append(Rejected(raw, str(error)))
             else:
                 groups = settings.groups_of(each.spellings)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from pegboard.core.schema import compile_schema
-from pegboard.model.error import DefinitionError
+from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.sources.foreign_text import has_hidden
 
@@ -92,7 +92,8 @@ def _is_count(value: Any) -> bool:
 def _is_pattern(value: Any) -> bool:
     try:
         return isinstance(value, str) and bool(compile_schema({"pattern": value}))
-    except DefinitionError:
+    except (DefinitionError, CallError):
+        # No regular expression, or one that takes too long to make.
         return False
 
 

@@ -96,9 +96,19 @@ def parse_jsonl(_: object, payload: bytes) -> Parsed:
     return Parsed(text=text, tables=[_table_of_objects("", values)] if _is_rows(values) else [])
 
 
+def _unique(pairs: list[tuple[str, JSONValue]]) -> JSON:
+    """Return an object. One with a key twice is read in two ways: its text has both values, a table only one."""
+    found: JSON = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"the key {key[:100]!r} stands twice in one object")
+        found[key] = value
+    return found
+
+
 def _loaded(text: str, what: str) -> JSONValue:
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_unique)
     except RecursionError:
         raise UnreadableError(f"{what} is nested too deeply") from None
     except json.JSONDecodeError as error:

@@ -1,0 +1,96 @@
+"""Deliveries: async observers hear of a call one event after the other, and no call waits long for them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from asyncio import AbstractEventLoop
+from collections.abc import Awaitable
+from functools import partial
+from inspect import CORO_CREATED, getcoroutinestate, iscoroutine
+from typing import Any
+
+from pegboard.core.call.listeners import DELIVERED, Delivered
+from pegboard.core.coroutine_runner import is_cancelled
+from pegboard.model.bounds import OBSERVED_EVENTS, OBSERVERS_S
+
+log = logging.getLogger("pegboard")
+
+
+class AsyncObservers:
+    """What the calls of one catalog know of their async observers together. `unheard` are tasks that still hear."""
+
+    def __init__(self) -> None:
+        self.unheard: set[asyncio.Task[None]] = set()
+        self.lag = False
+        """Whether they have been slow once: calls no longer wait for them."""
+
+    def note_lag(self, how: str) -> None:
+        """Note that they are slow; said once in the log."""
+        if not self.lag:
+            log.warning("Async observers of calls %s: calls no longer wait for them.", how)
+        self.lag = True
+
+
+class Deliveries:
+    """The events of one call that async observers have not heard to their end: two chains of tasks, each in order.
+
+    What is part of the answer, as progress is, goes before it; for all others it is waited a moment.
+    """
+
+    def __init__(self, observers: AsyncObservers, loop: AbstractEventLoop, limit_s: float) -> None:
+        self._observers, self._loop, self._limit_s = observers, loop, limit_s
+        self._last: asyncio.Task[None] | None = None
+        self._last_of_answer: asyncio.Task[None] | None = None
+
+    def add(self, answer: Awaitable[Any], event_type: str, *, is_part_of_answer: bool) -> None:
+        """Have an observer's code run when those before it are done, each within its limit."""
+        if is_part_of_answer:
+            self._last_of_answer = self._loop.create_task(
+                _hear(self._last_of_answer, answer, event_type, self._limit_s)
+            )
+            return
+        unheard = self._observers.unheard
+        if len(unheard) >= OBSERVED_EVENTS:
+            _forget(answer)
+            self._observers.note_lag("are so slow that events are lost")
+            return
+        self._last = task = self._loop.create_task(_hear(self._last, answer, event_type, self._limit_s))
+        unheard.add(task)
+        task.add_done_callback(partial(_delivered, unheard, answer))
+
+    def delivered(self) -> Delivered:
+        """Return what waits for those who listen, if it must."""
+        if self._last is None and self._last_of_answer is None:
+            return DELIVERED
+        return Delivered(partial(self._heard, self._last_of_answer, self._last))
+
+    async def _heard(self, answering: asyncio.Task[None] | None, delivering: asyncio.Task[None] | None) -> None:
+        if answering is not None:
+            await asyncio.wait([answering])
+        if delivering is None or self._observers.lag:
+            return
+        if not (await asyncio.wait([delivering], timeout=OBSERVERS_S))[0]:
+            self._observers.note_lag("are slow")
+
+
+def _delivered(unheard: set[asyncio.Task[None]], answer: Awaitable[Any], task: asyncio.Task[None]) -> None:
+    unheard.discard(task)
+    # A program that ends cancels what has not begun.
+    _forget(answer)
+
+
+def _forget(answer: Awaitable[Any]) -> None:
+    if iscoroutine(answer) and getcoroutinestate(answer) == CORO_CREATED:
+        answer.close()
+
+
+async def _hear(before: asyncio.Task[None] | None, answer: Awaitable[Any], event_type: str, limit_s: float) -> None:
+    if before is not None:
+        await asyncio.wait([before])
+    try:
+        await asyncio.wait_for(answer, limit_s)
+    except BaseException:
+        if is_cancelled():
+            raise
+        log.warning("An observer failed in %s; the call goes on.", event_type, exc_info=True)
