@@ -31,6 +31,7 @@ _QUOTES = 100_000  # not a limit: of a text with more it takes too long to tell 
 _KEY_CHARS = 80  # not a limit: how much of a key is shown
 _FEW = 32  # not a limit: what has more brackets is left to the careful reader
 _MANY = 1_000  # not a limit: what has more keys is left to it too
+_COMPARED_BYTES = 1 << 14  # not a limit: a longer text is looked through, not written again
 _SCALARS = frozenset((str, int, bool, type(None)))
 _NO_MORE_FLOATS = _SCALARS | {float}
 _WHITE_SPACE = b" \t\r\n"
@@ -248,6 +249,9 @@ def _unique(raw: bytes, bounds: Bounds) -> JSONValue:
         if _LONG_NUMBER.search(raw):
             return _exactly(raw, bounds)
         raise _refused(f"they are no JSON, or nested too deep: {_first_line(error)}") from None
+    if len(raw) <= _COMPARED_BYTES and orjson.dumps(value) == raw:
+        # As in `quickly_read`. Most programs write so; a long text would be written for nothing where one does not.
+        return value
     keys, has_floats = _shape_of(value)
     if has_floats and _LONG_NUMBER.search(raw):
         # It makes floats of integers of more than 64 bits.

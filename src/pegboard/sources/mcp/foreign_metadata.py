@@ -65,10 +65,11 @@ def kept_meta(meta: object) -> JSON:
 
 def _is_free(key: str) -> bool:
     """Tell whether a key is one that neither the protocol nor Pegboard reads."""
+    if _KEY.fullmatch(key) is None or key in _RESERVED_KEYS:
+        return False
     prefix, slash, _ = key.partition("/")
-    labels = prefix.lower().split(".")
-    reserved = bool(slash) and (labels[0] == _OWN_PREFIX or bool(_RESERVED_LABELS & set(labels[:2])))
-    return _KEY.fullmatch(key) is not None and key not in _RESERVED_KEYS and not reserved
+    labels = prefix.lower().split(".")[:2]
+    return not slash or (labels[0] != _OWN_PREFIX and _RESERVED_LABELS.isdisjoint(labels))
 
 
 def _clean(value: JSONValue, levels: int = 1) -> JSONValue:

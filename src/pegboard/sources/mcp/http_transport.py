@@ -61,6 +61,7 @@ _SESSION = re.compile(
     re.IGNORECASE,
 )
 _READ_BY_THE_SDK = ("application/json", "text/event-stream")
+_OF_THE_BODY = frozenset((b"content-length", b"transfer-encoding", b"content-type"))
 _REFUSED = {401: "401 Unauthorized", 403: "403 Forbidden"}
 Streams = Any  # the SDK's pair of message streams, whose classes differ from transport to transport
 
@@ -220,11 +221,10 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
             odd = self._odd_answer(response.status_code, media, body)
             if response.status_code < 300:
                 raise odd
-        headers = _headers_of(response)
         if not self._is_shared:
-            body, headers["content-type"] = _judged(response.status_code, media, body, sent, self._bounds)
+            body, media = _judged(response.status_code, media, body, sent, self._bounds)
         await between_readings(body)
-        return httpx2.Response(response.status_code, headers=headers, content=body)
+        return httpx2.Response(response.status_code, headers=_headers_of(response, media), content=body)
 
     def _is_odd(self, response: httpx2.Response, media: str, body: bytes) -> bool:
         """Tell whether an answer shows that this is not an MCP server, before one has said that it is."""
@@ -250,7 +250,7 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
             resumption = _resumption.get()
             expectation = NoAnswer() if resumption is None else resumption.expectation
         events = AnswerFilter(response, expectation, max_event_bytes=self._event_bytes, bounds=self._bounds)
-        headers = {**_headers_of(response), "content-type": "text/event-stream"}
+        headers = _headers_of(response, "text/event-stream")
         return httpx2.Response(response.status_code, headers=headers, stream=events)
 
     async def _in_turn(self, request: httpx2.Request, sent: SentRequest | None) -> None:
@@ -263,6 +263,8 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
 
     def _fault(self, request: httpx2.Request, response: httpx2.Response, sent: SentRequest | None) -> CallError | None:
         status = response.status_code
+        if status < 400:
+            return None
         if status in _REFUSED:
             text = f"{self._server!r} answered {_REFUSED[status]}. Give it valid credentials under `headers:`."
             return EgressError("upstream_auth", text)
@@ -368,11 +370,10 @@ def media_type_of(response: httpx2.Response) -> str:
     return response.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def _headers_of(response: httpx2.Response) -> httpx2.Headers:
-    headers = httpx2.Headers(response.headers)
-    for name in ("content-length", "transfer-encoding"):
-        headers.pop(name, None)
-    return headers
+def _headers_of(response: httpx2.Response, media: str) -> list[tuple[bytes, bytes]]:
+    """Return the headers of an answer whose body was read and may be another now, with its media type."""
+    kept = [header for header in response.headers.raw if header[0].lower() not in _OF_THE_BODY]
+    return [*kept, (b"content-type", media.encode())]
 
 
 def _error_answer(request_id: int | str, error: CallError, token: str) -> httpx2.Response:
