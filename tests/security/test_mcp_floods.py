@@ -172,7 +172,8 @@ async def test_a_list_as_long_as_may_be_holds_the_loop_for_one_reading_of_it_at_
                 await source.refresh()
             blocks.append(cost.longest_block_s)
             assert set(names) <= {name.removeprefix("up__") for name in view.names()}
-        assert min(blocks) < 0.75 * min(readings), f"{blocks} of {readings}"
+        # About half of one reading was seen; 1.3 where the SDK read the list three times at one stretch.
+        assert min(blocks) < 0.95 * min(readings), f"{blocks} of {readings}"
 
 
 def chain(hops: int) -> JSON:
