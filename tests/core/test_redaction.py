@@ -192,13 +192,13 @@ async def longest_block_s(view: View) -> float:
 async def test_a_large_result_is_searched_for_secrets_in_a_time_like_the_one_it_takes_to_make(shape: str) -> None:
     value = LARGE[shape]
     # A text costs next to nothing to make: it is held against a list of the same length. Machines differ in what
-    # they make fast: 1 to 4 times was seen, 12 to 20 times where each text was searched for each secret.
+    # they make fast: 1 to 4 times was seen, 10 to 20 times where each text was searched for each secret.
     ratios: list[float] = []
     # Others run beside it: it holds if it holds in one of some tries.
-    while len(ratios) < 6 and min(ratios, default=9.0) >= 8:
+    while len(ratios) < 6 and min(ratios, default=9.0) >= 7:
         made_s = max([await longest_block_s(giving(one)) for one in (value, LARGE["texts"])])
         ratios.append(await longest_block_s(giving(value, *SECRETS)) / made_s)
-    assert min(ratios) < 8
+    assert min(ratios) < 7
 
 
 def test_the_beginning_of_a_key_a_hundred_thousand_times_takes_a_time_in_proportion() -> None:
