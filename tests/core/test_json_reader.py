@@ -126,3 +126,13 @@ def test_a_message_of_too_many_values_names_the_limit(bound: str) -> None:
         read_message(message, bounds=replace(DEFAULT_BOUNDS, **{bound: 3}))
     with pytest.raises(ValueError, match="stands twice"):
         read_message(b'{"a": 1, "a": 2}', bounds=DEFAULT_BOUNDS)
+
+
+@pytest.mark.parametrize("levels", [199, 200, 201, 254, 255, 900])
+def test_an_answer_nested_deeper_than_it_could_be_written_again_is_read(levels: int) -> None:
+    text = b"[" * levels + b"]" * levels
+    value = read_answer(text)
+    for _ in range(levels - 1):
+        assert isinstance(value, list)
+        (value,) = value
+    assert value == []

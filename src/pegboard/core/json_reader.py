@@ -31,6 +31,7 @@ _QUOTES = 100_000  # not a limit: of a text with more it takes too long to tell 
 _KEY_CHARS = 80  # not a limit: how much of a key is shown
 _FEW = 32  # not a limit: what has more brackets is left to the careful reader
 _MANY = 1_000  # not a limit: what has more keys is left to it too
+_SHALLOW = 200  # not a limit: what has no more brackets is not too deep for orjson to write, which reads deeper
 _COMPARED_BYTES = 1 << 14  # not a limit: a longer text is looked through, not written again
 _SCALARS = frozenset((str, int, bool, type(None)))
 _NO_MORE_FLOATS = _SCALARS | {float}
@@ -44,7 +45,7 @@ def quickly_read(raw: bytes) -> JSON | None:
     Most messages are such: few brackets, so they are not deep; not many keys, and none of them twice; no float that may
     have been an integer of more than 64 bits.
     """
-    if raw.count(b"{") + raw.count(b"[") > _FEW:
+    if not _few_brackets(raw, _FEW):
         return None
     try:
         value = orjson.loads(raw)
@@ -249,7 +250,7 @@ def _unique(raw: bytes, bounds: Bounds) -> JSONValue:
         if _LONG_NUMBER.search(raw):
             return _exactly(raw, bounds)
         raise _refused(f"they are no JSON, or nested too deep: {_first_line(error)}") from None
-    if len(raw) <= _COMPARED_BYTES and orjson.dumps(value) == raw:
+    if len(raw) <= _COMPARED_BYTES and _few_brackets(raw, _SHALLOW) and orjson.dumps(value) == raw:
         # As in `quickly_read`. Most programs write so; a long text would be written for nothing where one does not.
         return value
     keys, has_floats = _shape_of(value)
@@ -289,6 +290,10 @@ def _exactly(raw: bytes, bounds: Bounds) -> JSONValue:
         raise _refused(f"they are no UTF-8: {_first_line(error)}") from None
     except ValueError as error:
         raise _refused(_first_line(error)) from None
+
+
+def _few_brackets(raw: bytes, most: int) -> bool:
+    return raw.count(b"{") + raw.count(b"[") <= most
 
 
 def _is_unique(raw: bytes, keys: int) -> bool:
