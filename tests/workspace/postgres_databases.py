@@ -18,7 +18,8 @@ class Databases:
 
     def __init__(self, superuser_url: str) -> None:
         self._url = superuser_url
-        self._run(f"create role {LOGIN} login")
+        # Tests of another folder may have made it on the same server.
+        self._run(f"do $$ begin create role {LOGIN} login; exception when duplicate_object then null; end $$")
         template = self._made("template1")
         with psycopg.connect(self._url.replace("/postgres?", f"/{template}?"), autocommit=True) as connection:
             connection.execute("create extension vector")
