@@ -25,12 +25,13 @@ from typing import Any
 
 from bench.discovery import read_rows, shared_folder
 from bench.measure import Effort
-from pegboard.model.bounds import DEFAULT_BOUNDS, SEARCH_PASSAGES
+from pegboard.model.bounds import DEFAULT_BOUNDS
 from pegboard.model.document import NewDocument, SearchMode
 from pegboard.models.embedding.hashing import HashingEmbedder
 from pegboard.workspace.ingest import FolderIngest
 from pegboard.workspace.sqlite.sqlite_store import SqliteDocumentStore
 from pegboard.workspace.store.writing import prepared
+from pegboard.workspace.tools.search_documents import SEARCH_PASSAGES
 
 Row = dict[str, Any]
 Ranked = Callable[[str], Sequence[str]]

@@ -30,7 +30,6 @@ from pegboard.cli.app import COMMANDS
 from pegboard.config import json_schema
 from pegboard.config.forms.agent_form import AgentFile, AstromeshFile
 from pegboard.config.unsupported import UNSUPPORTED
-from pegboard.model import bounds
 from pegboard.model.bounds import Bounds
 from pegboard.model.decision import Code
 from pegboard.model.error import ERROR_KINDS, CallError
@@ -222,8 +221,8 @@ def cli_page() -> Iterator[str]:
 def limits_page() -> Iterator[str]:
     """Yield the lines of limits.md."""
     yield from _opening("Limits", "You will be able to look up every limit, and change it.")
-    yield "They stand in one place, `pegboard.Bounds`. Change them with `Catalog(bounds=Bounds(…))` or `limits:` in the"
-    yield "config. Some belong to pieces that are not in this version; they change nothing yet.\n"
+    yield "Change them with `Catalog(bounds=Bounds(…))` in Python or `limits:` in the config. Limits that nobody needs to"
+    yield "change are constants of the module that uses them, or in the `limits.py` of its folder.\n"
     rows: list[tuple[str, ...]] = []
     for line in inspect.getsource(Bounds).splitlines():
         if line.startswith("    # "):
@@ -233,29 +232,6 @@ def limits_page() -> Iterator[str]:
             unit = "bytes" if found[1].endswith("_bytes") else "seconds" if found[1].endswith("_s") else ""
             rows.append((f"`{found[1]}`", f"{value:,g}" if isinstance(value, float) else f"{value:,}", unit))
     yield from _table(("Limit", "Default", "Unit"), rows)
-    yield "## Fixed limits\n"
-    yield "Nothing changes these. They stand in `pegboard.model.bounds` too, room by room, innermost first.\n"
-    yield from _table(("Limit", "Value", "Unit", "What it bounds"), list(_fixed_limits()))
-
-
-_UNITS = {"BYTES": "bytes", "CHARS": "characters", "S": "seconds", "MS": "milliseconds"}
-
-
-def _fixed_limits() -> Iterator[tuple[str, ...]]:
-    """Yield a row for each constant of the module of bounds; its comment stands behind it, or on the line above."""
-    above = ""
-    for line in inspect.getsource(bounds).splitlines():
-        if line.startswith("# -- "):
-            yield f"**{line.removeprefix('# -- ')}**", "", "", ""
-        elif (constant := re.match(r"([A-Z_]+) = [^#]*(?:# (.*))?", line)) and constant[1] not in ("KIB", "MIB"):
-            value = getattr(bounds, constant[1])
-            if isinstance(value, Bounds):
-                continue
-            parts: tuple[float, ...] = value if isinstance(value, tuple) else (value,)
-            shown = ", ".join(f"{part:,g}" if isinstance(part, float) else f"{part:,}" for part in parts)
-            unit = _UNITS.get(constant[1].rpartition("_")[2], "")
-            yield f"`{constant[1]}`", shown, unit, constant[2] or above
-        above = line.removeprefix("# ") if line.startswith("# ") else ""
 
 
 def python_page() -> Iterator[str]:

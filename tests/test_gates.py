@@ -4,11 +4,11 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from pegboard.model import bounds
 from tools import gates
 
 ROOT = Path(__file__).parent.parent
@@ -79,54 +79,17 @@ def test_a_way_out_that_ruff_cannot_see_is_refused_outside_egress(tmp_path: Path
     assert offender.startswith(f"src/pegboard/cli/show.py:{line.count(chr(10)) + 1}: ")
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "_MAX_PAGES = 100",
-        "_ROOM_BYTES: Final = 4 * KIB",
-        "_WAITS_S = (0.5, 30.0)",
-        "if len(pages) >= 256: pass",
-        "if 0 < len(name) <= 64: pass",
-        "if body.count(b'x') > 9: pass",
-        "if now_s - started_s > 0.5: pass",
-        "wait(timeout_s=30.0)",
-        "lru_cache(maxsize=4096)",
-        "def read(*, max_bytes: int = 1_000): ...",
-        'order = {"max_chars": 400}',
-        "asyncio.timeout(2.5)",
-        "queue = asyncio.Queue(1_000)",
-    ],
-)
-def test_a_limit_outside_the_one_file_is_refused_unless_its_line_says_why_it_is_none(tmp_path: Path, line: str) -> None:
-    text = f"{line}  # pages\n{line}  # not a limit: how often it is looked\n"
-    for name in ("server/pages.py", "model/bounds.py"):
-        write(tmp_path, f"src/pegboard/{name}", text)
-    [offender] = gates.offenders(tmp_path)
-    assert offender.startswith("src/pegboard/server/pages.py:1: ")
-    assert "bounds something: name it in model/bounds.py" in offender
-
-
-def test_every_limit_of_the_one_file_is_in_use() -> None:
-    rest = "".join(path.read_text() for path in gates.python_files(ROOT, gates.SRC) if path.name != "bounds.py")
-    words = set(re.findall(r"\w+", rest))
-    assert {name for name in vars(bounds) if name.isupper() and name not in words} == set()
-
-
-def test_a_number_that_bounds_nothing_needs_no_reason(tmp_path: Path) -> None:
-    text = """_CODE = -32600
-first, second = parts if len(parts) == 2 else (parts[0], "")
-is_many = len(parts) > 1
-shown = text[:80]
-port = listen(port=8420)
-weight = 0.3 * score
-if status >= 500: pass
-
-@tool(examples=({"max_chars": 100},))
-class Settings:
-    timeout_s: float = 30.0
-"""
-    write(tmp_path, "src/pegboard/server/pages.py", text)
-    assert gates.offenders(tmp_path) == []
+def test_every_shared_limit_is_in_use() -> None:
+    files = gates.python_files(ROOT, gates.SRC)
+    words = Counter(word for path in files for word in re.findall(r"\w+", path.read_text()))
+    shared = {
+        name
+        for path in files
+        if path.name == "limits.py"
+        for name in re.findall(r"^([A-Z_]+) =", path.read_text(), re.M)
+    }
+    assert shared, "the rooms have shared limits"
+    assert {name for name in shared if words[name] < 3} == set()
 
 
 def test_a_silenced_check_without_a_reason_is_refused(tmp_path: Path) -> None:

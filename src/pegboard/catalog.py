@@ -29,6 +29,7 @@ from pegboard.core.call.record import Guards
 from pegboard.core.declarations import Declarations, Mirror, MirroredSource
 from pegboard.core.executor import Executor
 from pegboard.core.judge import Selection
+from pegboard.core.limits import SHUTDOWN_GRACE_S
 from pegboard.core.names import fold, nearest
 from pegboard.core.ports import ConsentRecords, DocumentStore, Embedder, LimitStore, Source, UsedAnswers
 from pegboard.core.predicates import predicate as question_of
@@ -38,9 +39,10 @@ from pegboard.core.unmatched_globs import unmatched
 from pegboard.core.view import View
 from pegboard.discovery.exposure import Discovery, exposed
 from pegboard.discovery.finder import Found
+from pegboard.discovery.limits import SEARCH_USUAL_HITS
 from pegboard.lazy import LazyModule
 from pegboard.model.agent import AgentEntry, AgentSpec, ModelSpec
-from pegboard.model.bounds import DEFAULT_BOUNDS, POLICIES_CHECKED, SEARCH_USUAL_HITS, SHUTDOWN_GRACE_S, Bounds
+from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.model.context import ToolContext
 from pegboard.model.error import DefinitionError, PegboardError
 from pegboard.model.hook import Hook, HookKind
@@ -67,6 +69,8 @@ else:
     uploading = LazyModule("pegboard.workspace.upload")
     toolset = LazyModule("pegboard.workspace.tools.toolset")
     skill_reader = LazyModule("pegboard.resources.skill_reader")
+
+POLICIES_CHECKED = 256  # that were found to name what there is
 
 F = TypeVar("F", bound=Callable[..., Any])
 Names = str | Sequence[str] | Callable[[], Sequence[str]]

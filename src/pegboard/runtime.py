@@ -18,13 +18,14 @@ from pegboard.core.view import ViewParts
 from pegboard.discovery.exposure import Discovery
 from pegboard.frozen import frozen
 from pegboard.limits.memory import MemoryLimitStore
-from pegboard.model.bounds import FLOODING_CALLERS
 from pegboard.model.context import ToolContext
 from pegboard.model.secret import Secret
 from pegboard.models.language_models import LanguageModels
 from pegboard.providers import EXPORTERS
 from pegboard.providers.repair import repair
 from pegboard.resources import Resources
+
+FLOODING_CALLERS = 10_000  # whose invalid calls are counted
 
 
 def key_of_environment(registry: Registry) -> Callable[[str], Secret | None]:

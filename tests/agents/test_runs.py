@@ -13,10 +13,12 @@ import pytest
 from pydantic_ai.models.function import FunctionModel
 
 from pegboard import CallContext, Catalog, Event, Secret, ToolContext, Verdict
+from pegboard.agents.agent_run import CONVERSATION_BYTES
 from pegboard.agents.conversations import MemoryConversations, SessionKey, SqliteConversations
 from pegboard.agents.guardrails import GuardedRun
+from pegboard.agents.runtime import AGENT_STREAM_ITEMS
 from pegboard.model.agent import AgentBudgets, AgentMemory, AgentResult, Guardrail, ModelSpec
-from pegboard.model.bounds import AGENT_STREAM_ITEMS, CONVERSATION_BYTES, Bounds
+from pegboard.model.bounds import Bounds
 from pegboard.model.tool import ToolSpec
 from pegboard.sources.agent_tool import QUERY, agent_entry, agent_tool
 from pegboard.testing import CallsTool, Hangup, ModelServer

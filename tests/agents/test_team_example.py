@@ -15,7 +15,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from pegboard.model.bounds import AGENT_QUERY_CHARS, AGENT_SESSION_CHARS
+from pegboard.server.http_api.limits import AGENT_QUERY_CHARS, AGENT_SESSION_CHARS
 from pegboard.testing import CallsTool, Hold, ModelFailure, ModelServer
 from tests import forking
 from tests.server.http_callers import heard

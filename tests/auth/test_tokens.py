@@ -10,10 +10,9 @@ from typing import Any
 import jwt
 import pytest
 
-from pegboard.auth.jwks import KeySet
+from pegboard.auth.jwks import JWKS_FRESH_S, JWKS_PAUSE_S, JWKS_STALE_S, KeySet
 from pegboard.auth.rejections import BadCredentialError, InsufficientScopeError, UnavailableError
-from pegboard.auth.tokens import TokenReader
-from pegboard.model.bounds import JWKS_FRESH_S, JWKS_PAUSE_S, JWKS_STALE_S, TOKEN_LEEWAY_S, TOKENS_REMEMBERED
+from pegboard.auth.tokens import TOKEN_LEEWAY_S, TOKENS_REMEMBERED, TokenReader
 from tests.auth.parts import AUDIENCE, EC_ONE, ISSUER, RSA_ONE, RSA_TWO, Issuer, jwk_of, part, pem_of
 
 

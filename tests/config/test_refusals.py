@@ -7,7 +7,8 @@ import pytest
 from pegboard import DefinitionError
 from pegboard.config import load, load_catalog
 from pegboard.config.unsupported import UNSUPPORTED
-from pegboard.model.bounds import PROBLEM_LINES, Bounds
+from pegboard.config.yaml.problems import PROBLEM_LINES
+from pegboard.model.bounds import Bounds
 from tests.config.project import Project
 
 MINE = """

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from pegboard.config.yaml.environment import Environment
-from pegboard.config.yaml.parser import MAX_DEPTH, parse
+from pegboard.config.yaml.parser import MAX_DEPTH, YAML_NODES, parse
 from pegboard.config.yaml.tree import At, Items, Node, Table
-from pegboard.model.bounds import YAML_NODES
 from tests.timing import CPU, is_within
 
 

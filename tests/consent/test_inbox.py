@@ -17,10 +17,10 @@ import pytest
 
 from pegboard import Bounds, CallContext, Catalog, RateLimit, ToolContext, ToolResult, Verdict
 from pegboard.consent import sql_records
+from pegboard.consent.limits import CONSENT_GRANT_CALLS
 from pegboard.consent.postgres_store import PostgresConsents
-from pegboard.consent.sql_records import ConsentStateError, SqlConsents, matching_of
+from pegboard.consent.sql_records import CONSENT_OPEN_QUESTIONS, ConsentStateError, SqlConsents, matching_of
 from pegboard.consent.sqlite_store import SqliteConsents
-from pegboard.model.bounds import CONSENT_GRANT_CALLS, CONSENT_OPEN_QUESTIONS
 from pegboard.model.caller import Caller
 from pegboard.model.consent import Grant
 from pegboard.model.error import DefinitionError

@@ -5,14 +5,18 @@ from collections import deque
 from types import CodeType, FunctionType, ModuleType
 
 from pegboard import Policy, Profile, Secret, ToolContext, ToolSpec
+from pegboard.core.call.record import REDACTORS_REMEMBERED
 from pegboard.core.judge import Selection
-from pegboard.discovery.meta_tools.loop_guard import LoopGuard
-from pegboard.model import bounds
+from pegboard.core.selections import SELECTIONS_KEPT, SELECTIONS_REMEMBERED
+from pegboard.discovery.exposure import EXPOSED_LISTS
+from pegboard.discovery.finder import SEARCH_VISIBLE_SETS
+from pegboard.discovery.meta_tools.loop_guard import LOOP_QUESTIONS, LOOP_SESSIONS, LoopGuard
 from pegboard.model.host import NO_HOST
-from pegboard.server.host_guard import LOOPBACK_HOSTS, HostGuard
+from pegboard.providers.exporter import PROVIDER_LISTS
+from pegboard.server.host_guard import HOSTS_REMEMBERED, LOOPBACK_HOSTS, HostGuard
 from pegboard.server.mcp.request_states import StateCodec
-from pegboard.server.principal import HostContexts, Identity, Principal
-from pegboard.server.sealing import Sealing
+from pegboard.server.principal import CALLERS_REMEMBERED, HostContexts, Identity, Principal
+from pegboard.server.sealing import REQUEST_STATE_S, USED_STATES, Sealing
 from tests.core.parts import echo, one_tool
 
 
@@ -39,29 +43,29 @@ def sizes(root: object, *, above: int) -> list[int]:
 
 async def test_redactors_of_many_sets_of_secrets() -> None:
     catalog = one_tool()
-    for number in range(bounds.REDACTORS_REMEMBERED + 50):
+    for number in range(REDACTORS_REMEMBERED + 50):
         await catalog.view(ToolContext(secrets={"token": Secret(f"secret-{number}")})).call("echo", {})
-    assert sizes(catalog, above=bounds.REDACTORS_REMEMBERED - 1) == [bounds.REDACTORS_REMEMBERED]
+    assert sizes(catalog, above=REDACTORS_REMEMBERED - 1) == [REDACTORS_REMEMBERED]
 
 
 def test_selections_of_many_policies() -> None:
     catalog = one_tool()
     catalog.register(ToolSpec(name="other"), echo)
-    policies = [Policy(deny=("other", f"main.none_{number}")) for number in range(bounds.SELECTIONS_KEPT + 50)]
-    for policy in policies[: bounds.SELECTIONS_REMEMBERED + 50]:
+    policies = [Policy(deny=("other", f"main.none_{number}")) for number in range(SELECTIONS_KEPT + 50)]
+    for policy in policies[: SELECTIONS_REMEMBERED + 50]:
         assert catalog.view(ToolContext(policy=policy)).names() == ["echo"]
     for policy in policies:
         # What a view asks first; all the rest would take ten times longer.
         catalog.snapshot().selected(Selection(), policy)
     # Of so many a bit for each tool is kept; what they leave is kept whole for far fewer.
-    assert sizes(catalog, above=bounds.SELECTIONS_REMEMBERED) == [bounds.SELECTIONS_KEPT]
+    assert sizes(catalog, above=SELECTIONS_REMEMBERED) == [SELECTIONS_KEPT]
     assert catalog.view(ToolContext(policy=policies[0])).names() == ["echo"], "who was forgotten sees the same again"
 
 
 async def test_lists_searches_and_lists_with_meta_tools_of_many_policies() -> None:
     catalog = one_tool()
     catalog.profile(Profile(name="chat", include=("core",), exposure="two_tool"))
-    count = max(bounds.EXPOSED_LISTS, bounds.PROVIDER_LISTS, bounds.SEARCH_VISIBLE_SETS) + 50
+    count = max(EXPOSED_LISTS, PROVIDER_LISTS, SEARCH_VISIBLE_SETS) + 50
     tools = [f"tool_{number}" for number in range(count.bit_length())]
     for tool in tools:
         catalog.register(ToolSpec(name=tool, groups=("core",)), echo)
@@ -78,30 +82,30 @@ async def test_lists_searches_and_lists_with_meta_tools_of_many_policies() -> No
 
 def test_callers_and_hosts_of_many_requests() -> None:
     contexts = HostContexts(NO_HOST, ToolContext)
-    for number in range(bounds.CALLERS_REMEMBERED + 50):
+    for number in range(CALLERS_REMEMBERED + 50):
         contexts(Principal(identity=Identity(user=f"user {number}"), profile=None))
-    assert sizes(contexts, above=bounds.CALLERS_REMEMBERED - 1) == [bounds.CALLERS_REMEMBERED]
+    assert sizes(contexts, above=CALLERS_REMEMBERED - 1) == [CALLERS_REMEMBERED]
     guard = HostGuard(LOOPBACK_HOSTS)
-    for number in range(bounds.HOSTS_REMEMBERED + 50):
+    for number in range(HOSTS_REMEMBERED + 50):
         assert guard.refusal([(b"host", b"localhost:%d" % number)]) is None
-    assert sizes(guard, above=bounds.HOSTS_REMEMBERED - 1) == [bounds.HOSTS_REMEMBERED]
+    assert sizes(guard, above=HOSTS_REMEMBERED - 1) == [HOSTS_REMEMBERED]
 
 
 def test_sessions_and_questions_of_the_loop_guard() -> None:
     guard = LoopGuard()
-    for number in range(bounds.LOOP_SESSIONS + 50):
+    for number in range(LOOP_SESSIONS + 50):
         guard.nudges(ToolContext(session_id=f"s{number}"), None, "getTools", {})
-    for number in range(bounds.LOOP_QUESTIONS + 50):
+    for number in range(LOOP_QUESTIONS + 50):
         guard.nudges(ToolContext(session_id="one"), None, "getTools", {"n": number})
-    assert sizes(guard, above=bounds.LOOP_QUESTIONS - 1) == [bounds.LOOP_QUESTIONS, bounds.LOOP_SESSIONS]
+    assert sizes(guard, above=LOOP_QUESTIONS - 1) == [LOOP_QUESTIONS, LOOP_SESSIONS]
 
 
 def test_used_answers_are_refused_when_too_many_are_remembered_and_never_forgotten_while_they_are_good() -> None:
     now = [0.0]
     sealing = Sealing(StateCodec((b"k" * 32,)), audience="shop", clock=lambda: now[0])
-    assert all(sealing.use_up(str(number)) for number in range(bounds.USED_STATES))
+    assert all(sealing.use_up(str(number)) for number in range(USED_STATES))
     # As one more would push out the first, which is good for ten minutes still, it is not taken.
     assert not sealing.use_up("one more")
     assert not sealing.use_up("0")
-    now[0] = bounds.REQUEST_STATE_S + 1
+    now[0] = REQUEST_STATE_S + 1
     assert sealing.use_up("one more")

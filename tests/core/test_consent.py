@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pegboard import CallError, Catalog, ConsentRequest, Policy, RateLimit, ToolContext, Verdict
+from pegboard.consent.limits import CONSENT_DECLINED_S, CONSENT_GOOD_S
 from pegboard.core.digests import digest
-from pegboard.model.bounds import CONSENT_DECLINED_S, CONSENT_GOOD_S
 from pegboard.model.tool import Annotations
 from tests.core.parts import ANN, Clock, FakeSource, Recorder, echo, foreign, kind_of, one_tool, spec
 

@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from pegboard import CallContext, Catalog, ToolContext
-from pegboard.core.call.workers import WorkerPool
-from pegboard.model.bounds import TOOL_THREADS, TOOL_THREADS_OF_ONE
+from pegboard.core.call.workers import TOOL_THREADS, TOOL_THREADS_OF_ONE, WorkerPool
 from tests.core.parts import ANN, kind_of
 from tests.timing import PATIENCE_S
 

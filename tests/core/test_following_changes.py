@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from pegboard import Catalog, Policy, ToolContext, ToolSpec
-from pegboard.model.bounds import SELECTION_CHANGES
+from pegboard.core.selections import SELECTION_CHANGES
 from pegboard.model.tool import ToolEntry
 from tests.core.parts import ANN, FakeSource, echo, foreign
 

@@ -10,7 +10,7 @@ import pytest
 
 from pegboard import Catalog, Policy, Profile, ToolContext, ToolSpec
 from pegboard.core.names import nearest_one
-from pegboard.model.bounds import NAMES_COMPARED_EACH
+from pegboard.core.view import NAMES_COMPARED_EACH
 from tests.core.parts import echo
 from tests.sizes import IS_SOAK
 

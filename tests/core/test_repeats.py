@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from pegboard import CallError, Catalog, ToolContext, ToolResult, ToolSpec
-from pegboard.model.bounds import REPEAT_FAILURES, REPEATED_ARGUMENTS, REPEATING_CALLERS
+from pegboard.core.call.repeats import REPEAT_FAILURES, REPEATED_ARGUMENTS, REPEATING_CALLERS
 from pegboard.model.caller import Caller
 from tests.core.parts import ANN, Clock, kind_of, one_tool, spec
 

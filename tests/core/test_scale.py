@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from pegboard import Catalog, DuplicateToolError, Policy, ToolContext, ToolSpec
 from pegboard.core.entry_table import EntryTable
+from pegboard.core.selections import SELECTIONS_REMEMBERED
 from pegboard.core.wire_names import Named, WireNames
-from pegboard.model.bounds import SELECTIONS_REMEMBERED
 from pegboard.model.source_state import SourceState
 from pegboard.model.tool import ToolEntry
 from tests.core.parts import ANN, FakeSource, echo, foreign

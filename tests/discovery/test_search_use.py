@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 from pegboard import CallContext, Catalog, Policy, Profile, ToolContext, ToolSpec
-from pegboard.discovery.learning.search_use import SearchUse
+from pegboard.discovery.learning.search_use import USE_CALLS, SearchUse
 from pegboard.discovery.learning.use_store import Use, UseStore
-from pegboard.model.bounds import USE_CALLS
 from tests.discovery.calling import say, view_of
 from tests.discovery.shops import give_back
 

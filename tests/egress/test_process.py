@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pegboard.egress.process import Process, launch
-from pegboard.model.bounds import PIPE_WAITING_BYTES
+from pegboard.egress.process_pipes import PIPE_WAITING_BYTES
 from pegboard.model.error import CallError
 
 

@@ -14,12 +14,12 @@ from mcp.shared.message import SessionMessage
 
 from pegboard.core.json_reader import read_answer
 from pegboard.egress.process_pipes import ProcessPipes
-from pegboard.model.bounds import DEFAULT_BOUNDS, MCP_EVENT_BYTES
+from pegboard.model.bounds import DEFAULT_BOUNDS
 from pegboard.model.error import CallError
 from pegboard.sources.mcp import http_transport
 from pegboard.sources.mcp.answer_filter import AnswerFilter, OneAnswer, SentRequest, unreadable_answer
 from pegboard.sources.mcp.evidence import Evidence
-from pegboard.sources.mcp.http_transport import CappedEvents
+from pegboard.sources.mcp.http_transport import MCP_EVENT_BYTES, CappedEvents
 from pegboard.sources.mcp.stdio_transport import StdioTraffic, _read
 from tests.fuzz.framed_texts import (
     EVENTS,

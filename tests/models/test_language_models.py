@@ -12,9 +12,8 @@ from pydantic_ai import Agent, ModelSettings
 
 from pegboard import Secret, ToolContext
 from pegboard.config import load_catalog
-from pegboard.egress.api_transport import api_client
+from pegboard.egress.api_transport import API_ANSWER_BYTES, API_EVENT_BYTES, API_EVENT_LINES, api_client
 from pegboard.model.agent import ModelProvider, ModelSpec
-from pegboard.model.bounds import API_ANSWER_BYTES, API_EVENT_BYTES, API_EVENT_LINES
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.models.clients.answers import model_failure
 from pegboard.models.clients.openai_client import responses_model

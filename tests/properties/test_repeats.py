@@ -8,7 +8,7 @@ import jsonschema
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pegboard.model.bounds import REPEAT_FAILURES
+from pegboard.core.call.repeats import REPEAT_FAILURES
 from tests.core.parts import ANN
 from tests.core.test_repeats import COUNTED, Tool
 from tests.sizes import examples

@@ -14,7 +14,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from pegboard import Bounds, CallContext, Catalog, Policy, Profile
-from pegboard.model.bounds import KEEP_ALIVE_S
+from pegboard.server.listener import KEEP_ALIVE_S
 
 VERSION = "2026-07-28"
 META = {

@@ -6,8 +6,7 @@ from collections.abc import Generator
 
 import pytest
 
-from pegboard.model.bounds import COLLECTOR_ASIDE_S, COLLECTOR_PAUSE_S
-from pegboard.server.process_memory import Collector
+from pegboard.server.process_memory import COLLECTOR_ASIDE_S, COLLECTOR_PAUSE_S, Collector
 
 
 class Circle:

@@ -10,14 +10,14 @@ from starlette.applications import Starlette
 
 from pegboard import CallContext, Catalog, Profile, http_app
 from pegboard.auth.rules import AnonymousRule, IdentityRules, TokenRules
-from pegboard.model.bounds import CREDENTIAL_CHARS, CURSOR_CHARS
 from pegboard.model.error import DefinitionError
 from pegboard.server import sealing as sealing_module
+from pegboard.server.authenticator import CREDENTIAL_CHARS
 from pegboard.server.challenges import METADATA_PATH, metadata_of
 from pegboard.server.mcp import session_streams, sessions
 from pegboard.server.mcp.request_states import sealing_with
 from pegboard.server.mcp.session_streams import SessionStream, SessionStreams
-from pegboard.server.sealing import Sealing, UnknownCursorError
+from pegboard.server.sealing import CURSOR_CHARS, Sealing, UnknownCursorError
 from tests.auth.parts import bearer, guarded
 from tests.server.doors import FORM, JSON_HEADERS, answer_of, call, inside, post, workshop
 from tests.server.test_consent import CAN_ASK, asked_to_wipe, shop, shopping, to_whom

@@ -7,7 +7,7 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from pegboard import Catalog, http_app
-from pegboard.model.bounds import PIPELINED_REQUESTS
+from pegboard.server.http_connection import PIPELINED_REQUESTS
 from tests.server.test_one_go import Wire, answered, connected
 from tests.timing import PATIENCE_S
 

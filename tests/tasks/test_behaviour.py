@@ -27,12 +27,12 @@ from pegboard import (
     ToolContext,
     ToolResult,
 )
-from pegboard.model.bounds import STEP_RESULT_BYTES
 from pegboard.model.caller import Caller
 from pegboard.model.consent import ConsentRequest
 from pegboard.model.request import CallBudget
 from pegboard.model.task import TaskCall, TaskRecord
 from pegboard.tasks import in_process
+from pegboard.tasks.steps import STEP_RESULT_BYTES
 from pegboard.tasks.tasks import OPERATOR
 from tests.tasks.databases import database
 from tests.timing import PATIENCE_S

@@ -11,8 +11,8 @@ from typing import Any
 
 from pegboard import Catalog, ToolContext
 from pegboard.core.view import View
-from pegboard.model.bounds import MCP_LONGEST_RETRY_S
 from pegboard.model.result import ToolResult
+from pegboard.sources.mcp.backoff import MCP_LONGEST_RETRY_S
 from pegboard.sources.mcp.lock_file import LockFile
 from pegboard.sources.mcp.server_settings import ServerSettings
 from pegboard.sources.mcp.supervised_source import McpSource

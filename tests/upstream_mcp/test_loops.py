@@ -18,8 +18,8 @@ from starlette.routing import Route
 from pegboard import CallContext, Catalog, Tasks, http_app
 from pegboard.config import load_catalog
 from pegboard.config.reload import Reloader
-from pegboard.model.bounds import HOPS, Bounds
-from pegboard.model.hops import HOPS_HEADER, HOPS_KEY
+from pegboard.model.bounds import Bounds
+from pegboard.model.hops import HOPS, HOPS_HEADER, HOPS_KEY
 from pegboard.sources.mcp.definitions import Rejected
 from pegboard.sources.mcp.listing import Listing
 from pegboard.sources.mcp.server_settings import ServerSettings

@@ -13,9 +13,9 @@ import psycopg
 import pytest
 
 from pegboard import ToolContext
-from pegboard.model.bounds import DOCUMENT_STORE_CONNECTIONS
 from pegboard.model.document import DocumentTable, NewDocument
 from pegboard.model.error import CallError
+from pegboard.workspace.limits import DOCUMENT_STORE_CONNECTIONS
 from tests.workspace.library import ON_SQLITE_ALONE, Library, Place, as_bytes, in_space
 from tests.workspace.postgres_databases import Databases
 

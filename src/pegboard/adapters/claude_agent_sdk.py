@@ -17,15 +17,16 @@ from pegboard.adapters.guard_only_view import GuardOnlyView
 from pegboard.adapters.result_parts import error_text
 from pegboard.core.coroutine_runner import is_cancelled
 from pegboard.core.view import View
-from pegboard.model.bounds import GUARD_HOOK_S
 from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSON
 from pegboard.providers.mcp import mcp_result, mcp_tool_before_2026
 from pegboard.providers.mcp_progress import Progress
 
+GUARD_HOOK_S = 60.0  # until a hook that guards the tools of an SDK has answered, a person included
+
 log = logging.getLogger("pegboard")
 _DOOR = "claude_agent_sdk"
-_ANSWER_SHARE = 0.9  # not a limit: of the time of the hook; later the SDK goes on without its answer
+_ANSWER_SHARE = 0.9  # of the time of the hook; later the SDK goes on without its answer
 
 
 class ViewServer(Server[Any]):

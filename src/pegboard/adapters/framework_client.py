@@ -12,6 +12,8 @@ from pegboard.model.context_ports import ClientBridge
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue
 
+APPROVALS_REMEMBERED = 256  # of one tool, that a framework of agents asks its person for
+
 Ask: TypeAlias = "Callable[[str], Awaitable[bool | None]]"
 """Shows a person a question; `None` where nobody can be asked."""
 

@@ -12,13 +12,12 @@ from langgraph.config import get_config
 from langgraph.types import interrupt
 from pydantic import PrivateAttr
 
-from pegboard.adapters.framework_client import for_one_call
+from pegboard.adapters.framework_client import APPROVALS_REMEMBERED, for_one_call
 from pegboard.adapters.result_parts import error_text, parts_of, text_of
 from pegboard.authoring.definition import read_registered
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.names import legal
 from pegboard.core.view import View
-from pegboard.model.bounds import APPROVALS_REMEMBERED
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSON

@@ -8,13 +8,12 @@ from typing import Any
 from agents.tool_context import ToolContext as CallOfRun
 
 from agents import FunctionTool, RunContextWrapper, Tool, ToolOutputImage, ToolOutputText
-from pegboard.adapters.framework_client import for_one_call
+from pegboard.adapters.framework_client import APPROVALS_REMEMBERED, for_one_call
 from pegboard.adapters.result_parts import data_url, parts_of, text_of
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.digests import digest
 from pegboard.core.json_reader import parse_json
 from pegboard.core.view import View
-from pegboard.model.bounds import APPROVALS_REMEMBERED
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
 from pegboard.model.result import ToolResult

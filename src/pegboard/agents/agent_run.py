@@ -30,16 +30,18 @@ from pegboard.agents.budgets import IterationsOverError, RunBudget
 from pegboard.agents.conversations import ConversationStore, SessionKey
 from pegboard.agents.guardrails import GuardedRun, OffLoop, guarded
 from pegboard.agents.text_redaction import TextStream
-from pegboard.agents.toolset import ViewToolset
+from pegboard.agents.toolset import AGENT_ITERATIONS, ViewToolset
 from pegboard.core.ports import TemplateRenderer
 from pegboard.core.redaction import Redactor
 from pegboard.core.schema import compile_schema
 from pegboard.core.view import View
 from pegboard.model.agent import AgentSpec
-from pegboard.model.bounds import AGENT_ITERATIONS, CONVERSATION_BYTES
+from pegboard.model.bounds import MIB
 from pegboard.model.error import CallError, ErrorKind
 from pegboard.model.json_types import JSON, JSONValue, is_awaitable
 from pegboard.model.result import call_error
+
+CONVERSATION_BYTES = 4 * MIB  # and what one turn may take
 
 log = logging.getLogger("pegboard")
 # How many requests there may be is ours to say: pydantic-ai would end a run at its fiftieth.

@@ -11,8 +11,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from pegboard.model.bounds import CONVERSATION_STORE_BUSY_S, SESSIONS_REMEMBERED
 from pegboard.model.error import DefinitionError
+
+SESSIONS_REMEMBERED = 1_000  # conversations that a process without a store of them keeps
+CONVERSATION_STORE_BUSY_S = 5.0  # how long another process may hold the store
 
 
 class SessionKey(NamedTuple):

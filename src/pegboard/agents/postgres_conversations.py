@@ -10,13 +10,13 @@ from math import ceil
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from pegboard.agents.conversations import SessionKey
-from pegboard.model.bounds import CONVERSATION_STORE_BUSY_S, POSTGRES_CONNECT_S
+from pegboard.agents.conversations import CONVERSATION_STORE_BUSY_S, SessionKey
 from pegboard.model.error import DefinitionError
 from pegboard.model.secret import Secret
+from pegboard.sources.builtin.limits import POSTGRES_CONNECT_S
 
 _MADE = "select 1 from pg_tables where tablename = 'pegboard_agent_turns' and schemaname = any(current_schemas(false))"
-_LOCK = "select pg_advisory_xact_lock(7235140913)"  # not a limit: a number of ours, for making the table
+_LOCK = "select pg_advisory_xact_lock(7235140913)"  # a number of ours, for making the table
 _TABLE = """
 create table if not exists pegboard_agent_turns (
   id bigint generated always as identity primary key, agent text not null, user_id text not null,

@@ -30,7 +30,6 @@ from pegboard.core.redaction import Redactor
 from pegboard.core.registry import Registry
 from pegboard.core.view import AgentTools, View, ViewParts
 from pegboard.model.agent import AgentEntry, AgentResult, AgentSpec, ModelSpec, RunStatus
-from pegboard.model.bounds import AGENT_ENDING_S, AGENT_MODELS_KEPT, AGENT_STREAM_ITEMS
 from pegboard.model.call_context import CallContext
 from pegboard.model.context import ToolContext
 from pegboard.model.error import CallError, ToolError
@@ -38,6 +37,10 @@ from pegboard.model.event import Event
 from pegboard.model.json_types import JSONValue
 from pegboard.model.policy import Policy
 from pegboard.model.result import TextContent, ToolResult, call_error
+
+AGENT_MODELS_KEPT = 256  # clients of language models that a process keeps
+AGENT_STREAM_ITEMS = 1_000  # of one run that wait for their reader: then its text waits, too
+AGENT_ENDING_S = 0.2  # for what a stopped run still does, within the grace of the call around it
 
 log = logging.getLogger("pegboard")
 StreamItem: TypeAlias = str | Event | AgentResult

@@ -6,17 +6,16 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from pegboard.egress.sandbox import SandboxError
+from pegboard.egress.sandbox import SANDBOX_MEMORY_BYTES, SandboxError
 from pegboard.egress.sandbox_pool import SandboxPool
-from pegboard.model.bounds import (
-    SANDBOX_MEMORY_BYTES,
-    TEMPLATE_CHARS,
-    TEMPLATE_CHILDREN,
-    TEMPLATE_S,
-    TRANSFORM_START_S,
-)
+from pegboard.model.bounds import KIB
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue
+from pegboard.sources.builtin.limits import TRANSFORM_START_S
+
+TEMPLATE_S = 1.0  # for an agent's template, once its child has started
+TEMPLATE_CHARS = 256 * KIB  # of what it gives
+TEMPLATE_CHILDREN = 2  # and how many are filled at once
 
 _RENDERING = "pegboard.agents.template_rendering"
 _SYNTAX = ("{{", "{%", "{#")

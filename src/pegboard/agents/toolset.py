@@ -11,7 +11,6 @@ from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 
 from pegboard.agents.budgets import RunBudget
 from pegboard.core.view import View
-from pegboard.model.bounds import AGENT_ITERATIONS
 from pegboard.model.result import (
     AudioContent,
     ImageContent,
@@ -21,6 +20,8 @@ from pegboard.model.result import (
     ToolResult,
     call_error,
 )
+
+AGENT_ITERATIONS = 50  # requests of one run to its model, unless the agent says otherwise
 
 
 class _AsWritten:

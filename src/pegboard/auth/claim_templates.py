@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, cast
 
-from pegboard.model.bounds import CLAIM_CHARS
 from pegboard.model.error import DefinitionError
+
+CLAIM_CHARS = 256  # of what a template makes of claims
 
 _PLACE = re.compile(r"\{([^{}]*)\}")
 

@@ -14,8 +14,15 @@ from pegboard.egress.destinations import Destinations
 from pegboard.egress.failures import EgressError
 from pegboard.egress.http import GuardedClient
 from pegboard.egress.urls import parse_url
-from pegboard.model.bounds import JWKS_BYTES, JWKS_FETCH_S, JWKS_FRESH_S, JWKS_KEYS, JWKS_PAUSE_S, JWKS_STALE_S
+from pegboard.model.bounds import KIB
 from pegboard.model.json_types import JSON
+
+JWKS_FRESH_S = 600.0  # that keys are used without asking again; one that was taken back is good for no longer
+JWKS_STALE_S = 3_600.0  # that keys are used while the issuer does not answer
+JWKS_PAUSE_S = 5.0  # between two fetches: invented key ids must not make us ask again and again
+JWKS_FETCH_S = 5.0  # for one fetch
+JWKS_BYTES = 256 * KIB  # of one answer
+JWKS_KEYS = 100  # of one issuer
 
 log = logging.getLogger("pegboard.auth")
 

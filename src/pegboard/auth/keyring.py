@@ -16,10 +16,12 @@ from pegboard.auth.keys import ApiKey, KeyStore, KeyStoreError, digest_of, id_of
 from pegboard.auth.rejections import BadCredentialError, UnavailableError
 from pegboard.auth.rules import Credential, Still
 from pegboard.core.bounded_cache import BoundedCache
-from pegboard.model.bounds import GRANTS_REMEMBERED, KEY_FILE_SETTLED_S
+
+KEY_FILE_SETTLED_S = 2.5  # a file written within this time may change again unseen: clocks of file systems are coarse
 
 log = logging.getLogger("pegboard.auth")
-_NAME_BYTES = 32  # not a limit: by which a credential is known
+GRANTS_REMEMBERED = 1_024  # of credentials, with who was let in by them
+_NAME_BYTES = 32
 _NO_KEY = bytes(32)
 
 _FileMark = tuple[int, int, int, int]

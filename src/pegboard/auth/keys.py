@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import apsw
 
 from pegboard.frozen import frozen
-from pegboard.model.bounds import KEY_FILE_BUSY_MS
 from pegboard.model.error import PegboardError
+
+KEY_FILE_BUSY_MS = 2_000  # that the file of API keys may be locked by somebody else
 
 PREFIX = "pgb_"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")

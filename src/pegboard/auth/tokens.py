@@ -16,16 +16,16 @@ from pegboard.auth.rule_matching import scopes_of
 from pegboard.auth.rules import ALGORITHMS, Credential, Still, TokenRules
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.digests import digest
-from pegboard.model.bounds import (
-    TOKEN_CHARS,
-    TOKEN_KEYS_REMEMBERED,
-    TOKEN_KEYS_TRIED,
-    TOKEN_LEEWAY_S,
-    TOKENS_REMEMBERED,
-)
+from pegboard.model.bounds import KIB
 from pegboard.model.json_types import JSON
 
-_NAME_BYTES = 32  # not a limit: by which a credential is known
+TOKEN_CHARS = 16 * KIB  # of a JWT
+TOKENS_REMEMBERED = 1_000  # that were good, so that they need not be judged again at once
+TOKEN_LEEWAY_S = 30  # by which the issuer's clock may differ
+TOKEN_KEYS_TRIED = 4  # of one token's key id
+TOKEN_KEYS_REMEMBERED = 64  # ready for use
+
+_NAME_BYTES = 32
 _TYPES = frozenset({"jwt", "at+jwt", "application/at+jwt"})
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pegboard.auth.jwks import KeySet
-from pegboard.auth.keyring import Keyring
+from pegboard.auth.keyring import GRANTS_REMEMBERED, Keyring
 from pegboard.auth.keys import PREFIX
 from pegboard.auth.rejections import BadCredentialError
 from pegboard.auth.rule_matching import grant_of
 from pegboard.auth.rules import Credential, Grant, IdentityRules, Still
 from pegboard.auth.tokens import TokenReader
 from pegboard.core.bounded_cache import BoundedCache
-from pegboard.model.bounds import GRANTS_REMEMBERED
 
 
 class Verifier:

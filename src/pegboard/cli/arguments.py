@@ -11,10 +11,11 @@ import orjson
 
 from pegboard.cli.command_error import CommandError
 from pegboard.core.json_reader import fault_of, parse_json, read_answer
-from pegboard.model.bounds import CLI_REF_STEPS
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.model.tool import ToolSpec
+
+CLI_REF_STEPS = 32  # references that lead to references, in a schema that options are made of
 
 
 def read_arguments(pairs: Sequence[str], text: str | None, *, spec: ToolSpec | None) -> JSON | bytes:

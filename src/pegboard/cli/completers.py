@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pegboard.lazy import LazyModule
-from pegboard.model.bounds import COMPLETION_FILE_BYTES
+from pegboard.model.bounds import KIB
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 
 if TYPE_CHECKING:
     import yaml
 else:
     yaml = LazyModule("yaml")
+
+COMPLETION_FILE_BYTES = 256 * KIB  # of a config or lock whose names a shell completes
 
 _CONFIG, _LOCK = "pegboard.yaml", "pegboard.lock"
 

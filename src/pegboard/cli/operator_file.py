@@ -9,9 +9,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from pegboard.cli.command_error import CommandError
-from pegboard.model.bounds import FOREIGN_FILE_BYTES, OPERATOR_FILE_WAIT_S
+from pegboard.model.bounds import MIB
 
-_PAUSE_S = 0.02  # not a limit: between two looks
+FOREIGN_FILE_BYTES = 32 * MIB  # of a configuration of another program, or a catalog of servers
+OPERATOR_FILE_WAIT_S = 5.0  # for another Pegboard that writes the same file; nobody writes for longer
+
+_PAUSE_S = 0.02
 
 
 def read_operator_file(path: Path) -> str:

@@ -17,13 +17,14 @@ from pegboard.config import Config, context_for, load_catalog, warnings
 from pegboard.config.yaml.config_files import named_variables
 from pegboard.core.view import View
 from pegboard.frozen import record
-from pegboard.model.bounds import CLI_STOP_GRACE_S
 from pegboard.model.consent import Approve
 from pegboard.model.context import ToolContext
 from pegboard.model.error import DefinitionError, Problem
 from pegboard.model.json_types import JSONValue
 from pegboard.model.secret import Secret
 from pegboard.platforms import platform
+
+CLI_STOP_GRACE_S = 1.0  # for calls that run when a command ends
 
 CONFIG_NAME = "pegboard.yaml"
 

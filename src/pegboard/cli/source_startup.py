@@ -10,8 +10,11 @@ from pegboard.catalog import Catalog
 from pegboard.cli.terminal import Terminal
 from pegboard.core.names import fold
 from pegboard.core.ports import Source
-from pegboard.model.bounds import CLI_SILENT_WAIT_S, CLI_SOURCE_MARGIN_S, CLI_SOURCE_WAIT_S
 from pegboard.model.json_types import is_list, is_object
+
+CLI_SOURCE_WAIT_S = 15.0  # for a source that does not say how long it may take; then the command goes on without it
+CLI_SOURCE_MARGIN_S = 5.0  # past the time that a source gives itself, after which it says what was wrong
+CLI_SILENT_WAIT_S = 5.0  # for sources, before a command says what it waits for
 
 
 @runtime_checkable

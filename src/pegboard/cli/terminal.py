@@ -32,7 +32,9 @@ else:
     table = LazyModule("rich.table")
     rich_text = LazyModule("rich.text")
 
-WIDTH_WITHOUT_TERMINAL = 120  # not a limit: how wide text is drawn
+CLI_SHOWN_CHARS = 160  # of the arguments or the result of a call that an agent makes, in its line
+
+WIDTH_WITHOUT_TERMINAL = 120
 
 
 def json_text(value: JSONValue, *, indent: bool = True) -> str:

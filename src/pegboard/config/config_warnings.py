@@ -11,8 +11,9 @@ from pegboard.config.forms.profile_form import ProfileForm
 from pegboard.config.profiles import globs_of, place_of, unmatched_globs
 from pegboard.core.judge import applies
 from pegboard.core.names import nearest
-from pegboard.model.bounds import LEFT_OUT_SHOWN
 from pegboard.model.error import Problem
+
+LEFT_OUT_SHOWN = 20  # operations of one API, each as a problem of its own
 
 
 def warnings(config: Config, catalog: Catalog) -> list[Problem]:

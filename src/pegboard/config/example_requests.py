@@ -16,15 +16,9 @@ from pegboard.config.yaml.config_files import has_top_level_key, read_text
 from pegboard.config.yaml.parser import parse
 from pegboard.config.yaml.problems import Report
 from pegboard.config.yaml.tree import At
-from pegboard.discovery.example_requests import ExampleRequests
+from pegboard.discovery.example_requests import EXAMPLE_REQUEST_CHARS, EXAMPLE_REQUESTS, ExampleRequests
 from pegboard.lazy import LazyModule
-from pegboard.model.bounds import (
-    DEFAULT_BOUNDS,
-    EXAMPLE_FILE_BYTES,
-    EXAMPLE_FILE_VALUES,
-    EXAMPLE_REQUEST_CHARS,
-    EXAMPLE_REQUESTS,
-)
+from pegboard.model.bounds import DEFAULT_BOUNDS, MIB
 from pegboard.model.error import DefinitionError, Problem
 from pegboard.model.json_types import is_object
 
@@ -32,6 +26,9 @@ if TYPE_CHECKING:
     from pegboard.config.yaml import plain_reader
 else:
     plain_reader = LazyModule("pegboard.config.yaml.plain_reader")
+
+EXAMPLE_FILE_BYTES = 16 * MIB  # of the file
+EXAMPLE_FILE_VALUES = 500_000  # in it
 
 _HEAD = """\
 # What people ask for, tool by tool: the search of tools reads it beside what the tools say of themselves.

@@ -31,10 +31,11 @@ from pegboard.config.yaml.tree import At, Items, Mark, Node, Scalar, Table
 from pegboard.core.names import fold, nearest, nearest_one
 from pegboard.frozen import record
 from pegboard.lazy import LazyModule
-from pegboard.model.bounds import CONFIG_FILES, SKILL_FILES, Bounds
+from pegboard.model.bounds import Bounds
 from pegboard.model.error import DefinitionError, Problem
 from pegboard.model.json_types import is_list, is_object
 from pegboard.model.lint_rule import LintIgnore
+from pegboard.model.skill import SKILL_FILES
 from pegboard.platforms import platform
 from pegboard.sources.plugins import load_plugin
 
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 else:
     agent_form = LazyModule("pegboard.config.forms.agent_form")
     plugin = LazyModule("pegboard.config.kinds.plugin")
+
+CONFIG_FILES = 1_000  # that one config leads to
 
 M = TypeVar("M", bound=BaseModel)
 F = TypeVar("F", bound=Fragment)

@@ -17,8 +17,10 @@ from pegboard.config.python_modules import brought_files
 from pegboard.config.registered_later import keep_registered
 from pegboard.config.yaml.config_files import find_files
 from pegboard.core.ports import Source, StatefulHandler
-from pegboard.model.bounds import RELOAD_INTERVAL_S, RELOAD_RETIRE_S
 from pegboard.model.error import DefinitionError, PegboardError, Problem
+
+RELOAD_INTERVAL_S = 0.25  # between two looks at the files
+RELOAD_RETIRE_S = 60.0  # for calls of a source that a reload took away
 
 log = logging.getLogger("pegboard")
 # What tells two contents of a file apart without reading it; `None` where there is none.

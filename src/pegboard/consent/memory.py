@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from pegboard.consent.limits import CONSENT_DECLINED_S, CONSENT_GOOD_S
 from pegboard.consent.owners import principal_key, session_key
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.identifiers import new_id
-from pegboard.model.bounds import CONSENT_DECLINED_S, CONSENT_GOOD_S, CONSENT_REMEMBERED
 from pegboard.model.consent import ConsentAnswer, ConsentRequest
+
+CONSENT_REMEMBERED = 10_000  # answers kept in memory, where there is no store
 
 Key = tuple[str, ...]
 

@@ -13,14 +13,15 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.errors import InsufficientPrivilege, ReadOnlySqlTransaction
 
+from pegboard.consent.limits import CONSENT_STORE_BUSY_S
 from pegboard.consent.sql_records import TABLES, Run, SqlConsents
-from pegboard.model.bounds import CONSENT_STORE_BUSY_S, POSTGRES_CONNECT_S
 from pegboard.model.error import DefinitionError
 from pegboard.model.secret import Secret
+from pegboard.sources.builtin.limits import POSTGRES_CONNECT_S
 
 _NAME = re.compile(r"(?<!:):([a-z_]+)")
 _MADE = "select 1 from pg_tables where tablename = 'used_answers' and schemaname = any(current_schemas(false))"
-_LOCK = "select pg_advisory_xact_lock(7235140912)"  # not a limit: a number of ours, for making the tables
+_LOCK = "select pg_advisory_xact_lock(7235140912)"  # a number of ours, for making the tables
 
 
 class PostgresConsents(SqlConsents):

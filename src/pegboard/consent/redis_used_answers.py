@@ -7,7 +7,7 @@ from typing import Any
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from pegboard.model.bounds import CONSENT_STORE_BUSY_S
+from pegboard.consent.limits import CONSENT_STORE_BUSY_S
 from pegboard.model.error import DefinitionError
 from pegboard.model.secret import Secret
 

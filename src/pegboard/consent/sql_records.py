@@ -11,26 +11,22 @@ from typing import Any, TypeVar
 
 import orjson
 
+from pegboard.consent.limits import CONSENT_DECLINED_S, CONSENT_GOOD_S, CONSENT_GRANT_CALLS, CONSENT_GRANT_S
 from pegboard.consent.owners import owner_key, principal_key, session_key
 from pegboard.core.digests import canonical_json
 from pegboard.core.identifiers import new_id
 from pegboard.core.json_text import json_value
 from pegboard.core.schema import compile_schema
-from pegboard.model.bounds import (
-    CONSENT_ALL_QUESTIONS,
-    CONSENT_ARGUMENTS_BYTES,
-    CONSENT_DECLINED_S,
-    CONSENT_GOOD_S,
-    CONSENT_GRANT_CALLS,
-    CONSENT_GRANT_S,
-    CONSENT_KEPT_S,
-    CONSENT_LISTED,
-    CONSENT_OPEN_QUESTIONS,
-    CONSENT_QUESTION_S,
-)
 from pegboard.model.consent import Consent, ConsentAnswer, ConsentRequest, Grant
 from pegboard.model.error import CallError, PegboardError
 from pegboard.model.json_types import JSONValue
+
+CONSENT_QUESTION_S = 86_400.0  # that a filed question waits for a person
+CONSENT_OPEN_QUESTIONS = 100  # of one principal
+CONSENT_ALL_QUESTIONS = 10_000  # and of all
+CONSENT_ARGUMENTS_BYTES = 65_536  # of one question's arguments that are kept beside its text
+CONSENT_KEPT_S = 31 * 86_400.0  # that a record is kept after its end
+CONSENT_LISTED = 500  # records in one list
 
 Run = Callable[..., list[tuple[Any, ...]]]
 """Executes one statement with its values by name, `:name` in its text, and returns its rows."""

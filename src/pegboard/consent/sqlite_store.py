@@ -9,8 +9,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from pegboard.consent.limits import CONSENT_STORE_BUSY_S
 from pegboard.consent.sql_records import TABLES, Run, SqlConsents
-from pegboard.model.bounds import CONSENT_STORE_BUSY_S
 from pegboard.model.error import DefinitionError
 
 

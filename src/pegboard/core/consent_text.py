@@ -14,16 +14,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import cast
 
-from pegboard.model.bounds import (
-    CONSENT_ENDS_CHARS,
-    CONSENT_LINE_CHARS,
-    CONSENT_REASON_CHARS,
-    CONSENT_TEXT_CHARS,
-    CONSENT_VALUE_CHARS,
-)
 from pegboard.model.consent import ConsentRequest
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSONValue
+
+CONSENT_TEXT_CHARS = 8_000  # of the arguments in one question; a call with more is refused, never shown in part
+CONSENT_LINE_CHARS = 160  # of arguments that stand in one line
+CONSENT_VALUE_CHARS = 400  # of one key or value that is shown whole
+CONSENT_ENDS_CHARS = 120  # and of the beginning and the end of a longer one
+CONSENT_REASON_CHARS = 300  # of why a person is asked
 
 _SHORT_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 # Control, format, surrogate, private, unassigned; separators of lines and paragraphs, all spaces but the plain one.
@@ -35,9 +34,9 @@ _BLANKS = (
 )  # fmt: skip
 # Marks that strike out what stands before them.
 _OVERLAYS = ((0x0334, 0x0338), (0x20D0, 0x20F0), (0x1ABE, 0x1ABE))
-_MARKS_IN_A_ROW = 2  # not a limit: as many as languages put on a letter; more cover their neighbours
+_MARKS_IN_A_ROW = 2  # as many as languages put on a letter; more cover their neighbours
 _RIGHT_TO_LEFT = frozenset(("R", "AL"))
-_BMP = 0xFFFF  # not a limit: the last character that four hexadecimal digits can spell
+_BMP = 0xFFFF  # the last character that four hexadecimal digits can spell
 _LOOKS_LIKE_JSON = frozenset('"{}[]:<&')
 # A client may show the question as Markdown or HTML, which hide comments, tags and where a link leads, and strike out.
 _MARKUP = re.compile(r"<(?=[A-Za-z/!?])|(?<=\])[(\[:]|!(?=\[)|&(?=#?\w{1,40};)|(?<!^)~|^~(?!/)")

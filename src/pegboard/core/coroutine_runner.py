@@ -15,7 +15,10 @@ from time import perf_counter, thread_time
 from types import CoroutineType
 from typing import Any, Literal, cast
 
-from pegboard.model.bounds import CPU_SAMPLE_S, LOOP_BLOCKED_S, STEP_GRACE_S
+STEP_GRACE_S = 0.25  # that code may go on after it was told to stop, before it is left alone
+LOOP_BLOCKED_S = 0.1  # of CPU that async code may use at a stretch before the log names it: it stops every other call
+CPU_SAMPLE_S = 0.01  # that a reading of the CPU clock is used for; the log may name code so much too late
+
 
 log = logging.getLogger("pegboard")
 SLOW_CODE = (

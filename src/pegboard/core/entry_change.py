@@ -20,8 +20,8 @@ from pegboard.model.tool import ToolEntry
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
-_FEW = 8  # not a limit: one of so many is found sooner by itself than by going through all
-_TOGETHER = 256  # not a limit: so many ids are compared at once
+_FEW = 8  # one of so many is found sooner by itself than by going through all
+_TOGETHER = 256  # so many ids are compared at once
 _NEW = -1
 
 

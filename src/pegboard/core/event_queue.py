@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 
-from pegboard.model.bounds import QUEUED_EVENTS
 from pegboard.model.event import Event
+
+QUEUED_EVENTS = 1_000  # for one reader; the oldest go
 
 
 class EventQueue:

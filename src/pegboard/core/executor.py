@@ -34,11 +34,11 @@ from pegboard.core.call.task_decision import goes_on_as_task
 from pegboard.core.coroutine_runner import InterruptedWaitError, Pending, is_stop
 from pegboard.core.identifiers import new_id
 from pegboard.core.judge import VISIBLE
+from pegboard.core.limits import SHUTDOWN_GRACE_S
 from pegboard.core.normalise import normalise
 from pegboard.core.redaction import Redactor
 from pegboard.core.schema import copied
 from pegboard.core.view import View
-from pegboard.model.bounds import SHUTDOWN_GRACE_S
 from pegboard.model.call_context import CallContext
 from pegboard.model.context import ToolContext
 from pegboard.model.decision import Blocked, Decision
@@ -47,7 +47,7 @@ from pegboard.model.result import TextContent, ToolResult, call_error, new_tuple
 from pegboard.model.tool import ToolEntry
 
 log = logging.getLogger("pegboard")
-ENDING_POLL_S = 0.01  # not a limit: how often it is looked
+ENDING_POLL_S = 0.01
 
 
 class Executor:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-_BYTES = 16  # not a limit: of one id, as a UUID has
-_AT_ONCE = 256  # not a limit: drawn together, since each draw is a call of the kernel
+_BYTES = 16  # of one id, as a UUID has
+_AT_ONCE = 256  # drawn together, since each draw is a call of the kernel
 _drawn: Iterator[str] = iter(())
 
 

@@ -16,9 +16,11 @@ from typing import NamedTuple
 import orjson
 
 from pegboard.core.schema import check_bounds, refused_arguments
-from pegboard.model.bounds import DEFAULT_BOUNDS, JSON_PIECE_BYTES, Bounds
+from pegboard.model.bounds import DEFAULT_BOUNDS, KIB, Bounds
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
+
+JSON_PIECE_BYTES = 64 * KIB  # of a text whose keys are counted, at once
 
 _LONG_NUMBER = re.compile(rb"[0-9]{19}")
 _ID = rb'(-?[0-9]{1,15}|"[^"\\\x00-\x1f]{0,100}")'
@@ -26,13 +28,13 @@ _VERSION = rb'"jsonrpc"\s*:\s*"2\.0"\s*,\s*'
 _ID_FIRST = re.compile(rb'\s*\{\s*(?:%b)?"id"\s*:\s*%b\s*,\s*"([a-z]+)"\s*:' % (_VERSION, _ID))
 _FIRST_KEY = re.compile(rb'\s*\{\s*(?:%b)?"([a-z]+)"\s*:' % _VERSION)
 _ID_LAST = re.compile(rb',\s*(?:%b)?"id"\s*:\s*%b\s*\}\s*$' % (_VERSION, _ID))
-_ID_BYTES = 300  # not a limit: in so many at its end a message has its id
-_QUOTES = 100_000  # not a limit: of a text with more it takes too long to tell what stands outside of them
-_KEY_CHARS = 80  # not a limit: how much of a key is shown
-_FEW = 32  # not a limit: what has more brackets is left to the careful reader
-_MANY = 1_000  # not a limit: what has more keys is left to it too
-_SHALLOW = 200  # not a limit: what has no more brackets is not too deep for orjson to write, which reads deeper
-_COMPARED_BYTES = 1 << 14  # not a limit: a longer text is looked through, not written again
+_ID_BYTES = 300  # in so many at its end a message has its id
+_QUOTES = 100_000  # of a text with more it takes too long to tell what stands outside of them
+_KEY_CHARS = 80  # how much of a key is shown
+_FEW = 32  # what has more brackets is left to the careful reader
+_MANY = 1_000  # what has more keys is left to it too
+_SHALLOW = 200  # what has no more brackets is not too deep for orjson to write, which reads deeper
+_COMPARED_BYTES = 1 << 14  # a longer text is looked through, not written again
 _SCALARS = frozenset((str, int, bool, type(None)))
 _NO_MORE_FLOATS = _SCALARS | {float}
 _WHITE_SPACE = b" \t\r\n"

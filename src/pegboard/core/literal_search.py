@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 else:
     jsonschema_rs = LazyModule("jsonschema_rs")
 
-_NEEDLE_CHARS = 24  # not a limit: so many characters of a text, from its middle, seldom stand anywhere else
-_HEAD_CHARS = 128  # not a limit: by which a place is found where one of the texts begins, or may begin
-_PIECE_CHARS = 8_192  # not a limit: of a long text, looked through closely where one of the texts may be in it
+_NEEDLE_CHARS = 24  # so many characters of a text, from its middle, seldom stand anywhere else
+_HEAD_CHARS = 128  # by which a place is found where one of the texts begins, or may begin
+_PIECE_CHARS = 8_192  # of a long text, looked through closely where one of the texts may be in it
 _ESCAPED = str.maketrans({char: f"\\{char}" for char in "\\.+*?()|[]{}^$"})
 
 

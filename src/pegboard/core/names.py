@@ -9,10 +9,12 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 
-from pegboard.model.bounds import GLOBS_REMEMBERED, NAMES_COMPARED
 from pegboard.model.error import DefinitionError
 
-MAX_NAME_CHARS = 64  # not a limit: what every provider takes
+GLOBS_REMEMBERED = 4_096  # compiled
+NAMES_COMPARED = 500  # with one that is not known, for the nearest
+
+MAX_NAME_CHARS = 64
 META_NAMESPACE = "pegboard__meta"
 """Of the tools that show other tools. No tool can be declared in it: a namespace has no double underscore."""
 _TOOL = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -98,6 +100,6 @@ def nearest(name: str, known: Iterable[str], *, label: str) -> str:
 
 def listing(names: Sequence[str], *, label: str) -> str:
     """Return what there is, sorted, as the end of an error text."""
-    more = f", +{len(names) - 20} more" if len(names) > 20 else ""  # not a limit: how many are shown
+    more = f", +{len(names) - 20} more" if len(names) > 20 else ""
     listed = ", ".join(names[:20]) + more
     return f" {label}: {listed or 'none'}."

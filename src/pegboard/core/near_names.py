@@ -8,14 +8,15 @@ from operator import add, itemgetter
 from typing import NamedTuple
 
 from pegboard.core.names import MAX_NAME_CHARS, fold
-from pegboard.model.bounds import NAMES_BESIDE
 from pegboard.model.tool import ToolEntry
 
-_SHORT = 3  # not a limit: with one letter more or less, such a name is another
-_WIDTH = MAX_NAME_CHARS * 2  # not a limit: the longest that is looked for
-_LETTERS = 32  # not a limit: to look at so many names is faster than to try each letter
+NAMES_BESIDE = 2  # so many before and after, by their beginning and by their end
+
+_SHORT = 3  # with one letter more or less, such a name is another
+_WIDTH = MAX_NAME_CHARS * 2
+_LETTERS = 32  # to look at so many names is faster than to try each letter
 _AFTER_LETTERS = "\x7f"
-_ALIKE = 0.6  # not a limit: the share of their letters that two names have in common, as `difflib` has it
+_ALIKE = 0.6  # the share of their letters that two names have in common, as `difflib` has it
 
 
 class NameOrder(NamedTuple):

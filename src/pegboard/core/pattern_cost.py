@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from pegboard.model.bounds import PATTERN_ATOMS, PATTERN_STEPS
+from pegboard.core.limits import PATTERN_STEPS
+
+PATTERN_ATOMS = 4_000  # of one regular expression with its repetitions written out; there counting stops
 
 # One atom, bracket or quantifier at a time; what is none of the others is an atom of one character. This and `_CLASS`
 # take the longest of all our patterns to compile, and most catalogs need neither: `re` compiles them when first used.
@@ -25,12 +27,12 @@ _SMALL_CLASSES = frozenset({
     "Thai", "Zs",
 })  # fmt: skip
 # Measured, and rounded up: what a class is more than one atom.
-_CLASS_ATOMS, _SMALL_CLASS_ATOMS = 40, 4  # not a limit: measured
+_CLASS_ATOMS, _SMALL_CLASS_ATOMS = 40, 4
 _LETTER_ATOMS = {"w": 40, "W": 40, "d": 6, "D": 6}  # only where the engine that looks around reads them
 # Measured, and rounded up.
-_COMPILE_NS, _COMPILE_ATOM_NS = 150_000, 12_000  # not a limit: measured
-_FEW_STATES_NS, _STATE_NS, _STEP_NS = 12, 60, 8  # not a limit: measured
-_FEW_UNDECIDED = 8  # not a limit: atoms that leave an automaton of so few states that it is built once and kept
+_COMPILE_NS, _COMPILE_ATOM_NS = 150_000, 12_000
+_FEW_STATES_NS, _STATE_NS, _STEP_NS = 12, 60, 8
+_FEW_UNDECIDED = 8  # atoms that leave an automaton of so few states that it is built once and kept
 
 
 class PatternCost(NamedTuple):

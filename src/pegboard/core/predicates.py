@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
-from pegboard.core.coroutine_runner import BOUND_CODE, SLOW_CODE, is_cancelled, is_on_loop
+from pegboard.core.coroutine_runner import BOUND_CODE, LOOP_BLOCKED_S, SLOW_CODE, is_cancelled, is_on_loop
 from pegboard.core.names import nearest
-from pegboard.model.bounds import DEFAULT_BOUNDS, LOOP_BLOCKED_S
+from pegboard.model.bounds import DEFAULT_BOUNDS
 from pegboard.model.context import ToolContext, context_fields
 from pegboard.model.error import DefinitionError
 from pegboard.model.loop_record import LoopRecord

@@ -16,23 +16,24 @@ from urllib.parse import quote, quote_plus
 import orjson
 
 from pegboard.core.literal_search import LiteralSearch, replaced
-from pegboard.model.bounds import NO_WORD_SECRET_CHARS
 from pegboard.model.json_types import is_list, is_object
 from pegboard.model.secret import Secret
 
+NO_WORD_SECRET_CHARS = 16  # of a secret: a shorter one may be a word, as the names and addresses of a source have them
+
 REDACTED = "[redacted]"
 # A shorter value would blot out ordinary text wherever it happens to occur.
-_MIN_CHARS = 4  # not a limit: a shorter one is an ordinary word
-_SLASHES = 16  # not a limit: of four levels of JSON within JSON
+_MIN_CHARS = 4  # a shorter one is an ordinary word
+_SLASHES = 16  # of four levels of JSON within JSON
 _SHORT_ESCAPES = {'"': '"', "/": "/", "n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
 _ENTITIES = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
-_LOOKED_AT_TOGETHER = 64  # not a limit: entries of one list or object, where there may be something in one of them
+_LOOKED_AT_TOGETHER = 64  # entries of one list or object, where there may be something in one of them
 _AS_IT_IS = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
 _JSON_ESCAPES = (
     *((b"\\" + letter.encode(), char.encode()) for letter, char in _SHORT_ESCAPES.items() if letter not in '"/'),
     *((b"\\u%04x" % unit, bytes([unit])) for unit in range(0x20)),
 )
-_SHORT_JSON_ESCAPES = 5  # not a limit: how many of them have no digits
+_SHORT_JSON_ESCAPES = 5  # how many of them have no digits
 
 
 def _spellings(value: str) -> Iterable[str]:

@@ -24,7 +24,7 @@ from pegboard.core.snapshot import ReadBuilt, Snapshot, without_place_for_tasks
 from pegboard.core.validated_entry import seal
 from pegboard.core.validated_lists import ValidatedLists
 from pegboard.model.agent import AgentEntry
-from pegboard.model.bounds import LINK_KEY_BYTES, Bounds
+from pegboard.model.bounds import Bounds
 from pegboard.model.context import ToolContext
 from pegboard.model.error import DefinitionError, DuplicateToolError
 from pegboard.model.hook import Hook
@@ -32,6 +32,8 @@ from pegboard.model.memo import Question
 from pegboard.model.profile import Profile
 from pegboard.model.source_state import SourceState
 from pegboard.model.tool import ToolEntry
+
+LINK_KEY_BYTES = 32  # of the secret that makes such marks
 
 log = logging.getLogger("pegboard")
 Kind = Literal["tools", "resources"]

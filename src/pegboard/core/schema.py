@@ -16,46 +16,44 @@ import jsonschema_rs
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.digests import quick_digest
 from pegboard.core.json_text import is_written_within
+from pegboard.core.limits import PATTERN_STEPS
 from pegboard.core.names import MAX_NAME_CHARS, fold, nearest_one
 from pegboard.core.schema_cost import (
     ALTERNATIVE_RULES,
     BOUND_RULES,
     COSTLY_RULES,
     MULTIPLYING_RULES,
+    TELLING_NS,
     SchemaCost,
     is_whole_number,
     size_of,
 )
-from pegboard.model.bounds import (
-    COPIED_VALUES,
-    DEFAULT_BOUNDS,
-    LONG_DIGITS,
-    NAMES_MEANT,
-    PATTERN_STEPS,
-    PROBLEMS,
-    PROPERTIES_COMPARED,
-    PROPERTIES_COUNTED,
-    SCHEMA_PATTERN_BYTES,
-    SCHEMA_VALUES,
-    SCHEMAS_REMEMBERED,
-    SHOWN_OPTIONS,
-    TELLING_NS,
-    Bounds,
-)
+from pegboard.model.bounds import DEFAULT_BOUNDS, MIB, Bounds
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
+
+NAMES_MEANT = 3  # of arguments that are not there, for which it is said what they were probably meant to be
+PROPERTIES_COUNTED = 200  # by their letters with so many that are
+PROPERTIES_COMPARED = 5  # and one by one with these of them
+SCHEMAS_REMEMBERED = 20_000  # compiled
+SCHEMA_PATTERN_BYTES = 4 * MIB  # of one regular expression, compiled
+SCHEMA_VALUES = 20_000  # names, options and all else that one schema is written of
+LONG_DIGITS = 50_000  # of all numbers beyond 64 bits in one value
+COPIED_VALUES = 10_000  # of one value, into an error of the engine
+SHOWN_OPTIONS = 20  # of an enum, in the error of a value that is none of them
+PROBLEMS = 50  # told of one set of arguments
 
 # Linear time first; patterns that need look-around run with a step limit instead.
 _LINEAR = jsonschema_rs.RegexOptions(size_limit=SCHEMA_PATTERN_BYTES)
 _BACKTRACKING = jsonschema_rs.FancyRegexOptions(backtrack_limit=PATTERN_STEPS, size_limit=SCHEMA_PATTERN_BYTES)
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # What CPython compares fastest.
-_LEAST, _MOST = -(1 << 30) + 1, (1 << 30) - 1  # not a limit: what CPython compares fastest
-_BEYOND, _BEYOND_DIGITS = 1 << 63, 20  # not a limit: what the engine reckons with exactly
+_LEAST, _MOST = -(1 << 30) + 1, (1 << 30) - 1
+_BEYOND, _BEYOND_DIGITS = 1 << 63, 20
 _SHORT = frozenset({int, bool, float})
 _SHARED = frozenset({str, int, bool, float, type(None)})
 NO_ARGUMENT = "is not an argument here"
-_VALUE_CHARS = 80  # not a limit: how much of a value is shown
+_VALUE_CHARS = 80  # how much of a value is shown
 
 
 class ArgumentProblem(NamedTuple):
@@ -307,7 +305,7 @@ def _walk_within(value: JSONValue, bounds: Bounds, *, is_copied: bool) -> Any:
 
 def is_small(value: JSON) -> bool:
     """Tell whether an object needs no further look: a few short scalars, as most arguments are."""
-    if len(value) > 64:  # not a limit: a larger object is looked at in full
+    if len(value) > 64:  # a larger object is looked at in full
         return False
     for key, item in value.items():
         if type(key) is not str:

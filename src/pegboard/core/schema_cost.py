@@ -13,41 +13,41 @@ from itertools import chain
 from math import frexp, isfinite
 from typing import Any, NamedTuple
 
+from pegboard.core.limits import SCHEMA_HOPS
 from pegboard.core.pattern_cost import PatternCost, pattern_cost
 from pegboard.core.schema_references import SchemaReferences
-from pegboard.model.bounds import (
-    JUDGED_VALUES,
-    JUDGING_NS,
-    JUDGING_STEPS,
-    LIGHT_PLACE_NS,
-    LIGHT_ROOT_NS,
-    LITTLE_BYTES,
-    SCHEMA_COMPILE_NS,
-    SCHEMA_HOPS,
-    TELLING_NS,
-)
+from pegboard.model.bounds import KIB
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 
+JUDGING_NS = 15_000_000  # of the event loop, to judge one value by its schema
+TELLING_NS = 10_000_000  # and to tell what is wrong with it
+JUDGED_VALUES = 60_000  # of one value, where the schema is not plain
+JUDGING_STEPS = 1_000  # and steps in counting both beforehand, where it is not plain
+LITTLE_BYTES = 64 * KIB  # of one value as JSON, judged by a schema that is not plain without counting what is in it
+LIGHT_ROOT_NS = 1_000_000  # of one value; schemas that cost no more
+LIGHT_PLACE_NS = 160  # and no more for each value inside, are not counted at all
+SCHEMA_COMPILE_NS = 40_000_000  # of the event loop, to compile one schema
+
 # What the engine takes, measured and rounded up; nanoseconds.
-_VISIT, _RULE, _REQUIRED, _OPTION = 30, 20, 60, 22  # not a limit: measured
-_CONTAINER_OPTION, _OPTION_PART, _UNIQUE = 2_000, 300, 250  # not a limit: measured
-_LENGTH_CHAR, _FORMAT_CHAR, _SLOW_FORMAT_CHAR = 4, 20, 150  # not a limit: measured
-_COMPARED_CHAR, _FRACTION = 1, 300  # not a limit: measured
+_VISIT, _RULE, _REQUIRED, _OPTION = 30, 20, 60, 22
+_CONTAINER_OPTION, _OPTION_PART, _UNIQUE = 2_000, 300, 250
+_LENGTH_CHAR, _FORMAT_CHAR, _SLOW_FORMAT_CHAR = 4, 20, 150
+_COMPARED_CHAR, _FRACTION = 1, 300
 # The engine reckons exactly with what is no integer of the machine, by the digit.
-_WHOLE_DIGIT, _FRACTION_DIGIT, _MULTIPLE_DIGIT, _OPTION_DIGIT = 55, 70, 150, 130  # not a limit: measured
-_UNIQUE_DIGIT, _UNIQUE_PAIR, _UNIQUE_PAIR_DIGIT = 1_000, 600, 25  # not a limit: measured
-_FLOAT_DIGITS, _BITS_A_DIGIT = 20, 3  # not a limit: measured
+_WHOLE_DIGIT, _FRACTION_DIGIT, _MULTIPLE_DIGIT, _OPTION_DIGIT = 55, 70, 150, 130
+_UNIQUE_DIGIT, _UNIQUE_PAIR, _UNIQUE_PAIR_DIGIT = 1_000, 600, 25
+_FLOAT_DIGITS, _BITS_A_DIGIT = 20, 3
 # Of JSON text: `5e-324` has the most, 377 in six bytes; integers beyond the engine's own begin with 19 digits.
-_DIGITS_A_BYTE, _LONG_INTEGER_BYTES = 64, 19  # not a limit: counted
-_ERROR, _COPIED_VALUE, _COPIED_CHAR, _ERROR_LEVEL = 6_000, 800, 3, 400  # not a limit: measured
-_COMPILE_NODE, _COMPILE_AGAIN, _META_SCHEMA = 5_000, 25_000, 200_000  # not a limit: measured
-_ENDLESS = 1 << 60  # not a limit: where counting stops
-_WORD = 1 << 63  # not a limit: integers of the machine
-_LEVELS_OF_LITTLE = 16  # not a limit: how far a schema without an end is followed for what is surely little
-_LEVELS_AHEAD = 64  # not a limit: how far a schema without an end is followed to see that it costs little
+_DIGITS_A_BYTE, _LONG_INTEGER_BYTES = 64, 19
+_ERROR, _COPIED_VALUE, _COPIED_CHAR, _ERROR_LEVEL = 6_000, 800, 3, 400
+_COMPILE_NODE, _COMPILE_AGAIN, _META_SCHEMA = 5_000, 25_000, 200_000
+_ENDLESS = 1 << 60
+_WORD = 1 << 63
+_LEVELS_OF_LITTLE = 16  # how far a schema without an end is followed for what is surely little
+_LEVELS_AHEAD = 64  # how far a schema without an end is followed to see that it costs little
 _UNRANKED, _BEING_RANKED = -1, -2
-_FEW_ITEMS = 16  # not a limit: so many are compared each with each
+_FEW_ITEMS = 16  # so many are compared each with each
 _SLOW_FORMATS = frozenset({"regex", "idn-hostname"})
 # Rules that cost nothing worth counting, wherever they stand, and lead nowhere.
 _ONLY_WORDS = frozenset({

@@ -12,16 +12,17 @@ from functools import cache
 from typing import NamedTuple
 from urllib.parse import unquote, urljoin
 
-from pegboard.model.bounds import SCHEMA_BASES
 from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSON, JSONValue, at_pointer, is_list, is_object
+
+SCHEMA_BASES = 16  # URIs that the references of one part of a schema may begin at
 
 _STEP = r"[A-Za-z0-9_~-][A-Za-z0-9._~-]*"
 _NO_PATH = re.compile(r"https?://[^/]+")
 # What a schema without an identifier has for one.
 _OWN_BASE = "http://schema.invalid/"
 _LANGUAGE = re.compile(r"https?://json-schema\.org/")
-_SHOWN_CHARS = 80  # not a limit: how much of a reference is shown
+_SHOWN_CHARS = 80  # how much of a reference is shown
 
 
 class _Place(NamedTuple):

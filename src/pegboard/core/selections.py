@@ -9,9 +9,12 @@ from typing import NamedTuple, TypeAlias
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.entry_change import EntryChange, Placed, picked, places_by, places_of
 from pegboard.core.judge import Selection
-from pegboard.model.bounds import SELECTION_CHANGES, SELECTIONS_KEPT, SELECTIONS_REMEMBERED
 from pegboard.model.policy import Policy
 from pegboard.model.tool import ToolEntry
+
+SELECTIONS_REMEMBERED = 256  # with the tools that they leave
+SELECTION_CHANGES = 16  # of the catalog, over which what was selected is followed
+SELECTIONS_KEPT = 20_000  # with a bit for each tool of the catalog
 
 _BUILT = object()
 _AS_DIGITS = bytes.maketrans(b"\0\1", b"01")

@@ -26,17 +26,20 @@ from pegboard.core.names import MAX_NAME_CHARS, fold
 from pegboard.core.near_names import NameOrder, NearNames
 from pegboard.core.predicates import Availability, Conditions, compile_availability, unanswerable
 from pegboard.core.schema import Compiled
-from pegboard.core.selections import Selected, Selections
+from pegboard.core.selections import SELECTIONS_REMEMBERED, Selected, Selections
 from pegboard.core.validated_entry import judges, seal
 from pegboard.core.wire_names import WireNames
 from pegboard.frozen import record
-from pegboard.model.bounds import NAME_ORDERS, SELECTIONS_REMEMBERED, VERDICTS_REMEMBERED, Bounds
+from pegboard.model.bounds import Bounds
 from pegboard.model.context import ToolContext
 from pegboard.model.decision import Code
 from pegboard.model.error import DefinitionError, Problem
 from pegboard.model.memo import Question
 from pegboard.model.policy import OPEN_POLICY, Policy
 from pegboard.model.tool import ToolEntry
+
+NAME_ORDERS = 8  # lists of one snapshot that are kept in the order of their names
+VERDICTS_REMEMBERED = 4_096  # of policies on single tools that were called
 
 T = TypeVar("T")
 log = logging.getLogger("pegboard")

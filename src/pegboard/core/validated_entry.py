@@ -9,10 +9,12 @@ from pegboard.core.lifecycle import check_end, with_end
 from pegboard.core.names import check_namespace, check_tool_name
 from pegboard.core.relaxed_schema import relaxed
 from pegboard.core.schema import Compiled, compile_schema
-from pegboard.model.bounds import DEFAULT_BOUNDS, ROOT_SCHEMA_DEPTH, Bounds
+from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.model.error import DefinitionError, Problem
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.model.tool import ToolEntry
+
+ROOT_SCHEMA_DEPTH = 16  # alternatives in alternatives of the root in which an array is looked for
 
 
 def seal(entry: ToolEntry, bounds: Bounds = DEFAULT_BOUNDS) -> ToolEntry:

@@ -28,7 +28,6 @@ from pegboard.core.selections import Selected
 from pegboard.core.snapshot import Plan, Snapshot
 from pegboard.frozen import frozen
 from pegboard.model.agent import AgentEntry
-from pegboard.model.bounds import NAME_LISTS, NAMES_COMPARED_EACH
 from pegboard.model.context import ToolContext
 from pegboard.model.decision import Blocked, Decision
 from pegboard.model.error import AsyncPredicateError, DefinitionError
@@ -39,8 +38,11 @@ from pegboard.model.profile import Profile
 from pegboard.model.result import ToolResult
 from pegboard.model.tool import ToolEntry
 
+NAMES_COMPARED_EACH = 32  # tools of a caller, up to which each is compared; of more those that stand near
+NAME_LISTS = 64  # lists of the names of one snapshot's tools that are kept
+
 _NOTHING = Policy(allow=())
-_ASKED_ANEW = 3  # not a limit: another call of the request may have had a person asked, which voids every answer
+_ASKED_ANEW = 3  # another call of the request may have had a person asked, which voids every answer
 
 
 class CallRunner(Protocol):

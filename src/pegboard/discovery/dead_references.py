@@ -130,7 +130,7 @@ def _misspelt(name: str, known: Iterable[str]) -> str | None:
     if near is None:
         return None
     plain, meant = (re.sub(r"[_-]", "", word).casefold() for word in (name, near))
-    slips = 1 if len(meant) < 8 else 2  # not a limit: a longer name may be more mistyped
+    slips = 1 if len(meant) < 8 else 2  # a longer name may be more mistyped
     return near if plain == meant or _distance(plain, meant) <= slips else None
 
 

@@ -16,24 +16,23 @@ from typing import TYPE_CHECKING
 from pegboard.core.digests import digest
 from pegboard.core.ports import Model
 from pegboard.frozen import frozen
-from pegboard.model.bounds import (
-    EXAMPLE_PROMPT_CHARS,
-    EXAMPLE_REQUEST_CHARS,
-    EXAMPLE_REQUESTS,
-    EXAMPLE_TOOLS_A_RUN,
-    LISTED_LINE_CHARS,
-)
 from pegboard.model.error import CallError
+from pegboard.models.limits import LISTED_LINE_CHARS
 
 if TYPE_CHECKING:
     from pegboard.discovery.search.tool_text import ToolText
 
-_ASKED = 8  # not a limit: requests that a model is asked for
-_ASKED_WORDS = 15  # not a limit: the most words of one
-_AT_ONCE = 4  # not a limit: questions to the model
-_SAVED_EVERY = 32  # not a limit: tools between two times that the file is written
-_FAILURES = 3  # not a limit: in a row, after which a model is not asked any more
-_MARK_CHARS = 16  # not a limit: of a digest, enough to tell one definition of a tool from another
+EXAMPLE_REQUESTS = 16  # of one tool, in the file of example requests
+EXAMPLE_REQUEST_CHARS = 200  # and of each
+EXAMPLE_PROMPT_CHARS = 6_000  # of a tool's texts that a model writes requests from
+EXAMPLE_TOOLS_A_RUN = 1_000  # that one run asks a model about; the next goes on
+
+_ASKED = 8  # requests that a model is asked for
+_ASKED_WORDS = 15
+_AT_ONCE = 4
+_SAVED_EVERY = 32  # tools between two times that the file is written
+_FAILURES = 3  # in a row, after which a model is not asked any more
+_MARK_CHARS = 16  # of a digest, enough to tell one definition of a tool from another
 # Joiners are parts of words in some scripts.
 _HIDING, _HARMLESS = frozenset(("Cc", "Cf", "Cs", "Co", "Zl", "Zp")), "\n\u200c\u200d"
 _QUOTES = "\"'“”‘’«»`"

@@ -31,7 +31,7 @@ from pegboard.discovery.meta_tools.specs import MetaNames, spec_of
 from pegboard.discovery.meta_tools.use_tools import use_tools
 from pegboard.discovery.token_count import estimated_tokens
 from pegboard.frozen import record
-from pegboard.model.bounds import EXPOSED_LISTS, SEARCH_DIGEST_TOKENS, TWO_TOOL_DIGEST_TOKENS, Bounds
+from pegboard.model.bounds import Bounds
 from pegboard.model.context import ToolContext
 from pegboard.model.decision import Decision
 from pegboard.model.error import AsyncPredicateError
@@ -43,6 +43,10 @@ from pegboard.model.tool import Handler, ToolEntry
 if TYPE_CHECKING:
     from pegboard.core.call.record import Guards
     from pegboard.discovery.learning.search_use import SearchUse
+
+EXPOSED_LISTS = 256  # lists with meta tools, remembered for one snapshot
+TWO_TOOL_DIGEST_TOKENS = 2_000  # of the digest of what is there, in exposure `two_tool`
+SEARCH_DIGEST_TOKENS = 400  # and in exposure `search`
 
 Mode = Literal["direct", "two_tool", "search"]
 

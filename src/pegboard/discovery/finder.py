@@ -17,9 +17,9 @@ from pegboard.core.selections import KeptTools
 from pegboard.core.snapshot import Snapshot
 from pegboard.core.view import View
 from pegboard.discovery.example_requests import ExampleRequests
+from pegboard.discovery.limits import SEARCH_USUAL_HITS
 from pegboard.frozen import frozen
 from pegboard.lazy import LazyModule
-from pegboard.model.bounds import SEARCH_USUAL_HITS, SEARCH_VISIBLE_SETS
 from pegboard.model.json_types import is_object
 from pegboard.model.tool import ToolEntry
 
@@ -36,6 +36,8 @@ else:
     search_use = LazyModule("pegboard.discovery.learning.search_use")
     meanings = LazyModule("pegboard.discovery.meaning")
     indexing = LazyModule("pegboard.discovery.search.index")
+
+SEARCH_VISIBLE_SETS = 256  # of callers, remembered for one snapshot
 
 
 @frozen

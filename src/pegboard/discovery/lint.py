@@ -11,13 +11,15 @@ from pegboard.core.names import nearest
 from pegboard.core.view import View
 from pegboard.discovery.finder import Finder
 from pegboard.discovery.search.terms import terms_of, words_of
-from pegboard.model.bounds import LINT_QUERY_CHARS, Bounds
+from pegboard.model.bounds import Bounds
 from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.model.lint_rule import LintIgnore, LintLevel, LintRule
 from pegboard.model.tool import ToolEntry
 from pegboard.providers.compile.refusals import problems
 from pegboard.providers.compile.schema_compiler import rewritten, target_name
+
+LINT_QUERY_CHARS = 300  # of a description, asked as a query
 
 TARGETS = ("openai", "openai_strict", "anthropic", "gemini")
 _LEAST_WORDS = 3

@@ -17,18 +17,19 @@ from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.ports import Embedder
 from pegboard.discovery.search.compared import Compared, ToolVectors
 from pegboard.discovery.search.index import Index
-from pegboard.model.bounds import (
+from pegboard.models.embedding.thread import EmbeddingThread
+from pegboard.models.embedding.vectors import Loading, Vectors, embedded, loaded
+from pegboard.models.limits import (
     EMBED_BATCH,
     EMBED_LOAD_S,
-    EMBED_MATRICES,
-    EMBED_QUERIES,
     EMBED_READ_S,
     EMBED_REST_S,
     EMBED_WAIT_S,
     LISTED_LINE_CHARS,
 )
-from pegboard.models.embedding.thread import EmbeddingThread
-from pegboard.models.embedding.vectors import Loading, Vectors, embedded, loaded
+
+EMBED_QUERIES = 1_000  # requests whose vectors are remembered
+EMBED_MATRICES = 4  # of whole catalogs, at hand
 
 STILL_READING = "the embedder is still reading the tools"
 NO_ANSWER = "the embedder does not answer"

@@ -17,7 +17,7 @@ else:
     tiktoken = LazyModule("tiktoken")
 
 
-BYTES_A_TOKEN = 4.3  # not a limit: a measure
+BYTES_A_TOKEN = 4.3
 """Measured over the lists of real tools; what decides an exposure must not depend on an installed tokenizer."""
 _PREFERRED = "o200k_base"
 _HOME = "https://openaipublic.blob.core.windows.net/encodings"  # as tiktoken names what it keeps; nothing is fetched

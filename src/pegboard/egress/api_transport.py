@@ -20,20 +20,20 @@ from pegboard.core.json_reader import TooManyValuesError, check_count
 from pegboard.egress.connections import Resolve, system_resolve
 from pegboard.egress.destinations import only_host_of
 from pegboard.egress.failures import EgressError, Exchange, timed_out
+from pegboard.egress.limits import CONNECT_S
 from pegboard.egress.transport import EXCHANGE_EXTENSION, GuardedTransport, guarded_client, origin_of
-from pegboard.model.bounds import (
-    API_ANSWER_BYTES,
-    API_CONNECTIONS,
-    API_EVENT_BYTES,
-    API_EVENT_LINES,
-    CONNECT_S,
-)
+from pegboard.model.bounds import MIB
+
+API_CONNECTIONS = 1_000  # to the endpoint of one language model, at once
+API_ANSWER_BYTES = 32 * MIB  # of one answer of a language model, whole or streamed
+API_EVENT_BYTES = 4 * MIB  # and of one event of a stream
+API_EVENT_LINES = 256  # which has one line, or two
 
 _END_OF_LINE = rb"(?:\r\n|\n|\r(?!\n))"
 _END_OF_EVENT = re.compile(_END_OF_LINE * 2)
 # The longest end of an event; it may come in two pieces.
-_END_BYTES = 4  # not a limit: the length of \r\n\r\n
-_FIRST_REDIRECT, _FIRST_ERROR = 300, 400  # not a limit: statuses of HTTP
+_END_BYTES = 4
+_FIRST_REDIRECT, _FIRST_ERROR = 300, 400
 
 
 def api_client(base_url: str, *, timeout_s: float, resolve: Resolve = system_resolve) -> httpx2.AsyncClient:

@@ -15,7 +15,9 @@ from httpcore2 import SOCKET_OPTION
 from pegboard.core.after_fork import Threads
 from pegboard.egress.destinations import Destinations
 from pegboard.egress.failures import EgressError
-from pegboard.model.bounds import ADDRESSES_TRIED, NAME_LOOKUPS
+
+ADDRESSES_TRIED = 4  # of one host name
+NAME_LOOKUPS = 8  # at once, in threads of their own
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """Looks a host name up: `(host, port)` to literal addresses, in the order to try them. Raises OSError."""
@@ -23,7 +25,7 @@ Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 # Threads of our own: a name server that hangs must not use up the pool in which tools run.
 _LOOKUPS = Threads(NAME_LOOKUPS, name="pegboard-lookup")
 Connection = TypeVar("Connection")
-_LAST_ROUNDS = 20  # not a limit: more than there are from what a socket says to the task that waits for it
+_LAST_ROUNDS = 20  # more than there are from what a socket says to the task that waits for it
 
 
 async def system_resolve(host: str, port: int) -> Sequence[str]:

@@ -13,13 +13,14 @@ from typing import Any
 
 from pegboard.core.literal_search import LiteralSearch, replaced
 from pegboard.core.redaction import REDACTED, Redactor, without
-from pegboard.model.bounds import GIVEN_AWAY_SECRET_CHARS
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, is_awaitable
 from pegboard.model.result import call_error
 from pegboard.model.secret import Secret
 from pegboard.model.tool import Handler
+
+GIVEN_AWAY_SECRET_CHARS = 8  # the beginning of a secret that gives it away; foreign text may have been cut in it
 
 
 class CredentialRedactor:

@@ -7,10 +7,12 @@ import re
 
 from pegboard.egress.files import Root
 from pegboard.frozen import frozen
-from pegboard.model.bounds import DEFAULT_BOUNDS, READ_TEXT_CHARS
+from pegboard.model.bounds import DEFAULT_BOUNDS
 from pegboard.model.error import CallError
 
-_CHUNK_BYTES = 64 * 1024  # not a limit: how much is read at once
+READ_TEXT_CHARS = 50_000  # of one file, unless the reader says otherwise
+
+_CHUNK_BYTES = 64 * 1024
 # Files are not written in these, and they are slow on purpose-made input.
 _NO_ENCODINGS = frozenset({"idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined"})
 # The usual one, and those of whole units of two or four bytes, which nobody takes for plain ASCII.

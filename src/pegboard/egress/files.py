@@ -14,10 +14,14 @@ from dataclasses import field
 from pathlib import Path
 from typing import BinaryIO, Literal
 
+from pegboard.egress.limits import PATH_CHARS
 from pegboard.frozen import frozen
-from pegboard.model.bounds import FILE_LOCK_PAUSE_S, FILE_LOCK_TRIES, LISTED_FILES, PATH_CHARS
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.platforms import platform
+
+FILE_LOCK_TRIES = 100  # for a file that somebody else has locked
+FILE_LOCK_PAUSE_S = 0.02  # with so long between them
+LISTED_FILES = 1_000  # of one folder
 
 FileKind = Literal["file", "folder", "symlink", "special"]
 WriteMode = Literal["overwrite", "append", "create"]

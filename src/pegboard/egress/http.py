@@ -19,11 +19,12 @@ import httpx2
 from pegboard.egress.connections import Resolve, system_resolve
 from pegboard.egress.destinations import Destinations
 from pegboard.egress.failures import EgressError, Exchange, timed_out
+from pegboard.egress.limits import CONNECT_S
 from pegboard.egress.responses import Response
 from pegboard.egress.transport import CAP_EXTENSION, EXCHANGE_EXTENSION, GuardedTransport, UnpackedBody, origin_of
 from pegboard.egress.urls import join_url, parse_url
 from pegboard.frozen import frozen
-from pegboard.model.bounds import CONNECT_S, DEFAULT_BOUNDS, Bounds
+from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.model.hops import HOPS_HEADER
 
 OnOverflow = Literal["raise", "truncate"]

@@ -25,7 +25,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pegboard.egress.process_tree import ProcessId, find_tree, is_seen, signal_all, start_of
-from pegboard.model.bounds import KILL_S
+
+KILL_S = 2.0  # for what was killed to be gone
 
 try:
     import fcntl
@@ -37,7 +38,7 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _REAPER = Path(__file__).with_name("reaper_child.py")
 # The shell goes home at once: the reaper is nobody's child, so that no host waits for it by mistake.
 _DETACHED = '"$@" </dev/null >/dev/null 2>&1 &'
-_POLL_S = 0.02  # not a limit: how often it is looked
+_POLL_S = 0.02
 
 
 class Launched(NamedTuple):

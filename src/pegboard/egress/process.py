@@ -18,12 +18,14 @@ from types import TracebackType
 from typing import Self
 
 from pegboard.core.after_fork import Threads
-from pegboard.egress.launch_record import RECORD
-from pegboard.egress.process_pipes import ProcessPipes
+from pegboard.egress.launch_record import KILL_S, RECORD
+from pegboard.egress.process_pipes import PIPE_LINGER_S, ProcessPipes
 from pegboard.egress.process_tree import ProcessId, find_tree, living, reap, signal_all
-from pegboard.model.bounds import DEFAULT_BOUNDS, KILL_S, PIPE_LINGER_S, STOP_GRACE_S
+from pegboard.model.bounds import DEFAULT_BOUNDS
 from pegboard.model.error import CallError
 from pegboard.platforms import platform
+
+STOP_GRACE_S = 2.0  # for a program that was asked to end, before it is killed
 
 _log = logging.getLogger(__name__)
 _INHERITED = ("PATH", "HOME", "LANG", "TERM")
@@ -31,7 +33,7 @@ _SYSTEM_PATH = "/usr/bin:/bin:/usr/sbin:/sbin:/run/current-system/sw/bin"
 _PROGRAMS = (b"\x7fELF", b"#!")
 # Windows has no such mask.
 _UMASK = 0o077 if os.name == "posix" else -1
-_POLL_S = 0.02  # not a limit: how often it is looked
+_POLL_S = 0.02
 # Reading the process table takes milliseconds; a thread of our own cannot be starved by tools that hang.
 _TABLE_READERS = Threads(2, name="pegboard-process-table")
 

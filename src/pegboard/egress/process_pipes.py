@@ -8,8 +8,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import IO
 
-from pegboard.model.bounds import PIPE_LINE_COST_BYTES, PIPE_LINGER_S, PIPE_WAITING_BYTES
+from pegboard.model.bounds import MIB
 from pegboard.model.error import CallError
+
+PIPE_WAITING_BYTES = 1 * MIB  # complete lines that wait for their reader; past this the program has to wait
+PIPE_LINE_COST_BYTES = 64  # the memory that each line costs beside its text
+PIPE_LINGER_S = 0.25  # for what a program wrote before it died; a descendant that keeps the pipe open gets this long
 
 
 class ProcessPipes:

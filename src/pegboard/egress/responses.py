@@ -11,8 +11,9 @@ from typing import Any
 
 from pegboard.core.json_reader import TooManyValuesError, read_answer
 from pegboard.frozen import frozen
-from pegboard.model.bounds import LONGEST_RETRY_AFTER_S
 from pegboard.model.error import CallError
+
+LONGEST_RETRY_AFTER_S = 999_999.0  # that `Retry-After` is believed
 
 _CHARSET = re.compile(r"charset\s*=\s*\"?([\w.:-]{1,40})", re.IGNORECASE)
 # What a page says of itself: `<meta charset=…>`, `<meta … content="text/html; charset=…">`, `<?xml encoding=…?>`.
@@ -21,7 +22,7 @@ _IN_PAGE = re.compile(
     re.I,
 )
 _MARKUP = frozenset({"text/html", "application/xhtml+xml", "application/xml", "text/xml", ""})
-_LOOKED_AT_BYTES = 2_048  # not a limit: of a page, for its encoding. Source: the HTML standard asks for 1,024
+_LOOKED_AT_BYTES = 2_048  # of a page, for its encoding. Source: the HTML standard asks for 1,024
 # Those of the web (WHATWG, Encoding), by Python's names. In all but UTF-16 plain ASCII reads as itself, so that nothing
 # is hidden from who looks at the bytes: not so in UTF-7, HZ, ISO-2022 and EBCDIC.
 _CHARSETS = frozenset({

@@ -11,8 +11,11 @@ from pathlib import Path
 from typing import Any, cast
 
 from pegboard.egress.process import Process, launch
-from pegboard.model.bounds import SANDBOX_MEMORY_BYTES, SANDBOX_OUTPUT_BYTES
+from pegboard.model.bounds import MIB
 from pegboard.model.error import CallError
+
+SANDBOX_MEMORY_BYTES = 256 * MIB  # of a child that runs one function, unless the caller says otherwise
+SANDBOX_OUTPUT_BYTES = 1 * MIB  # and of what it answers
 
 _CHILD = Path(__file__).with_name("sandbox_child.py")
 

@@ -18,8 +18,11 @@ from typing import Any, Self, cast
 
 from pegboard.egress.process import Process, launch
 from pegboard.egress.sandbox import SandboxError, import_path
-from pegboard.model.bounds import POOL_CHILD_BYTES, POOL_CHILD_CALLS
+from pegboard.model.bounds import MIB
 from pegboard.model.error import CallError
+
+POOL_CHILD_CALLS = 200  # of one child that runs many functions, before it is replaced
+POOL_CHILD_BYTES = 64 * MIB  # or that it was handed
 
 _CHILD = Path(__file__).with_name("sandbox_pool_child.py")
 
@@ -144,5 +147,5 @@ class SandboxPool:
         return CallError("tool_error", f"its reader ended with status {status} and no answer")
 
     def _out_of_memory(self) -> CallError:
-        mib = self.memory_bytes >> 20  # not a limit: to say it in MiB
+        mib = self.memory_bytes >> 20
         return CallError("tool_error", f"its reader died or needed more than {mib} MiB of memory")

@@ -21,7 +21,11 @@ from pegboard.core.after_fork import leave_to_parent, renew_after_fork
 from pegboard.egress.connections import GuardedBackend, Resolve, system_resolve
 from pegboard.egress.destinations import Destinations
 from pegboard.egress.failures import EgressError, Exchange, translate
-from pegboard.model.bounds import CONNECTIONS, DEFAULT_BOUNDS, IDLE_CONNECTION_S, IDLE_CONNECTIONS
+from pegboard.model.bounds import DEFAULT_BOUNDS
+
+CONNECTIONS = 100  # of one client, at once
+IDLE_CONNECTIONS = 20  # and of them, kept for the next request
+IDLE_CONNECTION_S = 5.0  # for this long
 
 CAP_EXTENSION = "pegboard.max_response_bytes"
 EXCHANGE_EXTENSION = "pegboard.exchange"

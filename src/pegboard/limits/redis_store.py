@@ -21,8 +21,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError, ResponseError
 
 from pegboard.core.after_fork import leave_to_parent, renew_after_fork
-from pegboard.limits.redis_link import RedisLink
-from pegboard.model.bounds import LIMIT_STORE_SILENCE_S
+from pegboard.limits.redis_link import LIMIT_STORE_SILENCE_S, RedisLink
 from pegboard.model.error import DefinitionError
 from pegboard.model.rate_limit import RateLimit
 from pegboard.model.secret import Secret

@@ -10,9 +10,11 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
-from pegboard.model.bounds import STEP_FIRST_RETRY_S, STEP_LONGEST_RETRY_S
 from pegboard.model.error import CallError
 from pegboard.model.json_types import is_awaitable
+
+STEP_FIRST_RETRY_S = 0.2  # before a step of a call is tried again; doubled each time
+STEP_LONGEST_RETRY_S = 10.0  # and the longest
 
 running_step: ContextVar[str | None] = ContextVar("pegboard_running_step", default=None)
 """The key of the step that runs here."""

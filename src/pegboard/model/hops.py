@@ -10,9 +10,11 @@ import re
 from collections.abc import Sequence
 from hashlib import sha256
 
-from pegboard.model.bounds import HOP_ID_CHARS, HOPS
 from pegboard.model.error import CallError
 from pegboard.model.json_types import is_list
+
+HOPS = 4  # servers that a request may have passed on its way here
+HOP_ID_CHARS = 64  # of the id of one
 
 HOPS_KEY = "pegboard/hops"
 HOPS_HEADER = "pegboard-hops"

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from pegboard.frozen import frozen
-from pegboard.model.bounds import TEMPLATE_STEPS
 from pegboard.model.json_types import JSON
+
+TEMPLATE_STEPS = 100_000  # characters of a URI times variables of a template; with more it is none of its resources
 
 # What a variable cannot have in it.
 _PLAIN, _SLASHED = frozenset("/?#"), frozenset("\n")

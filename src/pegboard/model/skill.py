@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pegboard.frozen import frozen
 from pegboard.model.json_types import JSONValue
 
+SKILL_FILES = 512  # of one skill
+
 MAIN_FILE = "SKILL.md"
 
 

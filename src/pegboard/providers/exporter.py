@@ -14,12 +14,13 @@ from pegboard.core.json_text import json_bytes, json_value
 from pegboard.core.selections import KeptTools
 from pegboard.core.snapshot import Snapshot
 from pegboard.core.view import View
-from pegboard.model.bounds import PROVIDER_LISTS
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.model.tool import ToolEntry
 from pegboard.providers.compile import Rewritten, name_pattern, rewritten, target_name
 from pegboard.providers.targets import dialect_of
+
+PROVIDER_LISTS = 256  # lists of visible tools as bytes, remembered for one snapshot
 
 # A tool, with the name and the schema that the target takes, in the target's form.
 WireForm = Callable[[ToolEntry, str, JSON], JSON]

@@ -6,8 +6,9 @@ import math
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-from pegboard.model.bounds import PROGRESS_MESSAGE_CHARS
 from pegboard.model.event import Event
+
+PROGRESS_MESSAGE_CHARS = 2_000  # of one step of progress that a client is told
 
 Tell: TypeAlias = "Callable[[float, float | None, str], Awaitable[None]]"
 """Sends a client how far a call is, of how much, and a word about it."""

@@ -17,10 +17,14 @@ from urllib.parse import quote
 import yaml
 
 from pegboard.egress.files import Root
-from pegboard.model.bounds import SKILL_BYTES, SKILL_FILES, SKILL_FRONT_MATTER_CHARS, SKILL_FRONT_MATTER_VALUES
+from pegboard.model.bounds import MIB
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.json_types import JSON, JSONValue, is_object
-from pegboard.model.skill import MAIN_FILE, Skill, SkillFile
+from pegboard.model.skill import MAIN_FILE, SKILL_FILES, Skill, SkillFile
+
+SKILL_BYTES = 16 * MIB  # of all its files
+SKILL_FRONT_MATTER_CHARS = 65_536  # of the front matter of a SKILL.md
+SKILL_FRONT_MATTER_VALUES = 10_000  # and its values
 
 MARKDOWN = "text/markdown"
 _FRONT_MATTER = re.compile(r"---\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)", re.DOTALL)

@@ -9,8 +9,9 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pegboard.model.bounds import LOGGED_PATH_CHARS
 from pegboard.server.whole_answer import AnswerHeaders
+
+LOGGED_PATH_CHARS = 200  # of a request, in the access log
 
 log = logging.getLogger("pegboard.access")
 Whole = Callable[[int, AnswerHeaders, bytes], bool]

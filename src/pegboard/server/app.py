@@ -16,9 +16,9 @@ from starlette.applications import Starlette
 from starlette.types import Receive, Scope, Send
 
 from pegboard.catalog import Catalog
+from pegboard.core.limits import SHUTDOWN_GRACE_S
 from pegboard.frozen import frozen
 from pegboard.lazy import LazyModule
-from pegboard.model.bounds import SHUTDOWN_GRACE_S
 from pegboard.model.error import DefinitionError, PegboardError
 from pegboard.model.hops import server_id_of
 from pegboard.model.secret import Secret

@@ -9,6 +9,7 @@ from dataclasses import field
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pegboard.auth.keyring import GRANTS_REMEMBERED
 from pegboard.auth.rejections import BadCredentialError, InsufficientScopeError, UnavailableError
 from pegboard.auth.rule_matching import ANONYMOUS_PROOF
 from pegboard.auth.rules import AnonymousRule, Grant, IdentityRules, Still
@@ -16,18 +17,28 @@ from pegboard.catalog import Catalog
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.frozen import frozen
 from pegboard.lazy import LazyModule
-from pegboard.model.bounds import CALLERS_REMEMBERED, CREDENTIAL_CHARS, GRANTS_REMEMBERED, IPV6_NETWORK_BITS
+from pegboard.model.bounds import KIB
 from pegboard.model.profile import Profile
 from pegboard.server.challenges import Challenges
 from pegboard.server.host_guard import LOOPBACK_HOSTS, HostGuard, Refusal
 from pegboard.server.identify import Identified, Identify, identified
-from pegboard.server.principal import ANONYMOUS, DEFAULT_PROFILE, Identity, Principal, choose_profile
+from pegboard.server.principal import (
+    ANONYMOUS,
+    CALLERS_REMEMBERED,
+    DEFAULT_PROFILE,
+    Identity,
+    Principal,
+    choose_profile,
+)
 
 if TYPE_CHECKING:
     from pegboard.auth import verifier
     from pegboard.auth.verifier import Verifier
 else:
     verifier = LazyModule("pegboard.auth.verifier")
+
+CREDENTIAL_CHARS = 16 * KIB  # of a bearer credential
+IPV6_NETWORK_BITS = 64  # of an address: who has one has all of its network, and is one caller
 
 log = logging.getLogger("pegboard.serve")
 NOT_FOUND = Refusal(status=404, text="Not found")
@@ -39,7 +50,7 @@ _NOT_NOW = Refusal(
 _NOT_HERE = Refusal(status=403, text="This credential may do nothing here. Ask the operator for a rule that names it.")
 _FORWARDED = (b"forwarded", b"via", b"x-real-ip", b"x-client-ip", b"true-client-ip", b"cf-connecting-ip")
 _X_FORWARDED = b"x-forwarded"
-_NAME_BYTES = 32  # not a limit: by which a credential is known
+_NAME_BYTES = 32
 
 Scope = MutableMapping[str, Any]
 

@@ -8,9 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 from pegboard.core.json_reader import fault_of, parse_json, quickly_read
-from pegboard.model.bounds import ENVELOPE_LEVELS, Bounds
+from pegboard.model.bounds import Bounds
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSONValue
+
+ENVELOPE_LEVELS = 4  # of JSON that the protocol itself puts around arguments
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from pegboard.core.call.listeners import as_observers
-from pegboard.model.bounds import STREAM_BYTES, STREAM_EVENTS
+from pegboard.model.bounds import MIB
 from pegboard.model.context import ToolContext
 from pegboard.model.event import Event
 from pegboard.model.json_types import JSON
@@ -19,6 +19,9 @@ from pegboard.model.result import ToolResult
 from pegboard.providers.mcp import mcp_result
 from pegboard.server.bus import ALONE, NO_BUS, Others
 from pegboard.server.principal import Principal
+
+STREAM_EVENTS = 1_000  # that wait for one listener; the oldest go
+STREAM_BYTES = 4 * MIB  # of them
 
 Owner = tuple[str, str | None, str | None]
 """Whose calls and streams they are: the verified credential, and the user and space that the host made of it."""

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.frozen import frozen
-from pegboard.model.bounds import HOST_NAME_CHARS, HOSTS_REMEMBERED
 from pegboard.model.error import DefinitionError
 
 if TYPE_CHECKING:
     # Of a server over HTTP, which one on stdio never reads.
     from starlette.types import Scope
+
+HOSTS_REMEMBERED = 256  # pairs of Host and Origin that were let in
+HOST_NAME_CHARS = 253  # of a host name that a refusal repeats; DNS has no longer ones
 
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "[::1]")
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::\d{1,5})?")

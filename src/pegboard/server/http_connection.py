@@ -13,23 +13,22 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from pegboard.core.bounded_cache import BoundedCache
-from pegboard.model.bounds import (
-    DEFAULT_BOUNDS,
-    HEADER_BYTES,
-    HEADERS,
-    LINGER_S,
-    PIPELINED_REQUESTS,
-    REFUSAL_TOLD_S,
-    TARGET_BYTES,
-    TARGETS_REMEMBERED,
-)
+from pegboard.model.bounds import DEFAULT_BOUNDS, KIB
 from pegboard.server.access_log import log_request
 from pegboard.server.whole_answer import AnswerHeaders
 
+REFUSAL_TOLD_S = 1.0  # between two lines on requests whose headers are refused
+HEADER_BYTES = 128 * KIB  # of one request's headers
+HEADERS = 256  # of one request: each costs more than its bytes
+PIPELINED_REQUESTS = 32  # that one connection sends before the first of them is answered; it ends with the last
+LINGER_S = 2.0  # for a client that still sends the body of a refused request to read the answer
+TARGETS_REMEMBERED = 256  # addresses that were asked for
+TARGET_BYTES = 256  # and are no longer than this
+
 log = logging.getLogger("pegboard.serve")
-_BAD_REQUEST = 400  # not a limit: a status of HTTP
-_CHUNK_BYTES = 8  # not a limit: what a chunk of one byte has around it, more or less
-_COPIED_BYTES = 1 << 16  # not a limit: an answer up to here is copied behind its headers
+_BAD_REQUEST = 400
+_CHUNK_BYTES = 8  # what a chunk of one byte has around it, more or less
+_COPIED_BYTES = 1 << 16  # an answer up to here is copied behind its headers
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _COMMON = (
     b"Accept Accept-Encoding Accept-Language Authorization Connection Content-Length Content-Type Host Mcp-Method "

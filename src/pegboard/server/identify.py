@@ -13,10 +13,11 @@ from starlette.requests import Request
 
 from pegboard.core.digests import digest
 from pegboard.core.names import nearest
-from pegboard.model.bounds import IDENTIFY_S
 from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import is_awaitable
 from pegboard.server.host_guard import Refusal
+
+IDENTIFY_S = 10.0  # what a host may take to say who sends a request
 
 log = logging.getLogger("pegboard.serve")
 _NOBODY = Refusal(

@@ -17,17 +17,7 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from pegboard.model.bounds import (
-    ACCEPT_AGAIN_S,
-    ACCEPT_LATER_S,
-    ACCEPT_LATER_TIMES,
-    AFTER_GRACE_S,
-    CONNECTIONS_ENDED,
-    GIVING_BACK_S,
-    KEEP_ALIVE_S,
-    LAST_REQUESTS_S,
-    Bounds,
-)
+from pegboard.model.bounds import Bounds
 from pegboard.platforms import platform
 from pegboard.server.access_log import AccessLog
 from pegboard.server.access_log import log as access_log
@@ -39,9 +29,21 @@ from pegboard.server.process_memory import Collector
 from pegboard.server.proxy_settings import NO_PROXY, ProxySettings
 from pegboard.server.workers import Worker
 
+AFTER_GRACE_S = 2.0  # what stopped calls get to write their last answer
+# A connection without a request is kept longer than any usual client or proxy keeps it (httpx 5 s, nginx and the load
+# balancers 60 s): whoever closes first must be the one that sends, or a request meets a closed connection.
+KEEP_ALIVE_S = 75
+# A worker that ends takes no more connections, and what is on its way to it on those that it has arrives meanwhile.
+LAST_REQUESTS_S = 0.5
+ACCEPT_AGAIN_S = 0.5  # after a connection could not be taken, for want of files for example
+ACCEPT_LATER_S = 0.001  # that a worker with more connections than another leaves the next to that
+ACCEPT_LATER_TIMES = 10  # before it takes it nevertheless
+CONNECTIONS_ENDED = 100  # and as many as are left, before what they took is given back to the system
+GIVING_BACK_S = 5.0  # after this, in which their calls and streams have ended, too
+
 log = logging.getLogger("pegboard.serve")
 _UNIX = "unix"
-_FOR_GROUP = 0o660  # not a limit: permissions
+_FOR_GROUP = 0o660
 
 
 class TrustedProxies:

@@ -14,10 +14,12 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from pegboard.core.identifiers import new_id
-from pegboard.model.bounds import BUS_AGAIN_S, BUS_PART_CHARS, BUS_PING_S, BUS_SOCKET_S
 from pegboard.model.error import DefinitionError
 from pegboard.model.secret import Secret
 from pegboard.server.bus import stop_if_cancelled
+from pegboard.server.limits import BUS_AGAIN_S, BUS_PING_S, BUS_SOCKET_S
+
+BUS_PART_CHARS = 7_800  # of a message on PostgreSQL, which takes less than 8,000 bytes at once
 
 log = logging.getLogger("pegboard.serve")
 _PART = re.compile(r"(\w+) (\d+) (\d+) (.*)", re.DOTALL)

@@ -10,7 +10,6 @@ from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.identifiers import new_id
 from pegboard.core.names import nearest
 from pegboard.frozen import frozen
-from pegboard.model.bounds import CALLERS_REMEMBERED
 from pegboard.model.caller import Caller
 from pegboard.model.context import ToolContext, context_of
 from pegboard.model.context_ports import ClientBridge
@@ -21,6 +20,8 @@ from pegboard.model.profile import Profile
 from pegboard.model.request import CallBudget, Request
 from pegboard.model.result import new_tuple
 from pegboard.model.secret import Secret
+
+CALLERS_REMEMBERED = 1_024  # principals whose `Caller` is at hand
 
 ANONYMOUS = "anonymous"
 DEFAULT_PROFILE = "default"

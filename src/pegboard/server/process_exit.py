@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 
-from pegboard.model.bounds import EXIT_THREAD_S
+EXIT_THREAD_S = 0.5  # for a thread that still runs when the process ends
 
 
 def leave_if_held() -> None:

@@ -8,9 +8,11 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 
-from pegboard.model.bounds import COLLECTOR_ASIDE_S, COLLECTOR_PAUSE_S
+COLLECTOR_PAUSE_S = 0.025  # a full collection that held the loop for longer sets aside what it found alive
+COLLECTOR_ASIDE_S = 60.0  # and after this, another one looks at all of it
 
-_OLDEST = 2  # not a limit: the generation that a full collection has in what CPython says of it
+
+_OLDEST = 2  # the generation that a full collection has in what CPython says of it
 
 
 class Collector:

@@ -10,10 +10,10 @@ from typing import Any
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from pegboard.model.bounds import BUS_AGAIN_S, BUS_PING_S, BUS_SOCKET_S
 from pegboard.model.error import DefinitionError
 from pegboard.model.secret import Secret
 from pegboard.server.bus import stop_if_cancelled
+from pegboard.server.limits import BUS_AGAIN_S, BUS_PING_S, BUS_SOCKET_S
 
 log = logging.getLogger("pegboard.serve")
 

@@ -11,7 +11,9 @@ from typing import NamedTuple, Protocol
 
 import orjson
 
-from pegboard.model.bounds import CURSOR_CHARS, REQUEST_STATE_S, USED_STATES
+CURSOR_CHARS = 200  # of a cursor that is looked at
+REQUEST_STATE_S = 600.0  # that an answer to a question may take
+USED_STATES = 100_000  # remembered, so that none is used twice
 
 
 class Codec(Protocol):

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pegboard.catalog import Catalog
 from pegboard.core.json_reader import envelope_of, fault_of, parse_json
+from pegboard.core.limits import SHUTDOWN_GRACE_S
 from pegboard.lazy import LazyModule
-from pegboard.model.bounds import CHANGES_SETTLE_S, SHUTDOWN_GRACE_S, STDIO_END_GRACE_S
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.platforms import platform
 from pegboard.server.gateway import Gateway, gateway_of
+from pegboard.server.limits import CHANGES_SETTLE_S
 from pegboard.server.mcp.earlier_path import EarlierPath
 from pegboard.server.mcp.fast_path import VERSION_KEY, FastPath, Plan
 from pegboard.server.mcp.handshake import Handshake
@@ -37,8 +38,10 @@ if TYPE_CHECKING:
 else:
     sdk_pipe = LazyModule("pegboard.server.mcp.sdk_pipe")
 
+STDIO_END_GRACE_S = 0.5  # for answers after the end of input (`printf … | pegboard serve --stdio`)
+
 log = logging.getLogger("pegboard.serve")
-_GREETED = 2  # not a limit: of the protocol
+_GREETED = 2
 """Messages of an earlier session before it is open: initialize and initialized."""
 
 

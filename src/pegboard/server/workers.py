@@ -23,18 +23,17 @@ from pathlib import Path
 from types import FrameType
 
 from pegboard.frozen import record
-from pegboard.model.bounds import (
-    CONNECTIONS_AHEAD,
-    SEALING_KEY_BYTES,
-    WORKER_END_S,
-    WORKER_RESTART_MOST_S,
-    WORKER_RESTART_S,
-    WORKER_SETTLED_S,
-)
 from pegboard.model.error import PegboardError
+from pegboard.server.limits import SEALING_KEY_BYTES
+
+CONNECTIONS_AHEAD = 2  # more than another has, up to which a worker takes the next at once
+WORKER_RESTART_S = 0.5  # before one that fails again and again is started once more; doubled each time
+WORKER_RESTART_MOST_S = 30.0  # up to this
+WORKER_SETTLED_S = 10.0  # one that lived for this long did not fail again
+WORKER_END_S = 20.0  # for a worker to end, before it is killed
 
 _READY, _DRAIN, _LEAVE = b"r", b"d", b"l"
-_REFUSED = 1  # not a limit: the exit code of a worker that says nothing else
+_REFUSED = 1  # the exit code of a worker that says nothing else
 
 
 class WorkersError(PegboardError):
@@ -44,7 +43,7 @@ class WorkersError(PegboardError):
 class Shares:
     """How many connections each worker has, in memory that they and their parent share."""
 
-    _ABSENT = 0xFFFF_FFFF  # not a limit: the count of a worker that takes none
+    _ABSENT = 0xFFFF_FFFF  # the count of a worker that takes none
 
     def __init__(self, count: int) -> None:
         self._counts = memoryview(mmap.mmap(-1, 4 * count)).cast("I")

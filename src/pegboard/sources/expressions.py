@@ -14,7 +14,7 @@ import jmespath.visitor
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.json_types import JSONValue, is_list, is_object
 
-_CHECK_EVERY = 64  # not a limit: how often the clock is looked at
+_CHECK_EVERY = 64  # how often the clock is looked at
 _VISITORS: dict[str, Any] = {
     name.removeprefix("visit_"): getattr(jmespath.visitor.TreeInterpreter, name)
     for name in dir(jmespath.visitor.TreeInterpreter)

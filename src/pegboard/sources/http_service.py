@@ -16,17 +16,17 @@ from pegboard.egress.destinations import Destinations
 from pegboard.egress.http import GuardedClient
 from pegboard.egress.responses import Response, is_json, media_type, retry_after_s, text_of
 from pegboard.frozen import frozen
-from pegboard.model.bounds import (
-    DEFAULT_BOUNDS,
-    SERVICE_EXCERPT_CHARS,
-    SERVICE_EXCERPT_READ_CHARS,
-    Bounds,
-)
+from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError, ErrorKind
 from pegboard.model.hops import HOPS_HEADER, check_may_leave, header_of
 from pegboard.model.json_types import JSONValue, is_list, is_object
 from pegboard.model.secret import Secret
+
+# What the executor waits past a request's own deadline, so that the tool tells what ran out of time.
+SERVICE_GRACE_S = 1.0
+SERVICE_EXCERPT_CHARS = 500  # of an answer that is an error, shown to the model
+SERVICE_EXCERPT_READ_CHARS = 65_536  # of such an answer, searched for secrets
 
 # These change nothing over there, so that one which failed has certainly done no harm.
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "QUERY"})

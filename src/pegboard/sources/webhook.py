@@ -21,7 +21,7 @@ from pegboard.egress.responses import Response
 from pegboard.egress.urls import expand_path, parse_url, placeholders_of
 from pegboard.frozen import frozen
 from pegboard.lazy import LazyModule
-from pegboard.model.bounds import DEFAULT_BOUNDS, SERVICE_GRACE_S, WEBHOOK_INLINE_RESULT_BYTES, WEBHOOK_RESULT_S, Bounds
+from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError, DefinitionError, Problem
 from pegboard.model.hops import HOPS_HEADER
@@ -30,6 +30,7 @@ from pegboard.model.secret import Secret
 from pegboard.model.tool import ToolEntry, ToolSpec
 from pegboard.sources.body_template import BodyTemplate
 from pegboard.sources.http_service import (
+    SERVICE_GRACE_S,
     HttpService,
     ServiceRequest,
     query_of,
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
     from pegboard.sources import expressions
 else:
     expressions = LazyModule("pegboard.sources.expressions")
+
+WEBHOOK_RESULT_S = 1.0  # for the expression that picks the result out of an answer
+WEBHOOK_INLINE_RESULT_BYTES = 16_384  # a larger answer is picked from in a thread, where it holds up nobody
 
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]

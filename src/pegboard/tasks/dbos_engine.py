@@ -20,14 +20,6 @@ from sqlalchemy.exc import SQLAlchemyError
 from pegboard.core.after_fork import renew_after_fork
 from pegboard.core.digests import digest
 from pegboard.egress.launch_record import base_folder
-from pegboard.model.bounds import (
-    TASK_BEAT_S,
-    TASK_LEASE_S,
-    TASK_LIST,
-    TASK_REMOTE_LOOK_S,
-    TASK_RUNS,
-    TASK_STORE_S,
-)
 from pegboard.model.error import CallError, ToolError
 from pegboard.model.json_types import JSON
 from pegboard.model.result import ToolResult
@@ -36,9 +28,15 @@ from pegboard.platforms import platform
 from pegboard.tasks.dbos_setup import client_of, end_all, launch
 from pegboard.tasks.engine import Run
 from pegboard.tasks.lifelines import Lifelines
+from pegboard.tasks.limits import TASK_LEASE_S
 from pegboard.tasks.records import call_of_json, call_to_json, outcome_of_json, outcome_to_json, question_to_json
 from pegboard.tasks.task_tables import Kept, OtherQuestionError, TaskTables, reason_of
-from pegboard.tasks.worker_lease import WorkerLease
+from pegboard.tasks.worker_lease import TASK_BEAT_S, WorkerLease
+
+TASK_RUNS = 100  # of one task, each in a process that died in it; then it has failed
+TASK_REMOTE_LOOK_S = 0.2  # between two looks into a database, for those who wait for a task
+TASK_STORE_S = 10.0  # for an answer of the database of tasks
+TASK_LIST = 1_000  # of one caller, or of all for the operator, in one list
 
 T = TypeVar("T")
 log = logging.getLogger("pegboard")

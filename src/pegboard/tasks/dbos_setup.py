@@ -12,8 +12,9 @@ from dbos import _sys_db as dbos_database  # type: ignore[reportPrivateUsage] - 
 from dbos._utils import INTERNAL_QUEUE_NAME
 from sqlalchemy.exc import DBAPIError
 
-from pegboard.model.bounds import TASK_QUEUE_LOOK_S
 from pegboard.model.json_types import is_object
+
+TASK_QUEUE_LOOK_S = 0.25  # between two looks of a worker for what others have left behind
 
 # What SQLite and PostgreSQL say of a store that takes nothing for now, beside that it is away: full, or read only.
 _PASSING_TEXTS = ("disk is full", "disk I/O error", "readonly database", "unable to open database file")

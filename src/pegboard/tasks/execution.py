@@ -14,7 +14,6 @@ from pegboard.core.executor import Executor
 from pegboard.core.identifiers import new_id
 from pegboard.core.schema import copied
 from pegboard.core.view import View
-from pegboard.model.bounds import TASK_LOOK_S
 from pegboard.model.caller import Caller
 from pegboard.model.consent import ConsentAnswer, ConsentRequest, Stands
 from pegboard.model.context import ToolContext
@@ -24,6 +23,7 @@ from pegboard.model.request import CallBudget, Request
 from pegboard.model.task import Agreement, Outcome, TaskCall
 from pegboard.model.tool import ToolEntry
 from pegboard.tasks.engine import Journal
+from pegboard.tasks.limits import TASK_LOOK_S
 from pegboard.tasks.places import Place, Places
 from pegboard.tasks.steps import TaskSteps
 

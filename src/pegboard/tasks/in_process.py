@@ -7,11 +7,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pegboard.model.bounds import TASKS_IN_MEMORY, share_of_one
+from pegboard.model.bounds import share_of_one
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
 from pegboard.model.task import Outcome, Question, TaskCall, TaskRecord
 from pegboard.tasks.engine import Run
+
+TASKS_IN_MEMORY = 10_000  # kept at once
 
 
 @dataclass(kw_only=True, eq=False)

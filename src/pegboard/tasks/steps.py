@@ -11,13 +11,15 @@ from typing import Any
 from pegboard.core.elicitation_form import form_of
 from pegboard.core.redaction import Redactor
 from pegboard.model.attempts import attempted
-from pegboard.model.bounds import STEP_RESULT_BYTES
+from pegboard.model.bounds import MIB
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.model.task import Question
 from pegboard.tasks.engine import Journal
 from pegboard.tasks.places import Place
 from pegboard.tasks.records import error_of_json, error_to_json
+
+STEP_RESULT_BYTES = 1 * MIB  # of what one step of a task gives, as JSON
 
 log = logging.getLogger("pegboard")
 

@@ -12,10 +12,11 @@ from sqlalchemy.event import listen
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from pegboard.model.bounds import TASK_STORE_BUSY_S
 from pegboard.model.json_types import JSON
 from pegboard.model.task import Question
 from pegboard.tasks.records import question_of_json, question_to_json
+
+TASK_STORE_BUSY_S = 5.0  # for another process to let go of an SQLite file
 
 _METADATA = sa.MetaData()
 _TASKS = sa.Table(
@@ -41,7 +42,7 @@ _WORKERS = sa.Table(
     sa.Column("worker", sa.String, primary_key=True),
     sa.Column("beats_at", sa.Float, nullable=False),
 )
-_LOCK = "select pg_advisory_xact_lock(7235140913)"  # not a limit: a number of ours, for making the tables
+_LOCK = "select pg_advisory_xact_lock(7235140913)"  # a number of ours, for making the tables
 _MAY_MAKE = "select has_database_privilege(current_database(), 'create')"
 # What a user may not, or a database does not take: there PostgreSQL speaks to operators, and quotes nothing stored.
 _TELLING_STATES = frozenset({"25006", "42501", "53100"})

@@ -19,7 +19,6 @@ from pegboard.core.elicitation_form import fits_form
 from pegboard.core.executor import Executor
 from pegboard.core.identifiers import new_id
 from pegboard.lazy import LazyModule
-from pegboard.model.bounds import TASK_LEASE_S, TASK_LEAST_TTL_S, TASK_LOOK_S, TASK_SWEEP_S, TASK_TTL_S
 from pegboard.model.caller import Caller
 from pegboard.model.context import ToolContext
 from pegboard.model.error import CallError, DefinitionError
@@ -30,6 +29,7 @@ from pegboard.model.task import Agreement, TaskCall, TaskRecord
 from pegboard.tasks.engine import Engine
 from pegboard.tasks.execution import ContextFor, Execution, MakeView
 from pegboard.tasks.in_process import InProcessEngine
+from pegboard.tasks.limits import TASK_LEASE_S, TASK_LOOK_S, TASK_TTL_S
 
 if TYPE_CHECKING:
     from pegboard.auth import present_rights
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 else:
     present_rights = LazyModule("pegboard.auth.present_rights")
     dbos_engine = LazyModule("pegboard.tasks.dbos_engine")
+
+TASK_LEAST_TTL_S = 1.0  # and the least that a client may ask for
+TASK_SWEEP_S = 60.0  # between two looks for tasks whose time is over
 
 log = logging.getLogger("pegboard")
 IN_MEMORY: Final = "memory"

@@ -14,13 +14,15 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from pegboard.core.identifiers import new_id
-from pegboard.model.bounds import TASK_BEAT_S, TASK_LEASE_S
 from pegboard.tasks.dbos_setup import requeue
 from pegboard.tasks.lifelines import Lifelines
+from pegboard.tasks.limits import TASK_LEASE_S
 from pegboard.tasks.task_tables import TaskTables
 
 if TYPE_CHECKING:
     from dbos import DBOSClient
+
+TASK_BEAT_S = 0.5  # between two signs of life of a worker with tasks in a database
 
 log = logging.getLogger("pegboard")
 

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pegboard.core.call.finished_call import FinishedCall, StartedCall
-from pegboard.model.bounds import LOGGED_NAME_CHARS
 from pegboard.model.caller import Caller
 
 if TYPE_CHECKING:
     from pegboard.core.call.record import Guards
+
+LOGGED_NAME_CHARS = 128  # of what a call asked for, in the call log
 
 log = logging.getLogger("pegboard.calls")
 

@@ -44,7 +44,7 @@ Scripts: TypeAlias = Script | Mapping[str, Script]
 Receive: TypeAlias = Callable[[], Any]
 Send: TypeAlias = Callable[[dict[str, Any]], Any]
 
-_PATIENCE_S = 30.0  # not a limit: how long a test waits for what must come
+_PATIENCE_S = 30.0  # how long a test waits for what must come
 _FORMATS: Mapping[str, WireFormat] = {
     "/chat/completions": OpenAIChat(),
     "/responses": OpenAIResponses(),

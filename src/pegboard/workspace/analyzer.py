@@ -16,7 +16,9 @@ from typing import Final, Protocol
 import Stemmer
 
 from pegboard.language.stop_words import STOP_WORDS
-from pegboard.model.bounds import DOCUMENT_TERM_CHARS, DOCUMENT_WORDS_REMEMBERED
+
+DOCUMENT_TERM_CHARS = 64  # of one word, by which it is found
+DOCUMENT_WORDS_REMEMBERED = 1 << 17  # cut and stemmed
 
 # Marks that combine with a letter belong to its word, though Python's `\w` leaves them out.
 _MARKS = r"\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0670\u06d6-\u06ed\u0900-\u0963\u0966-\u109f\u1780-\u17ff"

@@ -6,7 +6,10 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pegboard.model.bounds import CHUNK_CHARS, CHUNK_LEAST_CHARS, DOCUMENT_TITLE_CHARS
+from pegboard.workspace.limits import DOCUMENT_TITLE_CHARS
+
+CHUNK_CHARS = 1_200  # of one passage, at most
+CHUNK_LEAST_CHARS = 300  # and at least, where the text goes on
 
 # Where a text may be cut, the best place first: before a heading, between paragraphs, lines, sentences, words.
 _CUTS = (

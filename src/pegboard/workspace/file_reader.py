@@ -11,12 +11,17 @@ from typing import Any, Self, cast
 
 from pegboard.egress.sandbox import SandboxError
 from pegboard.egress.sandbox_pool import SandboxPool
-from pegboard.model.bounds import PARSE_MEMORY_BYTES, PARSE_OUTPUT_BYTES, PARSE_S, PARSERS
+from pegboard.model.bounds import MIB
 from pegboard.model.document import DocumentTable, NewDocument
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.workspace.parsing.feed import Feed
 from pegboard.workspace.parsing.formats import format_of
+
+PARSERS = 4  # children that read files at once; no more than there are processors
+PARSE_S = 30.0  # for reading one file
+PARSE_MEMORY_BYTES = 512 * MIB  # of a child that reads files
+PARSE_OUTPUT_BYTES = 64 * MIB  # of what one file says, as JSON
 
 _UNREADABLE = "UnreadableError"
 _FEED = "pegboard.workspace.parsing.feed:parse_feed"

@@ -15,25 +15,22 @@ from pathlib import Path
 
 from pegboard.egress.files import FileEntry, Root
 from pegboard.frozen import frozen
-from pegboard.model.bounds import (
-    INGEST_AT_ONCE_BYTES,
-    INGEST_BATCH_CHARS,
-    INGEST_BATCH_DOCUMENTS,
-    INGEST_FOLDER_FILES,
-    INGEST_LEVELS,
-    LISTED_LINE_CHARS,
-    MIB,
-    PARSERS,
-)
+from pegboard.model.bounds import MIB
 from pegboard.model.document import DocumentScope, NewDocument
 from pegboard.model.error import CallError, DefinitionError
-from pegboard.workspace.file_reader import FileReader, checksum_of, with_error
+from pegboard.models.limits import LISTED_LINE_CHARS
+from pegboard.workspace.file_reader import PARSERS, FileReader, checksum_of, with_error
 from pegboard.workspace.parsing.formats import format_of
 from pegboard.workspace.shown_names import can_be_shown
-from pegboard.workspace.store.document_store import SqlDocumentStore
+from pegboard.workspace.store.document_store import INGEST_BATCH_DOCUMENTS, SqlDocumentStore
 from pegboard.workspace.store.writing import Stored, prepared
 
-_TRIES = 3  # not a limit: of reading a file that changes meanwhile
+INGEST_FOLDER_FILES = 1_000_000  # of one folder
+INGEST_LEVELS = 64  # of folders in folders
+INGEST_AT_ONCE_BYTES = 32 * MIB  # of files, read and not yet stored
+INGEST_BATCH_CHARS = 4_000_000  # or of text
+
+_TRIES = 3  # of reading a file that changes meanwhile
 
 
 @frozen

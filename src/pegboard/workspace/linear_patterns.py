@@ -6,8 +6,10 @@ from typing import Any, Protocol, cast
 
 import re2  # pyright: ignore[reportMissingTypeStubs] - it has none
 
-from pegboard.model.bounds import GREP_MEMORY_BYTES
+from pegboard.model.bounds import MIB
 from pegboard.model.error import CallError
+
+GREP_MEMORY_BYTES = 8 * MIB  # of one compiled pattern
 
 
 class LinearPattern(Protocol):

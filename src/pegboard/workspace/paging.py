@@ -9,12 +9,12 @@ from typing import Any
 
 import orjson
 
-from pegboard.model.bounds import DOCUMENT_RESULT_BYTES
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue, is_list
+from pegboard.workspace.limits import DOCUMENT_RESULT_BYTES
 
-_NUMBERS = 1 << 31  # not a limit: no database has to take larger ones
-_ROOM_BYTES = 1_024  # not a limit: of an answer, for what stands around its items
+_NUMBERS = 1 << 31  # no database has to take larger ones
+_ROOM_BYTES = 1_024  # of an answer, for what stands around its items
 
 
 def cursor_after(*place: JSONValue) -> str:

@@ -10,18 +10,18 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from pegboard.core.ports import Embedder
-from pegboard.model.bounds import EMBED_LOAD_S, EMBED_READ_S, EMBED_REST_S, EMBED_WAIT_S, LISTED_LINE_CHARS
 from pegboard.models.embedding.hashing import HashingEmbedder
 from pegboard.models.embedding.thread import EmbeddingThread
 from pegboard.models.embedding.vectors import Loading, Vectors, embedded, loaded
+from pegboard.models.limits import EMBED_LOAD_S, EMBED_READ_S, EMBED_REST_S, EMBED_WAIT_S, LISTED_LINE_CHARS
 from pegboard.workspace.analyzer import telling_terms
 
 log = logging.getLogger("pegboard")
 NO_ANSWER: Final = "the embedder does not answer, so passages were found by words alone"
 # How much the rank by vectors counts beside that by words. One that only knows letters finds what no word finds, and
 # puts in order what words leave alike: its best rank is worth less than a step between the first ranks by words.
-_OF_MODEL: Final = 1.0  # not a limit: a weight
-_OF_HASHING: Final = 0.01  # not a limit: a weight
+_OF_MODEL: Final = 1.0
+_OF_HASHING: Final = 0.01
 # What models were trained to read before a question and before a passage, by their names. Source: their model cards.
 # Those of the E5 family that follow instructions have passages without any, and questions with a task of their own.
 _PREFIXES: Final = (

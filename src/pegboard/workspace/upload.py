@@ -7,7 +7,6 @@ from contextvars import ContextVar
 from typing import Final
 
 from pegboard.core.ports import DocumentStore
-from pegboard.model.bounds import UPLOAD_S
 from pegboard.model.call_context import CallContext
 from pegboard.model.document import DocumentScope
 from pegboard.model.error import CallError
@@ -17,6 +16,8 @@ from pegboard.model.tool import Annotations, ToolEntry, ToolSpec
 from pegboard.workspace.file_reader import FileReader
 from pegboard.workspace.parsing.formats import FORMATS, format_of
 from pegboard.workspace.shown_names import can_be_shown
+
+UPLOAD_S = 300.0  # until the file of an upload is there
 
 sent: Final = ContextVar[bytes]("sent")
 """The file that the present call brings: bytes, which no argument can be."""

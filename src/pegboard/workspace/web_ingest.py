@@ -15,23 +15,25 @@ from urllib.parse import unquote, urljoin, urlsplit
 from pegboard.egress.destinations import Destinations
 from pegboard.egress.http import GuardedClient
 from pegboard.egress.responses import Response, media_type, text_of
-from pegboard.model.bounds import INGEST_BATCH_DOCUMENTS, INGEST_URL_S, LISTED_LINE_CHARS
 from pegboard.model.document import DocumentScope, NewDocument, SourceType
 from pegboard.model.error import CallError
+from pegboard.models.limits import LISTED_LINE_CHARS
 from pegboard.workspace.file_reader import FileReader
 from pegboard.workspace.ingest import BadFile, IngestReport, embed_into
 from pegboard.workspace.parsing.feed import Feed, FeedEntry
 from pegboard.workspace.parsing.formats import FORMATS, format_of
 from pegboard.workspace.shown_names import can_be_shown
-from pegboard.workspace.store.document_store import SqlDocumentStore
+from pegboard.workspace.store.document_store import INGEST_BATCH_DOCUMENTS, SqlDocumentStore
 from pegboard.workspace.store.writing import PreparedDocument, prepared
+
+INGEST_URL_S = 120.0  # for fetching one address, redirects too
 
 _FEEDS: Final = frozenset({"application/rss+xml", "application/atom+xml", "application/rdf+xml"})
 _PERHAPS_FEEDS: Final = frozenset({"application/xml", "text/xml"})
 _SUFFIXES: Final = {kind.mime: suffix for suffix, kind in reversed(FORMATS.items())}
 _FEED_MARKS: Final = (b"<rss", b"<feed", b"<rdf:RDF")
-_LOOKED_AT_BYTES = 2_048  # not a limit: of the beginning of a page, for what kind it is
-_PATH_CHARS = 500  # not a limit: longer paths are cut, and told apart by a digest
+_LOOKED_AT_BYTES = 2_048  # of the beginning of a page, for what kind it is
+_PATH_CHARS = 500  # longer paths are cut, and told apart by a digest
 ACCEPT: Final = "text/html,application/rss+xml,application/atom+xml,application/pdf,*/*;q=0.5"
 
 

@@ -21,16 +21,18 @@ from pegboard.cli.declarations.names import group_stem
 from pegboard.cli.declarations.proposal import Proposal
 from pegboard.cli.options import Options, SharedOptions
 from pegboard.cli.source_startup import started
-from pegboard.cli.terminal import Column
+from pegboard.cli.terminal import CLI_SHOWN_CHARS, Column
 from pegboard.config import block_text
 from pegboard.config.config import LOCK_NAME
 from pegboard.core.names import fold
 from pegboard.frozen import frozen
-from pegboard.model.bounds import ADD_CONNECT_S, ADD_SHOWN_TOOLS, CLI_SHOWN_CHARS
 from pegboard.model.json_types import JSON, JSONValue, is_object
 from pegboard.model.tool import ToolSpec
 from pegboard.sources.mcp.definition_changes import classify
 from pegboard.sources.mcp.supervised_source import McpSource
+
+ADD_CONNECT_S = 180.0  # for a server that is added: its package may have to be fetched first
+ADD_SHOWN_TOOLS = 60  # of a server that is added, in words; `--json` has all
 
 Consent = Literal["never", "destructive", "always"]
 _WHAT = (

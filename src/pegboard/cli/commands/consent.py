@@ -22,8 +22,8 @@ from pegboard.config import load
 from pegboard.config.consents import consent_store_of
 from pegboard.config.yaml.problems import Report
 from pegboard.consent.json_form import consent_json
+from pegboard.consent.limits import CONSENT_GOOD_S
 from pegboard.consent.sql_records import ConsentStateError, SqlConsents, matching_of
-from pegboard.model.bounds import CONSENT_GOOD_S
 from pegboard.model.consent import Consent, Grant
 from pegboard.model.error import DefinitionError
 
@@ -48,7 +48,7 @@ _COLUMNS = (
 )
 _SPAN = re.compile(r"([1-9][0-9]{0,5})([smhd])")
 _UNIT_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
-_DAY_S = 86_400  # not a limit: what a day is
+_DAY_S = 86_400
 
 
 async def consent_command(

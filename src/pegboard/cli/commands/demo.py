@@ -12,7 +12,7 @@ from pegboard.cli.options import SharedOptions
 from pegboard.cli.terminal import Terminal
 from pegboard.demo import AddressError, run_demo
 
-_LAST_PORT = 65535  # not a limit: of TCP
+_LAST_PORT = 65535
 
 
 def demo_command(

@@ -149,7 +149,7 @@ def _keys(project: Project) -> Iterator[Finding]:
 async def _limits(project: Project) -> list[Finding]:
     if project.config.limit_store is None:
         return []
-    probe = [(("pegboard-doctor",), RateLimit(max_calls=1, window_s=1.0))]  # not a limit: any will do
+    probe = [(("pegboard-doctor",), RateLimit(max_calls=1, window_s=1.0))]
     try:
         answer = project.catalog.guards.limits.wait_s(probe, charge=False)
         if inspect.isawaitable(answer):

@@ -21,7 +21,7 @@ else:
 
 _SPACE = "The space that the documents belong to."
 _SOURCE = "Name of the source in that space; by default that of the folder, or the address."
-_PROGRESS_S = 0.2  # not a limit: between two lines of progress
+_PROGRESS_S = 0.2
 
 
 async def ingest_command(

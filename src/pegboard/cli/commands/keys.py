@@ -35,7 +35,7 @@ _COLUMNS = (
     Column(head="Made"),
     Column(head="Ends"),
 )
-_DAY_S = 86_400  # not a limit: what a day is
+_DAY_S = 86_400
 
 
 def keys_command(

@@ -13,8 +13,10 @@ from pegboard.cli.options import SharedOptions
 from pegboard.cli.project import Project, opened
 from pegboard.discovery.dead_references import KnownNames, Reference, dead_references
 from pegboard.discovery.meta_tools.specs import MetaNames
-from pegboard.model.bounds import REFS_FILE_BYTES
+from pegboard.model.bounds import MIB
 from pegboard.model.json_types import JSON
+
+REFS_FILE_BYTES = 2 * MIB  # of a file that is searched for names of tools
 
 _SKIPPED = frozenset(("node_modules", "__pycache__", "venv", "dist", "build"))
 

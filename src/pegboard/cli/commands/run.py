@@ -14,11 +14,10 @@ from pegboard.cli.command_error import CommandError, Exit
 from pegboard.cli.commands.call import approval
 from pegboard.cli.options import Options, SharedOptions
 from pegboard.cli.project import opened
-from pegboard.cli.terminal import json_text
+from pegboard.cli.terminal import CLI_SHOWN_CHARS, json_text
 from pegboard.core.json_reader import parse_json
 from pegboard.core.names import nearest
 from pegboard.model.agent import AgentResult
-from pegboard.model.bounds import CLI_SHOWN_CHARS
 from pegboard.model.error import CallError
 from pegboard.model.event import Event
 from pegboard.model.json_types import JSON, is_object

@@ -25,7 +25,6 @@ from pegboard.config.reload import Reloader
 from pegboard.consent.sqlite_store import SqliteConsents
 from pegboard.frozen import frozen
 from pegboard.lazy import LazyModule
-from pegboard.model.bounds import WORKERS
 from pegboard.model.context import ToolContext
 from pegboard.model.secret import Secret
 from pegboard.platforms import platform
@@ -44,6 +43,8 @@ else:
     app = LazyModule("pegboard.server.app")
     listener = LazyModule("pegboard.server.listener")
 
+WORKERS = 64  # of one parent, at most
+
 _RELOAD = "Take good changes of the config's files while serving; keep the old on bad ones."
 _HOSTS = "Name by which clients reach the server, beside those of this machine; may be given several times."
 _FORWARDED = "Address or network of a proxy whose X-Forwarded-For and -Proto are believed; may be given several times."
@@ -61,14 +62,14 @@ _NO_BUS = (
     "sessions of earlier revisions are refused, and so are /metrics, /v1/events and /v1/calls/ID/cancel."
 )
 # uvicorn logs why it cannot have the address, and ends the process with this code.
-_UVICORN_STARTUP_FAILURE = 3  # not a limit: uvicorn's exit code
+_UVICORN_STARTUP_FAILURE = 3
 _NO_SPACE = (
     "warning: nobody is asked who they are, so that no caller has a space, and none sees a document. Write identity:, "
     "or workspace: {space: NAME}."
 )
-_HOST, _PORT = "127.0.0.1", 8420  # not a limit: where it listens unless told otherwise
+_HOST, _PORT = "127.0.0.1", 8420
 _PATH = re.compile(r"(/[A-Za-z0-9._~-]+)+")
-_LAST_PORT = 65535  # not a limit: of TCP
+_LAST_PORT = 65535
 
 
 def serve_command(

@@ -17,7 +17,6 @@ from pegboard.cli.project import find_config
 from pegboard.cli.terminal import Column
 from pegboard.config import load
 from pegboard.lazy import LazyModule
-from pegboard.model.bounds import VECTOR_SCAN_PASSAGES
 from pegboard.model.document import Access
 from pegboard.model.error import CallError
 
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
     from pegboard.models.embedding import fastembed_model
 else:
     fastembed_model = LazyModule("pegboard.models.embedding.fastembed_model")
+
+VECTOR_SCAN_PASSAGES = 20_000  # of 384 dimensions that SQLite reads in 100 ms: bench/document_scale.py
 
 Action = Literal["ls", "rm", "stats", "embed", "fetch-model", "grant", "revoke"]
 _ACTION = (

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from pegboard.cli.declarations.clear_secrets import looks_secret, names_secret
-from pegboard.cli.declarations.documents import read_document
+from pegboard.cli.declarations.documents import FOREIGN_ENTRIES, read_document
 from pegboard.cli.declarations.proposal import EntryWriter, Proposal
 from pegboard.config import mapping_text
 from pegboard.config.unsupported import refusal
-from pegboard.model.bounds import FOREIGN_ENTRIES
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 
 _VERSION = "astromesh/v1"

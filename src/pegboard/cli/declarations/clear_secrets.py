@@ -31,7 +31,7 @@ _HARMLESS = re.compile(
 )
 _PATH = re.compile(r"(?:~|\.{1,2})?/[\w .@/+-]*|[A-Za-z]:\\[\w .\\+-]*|\.{1,2}")
 _OPAQUE = re.compile(r"[A-Za-z0-9+/_=.~:-]{16,}")
-_SURE = 10  # not a limit: as many letters and digits among each other are no word
+_SURE = 10  # as many letters and digits among each other are no word
 _UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)
 
 

@@ -8,11 +8,13 @@ from pathlib import Path
 
 from pegboard.cli import jsonc
 from pegboard.cli.command_error import CommandError
-from pegboard.cli.operator_file import read_operator_file
+from pegboard.cli.operator_file import FOREIGN_FILE_BYTES, read_operator_file
 from pegboard.config.kinds.openapi import description_value
-from pegboard.model.bounds import DEFAULT_BOUNDS, FOREIGN_FILE_BYTES
+from pegboard.model.bounds import DEFAULT_BOUNDS
 from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSONValue
+
+FOREIGN_ENTRIES = 500  # that one import takes
 
 _BOUNDS = replace(DEFAULT_BOUNDS, api_description_bytes=FOREIGN_FILE_BYTES)
 

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from pegboard.core.names import legal
 
-NAMESPACE_CHARS = 32  # not a limit: what a namespace may have
+NAMESPACE_CHARS = 32
 _FILLING = re.compile(r"^(?:mcp[-_])?(?:server[-_])|^mcp[-_]|[-_]mcp(?:[-_]server)?$|[-_]server$", re.IGNORECASE)
 _HOST_FILLING = frozenset(
     {"www", "mcp", "api", "com", "net", "org", "io", "dev", "app", "ai", "co", "sse", "server", "docs"}

@@ -27,7 +27,8 @@ from pegboard.config.forms.value_types import (
     Variable,
     definition_error,
 )
-from pegboard.model.bounds import AGENT_NAME_CHARS
+
+AGENT_NAME_CHARS = 32  # of an agent's name, which others' tools may start with
 
 KIND = "Agent"
 _NAME = re.compile(r"[A-Za-z0-9_-]+")

@@ -7,8 +7,8 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from pegboard.config.forms.value_types import ConcealedText, Form, Maybe, PositiveNumber, definition_error
-from pegboard.model.bounds import TASK_TTL_S
 from pegboard.model.secret import Secret
+from pegboard.tasks.limits import TASK_TTL_S
 
 _IN_MEMORY = "memory"
 _OF_DBOS = "sqlite:./tasks.db"

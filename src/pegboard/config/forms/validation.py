@@ -56,8 +56,8 @@ _OF_OTHER_FILES = {
     "mcpservers": "That is the form of MCP clients: `pegboard import FILE` takes it over.",
 }
 # More would be a wall of words, and none of them is like the wrong one.
-_LISTED_KEYS = 12  # not a limit: how many are shown
-_KEY_CHARS = 80  # not a limit: how much of one is shown
+_LISTED_KEYS = 12
+_KEY_CHARS = 80
 _KEY = "[key]"
 _KEY_FAULTS = {"string_too_short": "may not be empty"}
 _ASIDE = frozenset({_KEY, MAPPING, TEXT, FLAG})

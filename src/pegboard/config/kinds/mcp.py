@@ -15,7 +15,7 @@ from pegboard.config.forms.value_types import FilledText, Flag, Form, Maybe, Nam
 from pegboard.config.kinds.tool_form import ToolForm, guards_of_each_tool, keys_of_one_tool, overlaid
 from pegboard.config.yaml.environment import concealed
 from pegboard.config.yaml.tree import At
-from pegboard.model.bounds import PATH_CHARS
+from pegboard.egress.limits import PATH_CHARS
 from pegboard.model.call_intent import FilledName
 from pegboard.model.error import DefinitionError, Problem
 from pegboard.model.secret import Secret

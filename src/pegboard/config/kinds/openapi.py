@@ -20,24 +20,21 @@ from pegboard.config.yaml.parser import parse
 from pegboard.config.yaml.tree import plain_value
 from pegboard.core.json_reader import parse_json
 from pegboard.lazy import LazyModule
-from pegboard.model.bounds import (
-    OPENAPI_CAREFUL_YAML_CHARS,
-    OPENAPI_DOCUMENT_KEYS,
-    OPENAPI_DOCUMENT_LEVELS,
-    OPENAPI_DOCUMENT_VALUES,
-    Bounds,
-)
+from pegboard.model.bounds import KIB, Bounds
 from pegboard.model.call_intent import FilledName
 from pegboard.model.error import CallError, DefinitionError, Problem
 from pegboard.model.json_types import JSONValue
 from pegboard.model.secret import Secret
 from pegboard.model.tool import ToolSpec
+from pegboard.sources.openapi.limits import OPENAPI_DOCUMENT_KEYS, OPENAPI_DOCUMENT_LEVELS, OPENAPI_DOCUMENT_VALUES
 from pegboard.sources.openapi.openapi_source import ApiSettings, OpenApiSource
 
 if TYPE_CHECKING:
     from pegboard.config.yaml import plain_reader
 else:
     plain_reader = LazyModule("pegboard.config.yaml.plain_reader")
+
+OPENAPI_CAREFUL_YAML_CHARS = 256 * KIB  # of YAML with a fault, read again by the slow reader that can explain it
 
 # Of an API it can be said: all of its operations end with it.
 _DEPRECATED = "deprecated"

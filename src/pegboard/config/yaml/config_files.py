@@ -8,8 +8,11 @@ from pathlib import Path
 
 from pegboard.config.yaml.tree import Mark
 from pegboard.core.names import nearest_one
-from pegboard.model.bounds import CONFIG_FILE_BYTES, CONFIG_KEYS_LOOKED_AT
+from pegboard.model.bounds import MIB
 from pegboard.model.error import Problem
+
+CONFIG_FILE_BYTES = 1 * MIB  # of one file
+CONFIG_KEYS_LOOKED_AT = 200  # to tell whether a file is a config at all
 
 # A key as YAML and JSON have it; `root:x:0` is none.
 _KEY = re.compile(r"""(?:^|[{,]\s*)(?:["'](\w+)["']\s*:|(\w+)[ \t]*:(?=\s|$))""", re.MULTILINE)

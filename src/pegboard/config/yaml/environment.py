@@ -11,10 +11,11 @@ from pegboard.config.yaml.config_files import read_text
 from pegboard.config.yaml.near_references import near_reference
 from pegboard.config.yaml.parser import scalar_value
 from pegboard.config.yaml.tree import At, Items, Scalar, ScalarValue, Table
-from pegboard.model.bounds import SECRET_FILE_BYTES
 from pegboard.model.error import Problem
 from pegboard.model.json_types import JSONValue, is_list, is_object
 from pegboard.model.secret import Secret
+
+SECRET_FILE_BYTES = 64 * 1024  # of a file that `${file:…}` names
 
 # `$$` · `${file:PATH}` · `${NAME}` · `${NAME:-default}` · and what looks like one of them but is none.
 _REFERENCE = re.compile(

@@ -19,7 +19,7 @@ _PLAIN = re.compile(r"-{0,2}[A-Za-z_./][A-Za-z0-9_./@+-]*(?: [A-Za-z0-9_./@+-]+)
 _WORDS_OF_YAML_1_1 = frozenset({"y", "n", "yes", "no", "on", "off"})
 _COMMENT = re.compile(r"( *)#")
 _BREAK = "\n"
-_INDENT = 2  # not a limit: how new lines are indented
+_INDENT = 2
 
 
 def with_items(text: str, section: str, items: Sequence[JSONValue]) -> str:

@@ -23,8 +23,10 @@ from ruamel.yaml.reader import ReaderError
 
 from pegboard.config.yaml.tree import Items, Mark, Node, Scalar, ScalarValue, Table
 from pegboard.frozen import record
-from pegboard.model.bounds import DEFAULT_BOUNDS, YAML_NODES
+from pegboard.model.bounds import DEFAULT_BOUNDS
 from pegboard.model.error import Problem
+
+YAML_NODES = 100_000  # as if every alias were written out: a few aliases of aliases can mean billions
 
 MAX_DEPTH: Final = DEFAULT_BOUNDS.json_depth
 

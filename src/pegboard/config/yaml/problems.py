@@ -9,9 +9,10 @@ from pathlib import Path
 
 from pegboard.config.yaml.source_line import source_line
 from pegboard.core.redaction import Redactor
-from pegboard.model.bounds import PROBLEM_LINES
 from pegboard.model.error import Problem
 from pegboard.model.secret import Secret
+
+PROBLEM_LINES = 100  # of a config, shown with the problems in them; the problems after those come without
 
 
 def unseen(config: Path, error: OSError) -> Problem:

@@ -7,20 +7,21 @@ import re
 from collections.abc import Iterator, Sequence
 
 from pegboard.core.redaction import Redactor
-from pegboard.model.bounds import PROBLEM_LINE_CHARS
+
+PROBLEM_LINE_CHARS = 1_000  # of one such line: to look for secrets in a longer one takes too long, so it is not shown
 
 # Of a longer line the part around the problem is shown.
-_SHOWN_CHARS = 100  # not a limit: how a line is drawn
-_KEPT_BEFORE = 60  # not a limit: how a line is drawn
+_SHOWN_CHARS = 100
+_KEPT_BEFORE = 60
 # Whoever writes a secret into the file itself must not find it in a log: `${NAME}` is what they should have written.
 _SECRET_WORDS = (
     *("key", "apikey", "token", "secret", "password", "passwd", "pwd", "passphrase", "auth", "authorization"),
     *("bearer", "cookie", "header", "credential", "dsn", "private", "signature"),
 )
 # `api_kee` and `tokn` are as secret as what was meant; in a short word one letter is much.
-_LIKENESS = 0.8  # not a limit: of two words
-_LIKENESS_OF_SHORT = 0.66  # not a limit: of two words
-_SHORT_CHARS = 3  # not a limit: of a word
+_LIKENESS = 0.8
+_LIKENESS_OF_SHORT = 0.66
+_SHORT_CHARS = 3
 _WORD = re.compile(r"[A-Za-z]+")
 _VALUE = re.compile(r"(?P<key>[\w.-]+)[\"']?\s*(?:[:=,]\s*|\s)(?P<value>\S.*)")
 _LOGIN_IN_URL = re.compile(r"://(?P<value>[^\s/@]+)@")

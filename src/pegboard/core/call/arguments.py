@@ -67,7 +67,7 @@ def judged_arguments(call: Call, args: JSONValue) -> JSON:
     if not is_object(args):
         named = call.entry.spec.input_schema
         names = list(named.get("required") or ()) or list(named.get("properties") or ())
-        form = ", ".join(f'"{name}": …' for name in names[:10])  # not a limit: how many are shown
+        form = ", ".join(f'"{name}": …' for name in names[:10])
         what = "JSON text" if isinstance(args, str) else "a list" if is_list(args) else "a single value"
         text = f"The arguments of {call.name!r} must be an object. Give {{{form}}} itself, not {what}."
         raise refused_arguments(text, "type", value=args)
@@ -95,6 +95,6 @@ def unaliased(args: JSON, aliases: Mapping[str, str]) -> JSON:
 def _invalid(name: str, compiled: Compiled, args: JSON) -> CallError:
     problems = compiled.problems(args)
     listed = "; ".join(f"{problem.path}: {problem.message}" for problem in problems[:10])
-    more = f"; and {len(problems) - 10} more" if len(problems) > 10 else ""  # not a limit: how many are shown
+    more = f"; and {len(problems) - 10} more" if len(problems) > 10 else ""
     text = f"Invalid arguments for {name!r}: {listed}{more}. Correct them and call again."
     return CallError("invalid_arguments", text, details={"problems": [problem._asdict() for problem in problems]})

@@ -8,12 +8,12 @@ from collections.abc import Awaitable
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
+from pegboard.core.call.limits import NO_LIMIT_S
 from pegboard.core.call.record import Asked, AskedConsent, Call
 from pegboard.core.consent_text import QuestionTooLongError, consent_text
 from pegboard.core.coroutine_runner import InterruptedWaitError, Pending, begin
 from pegboard.core.digests import digest
 from pegboard.core.ports import ConsentRecords
-from pegboard.model.bounds import NO_LIMIT_S
 from pegboard.model.consent import ConsentAnswer, ConsentRequest
 from pegboard.model.context import seconds_left
 from pegboard.model.error import CallError

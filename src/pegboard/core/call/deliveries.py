@@ -12,7 +12,9 @@ from typing import Any
 
 from pegboard.core.call.listeners import DELIVERED, Delivered
 from pegboard.core.coroutine_runner import is_cancelled
-from pegboard.model.bounds import OBSERVED_EVENTS, OBSERVERS_S
+
+OBSERVERS_S = 0.1  # that a call waits for its async observers, until they have been slower once
+OBSERVED_EVENTS = 10_000  # that async observers have not heard yet; what comes on top is lost to them
 
 log = logging.getLogger("pegboard")
 

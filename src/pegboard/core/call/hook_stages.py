@@ -12,12 +12,19 @@ from pegboard.core.call.arguments import copied_arguments, judged_arguments, rea
 from pegboard.core.call.limit_keys import owner_of
 from pegboard.core.call.output import checked
 from pegboard.core.call.record import Call
-from pegboard.core.coroutine_runner import BOUND_CODE, SLOW_CODE, CancelScope, InterruptedWaitError, Pending, is_on_loop
+from pegboard.core.coroutine_runner import (
+    BOUND_CODE,
+    LOOP_BLOCKED_S,
+    SLOW_CODE,
+    CancelScope,
+    InterruptedWaitError,
+    Pending,
+    is_on_loop,
+)
 from pegboard.core.coroutine_runner import begin as begin_waiting
 from pegboard.core.hooks import describe
 from pegboard.core.normalise import normalise
 from pegboard.core.schema import copied
-from pegboard.model.bounds import LOOP_BLOCKED_S
 from pegboard.model.error import CallError
 from pegboard.model.hook import Hook, Verdict
 from pegboard.model.json_types import is_awaitable

@@ -5,10 +5,10 @@ from __future__ import annotations
 from decimal import Decimal
 
 from pegboard.core.digests import canonical_json, digest
-from pegboard.model.bounds import SCHEMA_HOPS
+from pegboard.core.limits import SCHEMA_HOPS
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 
-_EXACT = 1 << 53  # not a limit: up to here every whole number has a float of its own
+_EXACT = 1 << 53  # up to here every whole number has a float of its own
 _WITHIN = "#/$defs/"
 _PLAIN = frozenset({str, int, bool, type(None)})
 _NO_SCHEMA: JSON = {}

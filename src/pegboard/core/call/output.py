@@ -14,10 +14,11 @@ from pegboard.core.json_text import json_bytes
 from pegboard.core.normalise import structured
 from pegboard.core.redaction import Redactor
 from pegboard.core.schema import NO_ARGUMENT, ArgumentProblem, Compiled, json_path
-from pegboard.model.bounds import SHOWN_MISFITS
 from pegboard.model.error import CallError, ToolError
 from pegboard.model.json_types import JSONValue, is_list, is_object
 from pegboard.model.result import Content, TextContent, ToolResult
+
+SHOWN_MISFITS = 10  # of a result that is given all the same
 
 log = logging.getLogger("pegboard")
 

@@ -28,7 +28,7 @@ from pegboard.core.snapshot import Plan
 from pegboard.core.view import View
 from pegboard.frozen import record
 from pegboard.model.agent import AgentEntry, AgentResult
-from pegboard.model.bounds import FLOOD_WINDOW_S, REDACTORS_REMEMBERED, Bounds
+from pegboard.model.bounds import Bounds
 from pegboard.model.call_context import CallContext
 from pegboard.model.consent import ConsentRequest
 from pegboard.model.context import ToolContext, sharing_answers
@@ -39,6 +39,9 @@ from pegboard.model.rate_limit import RateLimit
 from pegboard.model.result import ToolResult, new_tuple
 from pegboard.model.secret import Secret
 from pegboard.model.tool import ToolEntry, ToolSpec
+
+FLOOD_WINDOW_S = 60.0  # in which a caller's invalid calls are counted
+REDACTORS_REMEMBERED = 256  # one for each set of secrets
 
 log = logging.getLogger("pegboard")
 

@@ -9,15 +9,19 @@ from typing import NamedTuple
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.call.limit_keys import Key, owner_of
 from pegboard.core.call.one_call import call_digest
-from pegboard.model.bounds import REPEAT_FAILURES, REPEAT_PAUSE_S, REPEATED_ARGUMENTS, REPEATING_CALLERS
 from pegboard.model.context import ToolContext
 from pegboard.model.error import CallError, ToolError
 from pegboard.model.json_types import JSON
 from pegboard.model.tool import ToolEntry
 
+REPEAT_FAILURES = 5  # of one call, in a row and in the same words
+REPEAT_PAUSE_S = 60.0  # and the next is refused for this long
+REPEATING_CALLERS = 2_000  # pairs of caller and tool with failures that are counted
+REPEATED_ARGUMENTS = 100  # and of each, different arguments
+
 _COUNTED = frozenset(("tool_error", "output_invalid", "upstream_error"))
 _WORD = re.compile(r"[\w.:+-]+")
-_SERVER_FAULT = 500  # not a limit: HTTP statuses from here on are the other side's fault
+_SERVER_FAULT = 500  # HTTP statuses from here on are the other side's fault
 
 
 class _Row(NamedTuple):

@@ -12,8 +12,11 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from pegboard.core.after_fork import Threads, leave_to_parent, renew_after_fork
-from pegboard.model.bounds import BUSY_RETRY_S, TOOL_THREADS, TOOL_THREADS_OF_ONE
+from pegboard.core.call.limits import BUSY_RETRY_S
 from pegboard.model.error import CallError
+
+TOOL_THREADS = 64  # of functions that are not async
+TOOL_THREADS_OF_ONE = 48  # and of one caller, so that the others have some
 
 
 class _Job(NamedTuple):

@@ -20,15 +20,6 @@ from pegboard.core.call.finished_call import FinishedCall, StartedCall
 from pegboard.core.names import META_NAMESPACE
 from pegboard.discovery.learning.use_store import Use, UseStore
 from pegboard.lazy import LazyModule
-from pegboard.model.bounds import (
-    USE_CALLS,
-    USE_FRESH_S,
-    USE_SEARCHES,
-    USE_SPACES_AT_HAND,
-    USE_UNWRITTEN,
-    USE_WAIT_S,
-    USE_WITHIN_S,
-)
 from pegboard.model.caller import Caller
 
 if TYPE_CHECKING:
@@ -36,13 +27,21 @@ if TYPE_CHECKING:
 else:
     queries = LazyModule("pegboard.discovery.search.query")
 
+USE_WITHIN_S = 600.0  # after a search, in which a call tells what it was for
+USE_CALLS = 5  # and the calls that do
+USE_SEARCHES = 10_000  # of callers, remembered until their calls come
+USE_UNWRITTEN = 1_000  # uses that wait for the file; more are dropped
+USE_WAIT_S = 0.25  # that a search waits for what was used, before it does without
+USE_FRESH_S = 5.0  # that what was read of a space is taken as it is
+USE_SPACES_AT_HAND = 64  # whose use is remembered
+
 log = logging.getLogger("pegboard")
 
 # Half of the words of both requests together must be the same. Weights: see docs/decisions/0047.
-_LEAST_ALIKE = 0.5  # not a limit: a weight
-_OWN_SHARE = 0.8  # not a limit: a weight
-_OTHERS_SHARE = 0.5  # not a limit: a weight, of each
-_LEAST_OTHERS = 2  # not a limit: what one did is nobody else's
+_LEAST_ALIKE = 0.5
+_OWN_SHARE = 0.8
+_OTHERS_SHARE = 0.5
+_LEAST_OTHERS = 2
 
 Learned = tuple[Use, ...]
 

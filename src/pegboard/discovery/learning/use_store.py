@@ -11,17 +11,16 @@ from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+from pegboard.discovery.limits import SEARCH_QUERY_CHARS
 from pegboard.frozen import frozen
-from pegboard.model.bounds import (
-    SEARCH_QUERY_CHARS,
-    USE_BUSY_S,
-    USE_CALLER_ROWS,
-    USE_KEPT_S,
-    USE_SPACE_ROWS,
-    USE_SPACES,
-    USE_STEPS,
-)
 from pegboard.platforms import platform
+
+USE_BUSY_S = 1.0  # that the file is waited for, on its own thread, and that a question to it may last
+USE_STEPS = 10_000  # of SQLite's machine, after which the time is looked at
+USE_SPACE_ROWS = 5_000  # of one space in the file
+USE_CALLER_ROWS = 200  # and of one caller in it
+USE_SPACES = 1_000  # in the file
+USE_KEPT_S = 90 * 86_400.0  # that a use counts after its last time
 
 _TABLE = """\
 create table if not exists used (

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from pegboard.core.json_text import json_bytes
 from pegboard.frozen import frozen
-from pegboard.model.bounds import BATCH_ROOM_BYTES
 from pegboard.model.error import ErrorKind, ToolError
 from pegboard.model.json_types import JSON
 from pegboard.model.result import Content, TextContent, ToolResult
 from pegboard.providers.mcp import mcp_error
+
+BATCH_ROOM_BYTES = 4_096  # of an answer to useTools, left for what stands around the results
 
 
 @frozen

@@ -10,14 +10,16 @@ from pegboard.core.view import View
 from pegboard.discovery.token_count import estimated_tokens
 from pegboard.frozen import frozen
 from pegboard.model.agent import AgentEntry
-from pegboard.model.bounds import DIGEST_NAMES_TOKENS, LISTED_LINE_CHARS
 from pegboard.model.tool import ToolEntry
+from pegboard.models.limits import LISTED_LINE_CHARS
 from pegboard.sources.agent_tool import invocation
+
+DIGEST_NAMES_TOKENS = 1_500  # of a digest that names every namespace and no tool
 
 T = TypeVar("T")
 
 # With how many tools a namespace is shown, the most that a budget has room for.
-_SHARES = (1_000, 60, 30, 20, 12, 8, 5, 3, 2, 1)  # not a limit: tools named of each group, tried in turn
+_SHARES = (1_000, 60, 30, 20, 12, 8, 5, 3, 2, 1)  # tools named of each group, tried in turn
 
 
 @frozen

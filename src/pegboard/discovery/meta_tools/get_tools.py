@@ -8,11 +8,12 @@ from typing import Any
 from pegboard.discovery.meta_tools.catalog_listing import CatalogListing, find, one_line
 from pegboard.discovery.meta_tools.intent import without_intent, workspaces_of
 from pegboard.discovery.meta_tools.shared import MetaTools
-from pegboard.model.bounds import DIGEST_FOLDERS
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError, PegboardError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.model.tool import ToolEntry
+
+DIGEST_FOLDERS = 5  # told of beside the tools
 
 log = logging.getLogger("pegboard")
 _ALL = ["*"]

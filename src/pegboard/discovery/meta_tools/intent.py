@@ -8,10 +8,11 @@ from typing import Any, Final
 from pegboard.core.ports import DocumentStore
 from pegboard.discovery.meta_tools.catalog_listing import echoed
 from pegboard.frozen import frozen
-from pegboard.model.bounds import INTENT_CHARS
 from pegboard.model.call_intent import FIELDS, MARK
 from pegboard.model.context import ToolContext
 from pegboard.model.json_types import JSON, JSONValue, is_object
+
+INTENT_CHARS = 4_000  # of each text of an intent
 
 _REQUIRED: Final = FIELDS[:-1]
 CONTEXT_SCHEMA: Final[JSON] = {

@@ -7,8 +7,11 @@ import threading
 from pegboard.core.after_fork import renew_after_fork
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.digests import digest
-from pegboard.model.bounds import LOOP_NUDGE_CALLS, LOOP_QUESTIONS, LOOP_SESSIONS
 from pegboard.model.context import ToolContext
+
+LOOP_NUDGE_CALLS = 3  # equal questions of one session, and the answer nudges
+LOOP_SESSIONS = 2_000  # whose questions are remembered
+LOOP_QUESTIONS = 50  # of one session that are remembered
 
 Session = tuple[str | None, ...]
 

@@ -9,20 +9,19 @@ from typing import Any, Literal, get_args
 from pegboard.core.json_text import json_bytes
 from pegboard.core.view import View
 from pegboard.discovery.finder import Finder, Found
+from pegboard.discovery.limits import SEARCH_USUAL_HITS
 from pegboard.discovery.meta_tools.catalog_listing import echoed
 from pegboard.discovery.meta_tools.get_tools import brief, full
+from pegboard.discovery.meta_tools.limits import SEARCH_QUERIES
 from pegboard.discovery.meta_tools.shared import MetaTools
 from pegboard.discovery.token_count import estimated_tokens
-from pegboard.model.bounds import (
-    SEARCH_ANSWER_TOKENS,
-    SEARCH_ECHO_CHARS,
-    SEARCH_HITS,
-    SEARCH_QUERIES,
-    SEARCH_SCHEMAS,
-    SEARCH_USUAL_HITS,
-)
 from pegboard.model.call_context import CallContext
 from pegboard.model.json_types import JSON, JSONValue, is_list
+
+SEARCH_ANSWER_TOKENS = 1_500  # up to which an answer to searchTools carries schemas
+SEARCH_SCHEMAS = 3  # of so many first hits of each query
+SEARCH_HITS = 50  # of one query, at most
+SEARCH_ECHO_CHARS = 4_000  # of a query that its answer repeats; as many as the index reads
 
 Detail = Literal["name", "brief", "full"]
 _WEAK = (

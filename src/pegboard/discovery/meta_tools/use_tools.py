@@ -11,9 +11,9 @@ from pegboard.core.names import fold
 from pegboard.discovery.meta_tools.batch_results import Outcome, shown_outcomes
 from pegboard.discovery.meta_tools.catalog_listing import CatalogListing, echoed, find
 from pegboard.discovery.meta_tools.intent import CallIntent, fault_of, filled, without_intent
+from pegboard.discovery.meta_tools.limits import BATCH_CALLS_AT_ONCE
 from pegboard.discovery.meta_tools.shared import MetaTools
 from pegboard.frozen import frozen
-from pegboard.model.bounds import BATCH_CALLS_AT_ONCE
 from pegboard.model.call_context import CallContext
 from pegboard.model.call_intent import SERVICE
 from pegboard.model.context import ToolContext

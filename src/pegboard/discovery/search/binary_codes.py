@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from pegboard.discovery.search.ranking import Vector
 
-_BLOCK = 128  # not a limit: numbers that one step of the rotation mixes
-_ROUNDS = 2  # not a limit: after the second each number depends on all
-_REQUEST_BITS = 3  # not a limit: of each number of a request; a fourth would make the error 5 % smaller
-_AT_ONCE = 64  # not a limit: vectors, so that others have their turn
+_BLOCK = 128  # numbers that one step of the rotation mixes
+_ROUNDS = 2  # after the second each number depends on all
+_REQUEST_BITS = 3  # of each number of a request; a fourth would make the error 5 % smaller
+_AT_ONCE = 64  # vectors, so that others have their turn
 
 
 class BinaryCodes:

@@ -20,13 +20,13 @@ from pegboard.frozen import frozen
 
 Places = NDArray[np.int64]
 
-_READ_ALL = 4_000_000  # not a limit: so many numbers are read faster than estimated
-_AT_ONCE = 64  # not a limit: rows
-_MOST = 0.75  # not a limit: with more than this share of the rows, to read all is faster
-_SAMPLE = 512  # not a limit: tools by which the others are judged
+_READ_ALL = 4_000_000  # so many numbers are read faster than estimated
+_AT_ONCE = 64
+_MOST = 0.75  # with more than this share of the rows, to read all is faster
+_SAMPLE = 512  # tools by which the others are judged
 # One in 700 of the tools that stand out by nothing is missed, fewer the more they do.
-_ERRORS = 3.0  # not a limit: of an estimate
-_FEW = 0.2  # not a limit: with more than this share of the tools to be compared in full, all are
+_ERRORS = 3.0
+_FEW = 0.2  # with more than this share of the tools to be compared in full, all are
 
 
 class Compared(Protocol):

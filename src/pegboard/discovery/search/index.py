@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from pegboard.discovery.limits import SEARCH_QUERY_CHARS, SEARCH_USUAL_HITS
 from pegboard.discovery.search.compared import Compared
 from pegboard.discovery.search.confidence import Confidence, chance_of, confidence_of, signs_of
 from pegboard.discovery.search.explanation import Explanation, Judged, explained
@@ -22,12 +23,13 @@ from pegboard.discovery.search.terms import LANGUAGES, Languages, stem, words_of
 from pegboard.discovery.search.tool_text import Entry, ToolText, read_tool
 from pegboard.discovery.search.use_lift import lifted
 from pegboard.frozen import frozen
-from pegboard.model.bounds import SEARCH_NEAR_NAMESPACES, SEARCH_QUERY_CHARS, SEARCH_USUAL_HITS
+
+SEARCH_NEAR_NAMESPACES = 3  # told when no word was found
 
 __all__ = ["Hit", "Hits", "Index", "ToolText", "VisibleTools"]
 
 # The most that the chance comes to where no tool has a word of the request: fair.
-_GUESSED = 0.5  # not a limit: a chance
+_GUESSED = 0.5
 _NONE = np.zeros(0, dtype=np.int64)
 
 

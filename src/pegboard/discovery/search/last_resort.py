@@ -13,17 +13,20 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from pegboard.discovery.limits import SEARCH_QUERY_CHARS
 from pegboard.discovery.search.postings import spellings_near, terms_alike
 from pegboard.discovery.search.query import ParsedQuery, TermGroup, Vocabulary
 from pegboard.discovery.search.ranking import Vector
 from pegboard.discovery.search.terms import languages_of, stem, word_parts, words_of
-from pegboard.model.bounds import SEARCH_QUERY_CHARS, SEARCH_RESEMBLED_WORDS, SEARCH_RESEMBLING_TERMS
+
+SEARCH_RESEMBLED_WORDS = 16  # of a request that nothing matches, compared by their runs of letters
+SEARCH_RESEMBLING_TERMS = 8  # and words of tools that each resembles
 
 # The chance that a right tool is among the first five, were half of all requests served by none: weak.
-RESEMBLING_CHANCE = 0.1  # not a limit: a chance
-_LEAST_RESEMBLING = 0.25  # not a limit: a weight of the ranking
-_ONE_SIGN_SHARE = 0.3  # not a limit: a weight of the ranking
-_IN_TURN_SHARE = 0.1  # not a limit: of the score of the tool that resembles the request most
+RESEMBLING_CHANCE = 0.1
+_LEAST_RESEMBLING = 0.25
+_ONE_SIGN_SHARE = 0.3
+_IN_TURN_SHARE = 0.1  # of the score of the tool that resembles the request most
 
 
 def resembling(text: str, vocabulary: Vocabulary) -> ParsedQuery:
@@ -43,7 +46,7 @@ def resembling(text: str, vocabulary: Vocabulary) -> ParsedQuery:
 
 def _resembling_terms(term: str, vocabulary: Vocabulary) -> tuple[tuple[str, float], ...]:
     known, postings = vocabulary.known, vocabulary.postings
-    if term.isascii() or len(term) > 3:  # not a limit: shorter words of letters have no spelling near them
+    if term.isascii() or len(term) > 3:  # shorter words of letters have no spelling near them
         count = SEARCH_RESEMBLING_TERMS
         return tuple(spellings_near(term, postings, known=known, least=_LEAST_RESEMBLING, count=count))
     # Of scripts without spaces a term is two signs, and one says something.

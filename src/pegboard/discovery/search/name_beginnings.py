@@ -14,11 +14,11 @@ from pegboard.discovery.search.tool_text import ToolText
 
 # One word without a space, as names are written.
 _BARE = re.compile(r"[\w.:/-]+")
-_LEAST_LETTERS = 2  # not a limit: one letter begins too much
-_OF_NAME, _OF_NAMESPACE, _OF_PART = 1.0, 0.9, 0.6  # not a limit: weights
+_LEAST_LETTERS = 2
+_OF_NAME, _OF_NAMESPACE, _OF_PART = 1.0, 0.9, 0.6
 # Beside a word that some tool has, the others whose names begin so come after it.
-_BESIDE_WORDS = 0.3  # not a limit: a weight
-_CHANCE = 0.5  # not a limit: of half a name nobody knows more than that it is meant for one
+_BESIDE_WORDS = 0.3
+_CHANCE = 0.5  # of half a name nobody knows more than that it is meant for one
 
 
 class NameBeginnings:

@@ -122,7 +122,7 @@ def _trigram_table(vocabulary: Iterable[str]) -> tuple[dict[str, NDArray[np.int3
     table: dict[str, list[int]] = {}
     counts: list[int] = []
     for number, term in enumerate(vocabulary):
-        grams = trigrams_of(term) if len(term) > 3 else ()  # not a limit: shorter words have too few trigrams
+        grams = trigrams_of(term) if len(term) > 3 else ()
         counts.append(len(grams))
         for gram in grams:
             table.setdefault(gram, []).append(number)

@@ -6,19 +6,18 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
+from pegboard.discovery.limits import SEARCH_QUERY_CHARS
 from pegboard.discovery.search.postings import Postings, spellings_near, terms_alike
 from pegboard.discovery.search.synonyms import SYNONYMS
 from pegboard.discovery.search.terms import ENGLISH, Languages, languages_of, stem, stems, word_parts, words_of
 from pegboard.discovery.search.translations import english_of
 from pegboard.frozen import frozen
-from pegboard.model.bounds import (
-    SEARCH_COMPARED_WORDS,
-    SEARCH_COMPOUND_CHARS,
-    SEARCH_GUESSED_CHARS,
-    SEARCH_QUERY_CHARS,
-    SEARCH_QUERY_WORDS,
-    SEARCH_SPELLINGS,
-)
+
+SEARCH_COMPOUND_CHARS = 64  # of a word that is looked at as two that are written together
+SEARCH_QUERY_WORDS = 64  # different ones of one query
+SEARCH_COMPARED_WORDS = 16  # of one query that no tool has, looked at for their halves and for spellings near them
+SEARCH_SPELLINGS = 3  # near one unknown word
+SEARCH_GUESSED_CHARS = 16  # of a word that is looked for with one letter changed
 
 # Words of asking rather than of what is asked for: they say nothing about a tool. Forms, not stems: who is currently
 # planning something asks for neither the current weather nor a plan.
@@ -39,12 +38,12 @@ _CLAUSE_END = re.compile(r"[.?!;](?=\s|$)|[。？！；]|\n|\s[+/]\s|,\s+and\s|\
 _ARGUMENT = re.compile(
     r"https?://\S+|(?<![\w.+-])[\w.+-]+@[\w-]+\.\w[\w.-]*|(?<![\w:/])~?(?:/[\w.@%+-]+)+/?|[\"“'‘][^\"”'’\n]{1,60}[\"”'’](?!\w)"
 )
-_SPLIT_SHARE = 0.5  # not a limit: a weight of the ranking
-_SPELLING_SHARE = 0.8  # not a limit: a weight of the ranking
-_LEAST_SPELLING = 0.5  # not a limit: a weight of the ranking
-_GUESSED_FIRST = 6  # not a limit: of a whole task the words after these are not guessed at, which takes time
-_LEAST_GUESSED_CHARS = 4  # not a limit: of shorter words nobody knows what was meant
-_LEAST_SLIPPED = 6  # not a limit: among shorter words too many are one letter apart
+_SPLIT_SHARE = 0.5
+_SPELLING_SHARE = 0.8
+_LEAST_SPELLING = 0.5
+_GUESSED_FIRST = 6  # of a whole task the words after these are not guessed at, which takes time
+_LEAST_GUESSED_CHARS = 4  # of shorter words nobody knows what was meant
+_LEAST_SLIPPED = 6  # among shorter words too many are one letter apart
 
 
 @frozen
@@ -185,7 +184,7 @@ def _spelled(part: str, similar: Sequence[str], vocabulary: Vocabulary) -> tuple
         return dict.fromkeys(halves, _SPLIT_SHARE), vocabulary.together(*halves)
     if similar:
         return {}, True
-    if len(term) <= 3:  # not a limit: a shorter word has no spelling near it
+    if len(term) <= 3:  # a shorter word has no spelling near it
         return {}, False
     near = spellings_near(term, vocabulary.postings, known=known, least=_LEAST_SPELLING, count=SEARCH_SPELLINGS)
     exact = {other: _SPELLING_SHARE * share for other, share in near}

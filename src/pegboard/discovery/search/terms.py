@@ -16,7 +16,9 @@ from typing import Protocol
 import Stemmer
 
 from pegboard.language.stop_words import STOP_WORDS
-from pegboard.model.bounds import SEARCH_LANGUAGES_REMEMBERED, SEARCH_WORDS_REMEMBERED
+
+SEARCH_WORDS_REMEMBERED = 1 << 16  # cut and stemmed
+SEARCH_LANGUAGES_REMEMBERED = 1 << 8  # sets of them, with their stop words
 
 ENGLISH = "english"
 Languages = tuple[str, ...]

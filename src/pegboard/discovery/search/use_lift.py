@@ -5,9 +5,9 @@ from __future__ import annotations
 from pegboard.discovery.search.ranking import Vector
 
 # What was used by everybody comes to less than a strong match has: by use alone no tool stands before one.
-_SHARE = 0.75  # not a limit: a weight
+_SHARE = 0.75
 # When it is judged how sure an answer is. Use alone makes none strong.
-_TRUST = 0.5  # not a limit: a weight
+_TRUST = 0.5
 
 
 def lifted(scores: Vector, chance: float, use: Vector) -> tuple[Vector, float]:

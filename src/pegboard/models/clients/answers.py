@@ -19,9 +19,8 @@ from pydantic_ai.models import Model
 
 from pegboard.model.error import CallError, ErrorKind
 
-# not a limit: statuses of HTTP
 _KINDS: Mapping[int, ErrorKind] = {401: "upstream_auth", 403: "upstream_auth", 429: "rate_limited"}
-_FIRST_OWN_FAULT = 500  # not a limit: a status of HTTP
+_FIRST_OWN_FAULT = 500
 
 
 async def answered(model: Model, prompt: str) -> str:

@@ -13,8 +13,10 @@ from pathlib import Path
 import numpy as np
 
 from pegboard.core.ports import Embedder
-from pegboard.model.bounds import EMBED_CACHE_BUSY_S, EMBED_CACHE_ROWS
 from pegboard.models.embedding.vectors import Vectors, embedded, loaded
+
+EMBED_CACHE_ROWS = 200_000  # vectors that one file keeps
+EMBED_CACHE_BUSY_S = 1.0  # that a search waits for the file, before it does without
 
 log = logging.getLogger("pegboard")
 

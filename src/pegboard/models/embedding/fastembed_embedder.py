@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from pegboard.core.after_fork import Threads, leave_to_parent, renew_after_fork
 from pegboard.lazy import LazyModule
-from pegboard.model.bounds import EMBED_TURN_TEXTS
 from pegboard.model.error import DefinitionError
 from pegboard.models.embedding.vectors import Vectors, unit_rows
 
@@ -18,6 +17,8 @@ if TYPE_CHECKING:
     from pegboard.models.embedding import fastembed_model
 else:
     fastembed_model = LazyModule("pegboard.models.embedding.fastembed_model")
+
+EMBED_TURN_TEXTS = 8  # that a model on this machine reads before it is another caller's turn
 
 
 class FastembedEmbedder:

@@ -19,8 +19,13 @@ from fastembed.common.model_description import DenseModelDescription, ModelSourc
 from loguru import logger
 
 from pegboard.core.names import nearest
-from pegboard.model.bounds import EMBED_FILE_SAMPLE_BYTES, EMBED_FILE_SAMPLES, EMBED_MODEL_FILES, LISTED_LINE_CHARS
+from pegboard.model.bounds import KIB
 from pegboard.models.embedding.vectors import Vectors
+from pegboard.models.limits import LISTED_LINE_CHARS
+
+EMBED_FILE_SAMPLES = 32  # of each file of a model, by which it is told from another
+EMBED_FILE_SAMPLE_BYTES = 64 * KIB  # and of each of them
+EMBED_MODEL_FILES = 1_000  # that are looked at for it
 
 Pooling = Literal["mean", "cls", "last_token", "none"]
 _POOLINGS: Final = {

@@ -12,7 +12,7 @@ from pegboard.frozen import frozen
 from pegboard.models.embedding.vectors import Vectors, unit_rows
 
 _WORD = re.compile(r"\w+")
-_GRAM = 4  # not a limit: letters of a run, as is usual
+_GRAM = 4  # letters of a run, as is usual
 
 
 @frozen

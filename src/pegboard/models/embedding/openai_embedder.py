@@ -10,11 +10,11 @@ from pegboard.egress.connections import Resolve, system_resolve
 from pegboard.egress.credential_redaction import CredentialRedactor
 from pegboard.egress.destinations import only_host_of
 from pegboard.egress.http import GuardedClient
-from pegboard.model.bounds import EMBED_BATCH
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, is_list, is_object
 from pegboard.model.secret import Secret
 from pegboard.models.embedding.vectors import Vectors, unit_rows
+from pegboard.models.limits import EMBED_BATCH
 from pegboard.models.openai_compatible import bearer, posted
 
 _WHO = "The embedding model"

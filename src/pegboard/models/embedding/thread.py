@@ -10,7 +10,8 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from pegboard.core.after_fork import leave_to_parent, renew_after_fork
-from pegboard.model.bounds import EMBED_ENDS_S
+
+EMBED_ENDS_S = 1.0  # that what an embedder still does may take to end, when nobody needs it any more
 
 T = TypeVar("T")
 

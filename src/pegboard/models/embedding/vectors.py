@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pegboard.core.ports import Embedder
-from pegboard.model.bounds import EMBED_DIMENSIONS, EMBED_TEXT_CHARS
+
+EMBED_TEXT_CHARS = 8_000  # of one text that a model reads
+EMBED_DIMENSIONS = 8_192  # of one vector, at most
 
 Vectors: TypeAlias = NDArray[np.float32]
 

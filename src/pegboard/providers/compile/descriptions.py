@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from pegboard.model.bounds import RULE_CHARS
 from pegboard.model.json_types import JSON, JSONValue, is_list
 from pegboard.providers.compile.nodes import Compiler, Node, Place, written
 from pegboard.providers.dialect import is_annotation
+
+RULE_CHARS = 200  # of a rule that a target cannot have and a description tells instead
 
 _WORDS = {
     "default": "default: {}",

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from pegboard.core.json_text import json_bytes
 from pegboard.core.names import MAX_NAME_CHARS
 from pegboard.frozen import record
-from pegboard.model.bounds import COMPILED_PLACES, INLINED_BYTES, UNROLLED_LEVELS
+from pegboard.model.bounds import KIB
 from pegboard.model.json_types import JSON, JSONValue, is_object
 from pegboard.providers.compile.alternatives import (
     alternatives,
@@ -32,6 +32,10 @@ from pegboard.providers.compile.refusals import schema_problems, without_largest
 from pegboard.providers.compile.scalars import container_enum, kinds_of, scalar_node, typed
 from pegboard.providers.dialect import Dialect, Effect, Loss, is_annotation
 from pegboard.providers.targets import dialect_of
+
+COMPILED_PLACES = 2_000  # of a schema with all references followed
+INLINED_BYTES = 256 * KIB  # of definitions written out; one that is referred to often would fill the request
+UNROLLED_LEVELS = 2  # of a schema that contains itself
 
 # They judge a value beside its properties or items; no provider takes them all, and rewriting would change their sense.
 _BESIDE = frozenset(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-_LEAST_CHARS = 4  # not a limit: shorter names are too alike to be guessed
+_LEAST_CHARS = 4  # shorter names are too alike to be guessed
 
 
 def meant(key: str, known: Iterable[str]) -> str | None:

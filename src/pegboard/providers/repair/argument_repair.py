@@ -13,12 +13,14 @@ from pegboard.core.call.record import Call
 from pegboard.core.json_reader import parse_json
 from pegboard.core.json_text import json_bytes
 from pegboard.core.schema import check_bounds
-from pegboard.model.bounds import REPAIRED_BYTES
+from pegboard.model.bounds import KIB
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, is_object
 from pegboard.providers.repair.guesses import Repair
 from pegboard.providers.repair.mending import mended
 from pegboard.providers.repair.text_forms import unfenced
+
+REPAIRED_BYTES = 64 * KIB  # larger arguments are refused as they are: each guess looks at all of them
 
 
 def repair(call: Call, judge: Callable[[object], JSON]) -> bool:

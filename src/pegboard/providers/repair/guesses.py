@@ -10,10 +10,11 @@ from typing import Any, Literal, NamedTuple
 import jsonschema_rs
 
 from pegboard.core.schema import Compiled, json_path
-from pegboard.model.bounds import GUESSED_KEYS
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.providers.repair.argument_keys import meant
 from pegboard.providers.repair.text_forms import NotJSON, looks_structured, unfenced, value_in
+
+GUESSED_KEYS = 50  # of one object, compared with its properties
 
 Kind = jsonschema_rs.ValidationErrorKind
 Steps = list[str | int]

@@ -8,17 +8,17 @@ from typing import Any, NamedTuple
 import jsonschema_rs
 
 from pegboard.core.schema import Compiled
-from pegboard.model.bounds import (
-    REPAIR_LEAST_TRIES,
-    REPAIR_LOOKED_AT_BYTES,
-    REPAIR_NS,
-    REPAIR_STEPS_IN_A_BRANCH,
-    REPAIR_TRIES,
-    REPAIRED_FAULTS,
-)
+from pegboard.model.bounds import KIB
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
 from pegboard.providers.repair.guesses import Guess, Repair, guesses
+
+REPAIR_TRIES = 200  # of one call
+REPAIR_LEAST_TRIES = 8  # and of one with large arguments
+REPAIRED_FAULTS = 100  # more are not repaired
+REPAIR_LOOKED_AT_BYTES = 256 * KIB  # by all tries together: the larger the arguments, the fewer tries
+REPAIR_NS = 40_000_000  # of the event loop, by all tries together
+REPAIR_STEPS_IN_A_BRANCH = 8  # of one alternative of a schema
 
 Kind = jsonschema_rs.ValidationErrorKind
 # Which rule, and where.

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 from pegboard.core.json_reader import parse_json
-from pegboard.model.bounds import REPAIRED_FENCE_CHARS
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSONValue
+
+REPAIRED_FENCE_CHARS = 1 << 16  # a longer text is not looked at for a fence around JSON
 
 _FENCE = "```"
 # Behind the fence that opens. What is between both is cut out, and not matched: that took the cube of its blanks.

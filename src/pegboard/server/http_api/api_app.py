@@ -11,7 +11,6 @@ from urllib.parse import parse_qsl
 from starlette.types import Receive, Scope, Send
 
 from pegboard.frozen import frozen
-from pegboard.model.bounds import QUERY_FIELDS
 from pegboard.model.json_types import JSON, is_object
 from pegboard.server.authenticator import Authenticator
 from pegboard.server.body_reader import BodyError, BodyReader, ClientLeftError, is_json_body
@@ -23,6 +22,8 @@ from pegboard.server.http_api.responses import Reply, problem_reply
 from pegboard.server.open_requests import OpenRequests
 from pegboard.server.principal import Principal
 from pegboard.server.sealing import Sealing
+
+QUERY_FIELDS = 20  # of one URL
 
 log = logging.getLogger("pegboard.serve")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from pegboard.model.bounds import API_OPEN_STREAM_S, STREAM_PING_S
 from pegboard.model.error import CallError
 from pegboard.model.hops import HOPS_HEADER, ids_of_header
 from pegboard.model.json_types import JSON
@@ -15,6 +14,10 @@ from pegboard.server.event_hub import EventHub, Follower, Outbox, Owner, frame, 
 from pegboard.server.http_api.api_app import Api, ApiRequest, cancel_and_wait, client_gone
 from pegboard.server.http_api.problem_details import STATUS_OF_KIND, ProblemError, not_found, problem_of
 from pegboard.server.http_api.responses import EventStream, Reply, json_reply, wants_events
+from pegboard.server.limits import STREAM_PING_S
+
+# A call refused within this time, before its first progress, is answered with its own HTTP status.
+API_OPEN_STREAM_S = 0.05
 
 Running = asyncio.Task[ToolResult]
 

@@ -6,8 +6,8 @@ from collections.abc import Awaitable
 from typing import TypeVar
 
 from pegboard.consent.json_form import consent_json
+from pegboard.consent.limits import CONSENT_GOOD_S
 from pegboard.consent.sql_records import ConsentStateError, SqlConsents, matching_of
-from pegboard.model.bounds import CONSENT_GOOD_S
 from pegboard.model.consent import Consent, Grant
 from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSON, is_object

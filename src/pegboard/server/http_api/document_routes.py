@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, TypeVar
 from pegboard.core.ports import DocumentGrants, DocumentStore
 from pegboard.core.view import View
 from pegboard.lazy import LazyModule
-from pegboard.model.bounds import UPLOAD_S
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
 from pegboard.model.tool import ToolEntry
@@ -19,6 +18,7 @@ from pegboard.server.http_api.api_app import Api, ApiRequest
 from pegboard.server.http_api.problem_details import STATUS_OF_KIND, ProblemError, not_found, problem_of
 from pegboard.server.http_api.responses import Reply, json_reply
 from pegboard.server.http_api.upload_places import UploadPlaces
+from pegboard.workspace.upload import UPLOAD_S
 
 if TYPE_CHECKING:
     from pegboard.workspace import upload as uploading

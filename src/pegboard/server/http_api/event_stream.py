@@ -8,12 +8,15 @@ from collections.abc import Coroutine
 from contextlib import ExitStack
 from typing import Any
 
-from pegboard.model.bounds import API_STREAMS, API_STREAMS_OF_ONE, CHANGES_SETTLE_S, STREAM_PING_S
 from pegboard.server.event_hub import Outbox, frame, owner_of
 from pegboard.server.http_api.api_app import Api, ApiRequest, cancel_and_wait, client_gone
 from pegboard.server.http_api.problem_details import ProblemError
 from pegboard.server.http_api.responses import EVENT_STREAM, EventStream, Reply
+from pegboard.server.limits import CHANGES_SETTLE_S, STREAM_PING_S
 from pegboard.server.principal import Principal
+
+API_STREAMS = 1_000  # open at once, of everybody
+API_STREAMS_OF_ONE = 20  # and of one caller
 
 
 class EventRoute:

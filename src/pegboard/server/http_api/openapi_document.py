@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pegboard.auth.rules import IdentityRules
+from pegboard.consent.limits import CONSENT_GRANT_CALLS, CONSENT_GRANT_S
 from pegboard.core.validated_entry import enforced_schema
-from pegboard.model.bounds import (
+from pegboard.model.json_types import JSON
+from pegboard.model.tool import ToolEntry
+from pegboard.server.http_api.api_app import Api, ApiRequest
+from pegboard.server.http_api.limits import (
     AGENT_QUERY_CHARS,
     AGENT_SESSION_CHARS,
     API_FOUND_TOOLS,
     API_MOST_PAGE_TOOLS,
     API_PAGE_TOOLS,
     API_QUERY_CHARS,
-    API_TYPED_TOOLS,
-    CONSENT_GRANT_CALLS,
-    CONSENT_GRANT_S,
 )
-from pegboard.model.json_types import JSON
-from pegboard.model.tool import ToolEntry
-from pegboard.server.http_api.api_app import Api, ApiRequest
 from pegboard.server.http_api.problem_details import MEDIA_TYPE, REQUEST_STATUSES, STATUS_OF_KIND, ProblemError
 from pegboard.server.http_api.responses import EVENT_STREAM, Reply, json_reply
 from pegboard.server.http_api.schema_references import moved, object_of
+
+API_TYPED_TOOLS = 500  # with more, the document has one path for all of them
 
 _TEXT: JSON = {"type": "string"}
 _ANY_OBJECT: JSON = {"type": "object"}
@@ -254,7 +254,7 @@ _CONSENT_ID: JSON = {
     "name": "id", "in": "path", "required": True, "description": "The id of a question, an answer or a grant.",
     "schema": {"type": "string", "minLength": 1},
 }  # fmt: skip
-_DECIDED = (409, 422)  # not a limit: statuses of HTTP
+_DECIDED = (409, 422)
 _SECONDS: JSON = {
     "type": "number",
     "exclusiveMinimum": 0,

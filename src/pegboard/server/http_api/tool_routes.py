@@ -6,19 +6,14 @@ import re
 
 from pegboard.core.digests import digest
 from pegboard.core.view import View
-from pegboard.model.bounds import (
-    API_FOUND_TOOLS,
-    API_MOST_PAGE_TOOLS,
-    API_PAGE_TOOLS,
-    API_QUERY_CHARS,
-    SEARCH_USUAL_HITS,
-)
+from pegboard.discovery.limits import SEARCH_USUAL_HITS
 from pegboard.model.decision import Decision
 from pegboard.model.json_types import JSON
 from pegboard.providers.mcp import mcp_tool
 from pegboard.server.event_hub import owner_of
 from pegboard.server.health import OPERATOR
 from pegboard.server.http_api.api_app import Api, ApiRequest
+from pegboard.server.http_api.limits import API_FOUND_TOOLS, API_MOST_PAGE_TOOLS, API_PAGE_TOOLS, API_QUERY_CHARS
 from pegboard.server.http_api.problem_details import ProblemError, not_found
 from pegboard.server.http_api.responses import Reply, json_reply
 from pegboard.server.sealing import UnknownCursorError

@@ -8,16 +8,16 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from pegboard.model.bounds import (
-    UPLOAD_LEAST_BYTES_S,
-    UPLOAD_PATIENCE_S,
-    UPLOAD_WAIT_S,
-    UPLOADS_AT_ONCE,
-)
+from pegboard.model.bounds import KIB
 from pegboard.server.body_reader import Message, Receive
 from pegboard.server.http_api.problem_details import STATUS_OF_KIND, ProblemError
 from pegboard.server.open_requests import OpenRequests
 from pegboard.server.principal import Principal
+
+UPLOADS_AT_ONCE = 4  # of one server, three of them for one caller; others wait
+UPLOAD_WAIT_S = 60.0  # at most so long
+UPLOAD_PATIENCE_S = 1.0  # that a caller without a place waits, before the slowest of the one with most gives his up
+UPLOAD_LEAST_BYTES_S = 16 * KIB  # or, where each has one, one whose file comes more slowly than this
 
 _RETRY = {"retry-after": str(int(UPLOAD_WAIT_S))}
 _NO_PLACE = "Too many files are being sent to this server just now, by you or by others. Send this one again later."

@@ -8,12 +8,13 @@ from typing import Any, cast
 from pegboard.core.consent_text import QuestionTooLongError, consent_text, is_shortened, too_long
 from pegboard.core.digests import digest
 from pegboard.core.elicitation_form import fits_form, form_of
-from pegboard.model.bounds import SAMPLED_TOKENS
 from pegboard.model.consent import ConsentRequest
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.model.task import TaskSupport
 from pegboard.server.mcp.task_wire import NEEDED, declares_tasks
+
+SAMPLED_TOKENS = 1_000  # that a client's model is asked for, unless the tool says otherwise
 
 CONSENT_KEY = "pegboard.consent"
 ARGUMENTS_KEY = "pegboard/arguments"

@@ -9,8 +9,9 @@ from typing import Any
 from starlette.types import Receive, Send
 
 from pegboard.core.coroutine_runner import Begun, first_step
-from pegboard.model.bounds import STREAM_PING_S, WATCHED_AFTER_S
+from pegboard.server.limits import STREAM_PING_S
 from pegboard.server.mcp.fast_path import Answer, Plan
+from pegboard.server.mcp.limits import WATCHED_AFTER_S
 from pegboard.server.whole_answer import send_whole
 
 SSE_HEADERS = [

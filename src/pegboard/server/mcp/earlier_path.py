@@ -28,7 +28,7 @@ from pegboard.server.principal import Principal
 
 _BODY_KEYS = frozenset(("jsonrpc", "id", "method", "params"))
 _CALL_KEYS = frozenset(("name", "arguments", "task", "_meta"))
-_CENTURY_MS = 100 * 366 * 86_400_000  # not a limit: an integer of JSON may be too long for a float
+_CENTURY_MS = 100 * 366 * 86_400_000  # an integer of JSON may be too long for a float
 _META_ONLY = frozenset(("_meta",))
 _NOT_OURS = frozenset((HOPS_KEY, VERSION_KEY, "progress_token"))
 """Keys of a `_meta` with which a request is the SDK's: another era's, or of the servers that it has passed."""

@@ -11,7 +11,6 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from pegboard.model.bounds import RECONNECT_MS
 from pegboard.model.hops import HOPS_KEY
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.server.authenticator import Authenticator
@@ -24,6 +23,7 @@ from pegboard.server.mcp.earlier_path import EarlierPath
 from pegboard.server.mcp.fast_path import FastPath
 from pegboard.server.mcp.headers import HeaderReader, RequestHeaders
 from pegboard.server.mcp.jsonrpc import as_object, called_tool, error_message, json_bytes
+from pegboard.server.mcp.limits import RECONNECT_MS
 from pegboard.server.mcp.lists import Lists
 from pegboard.server.mcp.sdk_handlers import Principals
 from pegboard.server.mcp.sdk_server import MIRRORED, SdkServer, SdkSessions, accepts

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from pegboard.core.bounded_cache import BoundedCache
-from pegboard.model.bounds import META_REMEMBERED, META_REMEMBERED_BYTES
+from pegboard.model.bounds import KIB
 from pegboard.model.hops import HOPS_KEY
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.server.gateway import Gateway, RpcError
@@ -23,6 +23,9 @@ from pegboard.server.mcp.jsonrpc import as_object, json_bytes
 from pegboard.server.mcp.lists import Lists
 from pegboard.server.mcp.notifications import LEVELS, MessageOutlet
 from pegboard.server.principal import Principal
+
+META_REMEMBERED = KIB  # forms of `_meta` that were accepted
+META_REMEMBERED_BYTES = 4_096  # of such a form
 
 log = logging.getLogger("pegboard.serve")
 INTERNAL_ERROR = -32603

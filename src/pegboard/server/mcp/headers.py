@@ -9,12 +9,14 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.requests import Request
 
 from pegboard.core.bounded_cache import BoundedCache
-from pegboard.model.bounds import HEADER_SETS_REMEMBERED, HEADERS_REMEMBERED
 from pegboard.model.hops import HOPS_HEADER, ids_of_header
 from pegboard.server.body_reader import is_json_body
 from pegboard.server.host_guard import Headers, HostGuard, Refusal
 from pegboard.server.mcp.capabilities import VERSION
 from pegboard.server.mcp.fast_path import Announced
+
+HEADER_SETS_REMEMBERED = 2_048  # that were let in
+HEADERS_REMEMBERED = 24  # of no more headers than this
 
 _PLAIN_METHODS = (b"tools/call", b"tools/list")
 _EARLIER = frozenset((None, *(version.encode() for version in HANDSHAKE_PROTOCOL_VERSIONS)))

@@ -24,13 +24,15 @@ from mcp.server.subscriptions import (
 from mcp.shared.exceptions import MCPError
 
 from pegboard.core.judge import Selection
-from pegboard.model.bounds import CHANGES_SETTLE_S, MCP_LISTENING_STREAMS_OF_ONE
 from pegboard.model.context import ToolContext
 from pegboard.model.policy import OPEN_POLICY
 from pegboard.server.gateway import Gateway
+from pegboard.server.limits import CHANGES_SETTLE_S
 from pegboard.server.mcp.sessions import Sessions
 from pegboard.server.mcp.task_notifications import TaskNotifications
 from pegboard.server.principal import Principal
+
+MCP_LISTENING_STREAMS_OF_ONE = 100  # caller
 
 Ctx = ServerRequestContext[Any, Any]
 _NOBODY = ToolContext()

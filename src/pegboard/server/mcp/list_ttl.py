@@ -8,9 +8,11 @@ from typing import Protocol, runtime_checkable
 from pegboard.catalog import Catalog
 from pegboard.core.ports import Source
 from pegboard.core.view import View
-from pegboard.model.bounds import LIST_TTL_MS, STARTING_TTL_MS
 from pegboard.model.source_state import SourceState
+from pegboard.server.mcp.limits import LIST_TTL_MS
 from pegboard.server.mcp.source_outcomes import may_bring
+
+STARTING_TTL_MS = 1_000  # while a source has yet to give its first lists
 
 
 @runtime_checkable

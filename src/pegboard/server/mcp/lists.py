@@ -13,14 +13,13 @@ from pegboard.core.ports import LeadsElsewhere
 from pegboard.core.selections import KeptTools
 from pegboard.core.snapshot import Snapshot
 from pegboard.core.view import View
-from pegboard.model.bounds import LIST_TTL_MS, MCP_PAGE_RESOURCES, MCP_PAGE_TOOLS, PROVIDER_LISTS
 from pegboard.model.error import CallError
 from pegboard.model.hops import HOPS_KEY
 from pegboard.model.json_types import JSON
 from pegboard.model.skill import MAIN_FILE, Skill
 from pegboard.model.tool import ToolEntry
 from pegboard.providers import EXPORTERS
-from pegboard.providers.exporter import Exporter
+from pegboard.providers.exporter import PROVIDER_LISTS, Exporter
 from pegboard.providers.mcp import mcp_tool, mcp_tool_before_2026
 from pegboard.resources import PromptSpec, ResourceSpec
 from pegboard.resources.skills import skills_of
@@ -28,10 +27,14 @@ from pegboard.server.gateway import INTERNAL_ERROR, INVALID_PARAMS, Gateway, Rpc
 from pegboard.server.mcp.capabilities import SERVER_KEY, server_info
 from pegboard.server.mcp.client_channel import declares_ui
 from pegboard.server.mcp.jsonrpc import json_bytes
+from pegboard.server.mcp.limits import LIST_TTL_MS
 from pegboard.server.mcp.list_ttl import list_ttl_ms, starting
 from pegboard.server.mcp.source_outcomes import outcomes
 from pegboard.server.principal import Principal
 from pegboard.server.sealing import Sealing, UnknownCursorError
+
+MCP_PAGE_RESOURCES = 1_000  # of one page
+MCP_PAGE_TOOLS = 2_000  # of one page
 
 
 def _drawn_by(draw: Callable[[ToolEntry], JSON], kept_as: str) -> Exporter:

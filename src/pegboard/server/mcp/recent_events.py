@@ -7,7 +7,7 @@ import re
 import mcp_types as types
 from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
 
-from pegboard.model.bounds import SESSION_BYTES, SESSION_MESSAGES
+from pegboard.server.mcp.limits import SESSION_BYTES, SESSION_MESSAGES
 
 _NUMBER = re.compile("[0-9]{1,18}")
 

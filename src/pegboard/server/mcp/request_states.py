@@ -16,14 +16,14 @@ from mcp.server.request_state import (
 )
 
 from pegboard.core.ports import UsedAnswers
-from pegboard.model.bounds import REQUEST_STATE_S, SEALING_KEY_BYTES
 from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSON
 from pegboard.server.gateway import INVALID_PARAMS, RpcError
+from pegboard.server.limits import SEALING_KEY_BYTES
 from pegboard.server.mcp.capabilities import VERSION
 from pegboard.server.mcp.input_required import once_of
 from pegboard.server.principal import Principal
-from pegboard.server.sealing import Codec, Sealing
+from pegboard.server.sealing import REQUEST_STATE_S, Codec, Sealing
 
 Ctx = ServerRequestContext[Any, Any]
 log = logging.getLogger("pegboard.serve")

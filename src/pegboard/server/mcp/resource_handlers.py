@@ -10,7 +10,6 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import Server
 
 from pegboard.core.view import View
-from pegboard.model.bounds import LIST_TTL_MS, MCP_SUGGESTIONS
 from pegboard.model.json_types import JSON
 from pegboard.model.result import AudioContent, Content, ImageContent, ResourceContent, TextContent, ToolResult
 from pegboard.providers.mcp import mcp_content
@@ -19,10 +18,13 @@ from pegboard.resources.skills import SCHEME
 from pegboard.server.gateway import INTERNAL_ERROR, INVALID_PARAMS, Gateway, RpcError
 from pegboard.server.mcp.capabilities import has_resources
 from pegboard.server.mcp.client_channel import ClientChannel
+from pegboard.server.mcp.limits import LIST_TTL_MS
 from pegboard.server.mcp.lists import Lists
 from pegboard.server.mcp.sdk_handlers import Principals, ToolHandlers, complete, hops_of, isolated
 from pegboard.server.mcp.skill_handlers import SkillHandlers, skill_contents
 from pegboard.server.sealing import Sealing
+
+MCP_SUGGESTIONS = 100  # of one completion; the protocol's own limit
 
 Ctx = ServerRequestContext[Any, Any]
 

@@ -9,7 +9,6 @@ import anyio
 import mcp_types as types
 from mcp.shared.message import SessionMessage
 
-from pegboard.model.bounds import SDK_MESSAGES_IN_HAND
 from pegboard.model.json_types import JSON
 from pegboard.server.gateway import Gateway
 from pegboard.server.mcp.capabilities import VERSION
@@ -18,6 +17,8 @@ from pegboard.server.mcp.request_states import sealing_with
 from pegboard.server.mcp.sdk_server import SdkServer
 from pegboard.server.mcp.sessions import Session, Sessions
 from pegboard.server.principal import Principal
+
+SDK_MESSAGES_IN_HAND = 16  # between a transport of ours and the SDK
 
 _ERA_ID = "pegboard-era"
 _ERA: JSON = {

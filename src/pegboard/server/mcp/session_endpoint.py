@@ -17,16 +17,17 @@ import orjson
 from starlette.types import Message, Receive, Scope, Send
 
 from pegboard.core.coroutine_runner import Begun, first_step
-from pegboard.model.bounds import ANSWERED_STREAM_S, INITIALIZE_BYTES, SESSION_SWEEP_S, STREAM_PING_S, WATCHED_AFTER_S
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.server.body_reader import replay
 from pegboard.server.bus import NO_BUS, Bus
 from pegboard.server.gateway import Gateway, RpcError
+from pegboard.server.limits import STREAM_PING_S
 from pegboard.server.mcp.capabilities import initialization
 from pegboard.server.mcp.earlier_path import EarlierPath
 from pegboard.server.mcp.fast_path import Answer, Plan, error_answer
 from pegboard.server.mcp.headers import RequestHeaders
 from pegboard.server.mcp.jsonrpc import as_object, error_message, json_bytes
+from pegboard.server.mcp.limits import WATCHED_AFTER_S
 from pegboard.server.mcp.notifications import MessageOutlet
 from pegboard.server.mcp.sdk_handlers import Principals
 from pegboard.server.mcp.sdk_server import introduced
@@ -36,6 +37,10 @@ from pegboard.server.mcp.shared_sessions import SharedSessions, Wishes, other_ke
 from pegboard.server.mcp.unanswered_requests import worker_of
 from pegboard.server.principal import Principal
 from pegboard.server.whole_answer import AnswerHeaders, answer_headers, send_whole
+
+ANSWERED_STREAM_S = 1.0  # for a stream to end after its answer, before its id counts as still open
+INITIALIZE_BYTES = 32_768  # of the first message of a session
+SESSION_SWEEP_S = 60.0  # and between two looks for such sessions
 
 ToSdk = Callable[[Scope, Receive, Send, Principal], Awaitable[None]]
 _JSON = (b"content-type", b"application/json")

@@ -13,12 +13,15 @@ from typing import Any, NamedTuple, cast
 
 import orjson
 
-from pegboard.model.bounds import SESSION_ID_CHARS, SESSION_S, SESSIONS_ENDED
 from pegboard.model.json_types import JSON
 from pegboard.server.mcp.client_channel import UI_EXTENSION, UI_MIME_TYPE, declares_ui
 from pegboard.server.sealing import Sealing
 
-_BINDING_BYTES = 16  # not a limit: of a digest
+SESSION_ID_CHARS = 2_000  # of the id of a session; clients and proxies take more
+SESSION_S = 7 * 86_400.0  # that such an id is good; then its client begins anew
+SESSIONS_ENDED = 100_000  # ids that were ended before that, remembered so that none is opened again
+
+_BINDING_BYTES = 16
 
 
 class Client(NamedTuple):

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from starlette.types import Receive, Send
 
-from pegboard.model.bounds import RECONNECT_MS, SESSION_BYTES, SESSION_MESSAGES
 from pegboard.server.mcp.disconnect import SSE_HEADERS, EventStream, HeldConnection
+from pegboard.server.mcp.limits import RECONNECT_MS, SESSION_BYTES, SESSION_MESSAGES
 
 _NUMBER = re.compile(r"[0-9]{1,18}")
 _LAST_WORDS = set[asyncio.Future[None]]()  # a task that nobody holds may be collected before its end

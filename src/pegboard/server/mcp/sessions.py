@@ -11,12 +11,17 @@ from collections.abc import Awaitable, Callable
 from dataclasses import field
 
 from pegboard.frozen import record
-from pegboard.model.bounds import SESSION_IDLE_S, SESSION_SUBSCRIPTIONS, SESSION_TELL_S, SESSIONS, SESSIONS_OF_ONE
 from pegboard.model.json_types import JSON
 from pegboard.server.gateway import INVALID_PARAMS, RpcError
 from pegboard.server.mcp.session_ids import Client, SessionIds, name_of
 from pegboard.server.mcp.unanswered_requests import UnansweredRequests
 from pegboard.server.principal import Principal, Whose
+
+SESSION_TELL_S = 1.0  # for telling one session of a change
+SESSION_SUBSCRIPTIONS = 1_000  # to resources
+SESSIONS = 10_000  # of earlier revisions, open at once
+SESSIONS_OF_ONE = 1_000  # a tenth of them: one credential must leave room for the others
+SESSION_IDLE_S = 1_800.0  # without a request or an open stream, before what is known of a session is forgotten
 
 
 async def _tell_nobody(_message: JSON) -> None:

@@ -17,10 +17,10 @@ from starlette.types import Message, Receive, Send
 
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.identifiers import new_id
-from pegboard.model.bounds import BUS_ANSWER_S, SESSIONS, STREAM_PING_S
 from pegboard.model.json_types import JSON
-from pegboard.server.bus import Bus
-from pegboard.server.mcp.sessions import Session, Sessions
+from pegboard.server.bus import BUS_ANSWER_S, Bus
+from pegboard.server.limits import STREAM_PING_S
+from pegboard.server.mcp.sessions import SESSIONS, Session, Sessions
 from pegboard.server.mcp.unanswered_requests import worker_of
 
 _EVENT_OF = re.compile(r"p([0-9a-f]{16})-[0-9]{1,18}")

@@ -11,14 +11,16 @@ from mcp.server.lowlevel.server import Server
 from pydantic import Field
 
 from pegboard.core.digests import digest
-from pegboard.model.bounds import LIST_TTL_MS, MCP_PAGE_RESOURCES, MCP_PAGE_SKILLS
 from pegboard.model.json_types import JSON
 from pegboard.model.skill import Skill, SkillFile
 from pegboard.resources.skills import DIRECTORY, Child, children_of, file_of, skill_entry
 from pegboard.server.gateway import INVALID_PARAMS, RpcError
-from pegboard.server.mcp.lists import Lists, page_of
+from pegboard.server.mcp.limits import LIST_TTL_MS
+from pegboard.server.mcp.lists import MCP_PAGE_RESOURCES, Lists, page_of
 from pegboard.server.mcp.sdk_handlers import Principals, complete
 from pegboard.server.sealing import Sealing
+
+MCP_PAGE_SKILLS = 20  # in one page: each lists its files
 
 Ctx = ServerRequestContext[Any, Any]
 _KEPT: JSON = {"ttlMs": LIST_TTL_MS, "cacheScope": "private"}

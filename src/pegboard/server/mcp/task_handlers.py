@@ -12,7 +12,6 @@ from mcp_types import HEADER_MISMATCH
 from pydantic import Field
 
 from pegboard.core.digests import digest
-from pegboard.model.bounds import MCP_PAGE_TASKS, TASK_LOOK_S
 from pegboard.model.context import ToolContext
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
@@ -32,6 +31,9 @@ from pegboard.server.mcp.task_wire import (
     task_before_2026,
 )
 from pegboard.server.sealing import Sealing, UnknownCursorError
+from pegboard.tasks.limits import TASK_LOOK_S
+
+MCP_PAGE_TASKS = 200  # of one page
 
 _METHOD_NOT_FOUND = -32601
 _CANCELLED = -32603

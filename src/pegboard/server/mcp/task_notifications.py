@@ -14,12 +14,14 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.session import ServerSession
 from mcp.server.subscriptions import SUBSCRIPTION_ID_META_KEY
 
-from pegboard.model.bounds import MCP_LISTENING_TASKS, TASK_LOOK_S
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
 from pegboard.server.gateway import INVALID_PARAMS, MISSING_CAPABILITY, Gateway, RpcError
 from pegboard.server.mcp.task_wire import NEEDED, declares_tasks, detailed_task
 from pegboard.server.principal import Principal
+from pegboard.tasks.limits import TASK_LOOK_S
+
+MCP_LISTENING_TASKS = 100  # that one such stream tells of
 
 Ctx = ServerRequestContext[Any, Any]
 log = logging.getLogger("pegboard.serve")

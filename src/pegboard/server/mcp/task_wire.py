@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from pegboard.model.bounds import TASK_POLL_S
 from pegboard.model.error import ToolError
 from pegboard.model.json_types import JSON
 from pegboard.model.task import Question, TaskRecord
 from pegboard.providers.mcp import mcp_error, mcp_result
+
+TASK_POLL_S = 1.0  # that clients are told to wait before they ask again
 
 TASKS_EXTENSION: Final = "io.modelcontextprotocol/tasks"
 RELATED_TASK: Final = "io.modelcontextprotocol/related-task"

@@ -10,12 +10,14 @@ from typing import Literal, NamedTuple
 from pydantic import Field
 
 from pegboard.core.json_text import json_bytes, json_value
-from pegboard.model.bounds import CACHE_ENTRY_BYTES, MIB
+from pegboard.model.bounds import KIB, MIB
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.model.tool import Annotations, Handler
 from pegboard.sources.builtin.kind import BuiltinConfig, BuiltinKind, Services, tool_spec
+
+CACHE_ENTRY_BYTES = 1 * KIB  # what a cached value costs beside its key and its text, at most
 
 
 class CacheConfig(BuiltinConfig):

@@ -6,7 +6,8 @@ from html.parser import HTMLParser
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from pegboard.model.bounds import SEARCH_HIT_CHARS, SEARCH_LINK_FIELDS
+SEARCH_HIT_CHARS = 4_000  # of each text of a search hit
+SEARCH_LINK_FIELDS = 20  # of the query of a search engine's own link
 
 
 def hits(request: dict[str, Any], payload: bytes) -> list[dict[str, str]]:

@@ -7,13 +7,15 @@ import base64
 from pegboard.core.json_reader import read_answer
 from pegboard.core.json_text import json_bytes
 from pegboard.egress.responses import Response, is_json, media_type, text_of
-from pegboard.model.bounds import HTTP_RESULT_ROOM_BYTES
+from pegboard.model.bounds import KIB
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.model.tool import Annotations, Handler
 from pegboard.sources.builtin.kind import BuiltinKind, Services, tool_spec
 from pegboard.sources.builtin.outbound import HeaderConfig, fitting, size_of, web
+
+HTTP_RESULT_ROOM_BYTES = 128 * KIB  # of a result, left for what stands beside the body
 
 _CREDENTIALS = frozenset({"authorization", "cookie", "proxy-authorization"})
 

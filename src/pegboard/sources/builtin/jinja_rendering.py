@@ -13,7 +13,8 @@ from jinja2 import StrictUndefined, TemplateError
 from jinja2.exceptions import SecurityError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from pegboard.model.bounds import TEMPLATE_EXPONENT, TEMPLATE_POWER_BASE
+TEMPLATE_EXPONENT = 100  # of a power in a template
+TEMPLATE_POWER_BASE = 10**12  # and its base
 
 
 class OutputTooLargeError(Exception):

@@ -14,17 +14,21 @@ from pegboard.core.after_fork import Threads
 from pegboard.core.json_reader import read_answer
 from pegboard.egress.sandbox import SandboxError, run_sandboxed
 from pegboard.lazy import LazyModule
-from pegboard.model.bounds import MIB, TRANSFORM_INLINE_S, TRANSFORM_START_S, TRANSFORM_THREADS
+from pegboard.model.bounds import MIB
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.model.tool import Annotations, Handler, ToolSpec
 from pegboard.sources.builtin.kind import BuiltinConfig, BuiltinKind, Services, tool_spec
+from pegboard.sources.builtin.limits import TRANSFORM_START_S
 
 if TYPE_CHECKING:
     from pegboard.sources import expressions
 else:
     expressions = LazyModule("pegboard.sources.expressions")
+
+TRANSFORM_INLINE_S = 0.01  # what takes longer is begun again in a thread, where it holds up nobody
+TRANSFORM_THREADS = 4  # of as many as there are for that, for all callers
 
 
 # The threads of all have more to do: who reads keys or consents does not wait for expressions.

@@ -18,12 +18,14 @@ from pegboard.egress.connections import Resolve, system_resolve
 from pegboard.egress.credential_redaction import without_credentials
 from pegboard.egress.files import decides_nothing
 from pegboard.frozen import frozen
-from pegboard.model.bounds import BUILTIN_GRACE_S, DEFAULT_BOUNDS, Bounds
+from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.model.context import ToolContext
 from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.model.secret import Secret
 from pegboard.model.tool import Annotations, Handler, Runs, ToolEntry, ToolSpec
+
+BUILTIN_GRACE_S = 1.0  # what the executor waits past a tool's own deadline, so that the tool tells what ran out of time
 
 
 def _secret(value: object) -> Secret:

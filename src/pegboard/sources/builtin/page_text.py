@@ -56,5 +56,5 @@ class _Page(HTMLParser):
     def handle_data(self, data: str) -> None:
         if not self._unseen:
             self.text.append(data)
-        elif self._unseen == "title" and len(self.title) < 10:  # not a limit: a shorter title may be a heading
+        elif self._unseen == "title" and len(self.title) < 10:  # a shorter title may be a heading
             self.title.append(data)

@@ -14,13 +14,16 @@ import psycopg
 from psycopg.abc import PQGen
 from psycopg.waiting import Ready, Wait
 
-from pegboard.model.bounds import KIB, POSTGRES_GRACE_S, POSTGRES_MESSAGE_BYTES
+from pegboard.model.bounds import KIB, MIB
 from pegboard.model.error import CallError
 from pegboard.sources.builtin.sql_statement import Query
 
-_LOOK_S: Final = 0.1  # not a limit: how often it is looked
+POSTGRES_MESSAGE_BYTES = 16 * MIB  # of one row or message
+POSTGRES_GRACE_S = 0.5  # the server stops a query at its deadline; one that hangs is left alone this much later
+
+_LOOK_S: Final = 0.1
 # What a pipe has room for, whatever the system.
-_PIECE_BYTES: Final = 32 * KIB  # not a limit: how much is passed on at once
+_PIECE_BYTES: Final = 32 * KIB  # how much is passed on at once
 RV = TypeVar("RV")
 
 

@@ -10,8 +10,8 @@ from typing import Any, Final, cast
 import psycopg
 from psycopg import errors
 
-from pegboard.model.bounds import POSTGRES_CONNECT_S
 from pegboard.model.error import CallError
+from pegboard.sources.builtin.limits import POSTGRES_CONNECT_S
 from pegboard.sources.builtin.postgres_connection import LimitedConnection
 from pegboard.sources.builtin.postgres_statement import Name, names_of, numbered
 from pegboard.sources.builtin.sql_statement import Answer, Query, collected, one_statement_only, read_only_refusal
@@ -47,7 +47,7 @@ _TOO_MIGHTY: Final = (
 )
 
 
-_SHOWN: Final = 5  # not a limit: how many names stand in a message
+_SHOWN: Final = 5  # how many names stand in a message
 # With the rights of every role that the login may take on; what belongs to the login itself gives it nothing. An
 # operator and a cast reach their function without its schema, and an aggregate with the rights of its own owner.
 _WITH_RIGHTS_OF_OTHERS: Final = """

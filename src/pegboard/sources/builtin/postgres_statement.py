@@ -85,7 +85,7 @@ _GAP: Final = r"(?:[ \t\f\v]|--[^\n\r]*+)*+[\n\r](?:[ \t\n\r\f\v]|--[^\n\r]*+[\n
 _INSIDE: Final = r"(?:[^'\\]++|\\.|'')*+(?:'|\\?\Z)"
 _ESCAPED: Final = re.compile(rf"{_INSIDE}(?:{_GAP}'{_INSIDE})*+", re.DOTALL)
 _BLOCK: Final = re.compile(r"/\*|\*/")
-_NAME_BYTES: Final = 63  # not a limit: where the server cuts a name
+_NAME_BYTES: Final = 63
 _ASCII_UPPER: Final = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 
 

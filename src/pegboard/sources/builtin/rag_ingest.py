@@ -7,7 +7,7 @@ import hashlib
 import orjson
 from pydantic import Field
 
-from pegboard.model.bounds import DOCUMENT_METADATA_BYTES, MIB
+from pegboard.model.bounds import KIB, MIB
 from pegboard.model.call_context import CallContext
 from pegboard.model.document import NewDocument
 from pegboard.model.error import CallError
@@ -15,6 +15,8 @@ from pegboard.model.json_types import JSON
 from pegboard.model.tool import Annotations, Handler
 from pegboard.sources.builtin.document_space import COLLECTION, Collection, hidden_without_store, store_of
 from pegboard.sources.builtin.kind import BuiltinConfig, BuiltinKind, Services, tool_spec
+
+DOCUMENT_METADATA_BYTES = 16 * KIB  # that one may be given
 
 
 class IngestConfig(BuiltinConfig):

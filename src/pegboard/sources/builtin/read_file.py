@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pegboard.egress.file_text import read_text
+from pegboard.egress.file_text import READ_TEXT_CHARS, read_text
 from pegboard.egress.files import locate
-from pegboard.model.bounds import READ_TEXT_CHARS
 from pegboard.model.call_context import CallContext
 from pegboard.model.json_types import JSON
 from pegboard.model.tool import Annotations, Handler

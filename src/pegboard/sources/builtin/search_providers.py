@@ -14,15 +14,14 @@ import orjson
 from pegboard.egress.responses import Response, json_of, text_of
 from pegboard.egress.sandbox import run_sandboxed
 from pegboard.frozen import frozen
-from pegboard.model.bounds import (
-    SEARCH_DATE_CHARS,
-    SEARCH_PAGE_HITS,
-    SEARCH_PAGE_S,
-    SEARCH_TEXT_CHARS,
-    SEARCH_TITLE_CHARS,
-)
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, is_list, is_object
+
+SEARCH_PAGE_HITS = 100  # read of one answer of a search engine
+SEARCH_PAGE_S = 6.0  # for reading a page of hits
+SEARCH_TEXT_CHARS = 20_000  # of each text of a hit, before it is made plain
+SEARCH_TITLE_CHARS = 500  # of a hit
+SEARCH_DATE_CHARS = 100  # of a hit
 
 _TAG = re.compile(r"<[^<>]{0,200}>")
 # What a provider sends beyond these is not looked at.

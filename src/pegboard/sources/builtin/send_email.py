@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from pegboard.lazy import LazyModule
-from pegboard.model.bounds import EMAIL_RECIPIENTS, MIB
+from pegboard.model.bounds import MIB
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from pegboard.sources.builtin import smtp_client
 else:
     smtp_client = LazyModule("pegboard.sources.builtin.smtp_client")
+
+EMAIL_RECIPIENTS = 50  # of one mail
 
 
 # Two plain parts: no quotes, comments, lists or line breaks, with which one address could become two; nor an encoded

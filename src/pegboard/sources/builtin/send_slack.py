@@ -10,7 +10,6 @@ import orjson
 from pydantic import Field, field_validator, model_validator
 
 from pegboard.egress.responses import Response, check_status, json_of, text_of
-from pegboard.model.bounds import SLACK_PLAIN_WORD_CHARS
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, is_object
@@ -18,6 +17,8 @@ from pegboard.model.secret import Secret
 from pegboard.model.tool import Annotations, Handler
 from pegboard.sources.builtin.kind import BuiltinKind, SecretText, Services, tool_spec
 from pegboard.sources.builtin.outbound import HttpUrl, NetworkConfig, http_url, web
+
+SLACK_PLAIN_WORD_CHARS = 8  # a longer part of a webhook's URL is taken for a key, and kept out of results
 
 _WHO = "Slack"
 _JSON = {"content-type": "application/json; charset=utf-8"}

@@ -11,7 +11,7 @@ import secrets
 from pydantic import Field, field_validator
 
 from pegboard.core.json_text import json_bytes
-from pegboard.model.bounds import WEBHOOK_RESPONSE_BYTES
+from pegboard.model.bounds import KIB
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
@@ -20,6 +20,8 @@ from pegboard.model.tool import Annotations, Handler
 from pegboard.sources.builtin.http_request import result
 from pegboard.sources.builtin.kind import BuiltinKind, SecretText, Services, tool_spec
 from pegboard.sources.builtin.outbound import NetworkConfig, check_headers, web
+
+WEBHOOK_RESPONSE_BYTES = 64 * KIB  # of the answer to a sent webhook, unless its config says otherwise
 
 _NOT_FROM_ARGUMENTS = frozenset({"authorization", "cookie", "proxy-authorization", "idempotency-key"})
 

@@ -14,10 +14,11 @@ import aiosmtplib
 
 from pegboard.egress.connections import GuardedBackend, Resolve
 from pegboard.egress.destinations import Destinations
-from pegboard.model.bounds import SMTP_GOODBYE_S
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
 from pegboard.model.secret import Secret
+
+SMTP_GOODBYE_S = 2.0  # for the end of a session whose mail is sent
 
 _WHO = "The mail server"
 _DOUBT = " The mail may have been sent; check before you repeat it."

@@ -13,7 +13,7 @@ from pegboard.frozen import frozen
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSONValue, is_list, is_object
 
-_SAFE_INTEGER = 2**63  # not a limit: what 64 bits hold
+_SAFE_INTEGER = 2**63
 
 
 @frozen

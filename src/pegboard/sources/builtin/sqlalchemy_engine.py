@@ -10,9 +10,10 @@ from typing import Any, Final
 import sqlalchemy
 from sqlalchemy import exc as sqlalchemy_errors
 
-from pegboard.model.bounds import SQL_ROWS_AHEAD
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.sources.builtin.sql_statement import Answer, Query, collected
+
+SQL_ROWS_AHEAD = 10  # of one statement, held beside those of the answer
 
 # How an engine hears, before the statement, that this transaction reads only.
 _READ_ONLY: Final = {
@@ -28,7 +29,7 @@ _DEADLINE: Final = {
     "mariadb": "SET SESSION max_statement_time = {seconds}",
 }
 # Until the statement is over; one that had not begun yet when it was stopped must not go on.
-_STOP_AGAIN_S: Final = 0.1  # not a limit: how often it is tried
+_STOP_AGAIN_S: Final = 0.1
 
 
 def check(url: str, *, read_only: bool) -> None:

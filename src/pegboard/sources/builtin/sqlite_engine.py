@@ -13,15 +13,17 @@ from urllib.parse import unquote, urlsplit
 
 import apsw
 
-from pegboard.model.bounds import MIB, SQLITE_MEMORY_BYTES, SQLITE_VALUE_BYTES
+from pegboard.model.bounds import MIB
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSONValue
 from pegboard.sources.builtin.sql_statement import Answer, Query, collected, one_statement_only, read_only_refusal
-from pegboard.sources.builtin.sqlite_functions import ENDLESS, replace_endless
+from pegboard.sources.builtin.sqlite_functions import ENDLESS, SQLITE_VALUE_BYTES, replace_endless
 from pegboard.sources.builtin.sqlite_matching import check_matching
 
+SQLITE_MEMORY_BYTES = 256 * MIB  # of all statements of the process together: SQLite does not count them apart
+
 # Steps of SQLite's machine between two looks at the clock.
-_PROGRESS_STEPS = 5_000  # not a limit: how often the clock is looked at
+_PROGRESS_STEPS = 5_000  # how often the clock is looked at
 _READING: Final = frozenset({apsw.SQLITE_SELECT, apsw.SQLITE_READ, apsw.SQLITE_FUNCTION, apsw.SQLITE_RECURSIVE})
 # They leave the file that was opened, or end the savepoint around the statement.
 _LEAVING: Final = frozenset({apsw.SQLITE_ATTACH, apsw.SQLITE_DETACH, apsw.SQLITE_TRANSACTION, apsw.SQLITE_SAVEPOINT})

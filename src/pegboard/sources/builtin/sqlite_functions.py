@@ -11,7 +11,11 @@ from typing import Any, Final, cast
 
 import apsw
 
-from pegboard.model.bounds import SQLITE_TRIM_CHARS, SQLITE_VALUE_BYTES
+from pegboard.model.bounds import MIB
+
+SQLITE_VALUE_BYTES = 4 * MIB  # that one function may make
+SQLITE_TRIM_CHARS = 1_000  # different ones to trim
+
 
 # Those that are refused: nobody has missed them yet.
 ENDLESS: Final = frozenset({"jsonb_patch", "geopoly_overlap", "geopoly_within"})

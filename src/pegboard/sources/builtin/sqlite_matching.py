@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from pegboard.model.bounds import SQLITE_MATCH_CHARS
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSONValue
+
+SQLITE_MATCH_CHARS = 10_000  # of one text that FTS5 searches for: its time grows with their square
 
 # How FTS5 is told by its index string that a text is searched for: by MATCH, LIKE or GLOB.
 _SEARCHING: Final = frozenset("MLG")

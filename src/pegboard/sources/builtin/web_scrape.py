@@ -7,13 +7,17 @@ from pydantic import Field
 
 from pegboard.egress.responses import Response, is_json, media_type, text_of
 from pegboard.egress.sandbox import run_sandboxed
-from pegboard.model.bounds import MIB, SCRAPE_CHARS, SCRAPE_EXTRACT_S, SCRAPE_OUTPUT_BYTES
+from pegboard.model.bounds import MIB
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, is_object
 from pegboard.model.tool import Annotations, Handler
 from pegboard.sources.builtin.kind import BuiltinKind, Services, tool_spec
 from pegboard.sources.builtin.outbound import NetworkConfig, Web, fitting, web
+
+SCRAPE_EXTRACT_S = 15.0  # for the reading of a page, past the fetching; importing the reader is most of it
+SCRAPE_CHARS = 400_000  # of a page's text
+SCRAPE_OUTPUT_BYTES = 4 * MIB  # and what the reader writes of it
 
 _EXTRACT = "pegboard.sources.builtin.page_text:extract"
 _MARKUP = frozenset({"text/html", "application/xhtml+xml", "application/xml", "text/xml", ""})

@@ -8,13 +8,14 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from pegboard.egress.responses import check_status
-from pegboard.model.bounds import SEARCH_SNIPPET_BYTES
 from pegboard.model.call_context import CallContext
 from pegboard.model.json_types import JSON
 from pegboard.model.tool import Annotations, Handler
 from pegboard.sources.builtin.kind import BuiltinKind, SecretText, Services, rows_of, tool_spec
 from pegboard.sources.builtin.outbound import HttpUrl, NetworkConfig, fitting, web
 from pegboard.sources.builtin.search_providers import PROVIDERS, Search
+
+SEARCH_SNIPPET_BYTES = 4_000  # of a search hit
 
 # What is shown as a link must be one.
 _LINK = r"https?://[^\s\x00-\x1f]{1,4000}\Z"

@@ -9,13 +9,16 @@ from urllib.parse import quote, urlencode
 from pydantic import Field
 
 from pegboard.egress.responses import check_status, json_of
-from pegboard.model.bounds import WIKIPEDIA_EXTRACT_BYTES, WIKIPEDIA_GUESSES, WIKIPEDIA_TITLE_CHARS
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, is_list, is_object
 from pegboard.model.tool import Annotations, Handler
 from pegboard.sources.builtin.kind import BuiltinKind, Services, tool_spec
 from pegboard.sources.builtin.outbound import HttpUrl, NetworkConfig, Web, fitting, web
+
+WIKIPEDIA_TITLE_CHARS = 500  # of an article
+WIKIPEDIA_EXTRACT_BYTES = 200_000  # of its text
+WIKIPEDIA_GUESSES = 5  # where an article is not found
 
 _WHO = "Wikipedia"
 # What is shown as a link must be one.

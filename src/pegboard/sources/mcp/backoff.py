@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from pegboard.model.bounds import (
-    MCP_BREAKER_FAILURES,
-    MCP_BREAKER_WINDOW_S,
-    MCP_FIRST_RETRY_S,
-    MCP_LONGEST_RELIST_S,
-    MCP_LONGEST_RETRY_S,
-    MCP_NUDGE_S,
-    MCP_SHORTEST_RELIST_S,
-    MCP_STEADY_S,
-)
+MCP_FIRST_RETRY_S = 0.2  # the first wait before a lost server is tried again; doubled each time
+MCP_LONGEST_RETRY_S = 30.0  # and the longest
+MCP_BREAKER_FAILURES = 5  # so many failures
+MCP_BREAKER_WINDOW_S = 60.0  # within this time, and the longest wait comes at once
+MCP_STEADY_S = 10.0  # a connection that lived this long ends the series of failures
+MCP_NUDGE_S = 1.0  # between two tries that a call asked for
+MCP_SHORTEST_RELIST_S = 0.05  # between two listings while a server says again and again that its lists changed; doubled
+MCP_LONGEST_RELIST_S = 5.0  # and the longest
 
 
 class Backoff:

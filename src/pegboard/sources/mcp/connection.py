@@ -22,13 +22,6 @@ from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS, is_version_at_least
 from pydantic import TypeAdapter, ValidationError
 
-from pegboard.model.bounds import (
-    MCP_INPUT_ROUNDS,
-    MCP_LISTEN_AGAIN_S,
-    MCP_MESSAGE_BYTES,
-    MCP_MUTE_CALLS,
-    MCP_PROGRESS_S,
-)
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError
 from pegboard.model.hops import HOPS_KEY, check_may_leave
@@ -38,7 +31,7 @@ from pegboard.sources.foreign_text import cleaned
 from pegboard.sources.mcp.answer_filter import TOO_MANY_VALUES, UNREADABLE
 from pegboard.sources.mcp.definitions import UnfitError, checked_definition
 from pegboard.sources.mcp.elicitation import ElicitationRelay
-from pegboard.sources.mcp.evidence import Evidence
+from pegboard.sources.mcp.evidence import MCP_MESSAGE_BYTES, Evidence
 from pegboard.sources.mcp.foreign_metadata import with_readable_notes
 from pegboard.sources.mcp.http_transport import (
     FAILED,
@@ -54,9 +47,13 @@ from pegboard.sources.mcp.resource_wire import gather_resources, wire_request
 from pegboard.sources.mcp.results import read_result
 from pegboard.sources.mcp.server_settings import ServerSettings
 from pegboard.sources.mcp.servers_behind import ServersBehind
-from pegboard.sources.mcp.stdio_transport import StdioTraffic, open_stdio
+from pegboard.sources.mcp.stdio_transport import MCP_PROGRESS_S, StdioTraffic, open_stdio
 from pegboard.sources.mcp.turns import Turns
 from pegboard.sources.mcp.upstream_resources import ResourceRequest, UpstreamResources
+
+MCP_INPUT_ROUNDS = 10  # in which one call may ask for input
+MCP_MUTE_CALLS = 5  # given up in a row without an answer to anything: the server is out of reach, not busy
+MCP_LISTEN_AGAIN_S = 5.0  # before a subscription that ended is taken up again
 
 _CLIENT = types.Implementation(name="pegboard", version=version("pegboard"))
 _ANSWER: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(

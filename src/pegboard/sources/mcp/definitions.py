@@ -6,14 +6,16 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from pegboard.core.schema import check_bounds, check_schema_size, compile_schema
-from pegboard.model.bounds import MCP_NAME_CHARS, MCP_TITLE_BYTES, Bounds
+from pegboard.model.bounds import Bounds
 from pegboard.model.call_intent import with_marks
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object, place_in
 from pegboard.model.tool import Annotations, ToolSpec
 from pegboard.sources.foreign_text import as_drawn, cleaned, has_hidden
-from pegboard.sources.mcp.foreign_metadata import kept_icons, kept_meta, meta_here, shown_hints
+from pegboard.sources.mcp.foreign_metadata import MCP_TITLE_BYTES, kept_icons, kept_meta, meta_here, shown_hints
 from pegboard.sources.mcp.server_settings import ServerSettings
+
+MCP_NAME_CHARS = 128  # of a foreign tool, in the server's own words
 
 _PROSE = frozenset({"description", "title", "$comment"})
 _PINNED = ("name", "title", "description", "inputSchema", "outputSchema", "annotations", "icons", "_meta")

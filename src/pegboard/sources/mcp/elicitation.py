@@ -11,13 +11,15 @@ from typing import Any
 import mcp_types as types
 from mcp.client.session import ClientRequestContext
 
-from pegboard.model.bounds import MCP_QUESTION_BYTES, Bounds
+from pegboard.model.bounds import Bounds
 from pegboard.model.call_context import CallContext
 from pegboard.model.caller import Caller
 from pegboard.model.error import CallError
 from pegboard.model.json_types import is_object
 from pegboard.sources.foreign_text import cleaned
 from pegboard.sources.mcp.definitions import UnfitError, checked_form
+
+MCP_QUESTION_BYTES = 2_000  # of what a server asks a person
 
 # Whose request is being sent. Over streamable HTTP it is set in what comes on that request's own stream, too.
 _calling: ContextVar[CallContext | None] = ContextVar("pegboard_calling", default=None)

@@ -6,10 +6,13 @@ import signal
 from collections.abc import Callable, Iterator
 from itertools import islice
 
-from pegboard.model.bounds import MCP_ANSWER_SHOWN_BYTES, MCP_LAST_LINES, MCP_MESSAGE_BYTES
 from pegboard.model.caller import Caller
 from pegboard.sources.foreign_text import cleaned
 from pegboard.sources.mcp.server_settings import ServerSettings
+
+MCP_MESSAGE_BYTES = 1_000  # of an error or a step of progress, passed on
+MCP_LAST_LINES = 10  # of the stderr of a program that failed, as far as those bytes reach
+MCP_ANSWER_SHOWN_BYTES = 200  # of a line or answer that is no message
 
 
 class Evidence:

@@ -14,16 +14,16 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from pegboard.model.bounds import (
-    MCP_ICONS,
-    MCP_META_BYTES,
-    MCP_META_LEVELS,
-    MCP_RESULT_BLOCKS,
-    MCP_TITLE_BYTES,
-    MCP_URI_CHARS,
-)
+from pegboard.model.bounds import KIB
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.sources.foreign_text import cleaned, has_hidden
+
+MCP_RESULT_BLOCKS = 1_000  # of one result
+MCP_TITLE_BYTES = 256  # of a foreign tool
+MCP_META_BYTES = 16 * KIB  # of one `_meta`, or of an icon in the text itself; a larger one is dropped
+MCP_META_LEVELS = 16  # of one
+MCP_ICONS = 8  # of one tool or resource
+MCP_URI_CHARS = 2_000  # of a foreign resource
 
 # The specification keeps prefixes whose second label is one of these to itself; the first key has no prefix.
 _RESERVED_LABELS: Final = frozenset({"modelcontextprotocol", "mcp"})
@@ -33,7 +33,7 @@ _KEY = re.compile(r"[A-Za-z0-9._/-]{1,200}")
 _MIME = re.compile(r"[\w.+/-]{1,100}")
 _SIZES = re.compile(r"any|\d{1,5}x\d{1,5}")
 # Beyond it readers of JSON differ.
-_LARGEST_SIZE: Final = 2**53 - 1  # not a limit: what every reader of JSON knows exactly
+_LARGEST_SIZE: Final = 2**53 - 1  # what every reader of JSON knows exactly
 # Lists of what an answer consists of, and what has notes of its own inside such a part.
 _LISTS: Final = ("content", "contents", "messages", "resources", "resourceTemplates", "prompts")
 _INNER: Final = ("content", "resource")

@@ -23,16 +23,7 @@ from pegboard.egress.destinations import Destinations
 from pegboard.egress.failures import EgressError
 from pegboard.egress.responses import seconds_of
 from pegboard.egress.transport import GuardedTransport, guarded_client
-from pegboard.model.bounds import (
-    MCP_ANSWER_SHOWN_BYTES,
-    MCP_EVENT_BYTES,
-    MCP_LAST_ANSWERS_S,
-    MCP_REMEMBERED_FAILURES,
-    MCP_RESUME_WAITS_S,
-    MCP_RESUMES,
-    MCP_STREAM_SILENCE_S,
-    Bounds,
-)
+from pegboard.model.bounds import MIB, Bounds
 from pegboard.model.error import CallError
 from pegboard.sources.mcp.answer_filter import (
     AnswerFilter,
@@ -46,10 +37,18 @@ from pegboard.sources.mcp.answer_filter import (
     is_rpc,
     sent_request,
 )
-from pegboard.sources.mcp.evidence import Evidence
+from pegboard.sources.mcp.evidence import MCP_ANSWER_SHOWN_BYTES, Evidence
 from pegboard.sources.mcp.oauth import OAuthTransport
 from pegboard.sources.mcp.server_settings import ServerSettings, revealed
 from pegboard.sources.mcp.turns import between_readings
+
+MCP_STREAM_SILENCE_S = 3_600.0  # that a stream may be silent
+# Before a stream that broke off is taken up again, however soon the server asks (`retry: 0`).
+MCP_RESUME_WAITS_S = (0.5, 1.0, 2.0, 5.0)
+MCP_RESUMES = 100  # so often for one answer; the SDK counts those in vain alone, and calls itself for each
+MCP_EVENT_BYTES = 1 * MIB  # of one server-sent event; as much as the SDK takes in an SSE session
+MCP_LAST_ANSWERS_S = 0.5  # for calls to hear what they met, before the connection that it ends is closed
+MCP_REMEMBERED_FAILURES = 1_000  # that wait for the call they belong to
 
 log = logging.getLogger("pegboard")
 FAILED = -32098

@@ -9,14 +9,16 @@ from dataclasses import field, replace
 from pegboard.core.definition_redaction import DefinitionRedactor
 from pegboard.core.json_text import json_bytes
 from pegboard.frozen import frozen
-from pegboard.model.bounds import MCP_NAME_CHARS, MCP_NAME_SHOWN_BYTES, Bounds
+from pegboard.model.bounds import Bounds
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.json_types import JSON, is_list, is_object
 from pegboard.sources.foreign_text import cleaned
 from pegboard.sources.mcp.definition_changes import skeleton
-from pegboard.sources.mcp.definitions import Rejected, UnfitError, checked_definition
+from pegboard.sources.mcp.definitions import MCP_NAME_CHARS, Rejected, UnfitError, checked_definition
 from pegboard.sources.mcp.server_settings import ServerSettings
 from pegboard.sources.mcp.turns import Turns
+
+MCP_NAME_SHOWN_BYTES = 128  # of a foreign tool that is refused
 
 
 @frozen

@@ -12,14 +12,17 @@ from typing import Any, cast
 from pegboard.core.digests import digest
 from pegboard.core.json_reader import parse_json, read_answer
 from pegboard.core.json_text import json_bytes
-from pegboard.model.bounds import DEFAULT_BOUNDS, MCP_LOCK_STRICT_BYTES, MCP_LOCK_VALUES
+from pegboard.model.bounds import DEFAULT_BOUNDS
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 
-_VERSION = 2  # not a limit: the form of the file
+MCP_LOCK_STRICT_BYTES = 4_000_000  # a larger lock, which we wrote ourselves, is read without a message's bounds
+MCP_LOCK_VALUES = 100_000_000  # and with so many values
+
+_VERSION = 2
 _WHOLE = replace(DEFAULT_BOUNDS, answer_values=MCP_LOCK_VALUES, answer_containers=MCP_LOCK_VALUES)
 # What the first version of the file did not pin. Of a tool that it pinned it stays unjudged until it is accepted anew.
-_FIRST_VERSION = 1  # not a limit: the form of the file
+_FIRST_VERSION = 1
 _NOT_IN_FIRST = frozenset({"icons", "_meta"})
 # The order of these lists says nothing; that of other lists might.
 _SETS = frozenset({"required", "enum", "type", "anyOf", "oneOf", "allOf"})

@@ -9,8 +9,9 @@ import httpx2  # noqa: TID251 - the SDK's flows are written for it; each request
 from pegboard.egress.destinations import Destinations
 from pegboard.egress.failures import EgressError
 from pegboard.egress.transport import GuardedTransport
-from pegboard.model.bounds import MCP_SIGN_IN_REQUESTS
 from pegboard.sources.mcp.server_settings import ServerSettings
+
+MCP_SIGN_IN_REQUESTS = 40  # of one sign-in
 
 
 class OAuthTransport(httpx2.AsyncBaseTransport):

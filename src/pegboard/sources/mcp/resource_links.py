@@ -15,11 +15,12 @@ from urllib.parse import quote
 
 import orjson
 
-from pegboard.model.bounds import MCP_LINK_MARK_CHARS, MCP_URI_CHARS
 from pegboard.model.context import ToolContext
 from pegboard.model.resource import ResourceSpec
 from pegboard.sources.foreign_text import has_hidden
-from pegboard.sources.mcp.foreign_metadata import uri_here
+from pegboard.sources.mcp.foreign_metadata import MCP_URI_CHARS, uri_here
+
+MCP_LINK_MARK_CHARS = 32  # of what shows that a resource was named to its reader: 128 bits
 
 # What stands in a URI as it is; `%` does not, so that reading the address gives the URI again to the letter.
 _KEPT = ":/?#[]@!$&'()*+,;=-._~"

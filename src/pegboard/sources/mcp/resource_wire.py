@@ -12,7 +12,6 @@ from mcp.client.session import ClientSession
 from mcp.shared.exceptions import MCPError
 from pydantic import TypeAdapter, ValidationError
 
-from pegboard.model.bounds import MCP_COMPLETION_BYTES, MCP_COMPLETIONS, MCP_RESOURCE_ERROR_BYTES
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
 from pegboard.model.result import ResourceContent, ToolResult
@@ -23,6 +22,10 @@ from pegboard.sources.mcp.results import read_blocks
 from pegboard.sources.mcp.server_settings import ServerSettings
 from pegboard.sources.mcp.servers_behind import ServersBehind
 from pegboard.sources.mcp.upstream_resources import Kind, ResourceRequest, UpstreamResources, What
+
+MCP_COMPLETIONS = 100  # of one answer
+MCP_COMPLETION_BYTES = 1_000  # of one completion
+MCP_RESOURCE_ERROR_BYTES = 500  # of an error in place of lists
 
 log = logging.getLogger("pegboard")
 Page = Callable[..., Awaitable[Any]]

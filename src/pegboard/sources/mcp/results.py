@@ -10,7 +10,6 @@ from typing import Any
 import mcp_types as types
 
 from pegboard.core.schema import check_bounds
-from pegboard.model.bounds import MCP_RESULT_BLOCKS
 from pegboard.model.error import CallError, ToolError
 from pegboard.model.json_types import JSON, is_object
 from pegboard.model.result import (
@@ -23,6 +22,7 @@ from pegboard.model.result import (
     ToolResult,
 )
 from pegboard.sources.mcp.foreign_metadata import (
+    MCP_RESULT_BLOCKS,
     kept_annotations,
     kept_icons,
     kept_meta,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pegboard.model.bounds import HOPS
-from pegboard.model.hops import HOPS_KEY, path_of
+from pegboard.model.hops import HOPS, HOPS_KEY, path_of
 from pegboard.model.json_types import JSON, is_object
 
 

@@ -20,15 +20,7 @@ from pydantic import ValidationError
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.json_reader import TooManyValuesError, check_message_count, envelope_of, read_counted
 from pegboard.egress.process import Process, launch
-from pegboard.model.bounds import (
-    DEFAULT_BOUNDS,
-    MCP_BAD_LINES,
-    MCP_EXIT_WAIT_S,
-    MCP_MESSAGES_IN_HAND,
-    MCP_PROGRESS_S,
-    MCP_PROGRESSING_CALLS,
-    Bounds,
-)
+from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, is_object
 from pegboard.sources.mcp.answer_filter import (
@@ -41,6 +33,12 @@ from pegboard.sources.mcp.answer_filter import (
 from pegboard.sources.mcp.evidence import Evidence
 from pegboard.sources.mcp.server_settings import ServerSettings, revealed
 from pegboard.sources.mcp.turns import between_readings
+
+MCP_PROGRESS_S = 0.1  # between two steps of progress that are passed on; a person sees ten a second
+MCP_MESSAGES_IN_HAND = 16  # read from a program, and not yet taken by the SDK
+MCP_BAD_LINES = 1_000  # in a row that are no messages, before a program is given up
+MCP_PROGRESSING_CALLS = 1_000  # of one program, whose last progress is remembered
+MCP_EXIT_WAIT_S = 1.0  # for a program that has closed its stdout to end, and say with what
 
 log = logging.getLogger("pegboard")
 Messages = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]

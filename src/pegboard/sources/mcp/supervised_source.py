@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pegboard.core.after_fork import leave_to_parent, renew_after_fork
 from pegboard.lazy import LazyModule
-from pegboard.model.bounds import MCP_CALL_WAITS_S, MCP_CONNECT_S, MCP_REFRESH_S
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
@@ -39,6 +38,10 @@ if TYPE_CHECKING:
     from pegboard.sources.mcp.connection import Connection
 else:
     mcp_connection = LazyModule("pegboard.sources.mcp.connection")
+
+MCP_CONNECT_S = 15.0  # for connecting and the first lists, where a call's time is shorter
+MCP_CALL_WAITS_S = 0.9  # a call's wait for a connection that is being taken up again
+MCP_REFRESH_S = (30.0, 300.0, 3_600.0)  # between two listings of a server that tells of no changes; then longer ones
 
 log = logging.getLogger("pegboard")
 _AWAY = frozenset({"upstream_unavailable", "upstream_auth", "upstream_lost", "timeout"})

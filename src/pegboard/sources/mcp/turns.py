@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 
-from pegboard.model.bounds import MCP_LONG_MESSAGE_BYTES, MCP_STRETCH_S
+from pegboard.model.bounds import KIB
+
+MCP_STRETCH_S = 0.01  # that the tools of one list are judged at a stretch, before others get their turn
+MCP_LONG_MESSAGE_BYTES = 64 * KIB  # of one message, up to which its readers read it one after the other at once
 
 
 class Turns:

@@ -10,7 +10,6 @@ from typing import Any, Literal, NamedTuple
 from urllib.parse import quote
 
 from pegboard.frozen import frozen
-from pegboard.model.bounds import MCP_ARGUMENT_CHARS, MCP_PROMPT_ARGUMENTS, MCP_URI_CHARS
 from pegboard.model.call_context import CallContext
 from pegboard.model.json_types import JSON
 from pegboard.model.resource import CompletionSpec, Offer, PromptArgument, PromptSpec, ResourceSpec
@@ -18,6 +17,7 @@ from pegboard.model.result import ToolResult
 from pegboard.model.tool import Annotations, ToolEntry, ToolSpec
 from pegboard.sources.foreign_text import cleaned, has_hidden
 from pegboard.sources.mcp.foreign_metadata import (
+    MCP_URI_CHARS,
     kept_annotations,
     kept_icons,
     kept_meta,
@@ -27,6 +27,9 @@ from pegboard.sources.mcp.foreign_metadata import (
 )
 from pegboard.sources.mcp.server_settings import ServerSettings
 from pegboard.sources.tool_names import own_names
+
+MCP_PROMPT_ARGUMENTS = 50  # of a foreign prompt
+MCP_ARGUMENT_CHARS = 64  # of the name of such an argument
 
 Kind = Literal["resource", "template", "prompt"]
 What = Literal["read", "prompt", "complete"]

@@ -12,15 +12,12 @@ from pegboard.core.schema import check_bounds
 from pegboard.egress.failures import EgressError
 from pegboard.egress.urls import parse_url
 from pegboard.frozen import frozen
-from pegboard.model.bounds import (
-    OPENAPI_DOCUMENT_KEYS,
-    OPENAPI_DOCUMENT_LEVELS,
-    OPENAPI_DOCUMENT_VALUES,
-    OPENAPI_REF_HOPS,
-    Bounds,
-)
+from pegboard.model.bounds import Bounds
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.json_types import JSON, JSONValue, at_pointer, is_list, is_object
+from pegboard.sources.openapi.limits import OPENAPI_DOCUMENT_KEYS, OPENAPI_DOCUMENT_LEVELS, OPENAPI_DOCUMENT_VALUES
+
+OPENAPI_REF_HOPS = 20  # references that lead to references
 
 # Those that are sent. `query` is a word of 3.2.
 METHODS: Final = ("get", "head", "options", "query", "post", "put", "patch", "delete")

@@ -17,15 +17,7 @@ from pegboard.egress.destinations import Destinations, only_host_of
 from pegboard.egress.http import GuardedClient, as_servers_read
 from pegboard.egress.responses import text_of
 from pegboard.frozen import frozen
-from pegboard.model.bounds import (
-    DEFAULT_BOUNDS,
-    OPENAPI_FETCH_S,
-    OPENAPI_NAME_BYTES,
-    OPENAPI_RETRY_WAITS_S,
-    OPENAPI_SOON_FAILURES,
-    SERVICE_GRACE_S,
-    Bounds,
-)
+from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.model.call_context import CallContext
 from pegboard.model.call_intent import with_marks
 from pegboard.model.error import CallError, DefinitionError
@@ -34,11 +26,16 @@ from pegboard.model.secret import Secret
 from pegboard.model.source_state import SourceState
 from pegboard.model.tool import ToolEntry, ToolSpec
 from pegboard.sources.foreign_text import cleaned
-from pegboard.sources.http_service import HttpService, value_of
+from pegboard.sources.http_service import SERVICE_GRACE_S, HttpService, value_of
 from pegboard.sources.openapi.document import Document, UnfitError, checked_base, origin_of, server_of
 from pegboard.sources.openapi.operation_call import request_of
 from pegboard.sources.openapi.operations import Operation, OperationReader, raw_name
 from pegboard.sources.tool_names import own_names
+
+OPENAPI_FETCH_S = 30.0  # for fetching a description
+OPENAPI_SOON_FAILURES = 5  # failed fetches, after which its operations no longer count as soon to come
+OPENAPI_RETRY_WAITS_S = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 60.0)  # between failed fetches; the last again and again
+OPENAPI_NAME_BYTES = 256  # of an operation, before it is made a tool's name
 
 log = logging.getLogger("pegboard")
 

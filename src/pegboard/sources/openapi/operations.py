@@ -14,7 +14,7 @@ from pegboard.egress.failures import EgressError
 from pegboard.egress.http import as_servers_read, checked_headers
 from pegboard.egress.responses import is_json
 from pegboard.frozen import frozen
-from pegboard.model.bounds import OPENAPI_ANSWER_OBJECTS, OPENAPI_LESS_ROOM, Bounds
+from pegboard.model.bounds import Bounds
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.model.tool import Annotations
@@ -35,6 +35,9 @@ from pegboard.sources.openapi.request_bodies import (
     media_of,
 )
 from pegboard.sources.openapi.schema_translation import SchemaTranslation, SchemaTranslator
+
+OPENAPI_ANSWER_OBJECTS = 400  # of the schema of an answer; what it refers to beyond them is left open
+OPENAPI_LESS_ROOM = 8  # times, for what a schema refers to, where all of it is more than can be judged
 
 Where = Literal["path", "query", "querystring", "header", "cookie", "body"]
 # The header parameters that OpenAPI says to ignore: other parts of an operation declare them.

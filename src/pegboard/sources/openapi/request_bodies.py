@@ -13,18 +13,17 @@ from typing import Any, Final
 from pegboard.core.json_text import json_bytes
 from pegboard.egress.responses import is_json
 from pegboard.frozen import frozen
-from pegboard.model.bounds import OPENAPI_REF_HOPS
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.sources.http_service import query_of, scalar
-from pegboard.sources.openapi.document import Document, UnfitError
+from pegboard.sources.openapi.document import OPENAPI_REF_HOPS, Document, UnfitError
 from pegboard.sources.openapi.parameter_styles import STYLES, in_query
 
 FORM: Final = "application/x-www-form-urlencoded"
 MULTIPART: Final = "multipart/form-data"
 JSON_MEDIA: Final = "application/json"
 BYTES: Final = "application/octet-stream"
-_NO_RANK: Final = 9  # not a limit: behind every rank
+_NO_RANK: Final = 9
 _MEDIA = re.compile(r"[\w.+-]+/[\w.+-]+")
 _RANGES: Final = {"*/*": JSON_MEDIA, "application/*": JSON_MEDIA, "*": JSON_MEDIA, "text/*": "text/plain"}
 _TEXTS = re.compile(

@@ -24,8 +24,8 @@ _SEVERAL = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
 _NAMED = frozenset({"properties", "patternProperties", "dependentSchemas"})
 _PROSE = frozenset({"title", "description"})
 # The levels of JSON above a schema that stands under `properties` or `$defs`; and those that a translation may add.
-_ABOVE: Final = 3  # not a limit: how schemas are written
-_ADDED: Final = 4  # not a limit: how schemas are written
+_ABOVE: Final = 3
+_ADDED: Final = 4
 
 
 class _Definition(NamedTuple):

@@ -32,7 +32,7 @@ from pegboard.testing.model_script import (
 )
 
 _STOPS = {"end": "end_turn", "length": "max_tokens", "filtered": "refusal"}
-_NAME_CHARS = 128  # not a limit: what the provider publishes
+_NAME_CHARS = 128
 _ERROR_TYPES = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -118,7 +118,7 @@ class AnthropicMessages:
         yield _event("message_stop")
 
     def error(self, failure: ModelFailure) -> JSON:
-        default = "invalid_request_error" if failure.status < 500 else "api_error"  # not a limit: statuses of HTTP
+        default = "invalid_request_error" if failure.status < 500 else "api_error"
         kind = _ERROR_TYPES.get(failure.status, default)
         return {"type": "error", "error": {"type": kind, "message": failure.message}, "request_id": "req_scripted"}
 

@@ -32,7 +32,7 @@ from pegboard.testing.model_script import (
 )
 
 _STOPS = {"end": "STOP", "length": "MAX_TOKENS", "filtered": "SAFETY"}
-_NAME_CHARS = 128  # not a limit: what the provider publishes
+_NAME_CHARS = 128
 _PATH = re.compile(r"/(?:v1|v1beta|v1alpha)/models/([^/:]+):(generateContent|streamGenerateContent|countTokens)")
 _STATUSES = {
     400: "INVALID_ARGUMENT",

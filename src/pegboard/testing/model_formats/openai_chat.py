@@ -31,7 +31,7 @@ from pegboard.testing.model_script import (
 )
 
 _STOPS = {"end": "stop", "length": "length", "filtered": "content_filter"}
-NAME_CHARS = 64  # not a limit: what the provider publishes
+NAME_CHARS = 64
 ERROR_TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
 
 
@@ -145,7 +145,7 @@ def bearer_of(call: HttpCall) -> str:
 
 def openai_error(failure: ModelFailure) -> dict[str, Any]:
     """Return an error as OpenAI words it."""
-    default = "invalid_request_error" if failure.status < 500 else "server_error"  # not a limit: statuses of HTTP
+    default = "invalid_request_error" if failure.status < 500 else "server_error"
     kind = ERROR_TYPES.get(failure.status, default)
     return {"message": failure.message, "type": kind, "param": None, "code": None}
 

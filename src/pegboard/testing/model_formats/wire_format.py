@@ -27,7 +27,7 @@ Step: TypeAlias = bytes | Pause | Hold | RawBytes | Hangup
 """What a streamed answer is made of: events, ready to be sent, and what the server does between them."""
 
 # Arguments come in pieces of this size, as no provider sends them at once where it can help it.
-_PIECE = 8  # not a limit: how a stream is cut
+_PIECE = 8
 _PLAIN_NAME = re.compile(r"[a-zA-Z0-9_-]+")
 
 

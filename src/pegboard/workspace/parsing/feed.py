@@ -12,8 +12,11 @@ from typing import Final, NoReturn, TypedDict
 from urllib.parse import urljoin
 from xml.parsers import expat
 
-from pegboard.model.bounds import DOCUMENT_CHARS, FEED_ENTRIES, FEED_LEVELS
+from pegboard.workspace.limits import DOCUMENT_CHARS
 from pegboard.workspace.parsing.parsed import UnreadableError, one_line
+
+FEED_ENTRIES = 2_000  # of one feed
+FEED_LEVELS = 100  # of its elements
 
 _ENTRIES: Final = frozenset({"item", "entry"})
 # What is read of an entry, by the names of RSS, Atom and Dublin Core; the first that says anything.

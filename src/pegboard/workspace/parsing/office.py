@@ -16,10 +16,15 @@ from docx.oxml.ns import qn
 from docx.table import Table
 from docx.text.paragraph import Paragraph
 
-from pegboard.model.bounds import ARCHIVE_BYTES, ARCHIVE_ENTRIES, ARCHIVE_RATIO, ARCHIVE_RATIO_BYTES, MIB
+from pegboard.model.bounds import MIB
 from pegboard.model.json_types import JSONValue
 from pegboard.workspace.parsing.parsed import Parsed, ParsedTable, UnreadableError, cleaned, headings_of, one_line
 from pegboard.workspace.parsing.tabular import cell, column_names, titles_above, typed_table
+
+ARCHIVE_BYTES = 256 * MIB  # of what is packed in one Office file
+ARCHIVE_RATIO = 100  # by so much more than the file itself at most
+ARCHIVE_RATIO_BYTES = 8 * MIB  # where it is more than this
+ARCHIVE_ENTRIES = 10_000  # and the parts that it may have
 
 # `<!DOCTYPE` as IBM wrote it, and as UTF-7 does.
 _EBCDIC_DOCTYPE, _UTF_7_DOCTYPE = "<!DOCTYPE".encode("cp037"), b"+ADw-!DOCTYPE"
@@ -37,8 +42,8 @@ _UNSEEN = frozenset({
 })  # fmt: skip
 _PROPERTIES = "docProps/core.xml"
 _OLD_ARCHIVE = b"\xd0\xcf\x11\xe0"
-_OVERLAP = 64  # not a limit: bytes, longer than any such mark
-_PIECE_BYTES = 1 << 20  # not a limit: how much is read at once
+_OVERLAP = 64
+_PIECE_BYTES = 1 << 20
 
 
 def parse_docx(_: object, payload: bytes) -> Parsed:

@@ -6,8 +6,10 @@ import re
 from collections.abc import Sequence
 from typing import TypedDict
 
-from pegboard.model.bounds import DOCUMENT_CHARS, DOCUMENT_HEADINGS, DOCUMENT_TITLE_CHARS
 from pegboard.model.json_types import JSONValue
+from pegboard.workspace.limits import DOCUMENT_CHARS, DOCUMENT_TITLE_CHARS
+
+DOCUMENT_HEADINGS = 100  # of one document, that are told of it
 
 _BREAKS = re.compile(r"\r\n?|\u2028|\u2029")
 # What no text holds, but many a file: characters that SQLite ends a text at, or that steer a terminal.

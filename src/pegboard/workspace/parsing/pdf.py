@@ -8,8 +8,10 @@ from typing import Any, cast
 
 import pypdfium2  # pyright: ignore[reportMissingTypeStubs] - it has none
 
-from pegboard.model.bounds import DOCUMENT_CHARS, PDF_PAGES
+from pegboard.workspace.limits import DOCUMENT_CHARS
 from pegboard.workspace.parsing.parsed import Parsed, UnreadableError, cleaned, one_line
+
+PDF_PAGES = 10_000  # of one PDF
 
 # With the zone that it may say, as in `D:20260102030405+02'00'`.
 _DATE = re.compile(r"D:(\d{14})(?:(Z)|([+-]\d\d)'?(\d\d)?)?")

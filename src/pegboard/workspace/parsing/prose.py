@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from pegboard.model.bounds import DOCUMENT_TITLE_CHARS
 from pegboard.workspace.chunking import heading_title
+from pegboard.workspace.limits import DOCUMENT_TITLE_CHARS
 from pegboard.workspace.parsing.parsed import Parsed, cleaned, decoded, headings_of, one_line
 
 # Behind signs, or a line of its own with a line of signs below it.

@@ -10,17 +10,20 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from pegboard.model.bounds import TABLE_CELL_CHARS, TABLE_COLUMNS, TABLE_ROWS
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.workspace.parsing.parsed import Parsed, ParsedTable, UnreadableError, cleaned, decoded, one_line
+
+TABLE_CELL_CHARS = 1_000_000  # of one cell
+TABLE_COLUMNS = 1_000  # of one table
+TABLE_ROWS = 1_000_000  # and its rows
 
 _DELIMITERS = ",;\t|"
 _NAMED_DELIMITER = re.compile(r"\"?sep=(.)\"?", re.IGNORECASE)
 _QUOTED = re.compile(r'"[^"]*"')
-_LOOKED_AT_CHARS = 65_536  # not a limit: of a file, for what separates its values
+_LOOKED_AT_CHARS = 65_536  # of a file, for what separates its values
 _LINES_OF_OBJECTS = re.compile(r"\s*\{.*\}[ \t]*\n+[ \t]*\{")
-_JSON_LEVELS = 4  # not a limit: of objects in objects, in which tables are looked for
-_TITLE_ROWS = 10  # not a limit: above a table, that are looked at
+_JSON_LEVELS = 4  # of objects in objects, in which tables are looked for
+_TITLE_ROWS = 10  # above a table, that are looked at
 # As a spreadsheet writes numbers. `007`, `+1` and `1_000` are text: as numbers they would read otherwise.
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,17})?(?:[eE][-+]?[0-9]{1,2})?")

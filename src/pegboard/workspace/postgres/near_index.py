@@ -12,20 +12,19 @@ from typing import Any, Final
 
 import orjson
 
-from pegboard.model.bounds import (
-    NEAR_INDEX_CANDIDATES,
-    NEAR_INDEX_DIMENSIONS,
-    NEAR_INDEX_GROWTH,
-    NEAR_INDEX_MEMORY_MIB,
-    NEAR_INDEX_PROBES,
-    NEAR_INDEX_RECALL,
-)
 from pegboard.workspace.store.connection import Connection
 from pegboard.workspace.store.embedding import embedder_of
 from pegboard.workspace.store.near import NearIndex, read_near_index, setting_of
 
-_LOCK: Final = 1_735_140_913  # not a limit: a number of ours, for building one index at a time
-_NEAREST: Final = 10  # not a limit: what is shown of a search, by which an index is judged
+NEAR_INDEX_CANDIDATES = 400  # that such an index looks at
+NEAR_INDEX_RECALL = 0.95  # of the ten nearest that it has to find to be used
+NEAR_INDEX_PROBES = 20  # measured by so many questions
+NEAR_INDEX_GROWTH = 2  # times the passages, until one that found too few is tried again
+NEAR_INDEX_DIMENSIONS = 2_000  # that it takes: pgvector's own limit
+NEAR_INDEX_MEMORY_MIB = 256  # of the server, while one is made
+
+_LOCK: Final = 1_735_140_913  # a number of ours, for building one index at a time
+_NEAREST: Final = 10  # what is shown of a search, by which an index is judged
 
 
 def build_near_indexes(db: Connection, *, exact_passages: int) -> Iterator[NearIndex]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from pegboard.core.ports import Embedder
-from pegboard.model.bounds import VECTOR_EXACT_PASSAGES
 from pegboard.model.secret import Secret
 from pegboard.workspace.passage_embedder import PassageEmbedder
-from pegboard.workspace.postgres.postgres_database import PostgresDatabase
+from pegboard.workspace.postgres.postgres_database import VECTOR_EXACT_PASSAGES, PostgresDatabase
 from pegboard.workspace.store.document_store import SqlDocumentStore
 
 

@@ -16,21 +16,17 @@ from numpy.typing import NDArray
 
 from pegboard.core.after_fork import leave_to_parent, renew_after_fork
 from pegboard.core.call.workers import WorkerPool
-from pegboard.model.bounds import (
-    DOCUMENT_STORE_BUSY_S,
-    DOCUMENT_STORE_CONNECTIONS,
-    DOCUMENT_STORE_READ_BUSY_S,
-)
 from pegboard.model.document import DocumentScope
 from pegboard.model.error import CallError
+from pegboard.workspace.limits import DOCUMENT_STORE_BUSY_S, DOCUMENT_STORE_CONNECTIONS
 from pegboard.workspace.store.connection import Connection, Dialect, Rows
 from pegboard.workspace.store.document_tables import StoredTable
 from pegboard.workspace.store.near import NearIndex
-from pegboard.workspace.store.querying import Copy, cells_of, created
+from pegboard.workspace.store.querying import DOCUMENT_STORE_READ_BUSY_S, Copy, cells_of, created
 from pegboard.workspace.store.readable_spaces import ReadableSpaces
 
 T = TypeVar("T")
-_VERSION = 2  # not a limit: of the tables below
+_VERSION = 2
 # `n` counts for ourselves alone: what callers are shown are the random ids.
 _TABLES = """
 create table settings (name text primary key, value text not null) strict, without rowid;

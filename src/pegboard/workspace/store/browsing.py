@@ -6,11 +6,11 @@ from typing import Any
 
 import orjson
 
-from pegboard.model.bounds import DOCUMENT_CHARS, DOCUMENT_RESULT_BYTES
 from pegboard.model.document import DocumentFilters
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
 from pegboard.workspace.file_globs import name_matcher
+from pegboard.workspace.limits import DOCUMENT_CHARS, DOCUMENT_RESULT_BYTES
 from pegboard.workspace.paging import fitting_count, page, place_of
 from pegboard.workspace.store.connection import Connection
 from pegboard.workspace.store.document_tables import tables_of
@@ -332,7 +332,7 @@ def _why_empty(error: str, mime: str) -> str:
 
 def _fitting(text: str) -> str:
     """Return the longest beginning that fits into one answer, as JSON."""
-    room = DOCUMENT_RESULT_BYTES - 2_048  # not a limit: what stands around it
+    room = DOCUMENT_RESULT_BYTES - 2_048
     if len(text) * 6 <= room or len(orjson.dumps(text)) <= room:
         return text
     low, high = 0, min(len(text), room)

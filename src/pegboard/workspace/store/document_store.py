@@ -8,7 +8,6 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
-from pegboard.model.bounds import DOCUMENT_TABLES, EMBED_BATCH, INGEST_BATCH_DOCUMENTS
 from pegboard.model.context import ToolContext
 from pegboard.model.document import (
     EVERY_DOCUMENT,
@@ -22,6 +21,7 @@ from pegboard.model.document import (
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
 from pegboard.models.embedding.vectors import Vectors
+from pegboard.models.limits import EMBED_BATCH
 from pegboard.workspace.passage_embedder import NO_ANSWER, PassageEmbedder
 from pegboard.workspace.store import (
     browsing,
@@ -37,8 +37,11 @@ from pegboard.workspace.store import (
 from pegboard.workspace.store.connection import Connection
 from pegboard.workspace.store.embedding import BarePassage
 from pegboard.workspace.store.near import NearIndex
+from pegboard.workspace.store.querying import DOCUMENT_TABLES
 from pegboard.workspace.store.readable_spaces import ReadableSpaces
 from pegboard.workspace.store.writing import PreparedDocument, Stored
+
+INGEST_BATCH_DOCUMENTS = 100  # stored in one transaction
 
 log = logging.getLogger("pegboard")
 T = TypeVar("T")

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from pegboard.model.bounds import PRINCIPAL_CHARS, SPACE_CHARS
 from pegboard.model.call_intent import narrowed_to
 from pegboard.model.context import ToolContext
 from pegboard.model.document import Access, DocumentScope
@@ -15,6 +14,9 @@ from pegboard.model.json_types import JSON
 from pegboard.workspace.shown_names import can_be_shown
 from pegboard.workspace.store.connection import Connection
 from pegboard.workspace.store.writing import space_number
+
+SPACE_CHARS = 128  # of the name of a space
+PRINCIPAL_CHARS = 300  # of `user:…` or `role:…`
 
 
 def scope_of(db: Connection, ctx: ToolContext) -> DocumentScope:

@@ -6,13 +6,14 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from pegboard.model.bounds import GREP_LINE_CHARS
 from pegboard.model.document import DocumentFilters
 from pegboard.model.json_types import JSON
 from pegboard.workspace.linear_patterns import LinearPattern, linear, literal
 from pegboard.workspace.paging import fitting_count
 from pegboard.workspace.store.connection import Connection
 from pegboard.workspace.store.readable_spaces import ReadableSpaces
+
+GREP_LINE_CHARS = 1_000  # of one line that is shown
 
 _LINE_BREAK = re.compile(r"\n|\\n")
 _BY_LINES: Final = "Lines are looked at one by one: a pattern with a line break fits none. Look for one of its lines."

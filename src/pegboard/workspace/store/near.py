@@ -9,9 +9,10 @@ from typing import Any
 import orjson
 
 from pegboard.frozen import frozen
-from pegboard.model.bounds import SEARCH_FUSED_PASSAGES
 from pegboard.model.json_types import JSON
 from pegboard.workspace.store.connection import Connection
+
+SEARCH_FUSED_PASSAGES = 200  # ranked by words, and by vectors, before the two are one
 
 
 @frozen

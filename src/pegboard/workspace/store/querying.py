@@ -14,24 +14,23 @@ from typing import Any, Final, cast
 
 import apsw
 
-from pegboard.model.bounds import (
-    DOCUMENT_RESULT_BYTES,
-    DOCUMENT_STORE_READ_BUSY_S,
-    DOCUMENT_TABLES,
-)
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
 from pegboard.sources.builtin.sql_statement import Limits, Query, read_only_refusal
 from pegboard.sources.builtin.sqlite_engine import run_on
+from pegboard.workspace.limits import DOCUMENT_RESULT_BYTES
 from pegboard.workspace.store.connection import Connection
 from pegboard.workspace.store.document_tables import StoredTable, tables_of
 from pegboard.workspace.store.readable_spaces import ReadableSpaces
 
-_SHOWN_NAMES = 20  # not a limit: tables or columns that an error names
-_SHOWN_TABLES = 3  # not a limit: whose columns an error names
-_SHOWN_CHARS = 1_500  # not a limit: of them
+DOCUMENT_STORE_READ_BUSY_S = 2.0  # and a reader
+DOCUMENT_TABLES = 500  # that one query may be about
+
+_SHOWN_NAMES = 20  # tables or columns that an error names
+_SHOWN_TABLES = 3
+_SHOWN_CHARS = 1_500
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_PROGRESS_STEPS = 5_000  # not a limit: how often the clock is looked at
+_PROGRESS_STEPS = 5_000  # how often the clock is looked at
 FUNCTIONS: Final = frozenset(
     """
     abs acos acosh asin asinh atan atan2 atanh avg ceil ceiling char coalesce concat concat_ws cos cosh count

@@ -9,8 +9,8 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-_K1: Final = 1.2  # not a limit: Source: the default of Lucene
-_B: Final = 0.75  # not a limit: Source: the default of Lucene
+_K1: Final = 1.2
+_B: Final = 0.75
 # What an occurrence adds to the score of a passage; one value: how long a passage of the scope is on average.
 PART_OF_SCORE: Final = (
     f"asked.weight * postings.count * {_K1 + 1} / (postings.count + {_K1} * ({1 - _B} + {_B} * postings.length / ?))"

@@ -13,18 +13,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pegboard.frozen import frozen
-from pegboard.model.bounds import SEARCH_DOCUMENT_TERMS, SEARCH_FUSED_PASSAGES
 from pegboard.model.document import EVERY_DOCUMENT, DocumentFilters, SearchMode
 from pegboard.model.json_types import JSON
 from pegboard.workspace.analyzer import question_terms
 from pegboard.workspace.paging import fitting_count
 from pegboard.workspace.store.connection import Connection
 from pegboard.workspace.store.embedding import embedder_of
-from pegboard.workspace.store.near import near_indexes
+from pegboard.workspace.store.near import SEARCH_FUSED_PASSAGES, near_indexes
 from pegboard.workspace.store.readable_spaces import ReadableSpaces
 from pegboard.workspace.store.scoring import PART_OF_SCORE, best_score, idf
 
-_K: Final = 60  # not a limit: Source: Cormack, Clarke and Büttcher, 2009, reciprocal rank fusion
+SEARCH_DOCUMENT_TERMS = 64  # different ones of one question
+
+_K: Final = 60  # Source: Cormack, Clarke and Büttcher, 2009, reciprocal rank fusion
 
 
 NOT_READ: Final = (

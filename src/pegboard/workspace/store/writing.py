@@ -15,7 +15,6 @@ import apsw
 import orjson
 
 from pegboard.frozen import frozen
-from pegboard.model.bounds import SOURCE_NAME_CHARS
 from pegboard.model.document import DocumentScope, NewDocument, SourceType
 from pegboard.model.error import CallError
 from pegboard.workspace.analyzer import terms_of
@@ -24,10 +23,12 @@ from pegboard.workspace.shown_names import can_be_shown
 from pegboard.workspace.store.connection import Connection
 from pegboard.workspace.store.readable_spaces import absent, as_path, folder_of
 
+SOURCE_NAME_CHARS = 128  # of the name of a source
+
 Stored = Literal["added", "changed", "unchanged", "failed"]
 # No database takes it, not even spelled out.
 _NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
-_TABLE_NAME_CHARS = 60  # not a limit: longer ones are cut
+_TABLE_NAME_CHARS = 60
 
 
 _Posting = tuple[int, str, int, int, int]

@@ -8,7 +8,6 @@ from typing import Final, cast
 
 from pegboard.core.ports import DocumentStore
 from pegboard.model.agent import AgentCall, AgentResult, ModelSpec
-from pegboard.model.bounds import ANALYSIS_QUESTION_CHARS, ANALYSIS_STEPS, ANALYSIS_USUAL_STEPS
 from pegboard.model.call_context import CallContext
 from pegboard.model.context import ToolContext, seconds_left
 from pegboard.model.document import DocumentScope
@@ -28,7 +27,11 @@ from pegboard.workspace.tools.declaration import (
 )
 from pegboard.workspace.tools.document_analyst import Citations, Reader, analyst, question_for
 
-_FOR_THE_RUN = 0.9  # not a limit: of the time of the call, so that what there is by then can be brought
+ANALYSIS_QUESTION_CHARS = 10_000  # of a question about one document
+ANALYSIS_STEPS = 50  # requests of the agent that answers it, at most
+ANALYSIS_USUAL_STEPS = 12  # and unless the question says otherwise
+
+_FOR_THE_RUN = 0.9  # of the time of the call, so that what there is by then can be brought
 _PACKAGE: Final = "pydantic_ai"
 _SPEC: Final = document_spec(
     "analyze_document",

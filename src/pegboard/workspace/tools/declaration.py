@@ -8,13 +8,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from pegboard.core.ports import DocumentStore
+from pegboard.egress.limits import PATH_CHARS
 from pegboard.frozen import frozen
-from pegboard.model.bounds import (
-    DOCUMENT_CURSOR_CHARS,
-    DOCUMENT_FILTER_IDS,
-    DOCUMENT_ID_CHARS,
-    PATH_CHARS,
-)
 from pegboard.model.call_context import CallContext
 from pegboard.model.call_intent import narrowed_to
 from pegboard.model.context import ToolContext
@@ -22,6 +17,10 @@ from pegboard.model.document import DocumentFilters, DocumentScope
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.model.tool import Annotations, ToolEntry, ToolSpec
+
+DOCUMENT_ID_CHARS = 100
+DOCUMENT_FILTER_IDS = 100  # in one filter
+DOCUMENT_CURSOR_CHARS = 2_000
 
 NAMESPACE: Final = "docs"
 TEXT: Final[JSON] = {"type": "string"}

@@ -14,26 +14,25 @@ from typing import Final
 from pegboard.core.ports import DocumentStore
 from pegboard.frozen import frozen
 from pegboard.model.agent import AgentEntry, AgentMemory, AgentSpec, ModelSpec
-from pegboard.model.bounds import (
-    ANALYSIS_CITATIONS,
-    ANALYSIS_HEADINGS,
-    ANALYSIS_PASSAGES,
-    ANALYSIS_QUOTE_CHARS,
-    DOCUMENT_CHARS,
-)
 from pegboard.model.call_context import CallContext
 from pegboard.model.document import DocumentFilters, DocumentScope
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, is_list
 from pegboard.model.tool import ToolEntry
+from pegboard.workspace.limits import DOCUMENT_CHARS
 from pegboard.workspace.tools import grep_documents, read_document, search_documents
 from pegboard.workspace.tools.declaration import WHOLE, DocumentTool, document_spec
 
+ANALYSIS_PASSAGES = 6  # that it begins with
+ANALYSIS_HEADINGS = 50  # of the document, that it is told
+ANALYSIS_CITATIONS = 50  # in one answer
+ANALYSIS_QUOTE_CHARS = 1_000  # of one citation
+
 NAME: Final = "document-analyst"
 _OF_MANY: Final = frozenset({"document_id", "document_ids", "source_ids", "folder_path", "feed_ids", "metadata"})
-_SOME_WORDS: Final = (6, 3)  # not a limit: of a quote, by which the lines are found that it may stand in
-_AROUND_CHARS: Final = 200  # not a limit: before and after the place where a quote should be
-_LINES: Final = 20  # not a limit: in which a quote is looked for
+_SOME_WORDS: Final = (6, 3)  # of a quote, by which the lines are found that it may stand in
+_AROUND_CHARS: Final = 200  # before and after the place where a quote should be
+_LINES: Final = 20  # in which a quote is looked for
 # Signs that models write for each other: what is cited is in any case what stands in the document.
 _ALIKE: Final = ("'’‘‛`´′", '"“”„‟«»″', "-‐‑‒–—−")
 _CLASSES: Final = {sign: f"[{re.escape(signs)}]" for signs in _ALIKE for sign in signs} | {"…": r"(?:…|\.\.\.)"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pegboard.core.ports import DocumentStore
-from pegboard.model.bounds import PATH_CHARS
+from pegboard.egress.limits import PATH_CHARS
 from pegboard.model.document import DocumentScope
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from pegboard.model.bounds import (
-    BUILTIN_GRACE_S,
-    DOCUMENT_RESULT_BYTES,
-    DOCUMENT_URL_CHARS,
-    SCRAPE_CHARS,
-    WEB_PAGE_CHARS,
-)
 from pegboard.model.call_context import CallContext
 from pegboard.model.json_types import JSON
 from pegboard.model.tool import Annotations, ToolEntry, ToolSpec
-from pegboard.sources.builtin.kind import Services
+from pegboard.sources.builtin.kind import BUILTIN_GRACE_S, Services
 from pegboard.sources.builtin.outbound import fitting, web
-from pegboard.sources.builtin.web_scrape import ScrapeConfig, fetched
+from pegboard.sources.builtin.web_scrape import SCRAPE_CHARS, ScrapeConfig, fetched
+from pegboard.workspace.limits import DOCUMENT_RESULT_BYTES
 from pegboard.workspace.tools.declaration import FLAG, MAYBE_WHOLE, NAMESPACE, TEXT, WHOLE, up_to
+
+DOCUMENT_URL_CHARS = 8_192  # of the URL of a page
+WEB_PAGE_CHARS = 20_000  # of a page, unless it says otherwise
 
 
 def fetch_tool(config: ScrapeConfig, services: Services) -> ToolEntry:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pegboard.core.ports import DocumentStore
-from pegboard.model.bounds import GLOB_CHARS
 from pegboard.model.document import DocumentScope
 from pegboard.model.json_types import JSON
 from pegboard.workspace.tools.declaration import (
@@ -16,6 +15,8 @@ from pegboard.workspace.tools.declaration import (
     rows,
     up_to,
 )
+
+GLOB_CHARS = 500  # of a pattern over names
 
 
 async def _look(store: DocumentStore, scope: DocumentScope, args: JSON) -> JSON:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pegboard.core.ports import DocumentStore
-from pegboard.model.bounds import GREP_PATTERN_CHARS
 from pegboard.model.document import DocumentScope
 from pegboard.model.json_types import JSON
 from pegboard.workspace.tools.declaration import (
@@ -16,6 +15,8 @@ from pegboard.workspace.tools.declaration import (
     rows,
     up_to,
 )
+
+GREP_PATTERN_CHARS = 1_000
 
 
 async def _look(store: DocumentStore, scope: DocumentScope, args: JSON) -> JSON:

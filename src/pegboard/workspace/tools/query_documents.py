@@ -7,23 +7,29 @@ from typing import Final
 
 from pegboard.core.ports import DocumentStore, Model
 from pegboard.frozen import frozen
-from pegboard.model.bounds import (
-    DOCUMENT_FILTER_IDS,
-    DOCUMENT_QUERY_CHARS,
-    DOCUMENT_QUERY_ROWS,
-    DOCUMENT_QUERY_USUAL_ROWS,
-    DOCUMENT_QUESTION_CHARS,
-    DOCUMENT_QUESTION_ROWS,
-    DOCUMENT_QUESTION_S,
-)
 from pegboard.model.call_context import CallContext
 from pegboard.model.document import DocumentScope
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
 from pegboard.model.tool import ToolEntry
-from pegboard.workspace.tools.declaration import FILTERS, FLAG, TEXT, WHOLE, document_entry, document_spec, up_to
+from pegboard.workspace.tools.declaration import (
+    DOCUMENT_FILTER_IDS,
+    FILTERS,
+    FLAG,
+    TEXT,
+    WHOLE,
+    document_entry,
+    document_spec,
+    up_to,
+)
 from pegboard.workspace.tools.lent_model import NO_MODEL, ModelOf
-from pegboard.workspace.tools.sql_writer import SqlWriter
+from pegboard.workspace.tools.sql_writer import DOCUMENT_QUERY_CHARS, SqlWriter
+
+DOCUMENT_QUERY_ROWS = 1_000  # of one query over tables, at most
+DOCUMENT_QUERY_USUAL_ROWS = 100  # and unless it says otherwise
+DOCUMENT_QUESTION_CHARS = 10_000  # of a question in words
+DOCUMENT_QUESTION_S = 120.0  # for a model to write SQL that answers it, and to mend it
+DOCUMENT_QUESTION_ROWS = 3  # of each table that the model is shown
 
 _SPEC: Final = document_spec(
     "query_documents",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pegboard.core.ports import DocumentStore
-from pegboard.model.bounds import DOCUMENT_CHARS, DOCUMENT_READ_CHARS
 from pegboard.model.document import DocumentScope
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
+from pegboard.workspace.limits import DOCUMENT_CHARS, DOCUMENT_READ_CHARS
 from pegboard.workspace.tools.declaration import DOCUMENT_ID, FLAG, MAYBE_WHOLE, TEXT, WHOLE, document_tool
 
 

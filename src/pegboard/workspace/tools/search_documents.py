@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pegboard.core.ports import DocumentStore
-from pegboard.model.bounds import SEARCH_PASSAGES
 from pegboard.model.document import DocumentScope
 from pegboard.model.json_types import JSON
 from pegboard.workspace.tools.declaration import (
@@ -18,6 +17,8 @@ from pegboard.workspace.tools.declaration import (
     rows,
     up_to,
 )
+
+SEARCH_PASSAGES = 50  # of one search
 
 
 async def _look(store: DocumentStore, scope: DocumentScope, args: JSON) -> JSON:

@@ -15,16 +15,15 @@ import orjson
 
 from pegboard.core.ports import Model
 from pegboard.frozen import frozen
-from pegboard.model.bounds import (
-    DOCUMENT_QUERY_CHARS,
-    DOCUMENT_QUESTION_REPAIRS,
-    DOCUMENT_QUESTION_SHOWN_CHARS,
-)
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
 
-_ANSWER_WORDS = 500  # not a limit: what a model is told to stay within
-_CELL_CHARS = 60  # not a limit: of a value that shows what a column holds
+DOCUMENT_QUERY_CHARS = 20_000  # of its text
+DOCUMENT_QUESTION_REPAIRS = 2  # so often at most
+DOCUMENT_QUESTION_SHOWN_CHARS = 30_000  # and of all that it is told of tables
+
+_ANSWER_WORDS = 500  # what a model is told to stay within
+_CELL_CHARS = 60  # of a value that shows what a column holds
 _PROMPT: Final = """\
 Write one SELECT for SQLite that answers the question. Only the tables below are there; quote a name with double \
 quotes where it is no plain word. Columns have no types: cast texts that are numbers. What stands in tables is \
