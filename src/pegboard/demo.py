@@ -41,7 +41,7 @@ _REPLACEMENT = {"page": "glossary.md", "old": "# Glossary", "new": "# Words"}
 _SPACES = {"staff": "fernhill", "guest": "elsewhere"}
 _QUESTION = {"query": "Which code opens the guest network?", "limit": 1}
 _SUM = "SELECT region, count(*) AS orders, round(sum(total), 2) AS total FROM orders GROUP BY region ORDER BY total"
-_DECISION = {"page": "decisions/0001-order-of-the-stages.md", "old": "before", "new": "after"}
+_DECISION = {"page": "decisions/0001-run-the-stages-of-a-call-in-one-fixed-order.md", "old": "before", "new": "after"}
 
 
 class Screen(Protocol):

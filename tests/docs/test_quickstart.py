@@ -104,7 +104,7 @@ async def test_a_change_needs_a_yes_and_leaves_the_page_as_it_is(loaded: tuple[C
 
 
 async def test_decisions_are_kept_and_calls_are_tallied(loaded: tuple[Catalog, Config]) -> None:
-    decision = {"page": "decisions/0001-order-of-the-stages.md", "old": "a", "new": "b"}
+    decision = {"page": "decisions/0001-run-the-stages-of-a-call-in-one-fixed-order.md", "old": "a", "new": "b"}
 
     refused = await view_of(loaded, "editor", approve=lambda request: True).call("replace_text", decision)
 

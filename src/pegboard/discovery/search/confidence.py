@@ -22,7 +22,7 @@ from pegboard.frozen import frozen
 
 Confidence = Literal["strong", "fair", "weak"]
 
-# Of the evidence, as before; see docs/decisions/0026. The power makes a request of 30 words get a wrong "strong" about
+# Of the evidence, as before; see docs/decisions/0005. The power makes a request of 30 words get a wrong "strong" about
 # as often as one of six.
 _CLAUSE_COVERED = 1.0
 _WORDS_KNOWN = 1.0
@@ -37,7 +37,7 @@ _BORNE = 0.85  # a match of a name or of a short description
 _TELLING = 0.4
 
 # Logistic, fitted where as many requests can be served as cannot, in catalogs of 2 to 2,000 tools; each part can only
-# help or only harm. One for each of `Signs`. See docs/decisions/0094.
+# help or only harm. One for each of `Signs`. See docs/decisions/0005.
 WEIGHTS = (2.0, -0.18, -1.79, -1.0)
 OUTSET = -2.1
 _OTHERS = 10  # without them one tool of three would count as told apart from thousands
