@@ -14,7 +14,7 @@ from pegboard.discovery.meta_tools.loop_guard import LOOP_QUESTIONS, LOOP_SESSIO
 from pegboard.model.host import NO_HOST
 from pegboard.providers.exporter import PROVIDER_LISTS
 from pegboard.server.host_guard import HOSTS_REMEMBERED, LOOPBACK_HOSTS, HostGuard
-from pegboard.server.mcp.request_states import StateCodec
+from pegboard.server.mcp.asking.request_states import StateCodec
 from pegboard.server.principal import CALLERS_REMEMBERED, HostContexts, Identity, Principal
 from pegboard.server.sealing import REQUEST_STATE_S, USED_STATES, Sealing
 from tests.core.parts import echo, one_tool

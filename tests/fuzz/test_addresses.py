@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from pegboard import Catalog, Identified, http_app
-from pegboard.server.mcp import lists
+from pegboard.server.mcp.handlers import lists
 from tests.fuzz.seeds import inputs
 from tests.server.doors import inside, post
 

@@ -13,12 +13,12 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from pegboard import Bounds, CallContext, Catalog, ImageContent, ToolSpec, http_app
+from pegboard.server.mcp.asking.notifications import LEVELS
 from pegboard.server.mcp.fast_path import FastPath
-from pegboard.server.mcp.notifications import LEVELS
 from pegboard.server.mcp.sdk_handlers import Principals
-from pegboard.server.mcp.session_endpoint import Exchange, SessionEndpoint
-from pegboard.server.mcp.session_ids import Client
-from pegboard.server.mcp.sessions import Sessions
+from pegboard.server.mcp.sessions.session_endpoint import Exchange, SessionEndpoint
+from pegboard.server.mcp.sessions.session_ids import Client
+from pegboard.server.mcp.sessions.sessions import Sessions
 from pegboard.server.principal import Identity, Principal
 from tests.server.asgi import send_raw
 from tests.server.doors import META, workshop

@@ -11,7 +11,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 
 from pegboard import Catalog, Profile, ToolContext, http_app
-from pegboard.server.mcp import disconnect as watch
+from pegboard.server.mcp import event_streams as watch
 from pegboard.server.principal import Identity, Principal
 from tests.server.doors import JSON_HEADERS, META, VERSION, answer_of, call, inside, names, post, served, workshop
 

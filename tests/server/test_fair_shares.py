@@ -13,7 +13,7 @@ from pegboard import Catalog, ToolContext, http_app, runtime
 from pegboard.model.bounds import Bounds
 from pegboard.server.authenticator import network_of
 from pegboard.server.http_api.event_stream import API_STREAMS_OF_ONE
-from pegboard.server.mcp import sessions
+from pegboard.server.mcp.sessions import sessions
 from tests.core.parts import kind_of
 from tests.server.asgi import send_raw
 from tests.server.doors import JSON_HEADERS, META, VERSION

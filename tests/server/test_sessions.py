@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from pegboard import CallContext, Catalog, Profile, http_app
-from pegboard.server.mcp.session_endpoint import INITIALIZE_BYTES
+from pegboard.server.mcp.sessions.session_endpoint import INITIALIZE_BYTES
 from tests.server.doors import JSON_HEADERS, answer_of, served
 
 VERSION = "2025-11-25"

@@ -10,7 +10,7 @@ import pytest
 
 from pegboard import Catalog, DefinitionError, Policy, Profile, http_app
 from pegboard.model.skill import SKILL_FILES
-from pegboard.server.mcp.skill_handlers import MCP_PAGE_SKILLS
+from pegboard.server.mcp.handlers.skill_handlers import MCP_PAGE_SKILLS
 from tests.config.project import Project
 from tests.server.doors import JSON_HEADERS, answer_of, inside, post
 

@@ -15,7 +15,7 @@ import pytest
 from pegboard import CallContext, Catalog, Tasks, http_app
 from pegboard.auth.keys import KeyStore
 from pegboard.auth.rules import AnonymousRule, IdentityRules
-from pegboard.server.mcp.task_notifications import MCP_LISTENING_TASKS
+from pegboard.server.mcp.handlers.task_notifications import MCP_LISTENING_TASKS
 from tests.auth.parts import bearer, rule
 from tests.server.doors import served
 from tests.timing import PATIENCE_S

@@ -15,7 +15,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from pegboard import Catalog, Profile, http_app
 from pegboard.auth.rules import IdentityRules
-from pegboard.server.mcp import sessions
+from pegboard.server.mcp.sessions import sessions
 from tests.auth.parts import Issuer, bearer, guarded, rule
 from tests.server.doors import JSON_HEADERS, Seen, answer_of, inside, post, served
 from tests.server.http_callers import heard_until

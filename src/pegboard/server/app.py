@@ -34,8 +34,8 @@ from pegboard.server.http_api.responses import problem_reply
 from pegboard.server.http_api.routes import Routes
 from pegboard.server.identify import Identify
 from pegboard.server.listener import bound_to, listen
+from pegboard.server.mcp.asking.request_states import sealing_with
 from pegboard.server.mcp.endpoint import Endpoint
-from pegboard.server.mcp.request_states import sealing_with
 from pegboard.server.principal import choose_profile
 from pegboard.server.proxy_settings import NO_PROXY, ProxySettings
 from pegboard.server.sealing import Sealing

@@ -21,10 +21,10 @@ from pegboard.providers.mcp import mcp_result
 from pegboard.providers.mcp_progress import Progress
 from pegboard.resources import Resources
 from pegboard.server.event_hub import EventHub
-from pegboard.server.mcp.client_channel import ClientChannel
-from pegboard.server.mcp.earlier_channel import EarlierChannel
-from pegboard.server.mcp.input_required import InputRequiredChannel
-from pegboard.server.mcp.task_wire import declares_tasks, task, task_before_2026
+from pegboard.server.mcp.asking.client_channel import ClientChannel
+from pegboard.server.mcp.asking.earlier_channel import EarlierChannel
+from pegboard.server.mcp.asking.input_required import InputRequiredChannel
+from pegboard.server.mcp.protocol.task_wire import declares_tasks, task, task_before_2026
 from pegboard.server.principal import ContextMaker, Principal, context_maker
 
 INVALID_REQUEST = -32600

@@ -22,11 +22,11 @@ from pegboard.server.gateway import Gateway, gateway_of
 from pegboard.server.limits import CHANGES_SETTLE_S
 from pegboard.server.mcp.earlier_path import EarlierPath
 from pegboard.server.mcp.fast_path import VERSION_KEY, FastPath, Plan
+from pegboard.server.mcp.handlers.lists import Lists
 from pegboard.server.mcp.handshake import Handshake
-from pegboard.server.mcp.jsonrpc import NO_ID, as_object, error_message, is_unanswerable, json_bytes
-from pegboard.server.mcp.lists import Lists
-from pegboard.server.mcp.session_ids import Client
-from pegboard.server.mcp.sessions import Sessions
+from pegboard.server.mcp.protocol.jsonrpc import NO_ID, as_object, error_message, is_unanswerable, json_bytes
+from pegboard.server.mcp.sessions.session_ids import Client
+from pegboard.server.mcp.sessions.sessions import Sessions
 from pegboard.server.principal import Identity, Principal, choose_profile
 from pegboard.server.process_exit import leave, leave_if_held
 from pegboard.server.stdio_streams import LineStreams, LineTooLongError, standard_streams

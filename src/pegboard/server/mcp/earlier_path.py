@@ -12,6 +12,8 @@ from typing import Any
 from pegboard.model.hops import HOPS_KEY
 from pegboard.model.json_types import JSON
 from pegboard.server.gateway import Gateway
+from pegboard.server.mcp.asking.notifications import MessageOutlet
+from pegboard.server.mcp.asking.unanswered_requests import SessionChannel
 from pegboard.server.mcp.fast_path import (
     PROGRESS_KEY,
     VERSION_KEY,
@@ -19,11 +21,9 @@ from pegboard.server.mcp.fast_path import (
     Plan,
     answered,
 )
-from pegboard.server.mcp.jsonrpc import as_object, json_bytes
-from pegboard.server.mcp.lists import Lists
-from pegboard.server.mcp.notifications import MessageOutlet
-from pegboard.server.mcp.sessions import Session
-from pegboard.server.mcp.unanswered_requests import SessionChannel
+from pegboard.server.mcp.handlers.lists import Lists
+from pegboard.server.mcp.protocol.jsonrpc import as_object, json_bytes
+from pegboard.server.mcp.sessions.sessions import Session
 from pegboard.server.principal import Principal
 
 _BODY_KEYS = frozenset(("jsonrpc", "id", "method", "params"))

@@ -18,18 +18,18 @@ from pegboard.server.body_reader import BodyError, BodyReader, ClientLeftError, 
 from pegboard.server.bus import ALONE, NO_BUS, Others
 from pegboard.server.gateway import Gateway
 from pegboard.server.host_guard import HostGuard, Refusal
-from pegboard.server.mcp.disconnect import answer
 from pegboard.server.mcp.earlier_path import EarlierPath
+from pegboard.server.mcp.event_streams import answer
 from pegboard.server.mcp.fast_path import FastPath
+from pegboard.server.mcp.handlers.lists import Lists
 from pegboard.server.mcp.headers import HeaderReader, RequestHeaders
-from pegboard.server.mcp.jsonrpc import as_object, called_tool, error_message, json_bytes
 from pegboard.server.mcp.limits import RECONNECT_MS
-from pegboard.server.mcp.lists import Lists
+from pegboard.server.mcp.protocol.jsonrpc import as_object, called_tool, error_message, json_bytes
 from pegboard.server.mcp.sdk_handlers import Principals
 from pegboard.server.mcp.sdk_server import MIRRORED, SdkServer, SdkSessions, accepts
-from pegboard.server.mcp.session_endpoint import Exchange, SessionEndpoint
-from pegboard.server.mcp.session_ids import SessionIds
-from pegboard.server.mcp.sessions import Sessions
+from pegboard.server.mcp.sessions.session_endpoint import Exchange, SessionEndpoint
+from pegboard.server.mcp.sessions.session_ids import SessionIds
+from pegboard.server.mcp.sessions.sessions import Sessions
 from pegboard.server.open_requests import OpenRequests
 from pegboard.server.principal import Principal, Whose
 from pegboard.server.resource_metadata import ResourceMetadata

@@ -17,11 +17,11 @@ from pegboard.model.bounds import KIB
 from pegboard.model.hops import HOPS_KEY
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.server.gateway import Gateway, RpcError
-from pegboard.server.mcp.capabilities import SERVER_KEY, VERSION, discovery, server_info
-from pegboard.server.mcp.input_required import InputRequiredChannel, NotifyingChannel
-from pegboard.server.mcp.jsonrpc import as_object, json_bytes
-from pegboard.server.mcp.lists import Lists
-from pegboard.server.mcp.notifications import LEVELS, MessageOutlet
+from pegboard.server.mcp.asking.input_required import InputRequiredChannel, NotifyingChannel
+from pegboard.server.mcp.asking.notifications import LEVELS, MessageOutlet
+from pegboard.server.mcp.handlers.lists import Lists
+from pegboard.server.mcp.protocol.capabilities import SERVER_KEY, VERSION, discovery, server_info
+from pegboard.server.mcp.protocol.jsonrpc import as_object, json_bytes
 from pegboard.server.principal import Principal
 
 META_REMEMBERED = KIB  # forms of `_meta` that were accepted

@@ -11,9 +11,9 @@ import orjson
 
 from pegboard.model.json_types import JSON
 from pegboard.server.gateway import Gateway
-from pegboard.server.mcp.capabilities import changing_lists, initialization
 from pegboard.server.mcp.fast_path import Answer, is_usual_client
-from pegboard.server.mcp.jsonrpc import as_object
+from pegboard.server.mcp.protocol.capabilities import changing_lists, initialization
+from pegboard.server.mcp.protocol.jsonrpc import as_object
 
 _REVISIONS = frozenset(("2025-06-18", "2025-11-25"))
 _PLAIN_CAPABILITIES: dict[str, tuple[JSON, ...]] = {

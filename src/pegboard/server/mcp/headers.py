@@ -12,8 +12,8 @@ from pegboard.core.bounded_cache import BoundedCache
 from pegboard.model.hops import HOPS_HEADER, ids_of_header
 from pegboard.server.body_reader import is_json_body
 from pegboard.server.host_guard import Headers, HostGuard, Refusal
-from pegboard.server.mcp.capabilities import VERSION
 from pegboard.server.mcp.fast_path import Announced
+from pegboard.server.mcp.protocol.capabilities import VERSION
 
 HEADER_SETS_REMEMBERED = 2_048  # that were let in
 HEADERS_REMEMBERED = 24  # of no more headers than this

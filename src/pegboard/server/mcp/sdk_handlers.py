@@ -20,13 +20,13 @@ from pegboard.model.error import CallError
 from pegboard.model.hops import HOPS_KEY
 from pegboard.model.json_types import JSON
 from pegboard.server.gateway import Gateway, RpcError
-from pegboard.server.mcp.client_channel import ClientChannel, fits
-from pegboard.server.mcp.earlier_channel import EarlierChannel
-from pegboard.server.mcp.input_required import NotifyingChannel
-from pegboard.server.mcp.lists import Lists
-from pegboard.server.mcp.notifications import LEVELS, Notifications
-from pegboard.server.mcp.request_states import RequestStates
-from pegboard.server.mcp.sessions import Session
+from pegboard.server.mcp.asking.client_channel import ClientChannel, fits
+from pegboard.server.mcp.asking.earlier_channel import EarlierChannel
+from pegboard.server.mcp.asking.input_required import NotifyingChannel
+from pegboard.server.mcp.asking.notifications import LEVELS, Notifications
+from pegboard.server.mcp.asking.request_states import RequestStates
+from pegboard.server.mcp.handlers.lists import Lists
+from pegboard.server.mcp.sessions.sessions import Session
 from pegboard.server.principal import Principal
 from pegboard.server.sealing import Sealing
 

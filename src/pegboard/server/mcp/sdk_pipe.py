@@ -11,11 +11,11 @@ from mcp.shared.message import SessionMessage
 
 from pegboard.model.json_types import JSON
 from pegboard.server.gateway import Gateway
-from pegboard.server.mcp.capabilities import VERSION
-from pegboard.server.mcp.lists import Lists
-from pegboard.server.mcp.request_states import sealing_with
+from pegboard.server.mcp.asking.request_states import sealing_with
+from pegboard.server.mcp.handlers.lists import Lists
+from pegboard.server.mcp.protocol.capabilities import VERSION
 from pegboard.server.mcp.sdk_server import SdkServer
-from pegboard.server.mcp.sessions import Session, Sessions
+from pegboard.server.mcp.sessions.sessions import Session, Sessions
 from pegboard.server.principal import Principal
 
 SDK_MESSAGES_IN_HAND = 16  # between a transport of ours and the SDK

@@ -17,16 +17,16 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERS
 
 from pegboard.model.json_types import JSON
 from pegboard.server.gateway import Gateway
-from pegboard.server.mcp.capabilities import VERSION, capabilities_before_2026, discovery, server_info
-from pegboard.server.mcp.list_changes import ListChanges
-from pegboard.server.mcp.lists import Lists
+from pegboard.server.mcp.asking.request_states import RequestStates
+from pegboard.server.mcp.handlers.list_changes import ListChanges
+from pegboard.server.mcp.handlers.lists import Lists
+from pegboard.server.mcp.handlers.resource_handlers import ResourceHandlers
+from pegboard.server.mcp.handlers.task_handlers import TaskHandlers
+from pegboard.server.mcp.protocol.capabilities import VERSION, capabilities_before_2026, discovery, server_info
 from pegboard.server.mcp.recent_events import RecentEvents
-from pegboard.server.mcp.request_states import RequestStates
-from pegboard.server.mcp.resource_handlers import ResourceHandlers
 from pegboard.server.mcp.sdk_handlers import Principals, ToolHandlers, complete, plain_errors, wire
-from pegboard.server.mcp.session_ids import Client
-from pegboard.server.mcp.sessions import Session, Sessions
-from pegboard.server.mcp.task_handlers import TaskHandlers
+from pegboard.server.mcp.sessions.session_ids import Client
+from pegboard.server.mcp.sessions.sessions import Session, Sessions
 from pegboard.server.principal import Principal
 from pegboard.server.sealing import Sealing
 

@@ -13,8 +13,8 @@ from dataclasses import field
 from pegboard.frozen import record
 from pegboard.model.json_types import JSON
 from pegboard.server.gateway import INVALID_PARAMS, RpcError
-from pegboard.server.mcp.session_ids import Client, SessionIds, name_of
-from pegboard.server.mcp.unanswered_requests import UnansweredRequests
+from pegboard.server.mcp.asking.unanswered_requests import UnansweredRequests
+from pegboard.server.mcp.sessions.session_ids import Client, SessionIds, name_of
 from pegboard.server.principal import Principal, Whose
 
 SESSION_TELL_S = 1.0  # for telling one session of a change

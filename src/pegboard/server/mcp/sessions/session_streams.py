@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from starlette.types import Receive, Send
 
-from pegboard.server.mcp.disconnect import SSE_HEADERS, EventStream, HeldConnection
+from pegboard.server.mcp.event_streams import SSE_HEADERS, EventStream, HeldConnection
 from pegboard.server.mcp.limits import RECONNECT_MS, SESSION_BYTES, SESSION_MESSAGES
 
 _NUMBER = re.compile(r"[0-9]{1,18}")

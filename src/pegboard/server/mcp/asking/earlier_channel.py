@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pegboard.model.error import CallError
 from pegboard.model.task import TaskSupport
-from pegboard.server.mcp.client_channel import ClientChannel
+from pegboard.server.mcp.asking.client_channel import ClientChannel
 
 METHOD_NOT_FOUND = -32601
 

@@ -28,8 +28,8 @@ from pegboard.model.context import ToolContext
 from pegboard.model.policy import OPEN_POLICY
 from pegboard.server.gateway import Gateway
 from pegboard.server.limits import CHANGES_SETTLE_S
-from pegboard.server.mcp.sessions import Sessions
-from pegboard.server.mcp.task_notifications import TaskNotifications
+from pegboard.server.mcp.handlers.task_notifications import TaskNotifications
+from pegboard.server.mcp.sessions.sessions import Sessions
 from pegboard.server.principal import Principal
 
 MCP_LISTENING_STREAMS_OF_ONE = 100  # caller

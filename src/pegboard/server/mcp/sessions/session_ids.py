@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, cast
 import orjson
 
 from pegboard.model.json_types import JSON
-from pegboard.server.mcp.client_channel import UI_EXTENSION, UI_MIME_TYPE, declares_ui
+from pegboard.server.mcp.asking.client_channel import UI_EXTENSION, UI_MIME_TYPE, declares_ui
 from pegboard.server.sealing import Sealing
 
 SESSION_ID_CHARS = 2_000  # of the id of a session; clients and proxies take more

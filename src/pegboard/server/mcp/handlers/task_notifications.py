@@ -17,7 +17,7 @@ from mcp.server.subscriptions import SUBSCRIPTION_ID_META_KEY
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
 from pegboard.server.gateway import INVALID_PARAMS, MISSING_CAPABILITY, Gateway, RpcError
-from pegboard.server.mcp.task_wire import NEEDED, declares_tasks, detailed_task
+from pegboard.server.mcp.protocol.task_wire import NEEDED, declares_tasks, detailed_task
 from pegboard.server.principal import Principal
 from pegboard.tasks.limits import TASK_LOOK_S
 

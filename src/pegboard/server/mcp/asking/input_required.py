@@ -10,8 +10,8 @@ from typing import Any, cast
 from pegboard.model.consent import ConsentAnswer, ConsentRequest, Stands
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
-from pegboard.server.mcp.client_channel import CONSENT_KEY, ClientChannel, QuestionPendingError, fits
-from pegboard.server.mcp.notifications import Notifications
+from pegboard.server.mcp.asking.client_channel import CONSENT_KEY, ClientChannel, QuestionPendingError, fits
+from pegboard.server.mcp.asking.notifications import Notifications
 
 _RECORD = "consent"
 

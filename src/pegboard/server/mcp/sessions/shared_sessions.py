@@ -20,8 +20,8 @@ from pegboard.core.identifiers import new_id
 from pegboard.model.json_types import JSON
 from pegboard.server.bus import BUS_ANSWER_S, Bus
 from pegboard.server.limits import STREAM_PING_S
-from pegboard.server.mcp.sessions import SESSIONS, Session, Sessions
-from pegboard.server.mcp.unanswered_requests import worker_of
+from pegboard.server.mcp.asking.unanswered_requests import worker_of
+from pegboard.server.mcp.sessions.sessions import SESSIONS, Session, Sessions
 
 _EVENT_OF = re.compile(r"p([0-9a-f]{16})-[0-9]{1,18}")
 

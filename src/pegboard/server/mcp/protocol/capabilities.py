@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pegboard.model.json_types import JSON
 from pegboard.server.gateway import Gateway
-from pegboard.server.mcp.list_ttl import discover_ttl_ms
-from pegboard.server.mcp.task_wire import TASKS_EXTENSION
+from pegboard.server.mcp.handlers.list_ttl import discover_ttl_ms
+from pegboard.server.mcp.protocol.task_wire import TASKS_EXTENSION
 from pegboard.version import __version__
 
 VERSION = "2026-07-28"

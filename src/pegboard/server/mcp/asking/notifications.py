@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from pegboard.model.json_types import JSON, JSONValue
-from pegboard.server.mcp.jsonrpc import json_bytes
+from pegboard.server.mcp.protocol.jsonrpc import json_bytes
 
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 """The levels of log lines, lowest first."""

@@ -22,19 +22,19 @@ from pegboard.server.body_reader import replay
 from pegboard.server.bus import NO_BUS, Bus
 from pegboard.server.gateway import Gateway, RpcError
 from pegboard.server.limits import STREAM_PING_S
-from pegboard.server.mcp.capabilities import initialization
+from pegboard.server.mcp.asking.notifications import MessageOutlet
+from pegboard.server.mcp.asking.unanswered_requests import worker_of
 from pegboard.server.mcp.earlier_path import EarlierPath
 from pegboard.server.mcp.fast_path import Answer, Plan, error_answer
 from pegboard.server.mcp.headers import RequestHeaders
-from pegboard.server.mcp.jsonrpc import as_object, error_message, json_bytes
 from pegboard.server.mcp.limits import WATCHED_AFTER_S
-from pegboard.server.mcp.notifications import MessageOutlet
+from pegboard.server.mcp.protocol.capabilities import initialization
+from pegboard.server.mcp.protocol.jsonrpc import as_object, error_message, json_bytes
 from pegboard.server.mcp.sdk_handlers import Principals
 from pegboard.server.mcp.sdk_server import introduced
-from pegboard.server.mcp.session_streams import SessionStream, SessionStreams
-from pegboard.server.mcp.sessions import Session, Sessions
-from pegboard.server.mcp.shared_sessions import SharedSessions, Wishes, other_keeper_of
-from pegboard.server.mcp.unanswered_requests import worker_of
+from pegboard.server.mcp.sessions.session_streams import SessionStream, SessionStreams
+from pegboard.server.mcp.sessions.sessions import Session, Sessions
+from pegboard.server.mcp.sessions.shared_sessions import SharedSessions, Wishes, other_keeper_of
 from pegboard.server.principal import Principal
 from pegboard.server.whole_answer import AnswerHeaders, answer_headers, send_whole
 

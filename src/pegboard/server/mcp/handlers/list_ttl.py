@@ -9,8 +9,8 @@ from pegboard.catalog import Catalog
 from pegboard.core.ports import Source
 from pegboard.core.view import View
 from pegboard.model.source_state import SourceState
+from pegboard.server.mcp.handlers.source_outcomes import may_bring
 from pegboard.server.mcp.limits import LIST_TTL_MS
-from pegboard.server.mcp.source_outcomes import may_bring
 
 STARTING_TTL_MS = 1_000  # while a source has yet to give its first lists
 

@@ -18,10 +18,8 @@ from pegboard.model.json_types import JSON
 from pegboard.model.task import TaskRecord
 from pegboard.providers.mcp import mcp_result
 from pegboard.server.gateway import INVALID_PARAMS, MISSING_CAPABILITY, Gateway, RpcError
-from pegboard.server.mcp.jsonrpc import as_object
-from pegboard.server.mcp.sdk_handlers import Ctx, Principals, SdkSessionChannel, ToolHandlers, is_earlier, isolated
-from pegboard.server.mcp.sdk_handlers import capabilities_of as declared_by
-from pegboard.server.mcp.task_wire import (
+from pegboard.server.mcp.protocol.jsonrpc import as_object
+from pegboard.server.mcp.protocol.task_wire import (
     NEEDED,
     RELATED_TASK,
     declares_tasks,
@@ -30,6 +28,8 @@ from pegboard.server.mcp.task_wire import (
     rpc_error,
     task_before_2026,
 )
+from pegboard.server.mcp.sdk_handlers import Ctx, Principals, SdkSessionChannel, ToolHandlers, is_earlier, isolated
+from pegboard.server.mcp.sdk_handlers import capabilities_of as declared_by
 from pegboard.server.sealing import Sealing, UnknownCursorError
 from pegboard.tasks.limits import TASK_LOOK_S
 

@@ -16,12 +16,12 @@ from pegboard.providers.mcp import mcp_content
 from pegboard.resources import CompletionSpec, PromptSpec, ResourceSpec
 from pegboard.resources.skills import SCHEME
 from pegboard.server.gateway import INTERNAL_ERROR, INVALID_PARAMS, Gateway, RpcError
-from pegboard.server.mcp.capabilities import has_resources
-from pegboard.server.mcp.client_channel import ClientChannel
+from pegboard.server.mcp.asking.client_channel import ClientChannel
+from pegboard.server.mcp.handlers.lists import Lists
+from pegboard.server.mcp.handlers.skill_handlers import SkillHandlers, skill_contents
 from pegboard.server.mcp.limits import LIST_TTL_MS
-from pegboard.server.mcp.lists import Lists
+from pegboard.server.mcp.protocol.capabilities import has_resources
 from pegboard.server.mcp.sdk_handlers import Principals, ToolHandlers, complete, hops_of, isolated
-from pegboard.server.mcp.skill_handlers import SkillHandlers, skill_contents
 from pegboard.server.sealing import Sealing
 
 MCP_SUGGESTIONS = 100  # of one completion; the protocol's own limit

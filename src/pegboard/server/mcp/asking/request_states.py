@@ -20,8 +20,8 @@ from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSON
 from pegboard.server.gateway import INVALID_PARAMS, RpcError
 from pegboard.server.limits import SEALING_KEY_BYTES
-from pegboard.server.mcp.capabilities import VERSION
-from pegboard.server.mcp.input_required import once_of
+from pegboard.server.mcp.asking.input_required import once_of
+from pegboard.server.mcp.protocol.capabilities import VERSION
 from pegboard.server.principal import Principal
 from pegboard.server.sealing import REQUEST_STATE_S, Codec, Sealing
 

@@ -15,8 +15,8 @@ from pegboard.model.json_types import JSON
 from pegboard.model.skill import Skill, SkillFile
 from pegboard.resources.skills import DIRECTORY, Child, children_of, file_of, skill_entry
 from pegboard.server.gateway import INVALID_PARAMS, RpcError
+from pegboard.server.mcp.handlers.lists import MCP_PAGE_RESOURCES, Lists, page_of
 from pegboard.server.mcp.limits import LIST_TTL_MS
-from pegboard.server.mcp.lists import MCP_PAGE_RESOURCES, Lists, page_of
 from pegboard.server.mcp.sdk_handlers import Principals, complete
 from pegboard.server.sealing import Sealing
 

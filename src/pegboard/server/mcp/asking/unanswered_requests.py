@@ -11,10 +11,10 @@ from pegboard.core.identifiers import new_id
 from pegboard.model.consent import ConsentRequest
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue
-from pegboard.server.mcp.client_channel import fits
-from pegboard.server.mcp.earlier_channel import EarlierChannel
-from pegboard.server.mcp.jsonrpc import as_object
-from pegboard.server.mcp.notifications import MessageOutlet, Notifications
+from pegboard.server.mcp.asking.client_channel import fits
+from pegboard.server.mcp.asking.earlier_channel import EarlierChannel
+from pegboard.server.mcp.asking.notifications import MessageOutlet, Notifications
+from pegboard.server.mcp.protocol.jsonrpc import as_object
 
 _ASKED_BY = re.compile(r"pegboard-([0-9a-f]{16})-")
 _ACTIONS = ("accept", "decline", "cancel")

@@ -12,7 +12,7 @@ from pegboard.model.consent import ConsentRequest
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.model.task import TaskSupport
-from pegboard.server.mcp.task_wire import NEEDED, declares_tasks
+from pegboard.server.mcp.protocol.task_wire import NEEDED, declares_tasks
 
 SAMPLED_TOKENS = 1_000  # that a client's model is asked for, unless the tool says otherwise
 

@@ -1,0 +1,1 @@
+"""Questions to the client in the middle of a request, in both eras."""

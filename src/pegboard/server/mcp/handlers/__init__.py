@@ -1,0 +1,1 @@
+"""What each method answers. A handler knows nothing of the transport."""

@@ -1,0 +1,1 @@
+"""Sessions of the revisions before 2026-07-28."""
