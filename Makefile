@@ -31,11 +31,11 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # compile the package and what it imports again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test lint types types-src contracts gates package unit coverage format test-shared oldest soak e2e bench lock clean
+.PHONY: help setup demo test lint types types-src contracts gates package unit flaky coverage format test-shared oldest soak e2e bench lock clean
 
 help:
 	@sed -n '2,3s/^# //p' $(firstword $(MAKEFILE_LIST))
-	@echo "  make setup lint types contracts gates package unit coverage format test-shared oldest soak e2e bench lock clean"
+	@echo "  make setup lint types contracts gates package unit flaky coverage format test-shared oldest soak e2e bench lock clean"
 
 # ---- environments ----------------------------------------------------------------------------------------------------
 
@@ -123,6 +123,15 @@ else
 	$(PYTEST) -n $(WORKERS) $(OTHERS) $(ARGS) | tee build/unit.log || status=$$?; \
 	wait $$frameworks || status=$$?; cat build/frameworks.log; exit $$status
 endif
+
+# The same tests N times with other seeds, in other orders, next to LOAD busy processes: which of them fail now and then?
+# `make flaky ARGS=tests/auth N=20` asks it of a folder, and `SEED=` repeats a run.
+N ?= 3
+LOAD ?= 2
+SEED ?=
+flaky: setup
+	@$(BIN)/python tools/flaky.py --runs $(N) --load $(LOAD) $(if $(SEED),--seed $(SEED)) -- \
+	  $(MAKE) --no-print-directory unit
 
 # Of the run that `unit` measured.
 coverage: $(READY)

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Generator
 from pathlib import Path
 from pkgutil import walk_packages
+from random import Random
 from typing import Any
 
 import coverage
@@ -87,18 +88,29 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(MEASURING)
 
 
-# The same examples in every run but those of `make soak`, which finds new ones; a busy machine makes none too slow.
+# Set by `make flaky`: tests run in another order, and properties are tried with other examples.
+SEED = os.environ.get("PEGBOARD_SEED")
+
+# Otherwise the examples are the same in every run, except in `make soak`, which looks for new ones. None is ever too
+# slow, since the machine may be busy.
 settings.register_profile(
-    "pegboard", deadline=None, max_examples=examples(400), derandomize=not IS_SOAK,
-    suppress_health_check=[HealthCheck.too_slow],
+    "pegboard", deadline=None, max_examples=examples(400), derandomize=not IS_SOAK and SEED is None,
+    suppress_health_check=[HealthCheck.too_slow], **({} if SEED is None else {"database": None}),
 )  # fmt: skip
 settings.load_profile("pegboard")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuse names that are others in each process: the workers of one run must agree on them."""
+    """Refuse names that differ between processes, since the workers of one run must agree on them; shuffle if asked."""
     if unstable := [item.nodeid for item in items if " at 0x" in item.nodeid]:
         raise pytest.UsageError(f"These tests need `ids=` without addresses: {unstable}")
+    if SEED is not None:
+        # File by file, so that the servers that a file shares start once.
+        items.sort(key=lambda item: [_drawn(item.nodeid.partition("::")[0]), _drawn(item.nodeid)])
+
+
+def _drawn(name: str) -> float:
+    return Random(f"{SEED} {name}").random()
 
 
 def pytest_collection_finish() -> None:
