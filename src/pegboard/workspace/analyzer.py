@@ -69,23 +69,18 @@ def terms_of(text: str) -> list[str]:
     return [term for word in words for term in _terms_of_word(word)]
 
 
-def question_terms(text: str) -> list[str]:
-    """Return the different terms of a question, in order: without the words that hold sentences together, unless it
-    has no others. Documents keep theirs.
+def telling_terms(text: str) -> list[str]:
+    """Return the terms of a question, in order and with repetitions, without stop words; with them if it has no others.
+
+    Documents keep their stop words.
     """
     words = {word.casefold() for word in _WORD.findall(text)}
     hits = {language: len(words & silent) for language, silent in STOP_WORDS.items()}
     most = max(hits.values())
     # On a tie each of them may be it, as with "die" or "in".
     languages = [language for language, count in hits.items() if count == most] if most else []
-    terms = dict.fromkeys(terms_of(text))
-    return [term for term in terms if not any(term in _silent_terms(each) for each in languages)] or list(terms)
-
-
-def telling_terms(text: str) -> list[str]:
-    """Return the terms of a text in order and with repetitions, without those that hold sentences together."""
-    telling = set(question_terms(text))
-    return [term for term in terms_of(text) if term in telling]
+    terms = terms_of(text)
+    return [term for term in terms if not any(term in _silent_terms(each) for each in languages)] or terms
 
 
 @cache

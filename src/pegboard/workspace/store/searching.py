@@ -6,6 +6,7 @@ in either database, and what stands in other spaces is not even looked at.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from pegboard.frozen import frozen
 from pegboard.model.document import EVERY_DOCUMENT, DocumentFilters, SearchMode
 from pegboard.model.json_types import JSON
-from pegboard.workspace.analyzer import question_terms
+from pegboard.workspace.analyzer import telling_terms
 from pegboard.workspace.paging import fitting_count
 from pegboard.workspace.store.connection import Connection
 from pegboard.workspace.store.embedding import embedder_of
@@ -23,7 +24,11 @@ from pegboard.workspace.store.near import SEARCH_FUSED_PASSAGES, near_indexes
 from pegboard.workspace.store.readable_spaces import ReadableSpaces
 from pegboard.workspace.store.scoring import PART_OF_SCORE, best_score, idf
 
-SEARCH_DOCUMENT_TERMS = 64  # different ones of one question
+SEARCH_DOCUMENT_TERMS = 64  # different ones of one question, by which passages are scored
+SEARCH_COUNTED_TERMS = (
+    5_000  # of one question, from which those are chosen; a question of 10,000 characters has no more
+)
+_COUNTED_AT_ONCE = 1_000  # terms of one statement
 
 _K: Final = 60  # Source: Cormack, Clarke and Büttcher, 2009, reciprocal rank fusion
 
@@ -106,7 +111,10 @@ class _Wanted:
 
 @frozen
 class _Words:
-    """The terms of a question that some passage of the scope has, with what each tells."""
+    """The terms of a question that some passage of the scope has, each with its weight.
+
+    A term weighs as much as it is rare, times how often the question has it.
+    """
 
     weights: dict[str, float]
     best: float
@@ -115,25 +123,22 @@ class _Words:
     @classmethod
     def of(cls, db: Connection, within: ReadableSpaces, text: str) -> _Words | None:
         """Return the words of a question; `None` where no passage has any."""
-        terms = question_terms(text)[:SEARCH_DOCUMENT_TERMS]
+        asked = dict(Counter(telling_terms(text)).most_common(SEARCH_COUNTED_TERMS))
         numbers = ",".join(map(str, within.spaces)) or "null"
         size: Any = db.execute(
             f"select coalesce(sum(chunk_count), 0), coalesce(sum(term_total), 0) from spaces where n in ({numbers})"  # noqa: S608 - numbers of ours
         ).fetchone()
         passages, total = int(size[0]), float(size[1])
-        if not terms or not passages:
+        if not asked or not passages:
             return None
-        asked = ",".join("?" * len(terms))
-        counted: list[Any] = db.execute(
-            f"select term, count(*) from postings where {within.of('postings')} and term in ({asked}) group by term",  # noqa: S608 - numbers of ours
-            terms,
-        ).fetchall()
-        having = {str(term): int(count) for term, count in counted}
+        having = _passages_having(db, within, [*asked])
         if not having:
             return None
-        weights = {term: idf(passages=passages, having=having.get(term, 0)) for term in terms}
+        weights = {term: count * idf(passages=passages, having=having.get(term, 0)) for term, count in asked.items()}
+        # Of a very long question, those that tell most: the first ones may be a greeting.
+        found = sorted(having, key=lambda term: -weights[term])[:SEARCH_DOCUMENT_TERMS]
         return cls(
-            weights={term: weight for term, weight in weights.items() if term in having},
+            weights={term: weights[term] for term in found},
             best=best_score([*weights.values()]),
             average_length=max(1.0, total / passages),
         )
@@ -148,6 +153,20 @@ class _Words:
             where postings.term = asked.term and {within.of("postings")} group by postings.chunk_n
         """  # noqa: S608 - numbers of ours
         return statement, [*(value for pair in self.weights.items() for value in pair), self.average_length]
+
+
+def _passages_having(db: Connection, within: ReadableSpaces, terms: Sequence[str]) -> dict[str, int]:
+    """Return in how many passages of the scope each term is; terms that no passage has are left out."""
+    having: dict[str, int] = {}
+    for start in range(0, len(terms), _COUNTED_AT_ONCE):
+        some = terms[start : start + _COUNTED_AT_ONCE]
+        rows: list[Any] = db.execute(
+            f"select term, count(*) from postings where {within.of('postings')} "  # noqa: S608 - numbers of ours
+            f"and term in ({','.join('?' * len(some))}) group by term",
+            some,
+        ).fetchall()
+        having.update((str(term), int(count)) for term, count in rows)
+    return having
 
 
 # Of the same score on either database, and in whatever order it was added up.
