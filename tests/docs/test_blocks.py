@@ -49,9 +49,9 @@ def test_blocks_of_a_page_run_in_order(page: Path, tmp_path: Path) -> None:
         Runner(folder=tmp_path, name=str(page.relative_to(ROOT)), namespace={**names, "__name__": "__page__"}).run(text)
 
 
-def test_the_example_of_the_readme_gives_what_its_comments_say(tmp_path: Path) -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    runner = Runner(folder=tmp_path, name="README.md")
+def test_the_tour_of_python_gives_what_its_comments_say(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "tutorial" / "python-tour.md").read_text(encoding="utf-8")
+    runner = Runner(folder=tmp_path, name="python-tour.md")
 
     runner.run("".join(f"```python\n{block.text}```\n" for block in blocks_of(text) if block.language == "python"))
 
