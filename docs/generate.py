@@ -147,9 +147,7 @@ EVENTS = {
 
 def errors_page() -> Iterator[str]:
     """Yield the lines of errors.md."""
-    yield from _opening(
-        "Error kinds and codes", "You will be able to look up what an error means, and what to do next."
-    )
+    yield from _opening("Error kinds and codes", "What each error means, and what to do next.")
     yield "A failed call is a `ToolResult` with `is_error` and a `ToolError`. Its `kind` is one of these, and no other."
     yield "*Again* tells whether the same call may work later (`retryable`), *HTTP* the status below `/v1`.\n"
     rows = [
@@ -169,7 +167,7 @@ def errors_page() -> Iterator[str]:
 
 def config_page() -> Iterator[str]:
     """Yield the lines of config.md."""
-    yield from _opening("Configuration", "You will be able to look up every key of `pegboard.yaml`.")
+    yield from _opening("Configuration", "Every key of `pegboard.yaml`.")
     yield "`pegboard schema` prints the same as JSON Schema, and [your editor](../howto/editor.md) completes and checks with it."
     yield "`${NAME}` and `${NAME:-default}` in a value come from the environment, `${file:/run/secrets/key}` from a file (without the end of its last line; a path that is not absolute begins beside the config); `$${` is the plain text `${`. `$NAME`, `{{NAME}}`, `%NAME%` and the like mean nothing here: where a secret is expected they are refused, elsewhere `check` warns of them.\n"
     schema = json_schema()
@@ -192,7 +190,7 @@ def config_page() -> Iterator[str]:
 
 def agents_page() -> Iterator[str]:
     """Yield the lines of agents.md."""
-    yield from _opening("Agent files", "You will be able to look up every key of an agent's file, and what is refused.")
+    yield from _opening("Agent files", "Every key of an agent's file, and what is refused.")
     yield "An agent's file is named under `files:` of the config. [Run agents](../howto/agents.md) shows some.\n"
     forms = [(AgentFile, "validation"), (AstromeshFile, "validation")]
     drawn = models_json_schema(forms, ref_template="#/$defs/{model}")[1]["$defs"]
@@ -209,7 +207,7 @@ def agents_page() -> Iterator[str]:
 
 def cli_page() -> Iterator[str]:
     """Yield the lines of cli.md."""
-    yield from _opening("Command line", "You will be able to look up every command and option of `pegboard`.")
+    yield from _opening("Command line", "Every command and option of `pegboard`.")
     yield "Exit codes: 0 done, 1 the tool or the judge said no, 2 wrong usage or configuration.\n"
     yield from _fenced(_help([]))
     for name, summary in COMMANDS.items():
@@ -220,7 +218,7 @@ def cli_page() -> Iterator[str]:
 
 def limits_page() -> Iterator[str]:
     """Yield the lines of limits.md."""
-    yield from _opening("Limits", "You will be able to look up every limit, and change it.")
+    yield from _opening("Limits", "Every limit that you can change, with its default.")
     yield "Change them with `Catalog(bounds=Bounds(…))` in Python or `limits:` in the config. Limits that nobody needs to"
     yield "change are constants of the module that uses them, or in the `limits.py` of its folder.\n"
     rows: list[tuple[str, ...]] = []
@@ -236,9 +234,7 @@ def limits_page() -> Iterator[str]:
 
 def python_page() -> Iterator[str]:
     """Yield the lines of python.md."""
-    yield from _opening(
-        "Python", "You will be able to look up every public name of `pegboard`, every hook and every event."
-    )
+    yield from _opening("Python", "Every public name of `pegboard`, every hook and every event.")
     yield "## Hook points\n"
     yield 'The same words serve as `@catalog.before("glob")`, as methods of a class tool, and as `on:` in the config.\n'
     yield from _table(("Point", "Signature", "What it may do"), [(f"`{name}`", *HOOKS[name]) for name in HOOKS])
@@ -267,9 +263,7 @@ def python_page() -> Iterator[str]:
 
 def builtins_page() -> Iterator[str]:
     """Yield the lines of builtins.md."""
-    yield from _opening(
-        "Built-in tools", "You will be able to look up the arguments, the config and the result of each tool."
-    )
+    yield from _opening("Built-in tools", "The arguments, the configuration and the result of each built-in tool.")
     yield "Name one in `tools:` as `{name: read_file, type: builtin, config: {roots: [files]}}`; what else may stand there"
     yield "is under [builtin](config.md#builtin). [examples/builtins](../../examples/builtins/README.md) has all of them.\n"
     for name in BUILTINS:
