@@ -93,7 +93,10 @@ KINDS = {
     "template_error": ("A template could not be filled in.", "The operator mends it."),
     "read_only": ("This would write, and only reading is allowed.", "Read only."),
     "schema_too_complex": ("A schema is deeper or larger than the limits.", "Simplify it."),
-    "needs_review": ("The definition of a foreign tool changed since it was accepted.", "The operator reviews it."),
+    "needs_review": (
+        "The definition of a foreign tool changed since it was accepted; or an ingest would remove most of a source.",
+        "The operator reviews it.",
+    ),
     "storage_unavailable": ("Something could not be stored. The old content is kept.", "Try again later."),
     "audit_unavailable": ("The audit log is required and away.", "Try again later."),
     "shutting_down": ("The server is stopping.", "Connect again."),

@@ -29,6 +29,29 @@ def test_a_folder_comes_in_and_the_second_time_nothing_is_left_to_do(run: Run) -
     assert nobody["hits"] == []
 
 
+def test_a_folder_that_is_empty_for_a_moment_stops_the_run_with_1(run: Run, tmp_path: Path) -> None:
+    run("ingest", "handbook", "--space", "s1")
+    for path in (tmp_path / "handbook").iterdir():
+        path.rename(tmp_path / path.name)
+    ran = run("ingest", "handbook", "--space", "s1")
+    assert (ran.code, ran.out) == (1, "")
+    assert "all 2 documents of the source 'handbook' would be removed" in ran.err
+    assert "--allow-shrink" in ran.err
+    assert orjson.loads(run("workspace", "ls", "--json").out)["sources"][0]["documents"] == 2
+    assert run("ingest", "handbook", "--space", "s1", "--allow-shrink").out == "2 removed in the space 's1'.\n"
+
+
+def test_another_folder_of_the_same_name_is_another_source(run: Run, tmp_path: Path) -> None:
+    run("ingest", "handbook", "--space", "s1")
+    (tmp_path / "sales" / "handbook").mkdir(parents=True)
+    (tmp_path / "sales" / "handbook" / "prices.md").write_text("# Prices\n")
+    ran = run("ingest", "sales/handbook", "--space", "s1")
+    assert ran.code == 1
+    assert "another folder. Give this folder a source with another name (`--source`)" in ran.err
+    assert orjson.loads(run("workspace", "ls", "--json").out)["sources"][0]["documents"] == 2
+    assert run("ingest", "sales/handbook", "--space", "s1", "--source", "sales").code == 0
+
+
 def test_bad_files_are_one_line_each_and_end_with_1(run: Run, tmp_path: Path) -> None:
     (tmp_path / "handbook" / "bad.json").write_text("{")
     (tmp_path / "handbook" / "picture.png").write_bytes(b"x")

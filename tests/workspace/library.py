@@ -63,7 +63,9 @@ class Library:
         await self.store.end_source(scope, space, source)
         return {path: document_id for path, (document_id, _) in zip(texts, stored, strict=True)}
 
-    async def take_in(self, folder: Path, *, space: str = "s1", source: str = "handbook") -> IngestReport:
+    async def take_in(
+        self, folder: Path, *, space: str = "s1", source: str = "handbook", allow_shrink: bool = False
+    ) -> IngestReport:
         """Ingest a folder."""
         return await FolderIngest(
             store=self.store,
@@ -72,6 +74,7 @@ class Library:
             source=source,
             path=folder,
             max_file_bytes=DEFAULT_BOUNDS.upload_bytes,
+            allow_shrink=allow_shrink,
         ).run()
 
     async def call(self, tool: str, ctx: ToolContext | None = None, /, **args: Any) -> Any:

@@ -62,6 +62,29 @@ async def listed(library: Library) -> dict[str, Any]:
     return {each["path"]: each["document_id"] for each in (await library.call("find_by_name", pattern="*"))["items"]}
 
 
+async def test_a_page_or_feed_that_is_empty_for_a_moment_keeps_its_documents(
+    library: Library, web: tuple[Web, str]
+) -> None:
+    site, url = web
+    item = ITEM.format(title="Wrens", name="wrens", text="They nest low.")
+    site.pages["/rules"] = ("text/html", b"<p>Thirty days of leave</p>")
+    site.pages["/news"] = ("application/rss+xml", RSS.format(items=item).encode())
+    ingest = workspace(library).ingest
+    await ingest(url + "/rules", space="s1", source="rules")
+    await ingest(url + "/news", space="s1", source="news")
+    site.pages["/rules"] = ("text/html", b"<html><body></body></html>")
+    site.pages["/news"] = ("application/rss+xml", RSS.format(items="").encode())
+    report = await ingest(url + "/rules", space="s1", source="rules")
+    [bad] = report.bad
+    assert "it has no text now, so what was there stays" in bad.reason
+    await ingest(url + "/news", space="s1", source="news")
+    for query in ("leave", "nest"):
+        assert len((await library.call("search_documents", query=query))["hits"]) == 1
+    report = await ingest(url + "/rules", space="s1", source="rules", allow_shrink=True)
+    assert (dict(report.counts), report.bad) == ({"changed": 1}, [])
+    assert (await library.call("search_documents", query="leave"))["hits"] == []
+
+
 @ON_SQLITE_ALONE
 async def test_pages_and_files_of_a_host_are_one_source_that_follows_what_they_say(
     library: Library, web: tuple[Web, str]

@@ -57,6 +57,7 @@ class Workspace:
         *,
         space: str,
         source: str | None = None,
+        allow_shrink: bool = False,
         on_progress: Callable[[IngestReport], None] = lambda _: None,
         on_bad: Callable[[BadFile], None] = lambda _: None,
     ) -> IngestReport:
@@ -71,12 +72,15 @@ class Workspace:
             path: the folder, one file, or an address of the web.
             space: the space that the documents belong to.
             source: the name of the source in that space; by default that of the folder, or the address.
+            allow_shrink: remove what is gone also where that is all or most of the source, or where the source was
+                read from another folder before.
             on_progress: told after each batch that was stored.
             on_bad: told of each file that was not, at once.
 
         Raises:
             DefinitionError: there is no such folder or file.
-            CallError: the store cannot be used; an address may not or cannot be fetched.
+            CallError: the store cannot be used; an address may not or cannot be fetched; `needs_review` without
+                `allow_shrink`, where the source would lose more than half of its documents.
         """
         scope = self.store.operator_scope(space)
         if isinstance(path, str) and is_address(path):
@@ -88,6 +92,7 @@ class Workspace:
                 url=path,
                 destinations=self._destinations,
                 max_file_bytes=self._max_file_bytes,
+                allow_shrink=allow_shrink,
                 on_progress=on_progress,
                 on_bad=on_bad,
             ).run()
@@ -99,6 +104,7 @@ class Workspace:
             source=source or path.absolute().name or "root",
             path=path,
             max_file_bytes=self._max_file_bytes,
+            allow_shrink=allow_shrink,
             on_progress=on_progress,
             on_bad=on_bad,
         ).run()

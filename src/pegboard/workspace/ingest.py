@@ -23,12 +23,14 @@ from pegboard.workspace.file_reader import PARSERS, FileReader, checksum_of, wit
 from pegboard.workspace.parsing.formats import format_of
 from pegboard.workspace.shown_names import can_be_shown
 from pegboard.workspace.store.document_store import INGEST_BATCH_DOCUMENTS, SqlDocumentStore
+from pegboard.workspace.store.source_root import SourceRoot
 from pegboard.workspace.store.writing import Stored, prepared
 
 INGEST_FOLDER_FILES = 1_000_000  # of one folder
 INGEST_LEVELS = 64  # of folders in folders
 INGEST_AT_ONCE_BYTES = 32 * MIB  # of files, read and not yet stored
 INGEST_BATCH_CHARS = 4_000_000  # or of text
+SHRINK_PART = 2  # a source may lose one document of so many before an operator has to confirm it
 
 _TRIES = 3  # of reading a file that changes meanwhile
 
@@ -67,6 +69,7 @@ class FolderIngest:
 
     Args:
         max_file_bytes: what a file may have.
+        allow_shrink: whether the source may lose all or most of its documents.
         on_progress: told after each batch that was stored; `on_bad` of each file that was not, at once.
 
     Raises:
@@ -79,6 +82,7 @@ class FolderIngest:
     source: str
     path: Path
     max_file_bytes: int
+    allow_shrink: bool = False
     on_progress: Observer = lambda _: None
     on_bad: Callable[[BadFile], None] = lambda _: None
 
@@ -87,10 +91,13 @@ class FolderIngest:
 
         Raises:
             CallError: the space may not be written to, or the store cannot be used; `busy` where the folder itself was
-                moved meanwhile.
+                moved meanwhile; `needs_review` where the source would lose most of its documents.
         """
         root, only = self._root()
         began_in = await asyncio.to_thread(self._identity)
+        if only is None:
+            # A run that is refused has changed nothing yet.
+            await self._check_shrink(root, began_in)
         await self.store.begin_source(
             self.scope, self.space, self.source, type_="folder", origin=str(self.path.absolute())
         )
@@ -98,7 +105,11 @@ class FolderIngest:
         async with FileReader() as reader:
             await self._store_all(root, only, reader, report)
         if only is None:
-            report.removed = await self._remove_gone(root, began_in)
+            # The folder may have been unmounted while it was read.
+            if await self._check_shrink(root, began_in):
+                report.removed = await self._remove_gone(root, began_in)
+            if began_in is not None:
+                await self.store.put_source_root(self.scope, self.space, self.source, began_in)
         await self.store.end_source(self.scope, self.space, self.source)
         await embed_into(self.store, self.scope, self.space, report, self.on_progress)
         self.on_progress(report)
@@ -229,32 +240,82 @@ class FolderIngest:
 
     # ------------------------------------------------------------ out
 
-    def _identity(self) -> tuple[int, int] | None:
-        """Return what tells the folder from every other at its path; `None` where there is none."""
+    def _identity(self) -> SourceRoot | None:
+        """Return what tells the folder from every other one; `None` where there is none at its path."""
         try:
             status = self.path.stat()
         except OSError:
             return None
-        return status.st_dev, status.st_ino
+        return SourceRoot(_printable(str(self.path.absolute())), status.st_dev, status.st_ino)
 
-    async def _remove_gone(self, root: Root, began_in: tuple[int, int] | None) -> int:
-        """Remove the documents whose files are no longer there, in the folder that this run began in.
+    async def _check_shrink(self, root: Root, began_in: SourceRoot | None) -> int:
+        """Return how many documents have no file any more.
+
+        An empty mount point and a mistyped path look like a folder whose files were deleted, and a run from cron has
+        nobody who would notice.
 
         Raises:
-            CallError: busy; that folder is no longer at its path, so what is missing below it tells nothing.
+            CallError: needs_review, they are all or most of the source, or the source was read from another folder;
+                busy, the folder is no longer at its path.
         """
-        removed = 0
+        gone = total = 0
+        async for some in self._stored():
+            total += len(some)
+            gone += len(await asyncio.to_thread(_gone, root, some))
+        if not gone or self.allow_shrink:
+            return gone
+        await self._check_place(began_in)
+        known = await self.store.source_root(self.scope, self.space, self.source)
+        is_other = known is not None and began_in is not None and not known.is_same_folder(began_in)
+        if is_other or gone * SHRINK_PART > total:
+            raise CallError("needs_review", self._shrink_text(gone, total, known if is_other else None))
+        return gone
+
+    def _shrink_text(self, gone: int, total: int, other: SourceRoot | None) -> str:
+        documents = "document" if gone == 1 else "documents"
+        whole = f"all {gone:,} {documents}" if gone == total else f"{gone:,} of {total:,} documents"
+        text = f"Nothing was changed: {whole} of the source {self.source!r} would be removed, as"
+        if gone == total == 1:
+            text = f"Nothing was changed: the only document of the source {self.source!r} would be removed, as"
+        if other is not None:
+            return (
+                f"{text} it was read from {other.path!r} before, and {str(self.path)!r} is another folder. Give this "
+                "folder a source with another name (`--source`), or run it with --allow-shrink."
+            )
+        return (
+            f"{text} {str(self.path)!r} does not have their files. If the folder is complete, run it with "
+            "--allow-shrink; otherwise look whether it is mounted and its path is right."
+        )
+
+    async def _stored(self) -> AsyncIterator[list[tuple[int, str, str]]]:
+        """Yield the documents of the source, some at a time; none where there is no such source."""
         place: tuple[str, str] | None = None
         while some := await self.store.documents_from(self.scope, self.space, self.source, place):
             place = some[-1][1:]
+            yield some
+
+    async def _check_place(self, began_in: SourceRoot | None) -> None:
+        """See that the folder that this run began in is still at its path.
+
+        Raises:
+            CallError: busy; it is not, so missing files prove nothing.
+        """
+        if began_in is None or await asyncio.to_thread(self._identity) != began_in:
+            text = f"The folder {str(self.path)!r} was moved or exchanged while it was read; nothing was removed."
+            raise CallError("busy", f"{text} Run it again.", retryable=True)
+
+    async def _remove_gone(self, root: Root, began_in: SourceRoot | None) -> int:
+        """Remove the documents whose files are no longer there.
+
+        Raises:
+            CallError: busy; the folder is no longer at its path.
+        """
+        removed = 0
+        async for some in self._stored():
             gone = await asyncio.to_thread(_gone, root, some)
             if gone:
-                # Behind the look: one that was renamed, unmounted or exchanged before it would seem to be empty.
-                if began_in is None or await asyncio.to_thread(self._identity) != began_in:
-                    text = (
-                        f"The folder {str(self.path)!r} was moved or exchanged while it was read; nothing was removed."
-                    )
-                    raise CallError("busy", f"{text} Run it again.", retryable=True)
+                # After the look: a folder that was renamed, unmounted or exchanged before it would seem to be empty.
+                await self._check_place(began_in)
                 removed += await self.store.remove_documents(self.scope, self.space, self.source, gone)
         return removed
 

@@ -50,6 +50,7 @@ class WebIngest:
         source: its name; by default the host of a page, and the address of a feed.
         destinations: where it may connect, redirects too.
         max_file_bytes: what an answer may have.
+        allow_shrink: whether a page without text may replace one that had some.
         on_bad: told of what could not be taken in.
     """
 
@@ -60,6 +61,7 @@ class WebIngest:
     url: str
     destinations: Destinations
     max_file_bytes: int
+    allow_shrink: bool = False
     on_progress: Callable[[IngestReport], None] = lambda _: None
     on_bad: Callable[[BadFile], None] = lambda _: None
 
@@ -92,6 +94,12 @@ class WebIngest:
             return
         source = self.source or urlsplit(response.url).hostname or "web"
         document = await reader.read(path, _payload(response))
+        if not document.text.strip() and not document.error and not self.allow_shrink:
+            known = (await self.store.checksums(self.scope, self.space, source, [path])).get(path)
+            if known not in (None, document.checksum):
+                text = "it has no text now, so what was there stays; run it with --allow-shrink to replace it"
+                self._report_bad(report, text)
+                return
         await self._store(source, "web", [document], report)
 
     async def _take_feed(self, response: Response, reader: FileReader, report: IngestReport) -> None:

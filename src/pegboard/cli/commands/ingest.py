@@ -21,6 +21,7 @@ else:
 
 _SPACE = "The space that the documents belong to."
 _SOURCE = "Name of the source in that space; by default that of the folder, or the address."
+_ALLOW_SHRINK = "Remove what is gone also where that is more than half of the source, or the folder is another one."
 _PROGRESS_S = 0.2
 
 
@@ -30,12 +31,14 @@ async def ingest_command(
     *,
     space: Annotated[str, Parameter(help=_SPACE)],
     source: Annotated[str | None, Parameter(help=_SOURCE)] = None,
+    allow_shrink: Annotated[bool, Parameter(help=_ALLOW_SHRINK, negative="")] = False,
     options: SharedOptions,
 ) -> int:
     """Take documents into a space: a folder, a file, or a page or feed of the web.
 
-    Only what is new or has changed is read, and what is gone from the folder is removed. A file that cannot be read
-    is told of in one line, and the others go on; the exit code is then 1. Run it again after anything that stopped it.
+    Only new and changed files are read, and what is gone from the folder is removed. If that is more than half of the
+    source, nothing is changed and the exit code is 1, unless --allow-shrink is set. A file that cannot be read is
+    reported in one line and the others go on; the exit code is then 1. Run it again after anything that stopped it.
     """
     project = document_project(options)
     terminal = options.terminal
@@ -45,6 +48,7 @@ async def ingest_command(
             path,
             space=space,
             source=source,
+            allow_shrink=allow_shrink,
             on_progress=progress.show,
             on_bad=lambda bad: progress.note(f"{bad.path}: {bad.reason}"),
         )

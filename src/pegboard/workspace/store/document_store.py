@@ -31,6 +31,7 @@ from pegboard.workspace.store import (
     grepping,
     querying,
     searching,
+    source_root,
     statistics,
     writing,
 )
@@ -39,6 +40,7 @@ from pegboard.workspace.store.embedding import BarePassage
 from pegboard.workspace.store.near import NearIndex
 from pegboard.workspace.store.querying import DOCUMENT_TABLES
 from pegboard.workspace.store.readable_spaces import ReadableSpaces
+from pegboard.workspace.store.source_root import SourceRoot
 from pegboard.workspace.store.writing import PreparedDocument, Stored
 
 INGEST_BATCH_DOCUMENTS = 100  # stored in one transaction
@@ -281,10 +283,13 @@ class SqlDocumentStore:
         await self._database.write(begin, caller=scope.user)
 
     async def checksums(self, scope: DocumentScope, space: str, source: str, paths: Sequence[str]) -> dict[str, str]:
-        """Return the checksums of those of some documents that a source has whole, by their paths."""
-        return await self._database.read(
-            lambda db: writing.checksums(db, _source(db, scope, space, source)[1], paths), caller=scope.user
-        )
+        """Return the checksums of those of some documents that a source has whole, by path; none of an unknown one."""
+
+        def look(db: Connection) -> dict[str, str]:
+            known = _known_source(db, scope, space, source)
+            return {} if known is None else writing.checksums(db, known[1], paths)
+
+        return await self._database.read(look, caller=scope.user)
 
     async def put(
         self, scope: DocumentScope, space: str, source: str, documents: Sequence[PreparedDocument]
@@ -379,13 +384,32 @@ class SqlDocumentStore:
     async def documents_from(
         self, scope: DocumentScope, space: str, source: str, place: tuple[str, str] | None
     ) -> list[tuple[int, str, str]]:
-        """Return some documents of a source behind a place in the order of their paths."""
-        return await self._database.read(
-            lambda db: writing.documents_from(
-                db, _source(db, scope, space, source)[1], place, limit=INGEST_BATCH_DOCUMENTS
-            ),
-            caller=scope.user,
-        )
+        """Return some documents of a source behind a place in the order of their paths; none of an unknown source."""
+
+        def look(db: Connection) -> list[tuple[int, str, str]]:
+            known = _known_source(db, scope, space, source)
+            if known is None:
+                return []
+            return writing.documents_from(db, known[1], place, limit=INGEST_BATCH_DOCUMENTS)
+
+        return await self._database.read(look, caller=scope.user)
+
+    async def source_root(self, scope: DocumentScope, space: str, source: str) -> SourceRoot | None:
+        """Return the folder that a source was read from; `None` where none was recorded."""
+
+        def look(db: Connection) -> SourceRoot | None:
+            return source_root.root_of(db, _source(db, scope, space, source)[1])
+
+        return await self._database.read(look, caller=scope.user)
+
+    async def put_source_root(self, scope: DocumentScope, space: str, source: str, root: SourceRoot) -> None:
+        """Record the folder that a source was read from."""
+
+        def put(db: Connection) -> None:
+            writing.writable_space(db, scope, space)
+            source_root.put_root(db, _source(db, scope, space, source)[1], root)
+
+        await self._database.write(put, caller=scope.user)
 
     async def remove_documents(self, scope: DocumentScope, space: str, source: str, numbers: Sequence[int]) -> int:
         """Remove documents of a source by their numbers; return how many there were."""
@@ -437,11 +461,17 @@ def _source(db: Connection, scope: DocumentScope, space: str, name: str) -> tupl
     Raises:
         CallError: not_found.
     """
+    known = _known_source(db, scope, space, name)
+    if known is None:
+        raise CallError("not_found", f"There is no source {name[:100]!r} here.")
+    return known
+
+
+def _known_source(db: Connection, scope: DocumentScope, space: str, name: str) -> tuple[int, int] | None:
+    """Return the numbers of a space and of a source in it; `None` where the scope has no such source."""
     row = db.execute(
         "select spaces.n, sources.n from sources join spaces on spaces.n = sources.space_n "
         "where spaces.name = ? and sources.name = ?",
         (space, name),
     ).fetchone()
-    if row is None or space not in scope.spaces:
-        raise CallError("not_found", f"There is no source {name[:100]!r} here.")
-    return int(row[0]), int(row[1])
+    return None if row is None or space not in scope.spaces else (int(row[0]), int(row[1]))

@@ -22,6 +22,7 @@ from pegboard.workspace.chunking import chunks_of
 from pegboard.workspace.shown_names import can_be_shown
 from pegboard.workspace.store.connection import Connection
 from pegboard.workspace.store.readable_spaces import absent, as_path, folder_of
+from pegboard.workspace.store.source_root import remove_root
 
 SOURCE_NAME_CHARS = 128  # of the name of a source
 
@@ -317,6 +318,7 @@ def remove_source(db: Connection, space_n: int, name: str) -> int:
     documents = db.execute("select n from documents where source_n = ?", (row[0],)).fetchall()
     for (document_n,) in documents:
         remove_document(db, space_n, row[0], document_n)
+    remove_root(db, row[0])
     db.execute("delete from sources where n = ?", (row[0],))
     return len(documents)
 
