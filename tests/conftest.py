@@ -89,7 +89,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 # Set by `make flaky`: tests run in another order, and properties are tried with other examples.
-SEED = os.environ.get("PEGBOARD_SEED")
+SEED = os.environ.get("PEGBOARD_SHUFFLE")
 
 # Otherwise the examples are the same in every run, except in `make soak`, which looks for new ones. None is ever too
 # slow, since the machine may be busy.

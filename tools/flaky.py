@@ -2,7 +2,7 @@
 
 Run as `make flaky [N=3] [ARGS=tests/auth] [SEED=17] [LOAD=2]`. One seed fixes everything that may differ between two
 runs: the hashes of strings, the examples of hypothesis, and the order of the test files and of the tests in them
-(`tests/conftest.py` shuffles by PEGBOARD_SEED). LOAD processes keep the machine busy until the last run has ended.
+(`tests/conftest.py` shuffles by PEGBOARD_SHUFFLE). LOAD processes keep the machine busy until the last run has ended.
 
 Prints every test that failed at least once, with the seeds that it failed with, and exits 1 if there is one.
 """
@@ -42,7 +42,7 @@ def load(processes: int) -> Iterator[None]:
 def run(command: Sequence[str], seed: int) -> tuple[int, list[str]]:
     """Run the tests once, showing what they print; return the exit code and the tests that failed."""
     options = f"{os.environ.get('PYTEST_ADDOPTS', '')} --hypothesis-seed={seed}"
-    env = {**os.environ, "PEGBOARD_SEED": f"{seed}", "PYTHONHASHSEED": f"{seed}", "PYTEST_ADDOPTS": options}
+    env = {**os.environ, "PEGBOARD_SHUFFLE": f"{seed}", "PYTHONHASHSEED": f"{seed}", "PYTEST_ADDOPTS": options}
     red: list[str] = []
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as tests:
         assert tests.stdout is not None

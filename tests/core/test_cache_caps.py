@@ -4,6 +4,8 @@ import gc
 from collections import deque
 from types import CodeType, FunctionType, ModuleType
 
+import pytest
+
 from pegboard import Policy, Profile, Secret, ToolContext, ToolSpec
 from pegboard.core.call.record import REDACTORS_REMEMBERED
 from pegboard.core.judge import Selection
@@ -48,17 +50,20 @@ async def test_redactors_of_many_sets_of_secrets() -> None:
     assert sizes(catalog, above=REDACTORS_REMEMBERED - 1) == [REDACTORS_REMEMBERED]
 
 
-def test_selections_of_many_policies() -> None:
+def test_selections_of_many_policies(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert SELECTIONS_KEPT == 20_000
+    kept = 1_000  # twenty times as many callers take twenty times longer, and no other way
+    monkeypatch.setattr("pegboard.core.selections.SELECTIONS_KEPT", kept)
     catalog = one_tool()
     catalog.register(ToolSpec(name="other"), echo)
-    policies = [Policy(deny=("other", f"main.none_{number}")) for number in range(SELECTIONS_KEPT + 50)]
+    policies = [Policy(deny=("other", f"main.none_{number}")) for number in range(kept + 50)]
     for policy in policies[: SELECTIONS_REMEMBERED + 50]:
         assert catalog.view(ToolContext(policy=policy)).names() == ["echo"]
     for policy in policies:
         # What a view asks first; all the rest would take ten times longer.
         catalog.snapshot().selected(Selection(), policy)
     # Of so many a bit for each tool is kept; what they leave is kept whole for far fewer.
-    assert sizes(catalog, above=SELECTIONS_REMEMBERED) == [SELECTIONS_KEPT]
+    assert sizes(catalog, above=SELECTIONS_REMEMBERED) == [kept]
     assert catalog.view(ToolContext(policy=policies[0])).names() == ["echo"], "who was forgotten sees the same again"
 
 
@@ -80,6 +85,7 @@ async def test_lists_searches_and_lists_with_meta_tools_of_many_policies() -> No
     assert sizes(catalog, above=count - 50) == [2 * count]
 
 
+@pytest.mark.slow  # traced for coverage, it takes ten times longer
 def test_callers_and_hosts_of_many_requests() -> None:
     contexts = HostContexts(NO_HOST, ToolContext)
     for number in range(CALLERS_REMEMBERED + 50):

@@ -119,3 +119,20 @@ def test_of_what_stayed_nothing_is_worked_out_again() -> None:
     assert asked_now() == ["push"]
     assert [entry.spec.name for entry in catalog.view(ANN, extra_tools=[spec("own").bind(echo)]).tools()][-1] == "own"
     assert asked_now() == []
+
+
+def test_views_with_extra_tools_of_two_moments_leave_each_what_its_caller_may_see() -> None:
+    catalog, source = Catalog(), FakeSource(name="git", listed=[foreign("git", "log"), foreign("git", "wipe")])
+    catalog.add_source(source)
+    ctx = ToolContext(policy=Policy(deny=("git.wipe",)), budget=None)
+
+    def names() -> list[str]:
+        return catalog.view(ctx, extra_tools=[spec("own").bind(echo)]).names()
+
+    catalog.view(ctx).names()
+    assert names() == ["git__log", "own"]
+    # The catalog goes on from a snapshot that the extended one went on from too.
+    source.relist([foreign("git", "wipe")])
+    assert names() == ["own"]
+    source.relist([foreign("git", "wipe"), foreign("git", "log"), foreign("git", "push")])
+    assert names() == ["git__log", "git__push", "own"]

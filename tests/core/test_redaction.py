@@ -85,17 +85,18 @@ def cases(draw: st.DrawFn) -> tuple[list[str], Any]:
     forms = Redactor(map(Secret, secrets)).forms
     texts = st.lists(written(secrets, forms), max_size=4).map("".join)
     scalars = texts | st.sampled_from((None, True, 0, -1, 2**63, 2**70, 12345678, 0.5, float("nan")))
+    few = scalars | st.lists(scalars, max_size=5) | st.dictionaries(texts, scalars, max_size=4)
     return secrets, draw(
         st.recursive(
             scalars,
             lambda inner: (
                 st.lists(inner, max_size=5)
                 | st.dictionaries(texts, inner, max_size=4)
-                # Many alike, of which one or two are not.
-                | st.tuples(st.lists(inner, max_size=2), st.integers(60, 200), inner).map(
+                # Many alike, of which one or two are not; not of what holds many already, which may be millions then.
+                | st.tuples(st.lists(scalars, max_size=2), st.integers(60, 200), few).map(
                     lambda some: [some[2]] * some[1] + some[0] + [some[2]]
                 )
-                | st.tuples(inner, st.integers(60, 200)).map(lambda some: {f"{at}": some[0] for at in range(some[1])})
+                | st.tuples(few, st.integers(60, 200)).map(lambda some: {f"{at}": some[0] for at in range(some[1])})
             ),
             max_leaves=8,
         )

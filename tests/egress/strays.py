@@ -19,13 +19,13 @@ def fail(argument: str) -> None:
     raise KeyError(argument)
 
 
-def hang_with_child(_argument: None) -> None:
-    child = subprocess.Popen(["sleep", "61.25"], start_new_session=True)
+def hang_with_child(seconds: str) -> None:
+    child = subprocess.Popen(["sleep", seconds], start_new_session=True)
     print(child.pid, file=sys.stderr)
     time.sleep(60)
 
 
-def spin(_argument: None) -> None:
+def spin(_argument: object) -> None:
     while True:
         pass
 

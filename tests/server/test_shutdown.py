@@ -16,6 +16,7 @@ from tests.timing import PATIENCE_S, within
 
 SERVER = """
 import asyncio, sys, time
+from pathlib import Path
 from pegboard import Catalog, Profile
 from pegboard import run_http
 
@@ -26,6 +27,14 @@ async def wait(s: float) -> str:
     "Wait."
     print("began", flush=True)
     await asyncio.sleep(s)
+    return "waited"
+
+@catalog.tool(groups="core")
+async def held(gate: str) -> str:
+    "Wait for a file."
+    print("began", flush=True)
+    while not Path(gate).exists():
+        await asyncio.sleep(0.01)
     return "waited"
 
 @catalog.tool(groups="core")
@@ -86,13 +95,16 @@ async def refused(url: str) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_a_signal_lets_calls_end_tells_the_rest_and_leaves_with_zero(server: Any) -> None:
-    process, url = await server(1.0)
+async def test_a_signal_lets_calls_end_tells_the_rest_and_leaves_with_zero(server: Any, tmp_path: Path) -> None:
+    process, url = await server(2.0)
+    gate = tmp_path / "gate"
     async with httpx2.AsyncClient(base_url=url) as client:
-        short = [asyncio.create_task(call(client, "wait", {"s": 0.6})) for _ in range(10)]
+        short = [asyncio.create_task(call(client, "held", {"gate": str(gate)})) for _ in range(10)]
         long = [asyncio.create_task(call(client, "wait", {"s": 20})) for _ in range(10)]
         await began(process, 20)
         process.send_signal(signal.SIGTERM)
+        await refused(url)
+        gate.touch()
         ended = [answer["result"]["content"][0]["text"] for answer in await asyncio.gather(*short)]
         told = [answer["result"]["structuredContent"]["error"] for answer in await asyncio.gather(*long)]
     assert ended == ["waited"] * 10
@@ -101,14 +113,16 @@ async def test_a_signal_lets_calls_end_tells_the_rest_and_leaves_with_zero(serve
     assert await process.stdout.read() == b"after\n"
 
 
-async def test_it_takes_no_more_connections_while_it_drains(server: Any) -> None:
-    process, url = await server(3.0)
+async def test_it_takes_no_more_connections_while_it_drains(server: Any, tmp_path: Path) -> None:
+    process, url = await server(PATIENCE_S)
+    gate = tmp_path / "gate"
     async with httpx2.AsyncClient(base_url=url) as client:
         assert (await client.get("/readyz")).status_code == 200
-        running = asyncio.create_task(call(client, "wait", {"s": 1.0}))
+        running = asyncio.create_task(call(client, "held", {"gate": str(gate)}))
         await began(process, 1)
         process.send_signal(signal.SIGTERM)
         await refused(url)
+        gate.touch()
         assert (await running)["result"]["isError"] is False
     assert await asyncio.wait_for(process.wait(), 60) == 0
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import socket
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -16,17 +15,14 @@ from pegboard.sources.mcp.backoff import MCP_LONGEST_RETRY_S
 from pegboard.sources.mcp.lock_file import LockFile
 from pegboard.sources.mcp.server_settings import ServerSettings
 from pegboard.sources.mcp.supervised_source import McpSource
-from tests import forking
+from tests import forking, ports
 
 PLAIN = Path(__file__).parent / "plain_server.py"
 TELLING = Path(__file__).parent / "telling_server.py"
 EVIL = Path(__file__).parent.parent / "evil" / "server.py"
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+free_port = ports.free_port
 
 
 def on_stdio(script: Path = PLAIN, *args: str, name: str = "up", **said: Any) -> ServerSettings:

@@ -3,7 +3,6 @@
 import copy
 import json
 import random
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from pegboard.sources.mcp.definition_changes import classify, skeleton
 from pegboard.sources.mcp.lock_file import LockFile, fingerprint
 from pegboard.sources.mcp.review import differences, review
 from pegboard.sources.mcp.server_settings import ServerSettings, Trust
+from tests.timing import steps
 from tests.upstream_mcp.parts import EVIL, on_stdio, running, until, view_of
 
 SEND: JSON = {
@@ -120,19 +120,20 @@ def test_each_change_is_held_back_alone_and_has_its_name(definition: JSON, kind:
 def test_what_a_review_costs_grows_with_the_number_of_tools_and_no_faster() -> None:
     """It runs on the loop with each list of a server; pairs of names took 13 s at 2,000."""
 
-    def cost_s(count: int) -> float:
-        lock, costs = LockFile(), list[float]()
+    def cost(count: int, trust: Trust) -> int:
+        lock = LockFile()
         lock.accept("up", {f"read_{number}_files": READ for number in range(count)})
         offered = {f"send_{number}_mails": SEND for number in range(count)}
-        for trust in ("pinned", "first_use", "pinned"):
-            settings = ServerSettings(name="up", transport="stdio", command="x", trust=trust)
-            began = time.process_time()
+        settings = ServerSettings(name="up", transport="stdio", command="x", trust=trust)
+
+        def judge() -> None:
             assert len(review(offered, settings, lock).listed) == count
             assert len(differences(offered, "up", lock)) == 2 * count
-            costs.append(time.process_time() - began)
-        return min(costs)
 
-    assert cost_s(800) < 12 * cost_s(200)
+        return steps(judge)
+
+    for trust in ("pinned", "first_use"):
+        assert cost(800, trust) < 5 * cost(200, trust)
 
 
 def test_there_are_enough_scripted_changes() -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from functools import cached_property
+from itertools import count, dropwhile
 from typing import NamedTuple, TypeAlias
 
 from pegboard.core.bounded_cache import BoundedCache
-from pegboard.core.entry_change import EntryChange, Placed, picked, places_by, places_of
+from pegboard.core.entry_change import EntryChange, Moves, Placed, picked, places_by, places_of
 from pegboard.core.judge import Selection
 from pegboard.model.policy import Policy
 from pegboard.model.tool import ToolEntry
@@ -63,7 +64,15 @@ class _Bits(NamedTuple):
         return f"{self.bits:0{self.length}b}".encode().translate(_FROM_DIGITS) if self.length else b""
 
 
+class _Step(NamedTuple):
+    """How the entries moved from the snapshot of a moment to the next one."""
+
+    moment: int
+    moves: Moves
+
+
 _Key: TypeAlias = tuple[Selection, Policy]
+_moments = count()
 
 
 class Selections:
@@ -84,12 +93,14 @@ class Selections:
         self._left = BoundedCache[tuple[int, tuple[int, ...], tuple[int, ...]], tuple[Selected, Selected]](
             max_entries=SELECTIONS_REMEMBERED
         )
+        # Unique, and not one more than before: two snapshots may follow the same one, if one of them has extra tools.
+        self._moment = next(_moments)
         if before is None or change is None:
-            self._bits, self._moment, self._moves = BoundedCache[_Key, _Bits](max_entries=SELECTIONS_KEPT), 0, ()
+            self._bits, self._steps = BoundedCache[_Key, _Bits](max_entries=SELECTIONS_KEPT), ()
         else:
             # Shared: what was judged at one moment is followed to a later one when it is asked for there.
-            self._bits, self._moment = before._bits, before._moment + 1
-            self._moves = (*before._moves, change.moves)[-SELECTION_CHANGES:]
+            self._bits = before._bits
+            self._steps = (*before._steps, _Step(before._moment, change.moves))[-SELECTION_CHANGES:]
 
     def get(self, key: _Key) -> Selected | None:
         """Return what was selected for this one; `None` where something must be judged."""
@@ -104,11 +115,12 @@ class Selections:
         `None` of them where nothing is known of before.
         """
         bits = self._bits.get(key)
-        if bits is None or not self._moment - len(self._moves) <= bits.moment < self._moment:
+        since = () if bits is None else tuple(dropwhile(lambda step: step.moment != bits.moment, self._steps))
+        if bits is None or not since:
             return bytearray(len(self._entries)), None
         chosen = bytearray(bits.as_chosen())
         unjudged = bytearray(len(chosen))
-        for moves in self._moves[bits.moment - self._moment :]:
+        for _, moves in since:
             unjudged, chosen = moves.moved_bytes(unjudged, 1), moves.moved_bytes(chosen, 0)
         return chosen, [*places_of(1, unjudged)]
 
