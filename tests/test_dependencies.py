@@ -56,9 +56,8 @@ OF_EXTRAS: dict[str, set[str]] = {
     "openai-agents": {"adapters/openai_agents.py"},
     "pydantic-ai": OF_PYDANTIC_AI,
     "postgres": {
-        "agents/postgres_conversations.py",
         "server/postgres_transport.py",
-        "consent/postgres_store.py",
+        "storage/postgres_server.py",
         "sources/builtin/postgres_engine.py",
         "sources/builtin/postgres_connection.py",
         "sources/builtin/postgres_statement.py",

@@ -166,6 +166,9 @@ def is_banned(module: str) -> bool:
 
 # What may be loaded late: heavy third-party packages, and modules of ours that are the door to one of them.
 LAZY = {
+    "apsw": "apsw",
+    "psycopg": "psycopg",
+    "psycopg.conninfo": "psycopg",
     "pydantic": "pydantic",
     "pydantic_core": "pydantic",
     "docstring_parser": "docstring_parser",
@@ -179,7 +182,6 @@ LAZY = {
     "genai_prices": "genai-prices",
     "pegboard.adapters.langchain": "langchain-core and langgraph",
     "pegboard.agents.budgets": "pydantic-ai",
-    "pegboard.agents.postgres_conversations": "psycopg",
     "pegboard.agents.runtime": "pydantic-ai",
     "pegboard.agents.template_analysis": "jinja2",
     "pegboard.auth.present_rights": "apsw",
@@ -198,7 +200,6 @@ LAZY = {
     "pegboard.config.kinds.webhook": "pydantic's models, and httpx2",
     "pegboard.config.workspace": "httpx2, by what documents are asked of",
     "pegboard.config.yaml.plain_reader": "PyYAML",
-    "pegboard.consent.postgres_store": "psycopg",
     "pegboard.consent.redis_used_answers": "redis",
     "pegboard.discovery.meaning": "numpy",
     "pegboard.discovery.learning.search_use": "sqlite3, which few catalogs need here",

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pegboard import DefinitionError
-from pegboard.agents.conversations import SessionKey
-from pegboard.agents.postgres_conversations import PostgresConversations
+from pegboard.agents.conversations import SessionKey, SqlConversations, conversations_of
+from pegboard.storage.store_uri import StoreUri
 from tests.agents.files import agent_file, faults, load
 from tests.agents.team import asked, playing
 
@@ -17,8 +17,12 @@ from tests.agents.team import asked, playing
 pytestmark = pytest.mark.slow
 
 
+def conversations(url: str) -> SqlConversations:
+    return conversations_of(StoreUri.parse(url, folder=Path()))
+
+
 async def test_turns_are_kept_by_agent_user_space_and_session(postgres_url: str) -> None:
-    stores = [PostgresConversations(postgres_url) for _ in range(2)]
+    stores = [conversations(postgres_url) for _ in range(2)]
     keys = [
         SessionKey("a", None, None, "s"), SessionKey("a", "", None, "s"), SessionKey("a", None, "", "s"),
         SessionKey("b", None, None, "s"), SessionKey("a", None, None, "t"), SessionKey("a", None, None, "s\0"),
@@ -53,10 +57,10 @@ async def test_a_store_that_is_away_fails_the_run_with_its_kind_and_tells_nothin
 ) -> None:
     away = "postgresql://ann:hunter22@127.0.0.1:1/db"
     with pytest.raises(ConnectionError, match="did not answer") as caught:
-        await PostgresConversations(away).turns(SessionKey("a", None, None, "s"), last=1)
+        await conversations(away).turns(SessionKey("a", None, None, "s"), last=1)
     assert "hunter22" not in str(caught.value)
     with pytest.raises(DefinitionError):
-        PostgresConversations("postgresql://[")
+        conversations("postgresql://[")
     files = {"agents/a.yaml": agent_file("a", "")}
     for store, said in (("redis://x", "kind 'redis' is unknown"), ("sqlite:./no/such/c.db", "there is no folder")):
         [told] = faults(tmp_path, {**files, "pegboard.yaml": f"files: [agents/*.yaml]\nagents: {{store: '{store}'}}\n"})

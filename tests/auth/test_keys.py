@@ -173,6 +173,7 @@ async def test_revoking_a_name_ends_the_key_that_was_rotated_too(store: KeyStore
 async def test_a_file_of_before_keys_had_holders_is_read_and_brought_up(store: KeyStore) -> None:
     key = store.add("ann")[0]
     with closing(apsw.Connection(str(store.path))) as connection:
+        connection.execute("DROP TABLE pegboard_schema_versions")
         connection.execute("ALTER TABLE api_keys DROP COLUMN holder")
         connection.execute("CREATE UNIQUE INDEX api_keys_names ON api_keys (name) WHERE revoked_at IS NULL")
     ring = Keyring(store.path)

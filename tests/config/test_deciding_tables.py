@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import psycopg
 import pytest
 
-from pegboard.agents.conversations import SessionKey
-from pegboard.agents.postgres_conversations import PostgresConversations
+from pegboard.agents.conversations import SessionKey, conversations_of
 from pegboard.config.deciding_files import DECIDING_TABLES
 from pegboard.consent.postgres_store import PostgresConsents
+from pegboard.storage.store_uri import StoreUri
 from tests.tasks.databases import database
 from tests.workspace.postgres_databases import Databases
 
@@ -37,7 +38,8 @@ def columns(url: str) -> set[tuple[str, str]]:
 async def use(url: str) -> None:
     """Have the stores of consents and of talks make their tables."""
     await PostgresConsents(url).stands("none")
-    await PostgresConversations(url).append(SessionKey("a", None, None, "s"), b"", keep=1)
+    conversations = conversations_of(StoreUri.parse(url, folder=Path()))
+    await conversations.append(SessionKey("a", None, None, "s"), b"", keep=1)
 
 
 def test_each_table_that_a_store_makes_is_one_that_no_tool_writes(postgres_url: str) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pegboard.config import file_permissions
-from pegboard.config.file_permissions import permission_faults
+from pegboard.storage import file_permissions
+from pegboard.storage.file_permissions import permission_faults
 
 
 class Groups:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3  # noqa: TID251 - a database of ours, not a file that somebody names
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from pegboard.model.error import DefinitionError
+from pegboard.storage.database import Database, database_of
+from pegboard.storage.schema import Schema, StoreConnection, table_version
+from pegboard.storage.sqlite_file import SqliteFile
+from pegboard.storage.store_uri import StoreUri
 
 SESSIONS_REMEMBERED = 1_000  # conversations that a process without a store of them keeps
 CONVERSATION_STORE_BUSY_S = 5.0  # how long another process may hold the store
@@ -71,66 +72,101 @@ class MemoryConversations:
             self._sessions.popitem(last=False)
 
 
-_TABLE = """
-create table if not exists pegboard_agent_turns (
+_INDEX = "create index pegboard_agent_turns_session on pegboard_agent_turns (agent, user_id, space_id, session_id, id);"
+SCHEMA = Schema(
+    name="conversations",
+    sqlite=(
+        f"""
+create table pegboard_agent_turns (
   id integer primary key, agent text not null, user_id text not null, space_id text not null, session_id text not null,
   at real not null, messages blob not null
+);
+{_INDEX}
+""",
+    ),
+    postgres=(
+        f"""
+create table pegboard_agent_turns (
+  id bigint generated always as identity primary key, agent text not null, user_id text not null,
+  space_id text not null, session_id text not null, at timestamptz not null default now(), messages bytea not null
+);
+{_INDEX}
+""",
+    ),
+    tables=("pegboard_agent_turns",),
+    unrecorded=table_version("pegboard_agent_turns"),
 )
-"""
-_INDEX = (
-    "create index if not exists pegboard_agent_turns_session "
-    "on pegboard_agent_turns (agent, user_id, space_id, session_id, id)"
-)
-_OF_SESSION = "agent = ? and user_id = ? and space_id = ? and session_id = ?"
-_SELECT = f"select messages from pegboard_agent_turns where {_OF_SESSION} order by id desc limit ?"  # noqa: S608 - constants
+_OF_SESSION = "agent = :agent and user_id = :user and space_id = :space and session_id = :session"
+_SELECT = f"select messages from pegboard_agent_turns where {_OF_SESSION} order by id desc limit :last"  # noqa: S608 - constants
 _INSERT = (
-    "insert into pegboard_agent_turns (agent, user_id, space_id, session_id, at, messages) values (?, ?, ?, ?, ?, ?)"
+    "insert into pegboard_agent_turns (agent, user_id, space_id, session_id, at, messages) "
+    "values (:agent, :user, :space, :session, {at}, :turn)"
 )
 _FORGET = (
     f"delete from pegboard_agent_turns where {_OF_SESSION} and id not in "  # noqa: S608 - constants
-    f"(select id from pegboard_agent_turns where {_OF_SESSION} order by id desc limit ?)"
+    f"(select id from pegboard_agent_turns where {_OF_SESSION} order by id desc limit :keep)"
 )
 
 
-class SqliteConversations:
-    """Keeps conversations in an SQLite file on a local disk, which the workers of one machine share.
+class SqlConversations:
+    """Keeps conversations in a database; fills `ConversationStore`.
 
-    It opens the file for each turn and holds nothing in between, so that forks and threads may share it.
+    It connects for each turn and keeps nothing open, so forks and threads may share it.
+
+    Args:
+        database: where the tables of `SCHEMA` are.
+        wall_clock: seconds since 1970.
 
     Raises:
-        DefinitionError: its folder does not exist.
+        DefinitionError: the place of the database cannot be used.
+    """
+
+    def __init__(self, database: Database, *, wall_clock: Callable[[], float] = time.time) -> None:
+        database.check_place()
+        self._database, self._clock = database, wall_clock
+
+    async def turns(self, key: SessionKey, *, last: int) -> list[bytes]:
+        def run() -> list[bytes]:
+            with self._database.transaction() as connection:
+                rows = connection(_SELECT, **_columns(key, connection), last=last)
+            return [bytes(row[0]) for row in reversed(rows)]
+
+        return await asyncio.to_thread(run)
+
+    async def append(self, key: SessionKey, turn: bytes, *, keep: int) -> None:
+        def run() -> None:
+            with self._database.transaction() as connection:
+                at = ":now" if connection.is_sqlite else "to_timestamp(:now)"
+                connection(_INSERT.format(at=at), **_columns(key, connection), now=self._clock(), turn=turn)
+                connection(_FORGET, **_columns(key, connection), keep=keep)
+
+        await asyncio.to_thread(run)
+
+
+class SqliteConversations(SqlConversations):
+    """Keeps conversations in an SQLite file on a local disk, which the workers of one machine share.
+
+    Raises:
+        DefinitionError: its folder does not exist, or other users may write the file.
     """
 
     def __init__(self, path: Path, *, wall_clock: Callable[[], float] = time.time) -> None:
-        self._path, self._clock = path, wall_clock
-        if not path.parent.is_dir():
-            raise DefinitionError(f"there is no folder {str(path.parent)!r} for it")
+        super().__init__(SqliteFile(path, SCHEMA, busy_s=CONVERSATION_STORE_BUSY_S), wall_clock=wall_clock)
 
-    async def turns(self, key: SessionKey, *, last: int) -> list[bytes]:
-        return await asyncio.to_thread(self._turns, key, last)
 
-    async def append(self, key: SessionKey, turn: bytes, *, keep: int) -> None:
-        await asyncio.to_thread(self._append, key, turn, keep)
+def conversations_of(uri: StoreUri) -> SqlConversations:
+    """Return the store of conversations that a URI names.
 
-    def _turns(self, key: SessionKey, last: int) -> list[bytes]:
-        try:
-            with closing(self._connect()) as connection:
-                rows = connection.execute(_SELECT, (*key.row(), last)).fetchall()
-        except sqlite3.Error as error:
-            raise ConnectionError(f"{str(self._path)!r}: {error}") from error
-        return [row[0] for row in reversed(rows)]
+    Raises:
+        DefinitionError: the URI or its place cannot be used.
+        ImportError: psycopg is not installed.
+    """
+    return SqlConversations(database_of(uri, SCHEMA, busy_s=CONVERSATION_STORE_BUSY_S))
 
-    def _append(self, key: SessionKey, turn: bytes, keep: int) -> None:
-        try:
-            with closing(self._connect()) as connection, connection:
-                connection.execute("begin immediate")
-                connection.execute(_INSERT, (*key.row(), self._clock(), turn))
-                connection.execute(_FORGET, (*key.row(), *key.row(), keep))
-        except sqlite3.Error as error:
-            raise ConnectionError(f"{str(self._path)!r}: {error}") from error
 
-    def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self._path, timeout=CONVERSATION_STORE_BUSY_S)
-        connection.execute(_TABLE)
-        connection.execute(_INDEX)
-        return connection
+def _columns(key: SessionKey, connection: StoreConnection) -> dict[str, str]:
+    row = key.row()
+    if not connection.is_sqlite:
+        # PostgreSQL takes no NUL in a text; two different keys stay different.
+        row = tuple(part.replace("\\", "\\\\").replace("\0", "\\0") for part in row)
+    return dict(zip(("agent", "user", "space", "session"), row, strict=True))

@@ -7,32 +7,49 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Generator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import apsw
-
 from pegboard.frozen import frozen
 from pegboard.model.error import PegboardError
+from pegboard.storage.schema import Schema, StoreConnection
+from pegboard.storage.sqlite_file import SqliteFile
+from pegboard.storage.store_error import StoreError
 
-KEY_FILE_BUSY_MS = 2_000  # that the file of API keys may be locked by somebody else
+KEY_FILE_BUSY_S = 2.0  # that another process may hold the file
 
 PREFIX = "pgb_"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 _FORM = re.compile(r"pgb_([0-9a-f]{16})_[A-Za-z0-9_-]{43}")
-_TABLE = """
-CREATE TABLE IF NOT EXISTS api_keys (
+
+
+def _unrecorded(connection: StoreConnection) -> int:
+    if not connection.has("api_keys"):
+        return 0
+    return 2 if connection.has("api_keys", "holder") else 1
+
+
+SCHEMA = Schema(
+    name="api_keys",
+    sqlite=(
+        """
+CREATE TABLE api_keys (
   id TEXT PRIMARY KEY, name TEXT NOT NULL, digest BLOB NOT NULL,
-  created_at INTEGER NOT NULL, expires_at INTEGER, revoked_at INTEGER, holder TEXT
+  created_at INTEGER NOT NULL, expires_at INTEGER, revoked_at INTEGER
 ) STRICT;
-"""
-# What files of before lack and have: no holder, and only one key of a name that is not revoked.
-_BROUGHT_UP = """
+""",
+        # A rotated key has the holder of the first one, and for a while two keys of one name are good.
+        """
 ALTER TABLE api_keys ADD COLUMN holder TEXT;
 DROP INDEX IF EXISTS api_keys_names;
-"""
-_COLUMNS = "id, name, digest, created_at, expires_at, revoked_at"
+UPDATE api_keys SET holder = id;
+""",
+    ),
+    tables=("api_keys",),
+    unrecorded=_unrecorded,
+)
+_COLUMNS = "id, name, digest, created_at, expires_at, revoked_at, coalesce(holder, id)"
 
 
 class KeyStoreError(PegboardError):
@@ -91,6 +108,7 @@ class KeyStore:
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
         self.path, self._clock = path, clock
+        self._file = SqliteFile(path, SCHEMA, busy_s=KEY_FILE_BUSY_S)
 
     def add(self, name: str, *, lifetime_s: int | None = None) -> tuple[str, ApiKey]:
         """Make a key and return it with what is kept of it. Nobody can read it again.
@@ -126,9 +144,9 @@ class KeyStore:
             if lifetime_s is None and newest.expires_at is not None:
                 lifetime_s = newest.expires_at - newest.created_at
             text, key = self._made(name, lifetime_s, holder=newest.holder)
-            ends = "UPDATE api_keys SET expires_at = min(coalesce(expires_at, ?1), ?1) WHERE id = ?2"
+            ends = "UPDATE api_keys SET expires_at = min(coalesce(expires_at, :until), :until) WHERE id = :id"
             for old in good:
-                _run(connection, ends, (now + overlap_s, old.id))
+                connection(ends, until=now + overlap_s, id=old.id)
             _insert(connection, key)
             return text, key
 
@@ -164,9 +182,8 @@ class KeyStore:
         Raises:
             KeyStoreError: it is not there, or cannot be read.
         """
-        with self._opened() as connection:
-            keys, journal = _selected(connection), _run(connection, "PRAGMA journal_mode")
-            return Contents(keys, journal != [("delete",)])
+        with self._reading() as connection:
+            return Contents(_selected(connection), connection("PRAGMA journal_mode") != [("delete",)])
 
     def revoke(self, named: str) -> list[ApiKey]:
         """Revoke every key of a name, or the one of an id; whoever uses it is refused from the next request on.
@@ -179,67 +196,52 @@ class KeyStore:
         matching = [key for key in self.listed() if key.revoked_at is None and named in (key.name, key.id)]
         if not matching:
             raise KeyStoreError(f"There is no key {named!r} to revoke. `pegboard keys ls` shows them.")
-        with self._opened(writing=True) as connection:
-            sql = "UPDATE api_keys SET revoked_at = ? WHERE id = ? AND revoked_at IS NULL"
+        with self._changing() as connection:
             for key in matching:
-                _run(connection, sql, (int(self._clock()), key.id))
+                sql = "UPDATE api_keys SET revoked_at = :now WHERE id = :id AND revoked_at IS NULL"
+                connection(sql, now=int(self._clock()), id=key.id)
         return matching
 
     @contextmanager
-    def _changing(self) -> Generator[apsw.Connection]:
-        """Open the file for one transaction."""
-        with self._opened(writing=True) as connection, connection:
+    def _changing(self) -> Generator[StoreConnection]:
+        with _explained(self.path, "written"), self._file.transaction() as connection:
             yield connection
 
     @contextmanager
-    def _opened(self, *, writing: bool = False) -> Generator[apsw.Connection]:
-        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE if writing else apsw.SQLITE_OPEN_READONLY
-        try:
-            if writing and not self.path.exists():
-                self.path.touch(mode=0o600)
-            with closing(apsw.Connection(str(self.path), flags=flags)) as connection:
-                connection.set_busy_timeout(KEY_FILE_BUSY_MS)
-                # Who adds or rotates looks first at what there is: two at once wait for each other.
-                connection.transaction_mode = "IMMEDIATE"
-                if writing:
-                    # The folder is flushed, too: no power cut brings a journal back that would undo a revocation.
-                    _run(connection, "PRAGMA synchronous = EXTRA")
-                    _run(connection, _TABLE)
-                    if not _has_holders(connection):
-                        _run(connection, _BROUGHT_UP)
+    def _reading(self) -> Generator[StoreConnection]:
+        with _explained(self.path, "read"):
+            if 0 < self._file.found() < SCHEMA.version:
+                self._file.migrate()
+            with self._file.reading() as connection:
                 yield connection
-        except (apsw.Error, OSError) as error:
-            did = "written" if writing else "read"
-            text = f"The key store {str(self.path)!r} cannot be {did}: {error}. Look at `api_keys:` and the file."
-            raise KeyStoreError(text) from None
 
 
-def _run(connection: apsw.Connection, sql: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    untyped: Any = connection
-    return list(untyped.execute(sql, values))
+@contextmanager
+def _explained(path: Path, did: str) -> Generator[None]:
+    try:
+        yield
+    except StoreError as error:
+        text = f"The key store {str(path)!r} cannot be {did}: {error}. Look at `api_keys:` and the file."
+        raise KeyStoreError(text) from None
 
 
-def _has_holders(connection: apsw.Connection) -> bool:
-    return ("holder",) in _run(connection, "SELECT name FROM pragma_table_info('api_keys')")
+def _selected(connection: StoreConnection) -> list[ApiKey]:
+    """Return every key, the oldest first."""
+    sql = f"SELECT {_COLUMNS} FROM api_keys ORDER BY created_at, rowid"  # noqa: S608 - our own words
+    return [_key(row) for row in connection(sql)]
 
 
-def _selected(connection: apsw.Connection) -> list[ApiKey]:
-    """Return every key, the oldest first; of a file of before, each is held by itself."""
-    holder = "coalesce(holder, id)" if _has_holders(connection) else "id"
-    sql = f"SELECT {_COLUMNS}, {holder} FROM api_keys ORDER BY created_at, rowid"  # noqa: S608 - our own words
-    return [_key(row) for row in _run(connection, sql)]
-
-
-def _open_keys(connection: apsw.Connection, name: str) -> list[ApiKey]:
+def _open_keys(connection: StoreConnection, name: str) -> list[ApiKey]:
     return [key for key in _selected(connection) if key.name == name and key.revoked_at is None]
 
 
-def _insert(connection: apsw.Connection, key: ApiKey) -> None:
-    _run(
-        connection,
-        "INSERT INTO api_keys (id, name, digest, created_at, expires_at, holder) VALUES (?, ?, ?, ?, ?, ?)",
-        (key.id, key.name, key.digest, key.created_at, key.expires_at, key.holder),
-    )
+def _insert(connection: StoreConnection, key: ApiKey) -> None:
+    connection(
+        "INSERT INTO api_keys (id, name, digest, created_at, expires_at, holder) "
+        "VALUES (:id, :name, :digest, :created_at, :expires_at, :holder)",
+        id=key.id, name=key.name, digest=key.digest, created_at=key.created_at, expires_at=key.expires_at,
+        holder=key.holder,
+    )  # fmt: skip
 
 
 def _key(row: tuple[Any, ...]) -> ApiKey:

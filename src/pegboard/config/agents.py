@@ -7,7 +7,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from pegboard.agents.conversations import ConversationStore, SqliteConversations
+from pegboard.agents.conversations import ConversationStore, conversations_of
 from pegboard.catalog import Catalog
 from pegboard.config.build_context import BuildContext
 from pegboard.config.config import AgentDeclaration, Config, Declared
@@ -26,15 +26,15 @@ from pegboard.model.error import DefinitionError, Problem
 from pegboard.model.policy import OPEN_POLICY, Policy
 from pegboard.model.secret import Secret
 from pegboard.model.tool import ToolEntry
+from pegboard.storage.store_uri import StoreUri
 
 if TYPE_CHECKING:
-    from pegboard.agents import budgets, postgres_conversations, template_analysis
+    from pegboard.agents import budgets, template_analysis
     from pegboard.config.forms import agent_form
     from pegboard.config.kinds import agent as agent_kind
 else:
     agent_form = LazyModule("pegboard.config.forms.agent_form")
     agent_kind = LazyModule("pegboard.config.kinds.agent")
-    postgres_conversations = LazyModule("pegboard.agents.postgres_conversations")
     budgets = LazyModule("pegboard.agents.budgets")
     template_analysis = LazyModule("pegboard.agents.template_analysis")
 
@@ -302,21 +302,11 @@ def conversation_store(config: Config, report: Report) -> ConversationStore | No
     declared = config.agent_store
     if declared is None:
         return None
-    uri = declared.value.reveal() if isinstance(declared.value, Secret) else declared.value
-    scheme, _, rest = uri.partition(":")
     try:
-        if scheme == "sqlite" and rest:
-            return SqliteConversations(config.path.absolute().parent / rest.removeprefix("//"))
-        if scheme in ("postgres", "postgresql"):
-            return postgres_conversations.PostgresConversations(declared.value)
+        return conversations_of(StoreUri.located(declared.value, folder=config.path.absolute().parent))
     except ImportError as error:
         message = f"needs the package {error.name!r}, which is not installed; install `pegboard[postgres]`"
         report.add(declared.at.problem(message))
-        return None
     except DefinitionError as error:
         report.add(declared.at.problem(str(error)))
-        return None
-    report.add(
-        declared.at.problem(f"a store of the kind {scheme[:40]!r} is unknown; write sqlite:FILE or postgresql://…")
-    )
     return None

@@ -123,11 +123,12 @@ def _catalog_of(config: Config, report: Report, clock: Clock) -> Catalog:
         catalog.discovery.finder.use_requests(config.examples.value.requests)
     if config.learn is not None:
         file = config.path.absolute().parent / config.learn.value.file
-        if file.parent.is_dir():
-            use = search_use.SearchUse(use_store.UseStore(file, catalog=config.name), clock=clock)
-            catalog.discovery.learn_from(use, catalog.guards)
-        else:
-            report.add((config.learn.at / "file").problem(f"there is no folder {str(file.parent)!r} for it"))
+        store = use_store.UseStore(file, catalog=config.name)
+        try:
+            store.check_place()
+            catalog.discovery.learn_from(search_use.SearchUse(store, clock=clock), catalog.guards)
+        except DefinitionError as error:
+            report.add((config.learn.at / "file").problem(str(error)))
     catalog.runtime.agents.store = conversation_store(config, report)
     if (tasks := tasks_of(config, report)) is not None:
         catalog.use_tasks(tasks)

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 from pegboard.config.config import Config
 from pegboard.config.yaml.problems import Report
+from pegboard.consent.postgres_store import PostgresConsents
 from pegboard.consent.sqlite_store import SqliteConsents
 from pegboard.core.ports import UsedAnswers
 from pegboard.lazy import LazyModule
 from pegboard.model.error import DefinitionError
 from pegboard.model.secret import Secret
+from pegboard.storage.store_uri import StoreUri
 
 if TYPE_CHECKING:
-    from pegboard.consent import postgres_store
     from pegboard.consent import redis_used_answers as redis_answers
 else:
-    postgres_store = LazyModule("pegboard.consent.postgres_store")
     redis_answers = LazyModule("pegboard.consent.redis_used_answers")
 
 
@@ -25,21 +25,14 @@ def consent_store_of(config: Config, report: Report) -> UsedAnswers | None:
     declared = config.consent_store
     if declared is None:
         return None
-    uri = declared.value.reveal() if isinstance(declared.value, Secret) else declared.value
-    scheme, _, rest = uri.partition(":")
+    text = declared.value.reveal() if isinstance(declared.value, Secret) else declared.value
     page, extra = config.consent_page, "redis"
     try:
-        if scheme == "sqlite" and rest:
-            return SqliteConsents(config.path.absolute().parent / rest.removeprefix("//"), page=page)
-        if scheme in ("postgresql", "postgres"):
-            extra = "postgres"
-            return postgres_store.PostgresConsents(declared.value, page=page)
-        if scheme in ("redis", "rediss", "redis+unix", "valkey", "valkeys", "valkey+unix"):
+        if text.partition(":")[0] in ("redis", "rediss", "redis+unix", "valkey", "valkeys", "valkey+unix"):
             return redis_answers.RedisAnswerStore(declared.value, key_prefix=f"pegboard:{config.name}")
-        message = (
-            f"a store of the kind {scheme!r} is unknown; write sqlite:FILE, postgresql://HOST/NAME or redis://HOST"
-        )
-        report.add(declared.at.problem(message))
+        extra = "postgres"
+        uri = StoreUri.located(text, folder=config.path.absolute().parent, others=("redis://HOST",))
+        return SqliteConsents(uri.path, page=page) if uri.path else PostgresConsents(uri.text, page=page)
     except ImportError as error:
         message = f"needs the package {error.name!r}, which is not installed; install `pegboard[{extra}]`"
         report.add(declared.at.problem(message))

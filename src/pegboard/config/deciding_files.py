@@ -14,14 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from pegboard.config.config import LOCK_NAME, Config
-from pegboard.config.identity import key_store_of
-from pegboard.model.secret import Secret
+from pegboard.config.stores import stores_of
+from pegboard.storage.file_permissions import SIDE_FILES
+from pegboard.storage.schema import VERSIONS_TABLE
 
 _PYTHON = (*all_suffixes(), ".pth")
-_BESIDE_DATABASES = ("", "-wal", "-shm", "-journal")
 
 # With a column each, so that another's table of the same name is not taken for one of ours.
 DECIDING_TABLES = frozenset({
+    (VERSIONS_TABLE, "store"),
     ("consents", "args_digest"), ("used_answers", "mark"), ("pegboard_agent_turns", "messages"),
     ("pegboard_tasks", "task_id"), ("pegboard_task_questions", "task_id"), ("pegboard_task_workers", "beats_at"),
     ("workflow_status", "workflow_uuid"), ("workflow_input", "workflow_uuid"), ("workflow_output", "workflow_uuid"),
@@ -79,18 +80,12 @@ class DecidingFiles:
             if api is not None:
                 yield folder / api.spec
         for database in self._databases():
-            yield from (database.with_name(f"{database.name}{end}") for end in _BESIDE_DATABASES)
+            yield from (database.with_name(f"{database.name}{end}") for end in SIDE_FILES)
 
     def _databases(self) -> Iterator[Path]:
-        config = self._config
-        keys = None if config.identity is None else key_store_of(config.identity.value, config.path)
-        if keys is not None:
-            yield keys
-        for text in _stores_of(config):
-            if text.startswith("sqlite:"):
-                yield self._folder / text.removeprefix("sqlite:").removeprefix("//")
-        if config.learn is not None:
-            yield self._folder / config.learn.value.file
+        for store in stores_of(self._config):
+            if store.uri.path is not None:
+                yield store.uri.path
 
     def _is_read_by_glob(self, real: Path) -> bool:
         for glob in self._config.globs:
@@ -103,19 +98,8 @@ class DecidingFiles:
 
 def deciding_tables(config: Config) -> frozenset[tuple[str, str]]:
     """Return the tables of PostgreSQL in which the stores of a config stand, each with a column that it has."""
-    uses_postgres = any(text.startswith(("postgres:", "postgresql:")) for text in _stores_of(config))
+    uses_postgres = any(store.uri.kind == "postgresql" for store in stores_of(config))
     return DECIDING_TABLES if uses_postgres else frozenset()
-
-
-def _stores_of(config: Config) -> Iterator[str]:
-    for text in (
-        _text_of(config.consent_store),
-        _text_of(config.agent_store),
-        config.tasks and _text_of(config.tasks.value.store),
-        config.workspace and _text_of(config.workspace.value.store),
-    ):
-        if text:
-            yield text
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
@@ -153,11 +137,6 @@ def _up_to_a_sign(glob: str) -> Iterator[str]:
         if any(sign in part for sign in "*?["):
             return
         yield part
-
-
-def _text_of(declared: Any) -> str:
-    value = getattr(declared, "value", declared)
-    return value.reveal() if isinstance(value, Secret) else value or ""
 
 
 def _folded(path: Path) -> Path:

@@ -6,7 +6,7 @@ import importlib.util
 from collections.abc import Iterator, Sequence
 from ipaddress import ip_address
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from pegboard.auth.claim_templates import Template
 from pegboard.auth.rules import AnonymousRule, IdentityRules, MapRule, TokenRules
@@ -15,6 +15,7 @@ from pegboard.config.forms.identity_form import AnonymousForm, IdentityForm, Jwt
 from pegboard.config.yaml.tree import At, Table
 from pegboard.core.names import nearest
 from pegboard.model.error import Problem
+from pegboard.storage.store_uri import StoreUri
 
 _WAYS_IN = ("api_keys", "jwt", "anonymous")
 
@@ -23,10 +24,7 @@ def key_store_of(form: IdentityForm, config: Path) -> Path | None:
     """Return the file of the API keys, as it is named in a config."""
     if form.api_keys is None:
         return None
-    text = form.api_keys.store.removeprefix("sqlite:")
-    # As an URL has it: three slashes are relative, four absolute.
-    path = unquote(urlsplit(text).path).removeprefix("/") if text.startswith("//") else text
-    return config.absolute().parent / path
+    return StoreUri.parse(form.api_keys.store, folder=config.absolute().parent).path
 
 
 def rules_of(form: IdentityForm, config: Path) -> IdentityRules:

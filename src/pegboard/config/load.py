@@ -13,7 +13,6 @@ from pydantic import BaseModel
 from pegboard.config.allowed_imports import AllowedImports
 from pegboard.config.config import LOCK_NAME, AgentDeclaration, Config, Declared, ExampleFile, Refused
 from pegboard.config.example_requests import read_requests
-from pegboard.config.file_permissions import permission_faults, python_beside
 from pegboard.config.forms.agent_words import ASTROMESH, KEY_VARIABLES, KEYS_OF_AGENT_FILES, PEGBOARD
 from pegboard.config.forms.embedder_form import EmbedderForm
 from pegboard.config.forms.main_file import Fragment, HookForm, MainFile, ModelForm
@@ -22,6 +21,7 @@ from pegboard.config.forms.validation import validated
 from pegboard.config.forms.value_types import as_names, rate_limit
 from pegboard.config.identity import key_store_of
 from pegboard.config.kinds import KINDS, Kind
+from pegboard.config.python_files import python_beside
 from pegboard.config.unsupported import UNSUPPORTED, refusal
 from pegboard.config.yaml.config_files import find_files, has_top_level_key, looks_like_config, read_text
 from pegboard.config.yaml.environment import Environment
@@ -38,6 +38,7 @@ from pegboard.model.lint_rule import LintIgnore
 from pegboard.model.skill import SKILL_FILES
 from pegboard.platforms import platform
 from pegboard.sources.plugins import load_plugin
+from pegboard.storage.file_permissions import permission_faults
 
 if TYPE_CHECKING:
     from pegboard.config.forms import agent_form

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import orjson
 
@@ -20,6 +18,8 @@ from pegboard.core.schema import compile_schema
 from pegboard.model.consent import Consent, ConsentAnswer, ConsentRequest, Grant
 from pegboard.model.error import CallError, PegboardError
 from pegboard.model.json_types import JSONValue
+from pegboard.storage.database import Database
+from pegboard.storage.schema import Schema, StoreConnection, table_version
 
 CONSENT_QUESTION_S = 86_400.0  # that a filed question waits for a person
 CONSENT_OPEN_QUESTIONS = 100  # of one principal
@@ -28,22 +28,28 @@ CONSENT_ARGUMENTS_BYTES = 65_536  # of one question's arguments that are kept be
 CONSENT_KEPT_S = 31 * 86_400.0  # that a record is kept after its end
 CONSENT_LISTED = 500  # records in one list
 
-Run = Callable[..., list[tuple[Any, ...]]]
-"""Executes one statement with its values by name, `:name` in its text, and returns its rows."""
+Run: TypeAlias = StoreConnection
 T = TypeVar("T")
 
-TABLES = (
-    """create table if not exists consents (
-        id text primary key, state text not null, tool text not null, definition_hash text not null,
-        args_digest text, arguments text, matching text, question text not null,
-        credential text, user_id text, space_id text, session_id text, agent text,
-        asked_at double precision not null, decided_at double precision, decided_by text,
-        expires_at double precision not null, uses_left integer not null, uses integer not null,
-        owner_key text, principal_key text, session_key text)""",
-    "create index if not exists consents_by_tool on consents (tool, state)",
-    """create unique index if not exists consents_open on consents (principal_key, tool, definition_hash, args_digest)
-        where state = 'asked'""",
-    "create table if not exists used_answers (mark text primary key, until double precision not null)",
+_TABLES = """
+create table consents (
+    id text primary key, state text not null, tool text not null, definition_hash text not null,
+    args_digest text, arguments text, matching text, question text not null,
+    credential text, user_id text, space_id text, session_id text, agent text,
+    asked_at double precision not null, decided_at double precision, decided_by text,
+    expires_at double precision not null, uses_left integer not null, uses integer not null,
+    owner_key text, principal_key text, session_key text
+);
+create index consents_by_tool on consents (tool, state);
+create unique index consents_open on consents (principal_key, tool, definition_hash, args_digest)
+    where state = 'asked';
+create table used_answers (mark text primary key, until double precision not null);
+"""
+SCHEMA = Schema(
+    name="consents",
+    sqlite=(_TABLES,),
+    tables=("consents", "used_answers"),
+    unrecorded=table_version("used_answers"),
 )
 _FIELDS = (
     "id", "state", "tool", "definition_hash", "args_digest", "arguments", "matching", "question", "credential",
@@ -63,29 +69,32 @@ class ConsentStateError(PegboardError):
     """What a person wants of a consent is not possible: there is none of this id, or it is decided already."""
 
 
-class SqlConsents(ABC):
+class SqlConsents:
     """Keeps consents in a database; fills `pegboard.core.ports.ConsentRecords` and `UsedAnswers`.
 
-    It opens a connection for each question and holds nothing in between, so forks and threads may share it. Every
-    method of it raises `ConnectionError` where the database does not answer.
+    It connects for each question and keeps nothing open, so forks and threads may share it. Every method raises
+    `ConnectionError` if the database does not answer.
 
     Args:
+        database: where the tables of `SCHEMA` are.
         page: the address of the server whose page lets people decide, without a slash at its end.
         wall_clock: seconds since 1970, the same for all who share the database.
+
+    Raises:
+        DefinitionError: the place of the database cannot be used.
     """
 
     takes_questions = True
 
-    def __init__(self, *, page: str | None = None, wall_clock: Callable[[], float] = time.time) -> None:
-        self._page, self._clock = page, wall_clock
-
-    @abstractmethod
-    def _transaction(self) -> AbstractContextManager[Run]:
-        """Open the database for one transaction, which no other sees in part."""
+    def __init__(
+        self, database: Database, *, page: str | None = None, wall_clock: Callable[[], float] = time.time
+    ) -> None:
+        database.check_place()
+        self._database, self._page, self._clock = database, page, wall_clock
 
     async def _do(self, work: Callable[[Run, float], T]) -> T:
         def run() -> T:
-            with self._transaction() as execute:
+            with self._database.transaction() as execute:
                 return work(execute, self._clock())
 
         return await asyncio.to_thread(run)

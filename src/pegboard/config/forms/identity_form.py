@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, ConfigDict, Field, StrictBool, StrictInt, model_validator
 
 from pegboard.auth.claim_templates import Template
 from pegboard.config.forms.value_types import FilledText, Form, Maybe, Names, Text, checked, definition_error
+from pegboard.model.error import DefinitionError
+from pegboard.storage.store_uri import StoreUri
 
 _WHEN = "exactly one of the keys key, claim"
 
 
 def _store(value: str) -> str:
-    file = value.removeprefix("sqlite:")
-    # Two slashes would name a host, and a file has none.
-    if file == value or not file.strip("/") or re.match(r"//(?!/)", file):
+    try:
+        is_file = StoreUri.parse(value, folder=Path()).path is not None
+    except DefinitionError:
+        is_file = False
+    if not is_file:
         raise definition_error("expected `sqlite:` and a file, such as sqlite:./pegboard.db")
     return value
 

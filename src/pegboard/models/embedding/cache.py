@@ -5,24 +5,30 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-import sqlite3  # noqa: TID251 - a database of ours, not a file that somebody names
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
 
 from pegboard.core.ports import Embedder
 from pegboard.models.embedding.vectors import Vectors, embedded, loaded
+from pegboard.storage.schema import Schema, StoreConnection, table_version
+from pegboard.storage.sqlite_file import SqliteFile
 
 EMBED_CACHE_ROWS = 200_000  # vectors that one file keeps
 EMBED_CACHE_BUSY_S = 1.0  # that a search waits for the file, before it does without
 
 log = logging.getLogger("pegboard")
 
-_TABLE = "create table if not exists vectors (mark blob primary key, row blob not null)"
-# The oldest go first, a tenth at a time; `rowid` tells the order they came in.
-_FORGET = "delete from vectors where rowid <= (select max(rowid) from vectors) - ?"
+SCHEMA = Schema(
+    name="embedding_cache",
+    sqlite=("create table vectors (mark blob primary key, row blob not null);",),
+    tables=("vectors",),
+    unrecorded=table_version("vectors"),
+)
+# The oldest go first, a tenth at a time; `rowid` gives the order in which they came.
+_FORGET = "delete from vectors where rowid <= (select max(rowid) from vectors) - :keep"
 
 
 class CachedEmbedder:
@@ -80,33 +86,30 @@ class CachedEmbedder:
     def _read(self, marks: Mapping[str, bytes]) -> dict[str, Vectors]:
         rows: dict[str, Vectors] = {}
         try:
-            with closing(self._connect()) as connection:
+            with self._transaction() as connection:
                 for text, mark in marks.items():
-                    row = connection.execute("select row from vectors where mark = ?", (mark,)).fetchone()
-                    vector = np.frombuffer(row[0], dtype=np.float32) if row is not None else None
-                    if vector is not None and np.isfinite(vector).all():
-                        rows[text] = vector
-        except (sqlite3.Error, OSError, ValueError) as error:
+                    for (row,) in connection("select row from vectors where mark = :mark", mark=mark):
+                        vector = np.frombuffer(row, dtype=np.float32)
+                        if np.isfinite(vector).all():
+                            rows[text] = vector
+        except (OSError, ValueError) as error:
             self._say(error)
         return rows if len({len(row) for row in rows.values()}) == 1 else {}
 
     def _write(self, rows: Mapping[bytes, Vectors]) -> None:
         try:
-            with closing(self._connect()) as connection, connection:
-                connection.executemany(
-                    "insert or replace into vectors (mark, row) values (?, ?)",
-                    [(mark, np.ascontiguousarray(row, dtype=np.float32).tobytes()) for mark, row in rows.items()],
-                )
-                if connection.execute("select count(*) from vectors").fetchone()[0] > self._max_rows:
-                    connection.execute(_FORGET, (self._max_rows * 9 // 10,))
-        except (sqlite3.Error, OSError) as error:
+            with self._transaction() as connection:
+                for mark, row in rows.items():
+                    blob = np.ascontiguousarray(row, dtype=np.float32).tobytes()
+                    connection("insert or replace into vectors (mark, row) values (:mark, :row)", mark=mark, row=blob)
+                if connection("select count(*) from vectors")[0][0] > self._max_rows:
+                    connection(_FORGET, keep=self._max_rows * 9 // 10)
+        except OSError as error:
             self._say(error)
 
-    def _connect(self) -> sqlite3.Connection:
+    def _transaction(self) -> AbstractContextManager[StoreConnection]:
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        connection = sqlite3.connect(self._path, timeout=EMBED_CACHE_BUSY_S)
-        connection.execute(_TABLE)
-        return connection
+        return SqliteFile(self._path, SCHEMA, busy_s=EMBED_CACHE_BUSY_S).transaction()
 
     def _say(self, error: Exception) -> None:
         if not self._was_said:

@@ -11,10 +11,10 @@ import psycopg
 from psycopg import errors
 
 from pegboard.model.error import CallError
-from pegboard.sources.builtin.limits import POSTGRES_CONNECT_S
 from pegboard.sources.builtin.postgres_connection import LimitedConnection
 from pegboard.sources.builtin.postgres_statement import Name, names_of, numbered
 from pegboard.sources.builtin.sql_statement import Answer, Query, collected, one_statement_only, read_only_refusal
+from pegboard.storage.limits import POSTGRES_CONNECT_S
 
 # What may stand first, as WITH and EXPLAIN may: the rest changes the session, or copies to files and programs.
 _QUERIES: Final = frozenset({"select", "values", "table", "show"})

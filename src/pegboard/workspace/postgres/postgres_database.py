@@ -28,7 +28,7 @@ from pegboard.core.call.workers import WorkerPool
 from pegboard.model.document import DocumentScope
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.secret import Secret
-from pegboard.sources.builtin.limits import POSTGRES_CONNECT_S
+from pegboard.storage.limits import POSTGRES_CONNECT_S
 from pegboard.workspace.limits import DOCUMENT_STORE_BUSY_S, DOCUMENT_STORE_CONNECTIONS
 from pegboard.workspace.postgres.near_index import build_near_indexes, near_settings
 from pegboard.workspace.store.connection import Connection, Dialect, Rows

@@ -1,4 +1,4 @@
-"""File permissions: who beside the operator may change what a config is read from. Its text decides what runs."""
+"""File permissions: who, apart from the operator, may change a config or a store."""
 
 from __future__ import annotations
 
@@ -6,13 +6,10 @@ import os
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 
 from pegboard.model.error import Problem
 from pegboard.platforms import platform
-
-PYTHON_FILES = 2_000  # of one package beside a config, whose rights are looked at
 
 try:
     import grp
@@ -20,12 +17,14 @@ try:
 except ImportError:  # not on Windows, whose access lists say nothing here
     grp = pwd = None
 
+SIDE_FILES = ("", "-wal", "-shm", "-journal")
+"""What the names of an SQLite database and the files that SQLite keeps next to it end with."""
+
 
 def permission_faults(paths: Iterable[Path]) -> Iterator[Problem]:
-    """Yield a problem for each of these files, and for each folder on the way to one, that others may write.
+    """Yield a problem for each of these files, and for each folder above one, that other users may write.
 
-    Others are all but the user that runs this and the system's own. Who may write a folder can put another file in
-    the place of one, and one that is read where there was none.
+    Root does not count as another user. A user who can write a folder can replace the files in it, and add files.
     """
     if grp is None:
         return
@@ -38,26 +37,39 @@ def permission_faults(paths: Iterable[Path]) -> Iterator[Problem]:
                     yield from _faults_of(each, is_beside=each == place.parent)
 
 
-def python_beside(folder: Path) -> Iterator[Path]:
-    """Yield the Python files that a config in this folder may name: modules, and packages with all that is in them."""
-    yield from folder.glob("*.py")
-    packages = {path.parent for path in folder.glob("*/*.py") if path.parent.name.isidentifier()}
-    for package in sorted(packages):
-        yield from islice(package.rglob("*.py"), PYTHON_FILES)
+def store_faults(path: Path) -> Iterator[Problem]:
+    """Yield a problem if other users may write the file of a store, SQLite's files next to it, or its folder.
+
+    In a sticky folder such as /tmp others cannot replace our files. Root also trusts the owner of the folder: a folder
+    that is mounted into a container keeps the owner that it has on the host.
+    """
+    if grp is None:
+        return
+    for place in dict.fromkeys((path.absolute(), Path(os.path.realpath(path)))):
+        trusted = _owner_of_folder(place) if os.getuid() == 0 else None
+        for end in SIDE_FILES:
+            yield from _faults_of(place.with_name(f"{place.name}{end}"), is_beside=False, trusted=trusted)
+        yield from _faults_of(place.parent, is_beside=False, trusted=trusted)
 
 
-def _faults_of(path: Path, *, is_beside: bool) -> Iterator[Problem]:
+def _owner_of_folder(path: Path) -> int | None:
+    with suppress(OSError):
+        return path.parent.stat().st_uid
+    return None
+
+
+def _faults_of(path: Path, *, is_beside: bool, trusted: int | None = None) -> Iterator[Problem]:
     try:
         status = path.stat()
     except OSError:
         return
     is_folder = stat.S_ISDIR(status.st_mode)
-    # In a sticky folder such as /tmp others cannot replace what is ours, but add to it.
+    # In a sticky folder such as /tmp others cannot replace our files, but they can add some.
     if is_folder and status.st_mode & stat.S_ISVTX and not is_beside:
         return
     what = f"{'the folder ' if is_folder else ''}{str(path)!r}"
-    if platform.is_of_another_user(status):
-        text = f"{what} belongs to another user ({_user(status.st_uid)}), who may change what is run here"
+    if platform.is_of_another_user(status) and status.st_uid != trusted:
+        text = f"{what} belongs to another user ({_user(status.st_uid)}), who may change it"
         yield Problem(where=str(path), message=f"{text}; give it to the user that runs Pegboard: chown")
     elif status.st_mode & stat.S_IWOTH:
         yield Problem(where=str(path), message=f"{what} may be written by everybody; run chmod o-w {path}")

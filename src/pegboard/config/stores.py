@@ -1,0 +1,54 @@
+"""Stores: the SQLite files and PostgreSQL databases that a config names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from pegboard.config.config import Config
+from pegboard.config.identity import key_store_of
+from pegboard.frozen import frozen
+from pegboard.model.error import DefinitionError
+from pegboard.model.secret import Secret
+from pegboard.storage.store_uri import StoreUri
+
+
+@frozen
+class DeclaredStore:
+    """One store of a config; `name` is that of its `storage.Schema`."""
+
+    name: str
+    uri: StoreUri
+
+
+def stores_of(config: Config) -> Iterator[DeclaredStore]:
+    """Yield every store in SQLite or PostgreSQL; those in memory and in Redis are not among them."""
+    folder = config.path.absolute().parent
+    if config.identity is not None and (path := key_store_of(config.identity.value, config.path)) is not None:
+        yield DeclaredStore(name="api_keys", uri=_file(path))
+    by_uri = (
+        ("consents", _text_of(config.consent_store)),
+        ("conversations", _text_of(config.agent_store)),
+        ("tasks", config.tasks and _text_of(config.tasks.value.store)),
+        ("documents", config.workspace and _text_of(config.workspace.value.store)),
+    )
+    for name, text in by_uri:
+        if text:
+            # Memory and Redis; a URI that cannot be read is reported where the store is built.
+            with suppress(DefinitionError):
+                yield DeclaredStore(name=name, uri=StoreUri.parse(text, folder=folder))
+    if config.learn is not None:
+        yield DeclaredStore(name="learned_use", uri=_file(folder / config.learn.value.file))
+    if config.embedder is not None and config.embedder.value.type != "hashing":
+        yield DeclaredStore(name="embedding_cache", uri=_file(folder / config.embedder.value.cache))
+
+
+def _file(path: Path) -> StoreUri:
+    return StoreUri.parse(f"sqlite:{path}", folder=Path())
+
+
+def _text_of(declared: Any) -> str:
+    value = getattr(declared, "value", declared)
+    return value.reveal() if isinstance(value, Secret) else value or ""

@@ -1,0 +1,71 @@
+"""Database: the SQLite file or the PostgreSQL database of a store, whichever its URI names."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from pegboard.storage.postgres_server import PostgresServer
+from pegboard.storage.schema import Schema, StoreConnection
+from pegboard.storage.sqlite_file import SqliteFile
+from pegboard.storage.store_uri import StoreUri
+
+
+class Database(Protocol):
+    """Where the tables of one store are. Its methods block: call them in a thread."""
+
+    def check_place(self) -> None:
+        """Refuse a place that cannot be used, without opening it.
+
+        Raises:
+            DefinitionError: an SQLite file without a folder, or one that other users may write.
+        """
+        ...
+
+    def transaction(self) -> AbstractContextManager[StoreConnection]:
+        """Begin a transaction, which others see completely or not at all; tables of an older version are migrated.
+
+        Raises:
+            StoreError: the database cannot be used.
+        """
+        ...
+
+    def reading(self) -> AbstractContextManager[StoreConnection]:
+        """Begin a transaction that changes nothing; the tables must exist with the current version.
+
+        Raises:
+            StoreError: the database cannot be used.
+        """
+        ...
+
+    def found(self) -> int:
+        """Return the version of the tables; 0 if there are none.
+
+        Raises:
+            StoreError: the file does not exist, or the database cannot be used.
+        """
+        ...
+
+    def migrate(self) -> tuple[int, int]:
+        """Create the tables or bring them to the current version. Return the version before and after.
+
+        Raises:
+            StoreError: the database cannot be used, or has a version that cannot be migrated.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close what is open and not in use."""
+        ...
+
+
+def database_of(uri: StoreUri, schema: Schema, *, busy_s: float) -> Database:
+    """Return the database that a URI names, for the tables of a store.
+
+    Raises:
+        DefinitionError: the URI cannot be used.
+        ImportError: psycopg is not installed.
+    """
+    if uri.path is not None:
+        return SqliteFile(uri.path, schema, busy_s=busy_s)
+    return PostgresServer(uri.text, schema, busy_s=busy_s)

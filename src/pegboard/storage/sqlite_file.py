@@ -1,0 +1,183 @@
+"""SqliteFile: one SQLite file with the tables of a store, private to its owner."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pegboard.lazy import LazyModule
+from pegboard.model.error import DefinitionError
+from pegboard.storage.file_permissions import store_faults
+from pegboard.storage.schema import Schema
+from pegboard.storage.store_error import StoreError
+
+if TYPE_CHECKING:
+    import apsw
+else:
+    apsw = LazyModule("apsw")
+
+_STEPS = 10_000  # of SQLite's machine between two looks at the clock
+
+
+class SqliteConnection:
+    """A connection to a file; fills `StoreConnection`."""
+
+    is_sqlite = True
+
+    def __init__(self, raw: apsw.Connection) -> None:
+        # Untyped: apsw's own types leave open what a row holds.
+        self.raw: Any = raw
+
+    def __call__(self, statement: str, /, **values: Any) -> list[tuple[Any, ...]]:
+        return list(self.raw.execute(statement, values))
+
+    def script(self, statements: str) -> None:
+        self.raw.execute(statements)
+
+    def has(self, table: str, column: str | None = None) -> bool:
+        if column is None:
+            return bool(self("select 1 from sqlite_schema where type = 'table' and name = :table", table=table))
+        return bool(self("select 1 from pragma_table_info(:table) where name = :column", table=table, column=column))
+
+    def may_read(self, table: str) -> bool:
+        return self.has(table)
+
+    def lock_schema(self) -> None:
+        """Do nothing: a transaction that writes is alone already."""
+
+    def may_record(self) -> bool:
+        return True
+
+
+class SqliteFile:
+    """The SQLite file of one store. The first write creates it, readable and writable by its owner only.
+
+    Each transaction opens the file and keeps nothing open, so processes, forks and threads may share it. It must be on
+    a local disk: locks do not work on network file systems.
+
+    Args:
+        path: the file.
+        schema: the tables of the store.
+        busy_s: how long to wait for another process that holds the file.
+        is_wal: whether readers and a writer work at the same time.
+        longest_s: after how long a transaction is interrupted.
+    """
+
+    def __init__(
+        self, path: Path, schema: Schema, *, busy_s: float, is_wal: bool = False, longest_s: float | None = None
+    ) -> None:
+        self.path, self._schema = path, schema
+        self._busy_s, self._is_wal, self._longest_s = busy_s, is_wal, longest_s
+
+    def check_place(self) -> None:
+        """Refuse a file that cannot be used, before anything is asked of it.
+
+        Raises:
+            DefinitionError: its folder does not exist, or other users may write the file.
+        """
+        if not self.path.parent.is_dir():
+            raise DefinitionError(f"there is no folder {str(self.path.parent)!r} for it")
+        for fault in store_faults(self.path):
+            raise DefinitionError(fault.message)
+
+    @contextmanager
+    def transaction(self) -> Generator[SqliteConnection]:
+        """Open the file for one transaction, which other connections see completely or not at all.
+
+        Raises:
+            StoreError: the file cannot be read or written, or other users may write it.
+        """
+        with self._explained(), closing(open_sqlite(self.path, busy_s=self._busy_s, is_wal=self._is_wal)) as raw:
+            self._limit(raw)
+            connection = SqliteConnection(raw)
+            connection.script("begin immediate")
+            self._schema.migrate(connection)
+            yield connection
+            connection.script("commit")
+
+    @contextmanager
+    def reading(self) -> Generator[SqliteConnection]:
+        """Open a file that exists, and change nothing in it.
+
+        Raises:
+            StoreError: the file is missing or cannot be read, holds an older version, or other users may write it.
+        """
+        with self._unchecked() as connection:
+            self._schema.check(connection)
+            yield connection
+
+    def found(self) -> int:
+        """Return the version of the tables in a file that exists; 0 if it has none.
+
+        Raises:
+            StoreError: the file is missing or cannot be read, or other users may write it.
+        """
+        with self._unchecked() as connection:
+            return self._schema.found(connection)
+
+    def migrate(self) -> tuple[int, int]:
+        """Create the tables or bring them to the current version. Return the version before and after.
+
+        Raises:
+            StoreError: the file cannot be used, or has a version that cannot be migrated.
+        """
+        before = self.found() if self.path.exists() else 0
+        with self.transaction():
+            return before, self._schema.version
+
+    @contextmanager
+    def _unchecked(self) -> Generator[SqliteConnection]:
+        with self._explained(), closing(open_sqlite(self.path, busy_s=self._busy_s, is_writing=False)) as raw:
+            self._limit(raw)
+            connection = SqliteConnection(raw)
+            connection.script("begin")
+            yield connection
+
+    def close(self) -> None:
+        """Do nothing: nothing is kept open."""
+
+    def _limit(self, raw: apsw.Connection) -> None:
+        if self._longest_s is not None:
+            # Tables that somebody else created may be endless views.
+            ends = time.monotonic() + self._longest_s
+            raw.set_progress_handler(lambda: time.monotonic() > ends, _STEPS)
+
+    @contextmanager
+    def _explained(self) -> Generator[None]:
+        try:
+            yield
+        except (apsw.Error, OSError) as error:
+            raise StoreError(f"{str(self.path)!r}: {error}") from error
+
+
+def open_sqlite(path: Path, *, busy_s: float, is_writing: bool = True, is_wal: bool = False) -> apsw.Connection:
+    """Open the file of a store; create it, for its owner only, if it does not exist and may be written.
+
+    Raises:
+        StoreError: other users may write the file.
+        apsw.Error: SQLite cannot open it.
+        OSError: it cannot be created.
+    """
+    for fault in store_faults(path):
+        raise StoreError(fault.message)
+    if is_writing:
+        with suppress(FileExistsError):
+            path.touch(mode=0o600, exist_ok=False)
+    raw = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE if is_writing else apsw.SQLITE_OPEN_READONLY)
+    connection = SqliteConnection(raw)
+    try:
+        raw.set_busy_timeout(int(busy_s * 1000))
+        raw.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+        if is_wal:
+            connection.script("pragma journal_mode = wal; pragma synchronous = full")
+        elif is_writing:
+            # Flushes the folder as well when a journal is deleted: after a power cut no journal comes back that would
+            # undo an acknowledged transaction, such as the use of a consent or the end of a key.
+            connection.script("pragma synchronous = extra")
+    except BaseException:
+        raw.close()
+        raise
+    return raw
