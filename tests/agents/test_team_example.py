@@ -107,7 +107,7 @@ def test_run_streams_the_answer_and_shows_calls_below_those_that_make_them(playe
 
 
 def test_run_ends_with_one_document_as_json_and_with_its_code_when_it_fails(played: Played) -> None:
-    played.play = lambda _: ModelFailure(429, retry_after_s=3)
+    played.play = lambda _: ModelFailure(429, retry_after_s=600)
     code, out, err = command(played, "run", *ASK)
     assert (code, out, "rate_limited" in err) == (1, "", True)
     code, out, _ = command(played, "run", *ASK, "--json")

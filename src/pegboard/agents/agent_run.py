@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic_ai import Agent, ModelRetry, RunContext, StructuredDict, ToolOutput
 from pydantic_ai.exceptions import AgentRunError, ModelAPIError, ModelHTTPError, UserError
@@ -40,6 +40,7 @@ from pegboard.model.bounds import MIB
 from pegboard.model.error import CallError, ErrorKind
 from pegboard.model.json_types import JSON, JSONValue, is_awaitable
 from pegboard.model.result import call_error
+from pegboard.models.retries import retried
 
 CONVERSATION_BYTES = 4 * MIB  # and what one turn may take
 
@@ -48,6 +49,7 @@ log = logging.getLogger("pegboard")
 _UNLIMITED = UsageLimits(request_limit=None)
 # What the doors call the session of all whom nobody knows, where there are no sessions.
 _OF_ALL_STRANGERS = "anonymous"
+T = TypeVar("T")
 Chunk = Callable[[str], Awaitable[None] | None]
 
 
@@ -74,6 +76,8 @@ class Run:
     on_chunk: Chunk
     redactor: Redactor | None
     off_loop: OffLoop
+    left_s: Callable[[], float]
+    """The seconds until its deadline."""
     answer_parts: list[str] = field(default_factory=list[str])
     """The text of the last answer of the model, as far as it has come."""
 
@@ -199,7 +203,7 @@ class CountedModel(WrapperModel):
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
         self._begin()
-        response = await self.wrapped.request(messages, model_settings, model_request_parameters)
+        response = await self._retried(lambda: self.wrapped.request(messages, model_settings, model_request_parameters))
         self._count(response)
         await self._refuse_unknown(response, model_request_parameters)
         return response
@@ -213,9 +217,13 @@ class CountedModel(WrapperModel):
         run_context: RunContext[Any] | None = None,
     ) -> AsyncGenerator[StreamedResponse]:
         self._begin()
-        async with self.wrapped.request_stream(
-            messages, model_settings, model_request_parameters, run_context
-        ) as stream:
+        async with AsyncExitStack() as streams:
+            # What fails before the first event may be sent again, and nothing later.
+            stream = await self._retried(
+                lambda: streams.enter_async_context(
+                    self.wrapped.request_stream(messages, model_settings, model_request_parameters, run_context)
+                )
+            )
             try:
                 yield stream
             finally:
@@ -228,6 +236,14 @@ class CountedModel(WrapperModel):
             raise IterationsOverError
         self._requests += 1
         self._run.budget.begin_request()
+
+    async def _retried(self, send: Callable[[], Awaitable[T]]) -> T:
+        return await retried(
+            send,
+            max_retries=self._run.spec.model.max_retries,
+            left_s=self._run.left_s,
+            before_retry=self._run.budget.begin_request,
+        )
 
     def _count(self, response: ModelResponse) -> None:
         self._run.budget.count(response.usage, self._run.spec.model)
@@ -278,7 +294,8 @@ def failure(error: Exception, spec: AgentSpec) -> CallError:
         kind: ErrorKind = _KINDS.get(error.status_code, "upstream_error")
         if error.status_code >= 500:
             kind = "upstream_unavailable"
-        return CallError(kind, f"{who} answered with HTTP status {error.status_code}.")
+        retry_after_s = error.retry_after if kind == "rate_limited" else None
+        return CallError(kind, f"{who} answered with HTTP status {error.status_code}.", retry_after_s=retry_after_s)
     if isinstance(error, ModelAPIError):
         return CallError("upstream_unavailable", f"{who} cannot be reached.")
     return CallError("upstream_error", f"{who} gave no answer that can be used: {str(error)[:200]}")

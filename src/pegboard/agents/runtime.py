@@ -354,6 +354,7 @@ class AgentRuntime:
                 on_chunk=on_chunk,
                 redactor=redactor,
                 off_loop=self._parts.runner.off_loop,
+                left_s=lambda: deadline - self._clock(),
             )
             async with asyncio.timeout(max(deadline - self._clock(), 0.0)):
                 return await run.answer()

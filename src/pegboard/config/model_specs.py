@@ -34,4 +34,5 @@ def model_spec(form: AgentModelForm | ModelForm | str, config: Config) -> ModelS
         api_key=None if key is None else Secret(key),
         parameters=form.parameters,
         timeout_s=form.timeout_seconds,
+        max_retries=form.retries.max,
     )

@@ -23,7 +23,8 @@ class ModelSpec:
     """A language model: whose it is, what the provider calls it, and where it is reached.
 
     Without a `base_url` it is the provider's own endpoint, without an `api_key` its own variable of the environment.
-    `parameters` are settings of each request, such as `temperature` and `max_tokens`.
+    `parameters` are settings of each request, such as `temperature` and `max_tokens`. A request that an endpoint was
+    too busy for, or that did not reach it, is sent again up to `max_retries` times.
     """
 
     provider: ModelProvider
@@ -32,6 +33,7 @@ class ModelSpec:
     api_key: Secret | None = None
     parameters: Mapping[str, JSONValue] = field(default_factory=dict[str, JSONValue])
     timeout_s: float = 60.0
+    max_retries: int = 2
 
 
 @frozen

@@ -75,7 +75,7 @@ class LanguageModels:
         if client is None:
             client = api_transport.api_client(base_url, timeout_s=spec.timeout_s)
             clients[base_url, spec.timeout_s] = client
-        # A request is sent once: whoever runs the agent decides what is worth another, and what that may cost.
+        # The client sends a request once. `retries` sends it again, within the budget and the deadline of a run.
         settings = {**spec.parameters, "max_retries": 0}
         return _maker(spec)(spec.name, base_url, key, client, cast("Any", settings))
 
@@ -90,7 +90,7 @@ class LanguageModels:
             CallError: upstream_auth, rate_limited, upstream_unavailable, upstream_error, protocol_error, timeout,
                 result_too_large.
         """
-        return await answers.answered(self.model(spec), prompt)
+        return await answers.answered(self.model(spec), prompt, spec)
 
     async def close(self) -> None:
         """Close the connections of this event loop."""

@@ -30,6 +30,7 @@ from pegboard.config.forms.value_types import (
     PositiveWhole,
     ProfileName,
     Reference,
+    RetriesForm,
     Section,
     Text,
     VariableGlob,
@@ -151,6 +152,9 @@ class ModelForm(Form):
         default_factory=dict[str, Any], description="Settings of each request, such as temperature and max_tokens."
     )
     timeout_seconds: PositiveNumber = Field(60.0, description="How long one answer may take, in seconds.")
+    retries: RetriesForm = Field(
+        default_factory=lambda: RetriesForm.model_validate({}), description="When a request is sent again: `{max: 2}`."
+    )
 
     @model_validator(mode="after")
     def _says_where(self) -> ModelForm:

@@ -30,6 +30,8 @@ from pegboard.model.json_types import JSONValue, is_list
 from pegboard.model.rate_limit import LimitScope, RateLimit, WhenStoreIsDown
 from pegboard.model.secret import Secret
 
+MODEL_RETRIES = 10  # of one request to a language model, at most
+
 T = TypeVar("T")
 _MODULE = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*"
 _REFERENCE = re.compile(rf"python:{_MODULE}:{_MODULE}")
@@ -173,6 +175,14 @@ Reference: TypeAlias = Annotated[
 ModuleName: TypeAlias = Annotated[Text, AfterValidator(_module)]
 ModuleGlob: TypeAlias = Annotated[Text, AfterValidator(_module_glob)]
 VariableGlob: TypeAlias = Annotated[Text, AfterValidator(_variable_glob)]
+
+
+class RetriesForm(Form):
+    """How often a request to a language model is sent again, where its endpoint was busy or could not be reached."""
+
+    max: Annotated[int, Strict(), Field(ge=0, le=MODEL_RETRIES), BeforeValidator(_as_typed)] = Field(
+        2, description="How many times at most; 0 sends each request once."
+    )
 
 
 class RateLimitForm(Form):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 
 from pydantic_ai.direct import model_request
@@ -17,21 +18,29 @@ from pydantic_ai.exceptions import (
 from pydantic_ai.messages import ModelRequest
 from pydantic_ai.models import Model
 
+from pegboard.model.agent import ModelSpec
 from pegboard.model.error import CallError, ErrorKind
+from pegboard.models.retries import retried
 
 _KINDS: Mapping[int, ErrorKind] = {401: "upstream_auth", 403: "upstream_auth", 429: "rate_limited"}
 _FIRST_OWN_FAULT = 500
 
 
-async def answered(model: Model, prompt: str) -> str:
-    """Return the text that a model answers.
+async def answered(model: Model, prompt: str, spec: ModelSpec) -> str:
+    """Return the text that a model answers, its retries included in the time that one answer may take.
 
     Raises:
         CallError: it did not.
     """
     who = f"The language model {model.model_name!r}"
+    clock = asyncio.get_running_loop().time
+    ends_at = clock() + spec.timeout_s
     try:
-        response = await model_request(model, [ModelRequest.user_text_prompt(prompt)])
+        response = await retried(
+            lambda: model_request(model, [ModelRequest.user_text_prompt(prompt)]),
+            max_retries=spec.max_retries,
+            left_s=lambda: ends_at - clock(),
+        )
     except CallError:
         raise
     except Exception as error:
