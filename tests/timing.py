@@ -14,7 +14,7 @@ from typing import Any
 # What `_work` takes where the limits were set, and how far beyond its limit a step may go there: lines are traced, and
 # collections of garbage, caches and neighbours come as they like. What is held off takes a hundred times longer.
 WORK_S = 0.02
-ROOM = 3
+ROOM = 5
 # For what must come at all: the test fails in the end, instead of waiting for ever.
 PATIENCE_S = 60.0
 
