@@ -31,7 +31,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 IMPORTED = (
     "pegboard.cli", "pegboard.cli.commands", "pegboard.config", "pegboard.server.app", "pegboard.server.stdio",
-    "pegboard.server.mcp.sdk_pipe", "pegboard.sources.mcp.connection", "pegboard.discovery.search.index",
+    "pegboard.server.mcp.protocol.validation", "pegboard.sources.mcp.connection", "pegboard.discovery.search.index",
     "mcp.server.mcpserver",
     "pegboard.auth.verifier", "pegboard.sources.builtin.sqlite_engine", "pegboard.sources.expressions", "pydantic",
     "pegboard.workspace.ingest", "pegboard.workspace.sqlite.sqlite_store", "pegboard.workspace.tools.toolset",

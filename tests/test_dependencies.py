@@ -17,6 +17,7 @@ COME_WITH = {
     "genai_prices": "pydantic_ai",
     "loguru": "fastembed",
     "pydantic_core": "pydantic",
+    "cryptography": "mcp",
     "mcp_types": "mcp",
     "httpcore2": "httpx2",
     "redis": "limits",

@@ -16,9 +16,8 @@ from pegboard.discovery.meta_tools.loop_guard import LOOP_QUESTIONS, LOOP_SESSIO
 from pegboard.model.host import NO_HOST
 from pegboard.providers.exporter import PROVIDER_LISTS
 from pegboard.server.host_guard import HOSTS_REMEMBERED, LOOPBACK_HOSTS, HostGuard
-from pegboard.server.mcp.asking.request_states import StateCodec
 from pegboard.server.principal import CALLERS_REMEMBERED, HostContexts, Identity, Principal
-from pegboard.server.sealing import REQUEST_STATE_S, USED_STATES, Sealing
+from pegboard.server.sealing import REQUEST_STATE_S, USED_STATES, KeyCodec, Sealing
 from tests.core.parts import echo, one_tool
 
 
@@ -108,7 +107,7 @@ def test_sessions_and_questions_of_the_loop_guard() -> None:
 
 def test_used_answers_are_refused_when_too_many_are_remembered_and_never_forgotten_while_they_are_good() -> None:
     now = [0.0]
-    sealing = Sealing(StateCodec((b"k" * 32,)), audience="shop", clock=lambda: now[0])
+    sealing = Sealing(KeyCodec((b"k" * 32,)), audience="shop", clock=lambda: now[0])
     assert all(sealing.use_up(str(number)) for number in range(USED_STATES))
     # As one more would push out the first, which is good for ten minutes still, it is not taken.
     assert not sealing.use_up("one more")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -18,14 +17,13 @@ from pegboard import CallContext, Catalog, Profile, ToolContext, http_app
 from pegboard.model.hops import HOPS_KEY
 from pegboard.server.identify import Identified
 from tests.server.doors import served
-from tests.timing import PATIENCE_S
 
 
 class Bank:
     """A host's own login in front of tools that pay for payers alone; and what was paid."""
 
     def __init__(self) -> None:
-        self.paid, self.roles, self.refused = list[str](), ("reader", "payer"), asyncio.Event()
+        self.paid, self.roles = list[str](), ("reader", "payer")
         self.catalog = catalog = Catalog("bank")
 
         @catalog.predicate(name="may_pay")
@@ -58,13 +56,8 @@ class Bank:
             meanwhile()
             return types.ElicitResult(action="accept", content={"answer": 7} if "How much" in params.message else {})
 
-        async def heard(response: httpx2.Response) -> None:
-            if response.status_code == 404:
-                self.refused.set()
-
         app = http_app(self.catalog, identify=self.who)
-        hooks: Any = {"response": [heard]}
-        async with served(app) as url, httpx2.AsyncClient(verify=False, event_hooks=hooks) as http:
+        async with served(app) as url, httpx2.AsyncClient(verify=False) as http:
             transport = streamable_http_client(f"{url}/mcp", http_client=http)
             async with Client(transport, mode=era, elicitation_callback=answer) as client:  # type: ignore[arg-type] - an era
                 yield client
@@ -107,22 +100,10 @@ async def test_a_yes_of_a_person_who_has_the_same_roles_in_another_order_and_mor
     assert len(bank.paid) == 1
 
 
-async def test_so_it_is_where_the_sdk_of_mcp_asks() -> None:
+@pytest.mark.parametrize(("roles", "paid"), [(("reader",), []), (("payer", "reader"), ["bob"])])
+async def test_so_it_is_where_the_call_came_over_another_gateway(roles: tuple[str, ...], paid: list[str]) -> None:
     bank = Bank()
-    async with bank.client("legacy", bank.become("reader")) as client:
-        # What says over which servers it came is for the SDK to read.
+    async with bank.client("legacy", bank.become(*roles)) as client:
         meta: Any = {HOPS_KEY: ["elsewhere"]}
-        calling = asyncio.ensure_future(client.call_tool("pay", {"to": "bob"}, meta=meta))
-        async with asyncio.timeout(PATIENCE_S):
-            await bank.refused.wait()
-        calling.cancel()
-        await asyncio.gather(calling, return_exceptions=True)
-    assert bank.paid == []
-
-
-async def test_what_the_sdk_asks_is_answered_by_who_has_all_roles_still() -> None:
-    bank = Bank()
-    async with bank.client("legacy", bank.become("payer", "reader")) as client:
-        meta: Any = {HOPS_KEY: ["elsewhere"]}
-        await client.call_tool("pay", {"to": "bob"}, meta=meta)
-    assert bank.paid == ["bob"]
+        result = await client.call_tool("pay", {"to": "bob"}, meta=meta)
+    assert (bank.paid, result.is_error) == (paid, not paid)

@@ -10,9 +10,9 @@ import pytest
 
 from pegboard import DefinitionError
 from pegboard.server.bus import Bus, Transport
-from pegboard.server.mcp.asking.request_states import sealing_with
 from pegboard.server.postgres_transport import PostgresTransport
 from pegboard.server.redis_transport import RedisTransport
+from pegboard.server.sealing import sealing_with
 from tests.limits.server import RedisServer, redis_server
 from tests.timing import PATIENCE_S
 

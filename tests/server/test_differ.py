@@ -1,27 +1,22 @@
-"""The door and the SDK: whatever is sent, our door answers exactly as the SDK alone would."""
+"""Our server and the SDK's: whatever is sent, ours answers as the SDK's does, with its cache and without."""
 
 import json
 import os
 import random
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from starlette.applications import Starlette
-from starlette.routing import Route
 
 from pegboard import Bounds, CallContext, Catalog, ImageContent, ToolSpec, http_app
 from pegboard.server.mcp.asking.notifications import LEVELS
-from pegboard.server.mcp.fast_path import FastPath
-from pegboard.server.mcp.sdk_handlers import Principals
-from pegboard.server.mcp.sessions.session_endpoint import Exchange, SessionEndpoint
-from pegboard.server.mcp.sessions.session_ids import Client
-from pegboard.server.mcp.sessions.sessions import Sessions
-from pegboard.server.principal import Identity, Principal
+from pegboard.server.mcp.protocol.jsonrpc import NO_ID
+from pegboard.server.mcp.ready_bytes import SWITCH, ReadyBytes
 from tests.server.asgi import send_raw
 from tests.server.doors import META, workshop
+from tests.server.sdk_reference import answered_by_the_sdk, endpoint_of
 
 KEY = "io.modelcontextprotocol/"
 ATOMS: list[Any] = [None, True, 0, 2**70, 1.5, "", "x", "é", [], {}, {"a": 1}]
@@ -113,14 +108,76 @@ def everything() -> Catalog:
 
     schema = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
     catalog.register(ToolSpec(name="mirrored", input_schema=schema), given)
+    offer(catalog)
     return catalog
+
+
+def offer(catalog: Catalog) -> None:
+    """Declare what MCP has beside tools."""
+    offers = catalog.resources
+    offers.resource("x://text", name="text", groups="core")(lambda: "text")
+    offers.resource("x://bytes", name="bytes", groups="core", mime_type="image/png")(
+        lambda: ImageContent(b"\x89PNG", "image/png")
+    )
+    offers.resource("x://{id}/part", name="part", groups="core")(lambda id: {"id": id})  # noqa: A006
+
+    @offers.prompt(groups="core")
+    def review(style: str = "short") -> str:
+        """Ask for a review."""
+        return f"Review it: {style}"
+
+    @offers.completion("style", prompt="review", groups="core")
+    def styles(value: str) -> list[str]:
+        return [style for style in ("short", "long") if style.startswith(value)]
+
+
+def random_params(rng: random.Random, method: str) -> dict[str, Any]:
+    """Return params of a method other than tools/call, in order as a rule."""
+    texts = ["x://text", "x://bytes", "x://7/part", "x://none", "review", "nope", "style", "sh", ""]
+
+    def text() -> Any:
+        return rng.choice(texts) if rng.random() < 0.93 else rng.choice(ATOMS)
+
+    match method:
+        case "resources/read" | "resources/subscribe" | "resources/unsubscribe":
+            return {"uri": text() if rng.random() < 0.97 else 3}
+        case "prompts/get":
+            given = rng.choice([{}, None, {"style": "long"}, {"style": 3}, {"more": "x"}, []])
+            return {"name": "review" if rng.random() < 0.6 else text(), "arguments": given}
+        case "completion/complete":
+            refs: list[Any] = [
+                {"type": "ref/prompt", "name": "review"},
+                {"type": "ref/resource", "uri": "x://text"},
+                {"type": "ref/prompt", "name": text()},
+                {"type": "ref/other", "name": "review"},
+                3,
+            ]
+            return {"ref": rng.choice(refs), "argument": {"name": "style", "value": text()}}
+        case "tasks/get" | "tasks/cancel" | "tasks/result":
+            return {"taskId": text()}
+        case "logging/setLevel":
+            return {"level": rng.choice(["debug", "emergency", "loud", 3])}
+        case "initialize":
+            return rng.choice(HELLOS)
+        case _:
+            return {}
+
+
+OTHERS = [
+    "resources/read", "prompts/get", "completion/complete", "resources/list", "resources/templates/list",
+    "prompts/list", "skills/list", "tasks/get", "tasks/list", "tasks/result", "resources/subscribe", "ping",
+    "logging/setLevel", "server/discover", "nope",
+]  # fmt: skip
+TARGETS = {"resources/read": "uri", "prompts/get": "name", "tasks/get": "taskId"}
 
 
 def random_request(rng: random.Random) -> tuple[bytes, list[tuple[bytes, bytes]], str]:
     maybe = rng.random
-    method, name = rng.choice(["tools/call", "tools/list"]), rng.choice(NAMES)
+    method, name = rng.choice(["tools/call", "tools/call", "tools/list", rng.choice(OTHERS)]), rng.choice(NAMES)
     usual = HEARING if name in SPEAKING and maybe() < 0.5 else META
-    params: dict[str, Any] = {"_meta": usual if maybe() < 0.6 else rng.choice(METAS)}
+    params: dict[str, Any] = {
+        **random_params(rng, method), "_meta": usual if maybe() < 0.6 else rng.choice(METAS)
+    }  # fmt: skip
     if method == "tools/call" or maybe() < 0.05:
         params["name"] = name if maybe() < 0.95 else rng.choice(ATOMS)
         if maybe() < (0.3 if name in SPEAKING else 0.8):
@@ -140,7 +197,8 @@ def random_request(rng: random.Random) -> tuple[bytes, list[tuple[bytes, bytes]]
     if maybe() < 0.05:
         del body[rng.choice(list(body))]
     raw = json.dumps([body] if maybe() < 0.02 else body).encode()
-    said = name.encode().decode("latin-1")
+    target = params.get(TARGETS[method]) if method in TARGETS else name
+    said = str(target).encode().decode("latin-1")
     heads = [
         ("host", "127.0.0.1:8420"),
         ("content-type", "application/json" if maybe() < 0.95 else rng.choice(CONTENT_TYPES)),
@@ -150,7 +208,7 @@ def random_request(rng: random.Random) -> tuple[bytes, list[tuple[bytes, bytes]]
     if maybe() < 0.97:
         wrong = ["tools/List", "tools/list", "tools/call", f" {method} "]
         heads.append(("mcp-method", method if maybe() < 0.95 else rng.choice(wrong)))
-    if method == "tools/call" and maybe() < 0.95:
+    if (method == "tools/call" or method in TARGETS) and maybe() < 0.95:
         heads.append(("mcp-name", said if maybe() < 0.9 else rng.choice(["x", f"  {said} ", "=?base64?YWRk?="])))
     if maybe() < 0.05:
         more = [
@@ -169,15 +227,17 @@ def random_request(rng: random.Random) -> tuple[bytes, list[tuple[bytes, bytes]]
     )
 
 
+@pytest.fixture(params=["with ready bytes", "without ready bytes"])
+def with_ready_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    monkeypatch.setenv(SWITCH, "on" if request.param == "with ready bytes" else "off")
+    return request.param == "with ready bytes"
+
+
 @asynccontextmanager
-async def running(*, with_door: bool) -> AsyncGenerator[Starlette]:
+async def ours(*, with_ready_bytes: bool) -> AsyncGenerator[Starlette]:
     app = http_app(everything())
     async with app.router.lifespan_context(app):
-        endpoints = {route.endpoint for route in app.routes if isinstance(route, Route) and route.path == "/mcp"}
-        for endpoint in endpoints:
-            assert isinstance(vars(endpoint)["_fast_path"], FastPath)
-            if not with_door:
-                vars(endpoint)["_fast_path"] = SimpleNamespace(plan=lambda *_, **_words: None)
+        assert isinstance(vars(endpoint_of(app))["_ready"], ReadyBytes) is with_ready_bytes
         yield app
 
 
@@ -196,15 +256,16 @@ def without_state(value: Any) -> Any:
     return value
 
 
-async def compare(count: int, seed: int) -> dict[tuple[Any, Any], int]:
+async def compare(count: int, seed: int, *, with_ready_bytes: bool) -> dict[tuple[Any, Any], int]:
     rng, met = random.Random(seed), {}
-    async with running(with_door=False) as sdk, running(with_door=True) as door:
+    async with answered_by_the_sdk(everything()) as sdk, ours(with_ready_bytes=with_ready_bytes) as door:
         for number in range(count):
             body, heads, path = random_request(rng)
             method = "PUT" if number % 50 == 0 else "POST"
             answers = [await send_raw(app, body, heads, path=path, method=method) for app in (sdk, door)]
             alone, through = ((status, *comparable(kind, answer)) for status, kind, answer in answers)
-            assert alone == through, (body, heads)
+            status, kind, said = alone
+            assert through == (status, kind, plain_words(said)), (body, heads)
             status, _, value = alone
             if isinstance(value, list):
                 value, status = value[-1], "stream"
@@ -213,16 +274,17 @@ async def compare(count: int, seed: int) -> dict[tuple[Any, Any], int]:
     return met
 
 
-async def test_the_door_answers_as_the_sdk_alone_does() -> None:
-    met = await compare(700, seed=int(os.environ.get("PEGBOARD_SEED", "7")))
+async def test_a_request_is_answered_as_the_sdk_answers_it(*, with_ready_bytes: bool) -> None:
+    seed = int(os.environ.get("PEGBOARD_SEED", "7"))
+    met = await compare(700, seed, with_ready_bytes=with_ready_bytes)
     # The comparison is worth something only if it met answers of every kind.
     assert {(200, "result"), (400, -32602), (400, -32600), (400, -32020), ("stream", "result")} <= met.keys()
 
 
 @pytest.mark.soak
-async def test_the_door_answers_as_the_sdk_alone_does_for_long() -> None:
-    for seed in range(100):
-        await compare(1_000, seed=seed)
+async def test_a_request_is_answered_as_the_sdk_answers_it_for_long(*, with_ready_bytes: bool) -> None:
+    for seed in range(50):
+        await compare(1_000, seed, with_ready_bytes=with_ready_bytes)
 
 
 # -- sessions of the earlier revisions
@@ -248,25 +310,7 @@ EARLIER_METAS: list[Any] = [
     {}, {"progressToken": 5}, {"progressToken": "é"}, {"claudecode/toolUseId": "t", "progressToken": 2**70},
     {"progressToken": None}, {"progressToken": True}, {"progressToken": 1.5}, {"progress_token": []}, None, [], 3,
 ]  # fmt: skip
-METHODS = ["tools/call"] * 6 + ["tools/list"] * 3 + ["ping", "logging/setLevel", "resources/list", "nope", "initialize"]
-
-
-class SdkAlone:
-    """Stands where our own sessions stand: the SDK opens its own, answers all, and ends them."""
-
-    def __init__(self, to_sdk: Any) -> None:
-        self._to_sdk = to_sdk
-        self._session = Sessions().open(Principal(identity=Identity(), profile="chat"), Client("", {}))
-
-    async def post(self, exchange: Exchange, _message: Any) -> None:
-        await self.answer(exchange._replace(receive=exchange.unread))
-
-    async def answer(self, exchange: Exchange) -> None:
-        exchange.scope[Principals.SESSION] = self._session
-        await self._to_sdk(exchange.scope, exchange.receive, exchange.send, exchange.principal)
-
-    def end_streams(self) -> None:
-        pass
+METHODS = ["tools/call"] * 8 + ["tools/list"] * 3 + ["initialize"] * 2 + OTHERS
 
 
 def random_message(rng: random.Random) -> Any:
@@ -277,10 +321,8 @@ def random_message(rng: random.Random) -> Any:
         params = {"name": name if maybe() < 0.95 else rng.choice(ATOMS)}
         if maybe() < (0.3 if name in SPEAKING else 0.8):
             params["arguments"] = rng.choice(ARGUMENTS)
-    elif method == "logging/setLevel":
-        params = {"level": rng.choice(["debug", "emergency", "loud", 3])}
-    elif method == "initialize":
-        params = rng.choice(HELLOS)
+    else:
+        params = random_params(rng, method)
     if maybe() < 0.5 and isinstance(params, dict):
         params = {**params, "_meta": rng.choice(EARLIER_METAS)}
     if maybe() < 0.05 and isinstance(params, dict):
@@ -303,14 +345,30 @@ def messages_of(kind: str, body: bytes) -> Any:
     return [json.loads(text)] if text else []
 
 
-async def compare_sessions(count: int, seed: int) -> dict[tuple[Any, Any], int]:
+def plain_words(message: Any) -> Any:
+    """Return an answer of the SDK without the words of pydantic, which repeat what was sent."""
+    error = message.get("error") if isinstance(message, dict) else None
+    if error is None or not error["message"].startswith("Validation error: "):
+        return message
+    return {**message, "error": {**error, "message": "Validation error: the body is not a JSON-RPC 2.0 message."}}
+
+
+def wanted(message: Any, status: int, has_session: bool, said: Any, *, named: bool) -> tuple[int, bool, Any]:
+    """Return the answer of the SDK, in our words where ours differ on purpose."""
+    if not named:
+        # The SDK names a session that it gives up at once.
+        has_session = has_session and status == 200 and "result" in said[-1]
+    said = [plain_words(one) for one in said]
+    is_unanswerable = isinstance(message, dict) and "id" in message and type(message["id"]) not in (int, str)
+    if is_unanswerable and named and status == 202:
+        # The SDK takes a request whose id cannot be repeated for a notification, and its client waits for ever.
+        return 400, True, [{"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": NO_ID}}]
+    return status, has_session, said
+
+
+async def compare_sessions(count: int, seed: int, *, with_ready_bytes: bool) -> dict[tuple[Any, Any], int]:
     rng, met = random.Random(seed), dict[tuple[Any, Any], int]()
-    async with running(with_door=True) as sdk, running(with_door=True) as ours:
-        for route in sdk.routes:
-            if isinstance(route, Route) and route.path == "/mcp":
-                endpoint: Any = route.endpoint
-                assert isinstance(vars(endpoint)["_with_sessions"], SessionEndpoint)
-                vars(endpoint)["_with_sessions"] = SdkAlone(endpoint._to_sdk)
+    async with answered_by_the_sdk(everything()) as sdk, ours(with_ready_bytes=with_ready_bytes) as door:
         version = rng.choice(EARLIER)
         heads = {
             "host": "127.0.0.1:8420",
@@ -318,7 +376,7 @@ async def compare_sessions(count: int, seed: int) -> dict[tuple[Any, Any], int]:
             "accept": "application/json, text/event-stream",
         }
         first = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {**HELLO, "protocolVersion": version}}
-        sessions = [await opened(app, first, heads) for app in (sdk, ours)]
+        sessions = [await opened(app, first, heads) for app in (sdk, door)]
         assert all(sessions)
         heads |= {"mcp-protocol-version": version}
         for _ in range(count):
@@ -326,12 +384,12 @@ async def compare_sessions(count: int, seed: int) -> dict[tuple[Any, Any], int]:
             sent = {**heads, **({"accept": rng.choice(ACCEPTS)} if rng.random() < 0.03 else {})}
             named = rng.random() < 0.97
             answers = []
-            for app, session in zip((sdk, ours), sessions, strict=True):
+            for app, session in zip((sdk, door), sessions, strict=True):
                 told: dict[str, str] = {}
                 with_session = {**sent, **({"mcp-session-id": session} if named else {})}
                 status, kind, answer = await send_raw(app, body, raw(with_session), told=told)
                 answers.append((status, "mcp-session-id" in told, messages_of(kind, answer)))
-            assert answers[0] == answers[1], (body, sent)
+            assert answers[1] == wanted(json.loads(body), *answers[0], named=named), (body, sent)
             status, _, said = answers[0]
             key = (status, said[-1].get("error", {}).get("code", "result") if said else None)
             met[key] = met.get(key, 0) + 1
@@ -351,13 +409,14 @@ async def opened(app: Starlette, first: Any, heads: dict[str, str]) -> str:
     return told["mcp-session-id"]
 
 
-async def test_a_session_is_answered_as_the_sdk_alone_answers_it() -> None:
-    met = await compare_sessions(400, seed=int(os.environ.get("PEGBOARD_SEED", "7")))
+async def test_a_session_is_answered_as_the_sdk_answers_it(*, with_ready_bytes: bool) -> None:
+    seed = int(os.environ.get("PEGBOARD_SEED", "7"))
+    met = await compare_sessions(400, seed, with_ready_bytes=with_ready_bytes)
     assert {(200, "result"), (200, -32602), (200, -32601), (202, None), (400, -32602)} <= met.keys()
     assert met["stream", (200, "result")] > 0
 
 
 @pytest.mark.soak
-async def test_a_session_is_answered_as_the_sdk_alone_answers_it_for_long() -> None:
-    for seed in range(50):
-        await compare_sessions(1_000, seed=seed)
+async def test_a_session_is_answered_as_the_sdk_answers_it_for_long(*, with_ready_bytes: bool) -> None:
+    for seed in range(25):
+        await compare_sessions(1_000, seed, with_ready_bytes=with_ready_bytes)

@@ -14,10 +14,9 @@ from pegboard.model.error import DefinitionError
 from pegboard.server import sealing as sealing_module
 from pegboard.server.authenticator import CREDENTIAL_CHARS
 from pegboard.server.challenges import METADATA_PATH, metadata_of
-from pegboard.server.mcp.asking.request_states import sealing_with
 from pegboard.server.mcp.sessions import session_streams, sessions
 from pegboard.server.mcp.sessions.session_streams import SessionStream, SessionStreams
-from pegboard.server.sealing import CURSOR_CHARS, Sealing, UnknownCursorError
+from pegboard.server.sealing import CURSOR_CHARS, Sealing, UnknownCursorError, sealing_with
 from tests.auth.parts import bearer, guarded
 from tests.server.doors import FORM, JSON_HEADERS, answer_of, call, inside, post, workshop
 from tests.server.test_consent import CAN_ASK, asked_to_wipe, shop, shopping, to_whom

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from pegboard import CallContext, Catalog, http_app
-from pegboard.server.mcp.asking.request_states import sealing_with
 from pegboard.server.mcp.sessions.session_ids import (
     SESSION_ID_CHARS,
     SESSION_S,
@@ -21,6 +20,7 @@ from pegboard.server.mcp.sessions.session_ids import (
 )
 from pegboard.server.mcp.sessions.sessions import SESSION_IDLE_S, SESSIONS_OF_ONE, Sessions
 from pegboard.server.principal import Identity, Principal
+from pegboard.server.sealing import sealing_with
 from tests.server.asgi import send_raw
 from tests.server.doors import JSON_HEADERS
 

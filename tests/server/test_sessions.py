@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -92,16 +91,6 @@ async def field_of(stream: httpx2.Response, name: str, *, lines: Any = None) -> 
         if line.startswith(f"{name}: ") and line[len(name) + 2 :].strip():
             return line[len(name) + 2 :]
     raise EOFError
-
-
-async def test_what_most_clients_send_opens_no_session_of_the_sdk(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, "mcp.server.streamable_http_manager"):
-        async with clients(Holding().catalog) as (client,):
-            for number, method in enumerate(("ping", "tools/list"), 1):
-                assert "result" in (await client.post({"id": number, "method": method})).json()
-            assert "transport" not in caplog.text
-            await client.post({"id": 3, "method": "logging/setLevel", "params": {"level": "info"}})
-            assert caplog.text.count("Created new transport") == 1
 
 
 async def test_a_client_that_lost_its_connection_comes_back_for_the_answer() -> None:

@@ -34,11 +34,10 @@ from pegboard.server.http_api.responses import problem_reply
 from pegboard.server.http_api.routes import Routes
 from pegboard.server.identify import Identify
 from pegboard.server.listener import bound_to, listen
-from pegboard.server.mcp.asking.request_states import sealing_with
 from pegboard.server.mcp.endpoint import Endpoint
 from pegboard.server.principal import choose_profile
 from pegboard.server.proxy_settings import NO_PROXY, ProxySettings
-from pegboard.server.sealing import Sealing
+from pegboard.server.sealing import Sealing, sealing_with
 from pegboard.server.start_page import StartPage
 from pegboard.server.workers import Worker
 from pegboard.telemetry.call_log import log_calls

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import compress
-from typing import Any
 
 import orjson
 
@@ -24,21 +23,9 @@ from pegboard.server.event_hub import EventHub
 from pegboard.server.mcp.asking.client_channel import ClientChannel
 from pegboard.server.mcp.asking.earlier_channel import EarlierChannel
 from pegboard.server.mcp.asking.input_required import InputRequiredChannel
+from pegboard.server.mcp.protocol.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, MISSING_CAPABILITY, RpcError
 from pegboard.server.mcp.protocol.task_wire import declares_tasks, task, task_before_2026
 from pegboard.server.principal import ContextMaker, Principal, context_maker
-
-INVALID_REQUEST = -32600
-INVALID_PARAMS = -32602
-INTERNAL_ERROR = -32603
-MISSING_CAPABILITY = -32021
-
-
-class RpcError(Exception):
-    """The request is answered with a JSON-RPC error."""
-
-    def __init__(self, code: int, message: str, data: Any = None) -> None:
-        super().__init__(message)
-        self.code, self.message, self.data = code, message, data
 
 
 @frozen

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import os
+import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import cached_property
 from hashlib import sha256
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import orjson
+
+from pegboard.lazy import LazyModule
+from pegboard.model.error import DefinitionError
+from pegboard.server.limits import SEALING_KEY_BYTES
+
+if TYPE_CHECKING:
+    from pegboard.server import aes_gcm
+    from pegboard.server.aes_gcm import AesGcm
+else:
+    aes_gcm = LazyModule("pegboard.server.aes_gcm")
 
 CURSOR_CHARS = 200  # of a cursor that is looked at
 REQUEST_STATE_S = 600.0  # that an answer to a question may take
@@ -26,6 +38,23 @@ class Codec(Protocol):
     def open(self, token: str) -> bytes | None:
         """Return what was sealed; `None` for every token that these keys did not make."""
         ...
+
+
+class KeyCodec:
+    """AES-256-GCM under the secrets of a server: the first seals, all open. The cipher is loaded with the first use."""
+
+    def __init__(self, secrets: tuple[bytes, ...]) -> None:
+        self._secrets = secrets
+
+    @cached_property
+    def _cipher(self) -> AesGcm:
+        return aes_gcm.AesGcm(self._secrets)
+
+    def seal(self, payload: bytes) -> str:
+        return self._cipher.seal(payload)
+
+    def open(self, token: str) -> bytes | None:
+        return self._cipher.open(token)
 
 
 class UnknownCursorError(LookupError):
@@ -97,3 +126,20 @@ class Sealing:
             return False
         self._used[once] = now
         return True
+
+
+def sealing_with(keys: tuple[bytes, ...] = (), *, audience: str) -> Sealing:
+    """Return the sealing of a server.
+
+    `keys` are secrets of 32 bytes or more: the first seals, all open. By default there is one, for this process.
+
+    Raises:
+        DefinitionError: a key that is too short.
+    """
+    for number, key in enumerate(keys, 1):
+        if len(key) < SEALING_KEY_BYTES:
+            raise DefinitionError(
+                f"keys: key {number} has {len(key)} bytes; {SEALING_KEY_BYTES} or more are needed, "
+                "such as secrets.token_bytes(32) gives."
+            )
+    return Sealing(KeyCodec(keys or (secrets.token_bytes(SEALING_KEY_BYTES),)), audience=audience)

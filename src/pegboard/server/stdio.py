@@ -9,40 +9,49 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from pegboard.catalog import Catalog
 from pegboard.core.json_reader import envelope_of, fault_of, parse_json
 from pegboard.core.limits import SHUTDOWN_GRACE_S
-from pegboard.lazy import LazyModule
 from pegboard.model.error import CallError
-from pegboard.model.json_types import JSON, JSONValue
+from pegboard.model.json_types import JSON
 from pegboard.platforms import platform
 from pegboard.server.gateway import Gateway, gateway_of
-from pegboard.server.limits import CHANGES_SETTLE_S
-from pegboard.server.mcp.earlier_path import EarlierPath
-from pegboard.server.mcp.fast_path import VERSION_KEY, FastPath, Plan
+from pegboard.server.mcp.dispatcher import Dispatcher
+from pegboard.server.mcp.handlers.list_changes import ListChanges
 from pegboard.server.mcp.handlers.lists import Lists
-from pegboard.server.mcp.handshake import Handshake
-from pegboard.server.mcp.protocol.jsonrpc import NO_ID, as_object, error_message, is_unanswerable, json_bytes
+from pegboard.server.mcp.protocol.answers import Answer, Stream, error_answer
+from pegboard.server.mcp.protocol.jsonrpc import (
+    INVALID_REQUEST,
+    NO_ID,
+    PARSE_ERROR,
+    UNSUPPORTED_VERSION,
+    RpcError,
+    as_object,
+    error_message,
+    is_unanswerable,
+    json_bytes,
+    kind_of,
+)
+from pegboard.server.mcp.protocol.requests import MODERN, VERSION_KEY, Era
+from pegboard.server.mcp.protocol.revisions import VERSION
+from pegboard.server.mcp.ready_bytes import ready_bytes
 from pegboard.server.mcp.sessions.session_ids import Client
 from pegboard.server.mcp.sessions.sessions import Sessions
 from pegboard.server.principal import Identity, Principal, choose_profile
 from pegboard.server.process_exit import leave, leave_if_held
+from pegboard.server.sealing import sealing_with
 from pegboard.server.stdio_streams import LineStreams, LineTooLongError, standard_streams
 from pegboard.telemetry.call_log import log_calls
 
-if TYPE_CHECKING:
-    from pegboard.server.mcp import sdk_pipe
-    from pegboard.server.mcp.sdk_pipe import Pipe
-else:
-    sdk_pipe = LazyModule("pegboard.server.mcp.sdk_pipe")
-
-STDIO_END_GRACE_S = 0.5  # for answers after the end of input (`printf … | pegboard serve --stdio`)
-
 log = logging.getLogger("pegboard.serve")
-_GREETED = 2
-"""Messages of an earlier session before it is open: initialize and initialized."""
+STDIO_END_GRACE_S = 0.5  # for answers after the end of input (`printf … | pegboard serve --stdio`)
+_OTHER_ERA = (
+    "this connection serves the handshake protocol era; "
+    "requests carrying the 2026-07-28 envelope are not accepted on it"
+)
+_NO_HANDSHAKE = "connection is serving the 2026-07-28 protocol; the initialize handshake is not accepted"
 
 
 def run_stdio(
@@ -114,23 +123,26 @@ def _signals(stop: Callable[[], None]) -> Any:
 
 
 class StdioConnection:
-    """One connection: plain requests are answered here, the rest by the SDK, which is loaded when it is needed."""
+    """One connection. The first request decides its era: 2026-07-28, or a session of an earlier revision.
+
+    The models of the MCP SDK take longer to load than most sessions last, so the cache of ready bytes answers the usual
+    requests without them.
+    """
 
     def __init__(self, gateway: Gateway, principal: Principal, streams: LineStreams) -> None:
         self._gateway, self._principal, self._streams = gateway, principal, streams
         bounds = gateway.registry.bounds
         self._bounds = replace(bounds, request_body_bytes=bounds.message_line_bytes, json_depth=bounds.json_depth + 4)
-        lists = Lists(gateway)
-        self._handshake, self._earlier = Handshake(gateway), EarlierPath(gateway, lists)
-        self._sessions = Sessions()
-        self._session = self._sessions.open(principal, Client("", {}))
+        lists, sessions = Lists(gateway), Sessions()
+        self._session = sessions.open(principal, Client("", {}))
         self._session.tell = self._tell
-        self._fast_path = FastPath(gateway, lists, seal=self._seal, discovers=True)
-        self._missed: list[bytes] = []
-        self._is_telling = False
-        self._pipe: Pipe | None = None
+        self._earlier = Era(self._session)
+        self._changes = ListChanges(gateway, sessions, profiles=(principal.profile,))
+        sealing = sealing_with(audience=gateway.catalog.name)
+        self._dispatcher = Dispatcher(gateway, lists, sealing, self._changes)
+        self._ready = ready_bytes(gateway, lists, self._dispatcher)
         self._calls: dict[bytes, asyncio.Task[None]] = {}
-        self._is_modern: bool | None = None
+        self._era: Era | None = None
         self._is_stopped = False
 
     def stop(self) -> None:
@@ -140,54 +152,28 @@ class StdioConnection:
 
     async def run(self, *, grace_s: float) -> None:
         """Serve until the input ends; then wait a moment for answers that are due, or `grace_s` if stopped."""
-        ends = [self._gateway.catalog.subscribe(self._changed), self._gateway.resources.subscribe(self._changed)]
-        self._loop = asyncio.get_running_loop()
         try:
             while True:
                 try:
                     line = await self._streams.line()
                 except LineTooLongError:
-                    await self._refuse(-32600, "The message is too long.")
+                    await self._refuse(INVALID_REQUEST, "The message is too long.")
                     continue
                 if not line:
                     break
                 await self._take(line)
+            self._changes.stop()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(grace_s if self._is_stopped else STDIO_END_GRACE_S):
-                    await self._answers_due()
+                    while self._calls:
+                        await asyncio.wait(self._calls.values(), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for end in ends:
-                end()
-            await self._end()
+            self._changes.stop()
+            for task in self._calls.values():
+                task.cancel()
+            await asyncio.gather(*self._calls.values(), return_exceptions=True)
 
-    def _changed(self) -> None:
-        """Note a change of the catalog, in whatever thread; once the SDK is loaded, it tells of changes."""
-        if self._pipe is None and len(self._missed) == _GREETED and not self._is_telling:
-            self._is_telling = True
-            self._loop.call_soon_threadsafe(self._loop.call_later, CHANGES_SETTLE_S, self._tell_changed)
-
-    def _tell_changed(self) -> None:
-        self._is_telling = False
-        if self._pipe is None:
-            try:
-                for notification in self._handshake.changed():
-                    self._streams.write(notification + b"\n")
-            except OSError as error:
-                self._lose_client(error)
-
-    async def _answers_due(self) -> None:
-        while self._calls:
-            await asyncio.wait(self._calls.values(), return_when=asyncio.FIRST_COMPLETED)
-        while self._pipe is not None and self._pipe.due:
-            self._pipe.answered.clear()
-            await self._pipe.answered.wait()
-
-    async def _end(self) -> None:
-        for task in self._calls.values():
-            task.cancel()
-        await asyncio.gather(*self._calls.values(), return_exceptions=True)
-        if self._pipe is not None:
-            await self._pipe.close()
+    # -- one message
 
     async def _take(self, line: bytes) -> None:
         if not line.strip():
@@ -197,102 +183,80 @@ class StdioConnection:
         except CallError as error:
             envelope = envelope_of(line)
             request_id = None if envelope is None or envelope.is_answer else envelope.id
-            await self._refuse(-32700, f"Parse error: {fault_of(error)}.", request_id)
+            await self._refuse(PARSE_ERROR, f"Parse error: {fault_of(error)}.", request_id)
             return
-        request = as_object(message)
-        if request is not None and "method" in request and self._is_open(request.get("id")):
-            await self._refuse(-32600, f"A request with the id {request['id']!r:.100} is already open.", request["id"])
+        read = as_object(message)
+        match None if read is None else kind_of(read):
+            case "request":
+                assert read is not None
+                await self._request(read)
+            case "notification":
+                assert read is not None
+                self._notification(read)
+            case "response":
+                assert read is not None
+                self._session.questions.take(read)
+            case _:
+                is_request = read is not None and is_unanswerable(read)
+                await self._refuse(INVALID_REQUEST, NO_ID if is_request else "Not a JSON-RPC message.")
+
+    async def _request(self, request: JSON) -> None:
+        request_id = request["id"]
+        key = json_bytes(request_id)
+        if key in self._calls:
+            text = f"A request with the id {request_id!r:.100} is already open."
+            await self._refuse(INVALID_REQUEST, text, request_id)
             return
-        if self._is_modern is not False:
-            plan = self._fast_path.plan(message, self._principal)
-            if plan is not None:
-                self._is_modern = True
-                self._begin(plan)
-                return
-        if request is not None and is_unanswerable(request):
-            await self._refuse(-32600, NO_ID)
-            return
-        if self._is_cancelled(message) or (request is not None and await self._is_of_session(request, line)):
-            return
-        pipe = await self._loaded()
-        if self._is_modern is None and request is not None and "id" in request:
-            self._is_modern = _has_envelope(request)
-        if not await pipe.feed(line):
-            await self._refuse(-32600, "Not a JSON-RPC message.")
+        dispatched = self._dispatched(request)
+        if isinstance(dispatched, Answer):
+            await self._write_line(dispatched.message(key))
+        elif request["method"] == "initialize":
+            # What follows may have been sent before its answer, and needs it done.
+            await self._answer(dispatched)
+        else:
+            task = self._calls[key] = asyncio.create_task(self._answer(dispatched))
+            task.add_done_callback(lambda _done: self._calls.pop(key, None))
 
-    def _is_open(self, request_id: object) -> bool:
-        """Tell whether a request of this id waits for its answer: two answers could not be told from each other."""
-        if type(request_id) not in (int, str):
-            return False
-        return json_bytes(request_id) in self._calls or (self._pipe is not None and request_id in self._pipe.due)
+    def _dispatched(self, request: JSON) -> Answer | Stream:
+        """Return what answers a request, in the era of this connection."""
+        is_initialize, ready = request["method"] == "initialize", self._ready
+        has_envelope = not is_initialize and _has_envelope(request)
+        if self._era is None:
+            self._era = MODERN if has_envelope else self._earlier
+        if self._era.is_earlier:
+            if has_envelope:
+                return error_answer(RpcError(INVALID_REQUEST, _OTHER_ERA))
+            recognised = ready and ready.recognise_earlier(request, self._principal, self._earlier)
+        else:
+            if is_initialize:
+                return error_answer(_no_handshake(request))
+            recognised = ready and ready.recognise(request, self._principal)
+        return recognised or self._dispatcher.dispatch(request, self._era, self._principal)
 
-    def _begin(self, plan: Plan) -> None:
-        task = self._calls[plan.request_id] = asyncio.create_task(self._answer(plan))
-        task.add_done_callback(lambda _done: self._calls.pop(plan.request_id, None))
+    async def _answer(self, dispatched: Stream) -> None:
+        if dispatched.outlet is not None:
+            dispatched.outlet.write = self._write_line
+        answer = await dispatched.work
+        await self._write_line(answer.message(dispatched.request_id))
 
-    async def _answer(self, plan: Plan) -> None:
-        if plan.outlet is not None:
-            plan.outlet.write = self._write_line
-        answer = await plan.work
-        await self._write(answer.message(plan.request_id) + b"\n")
-
-    async def _is_of_session(self, request: JSON, line: bytes) -> bool:
-        """Handle a plain message of an earlier revision."""
-        if self._is_modern is True:
-            return False
-        if self._is_modern is None:
-            answer = self._handshake.initialize(request)
-            if answer is None:
-                return False
-            self._is_modern = False
-            self._session.capabilities = request["params"]["capabilities"]
-            self._missed.append(line)
-            await self._write_line(answer.message(json_bytes(request["id"])))
-            return True
-        if request.get("method") == "notifications/initialized" and self._pipe is None and len(self._missed) == 1:
+    def _notification(self, notification: JSON) -> None:
+        if notification["method"] == "notifications/cancelled":
+            params = as_object(notification.get("params")) or {}
+            task = self._calls.get(json_bytes(params.get("requestId")))
+            if task is not None:
+                task.cancel()
+        elif notification["method"] == "notifications/initialized" and self._session.version:
             self._session.is_open = True
-            self._missed.append(line)
-            return True
-        if "method" not in request:
-            return self._session.questions.take(request)
-        # One whom the SDK has greeted is the SDK's: what it can do is known there alone.
-        plan = self._earlier.plan(request, self._principal, self._session) if self._missed else None
-        if plan is not None:
-            self._begin(plan)
-        return plan is not None
+            self._changes.start()
 
-    def _is_cancelled(self, message: JSONValue) -> bool:
-        """Handle `notifications/cancelled` for a call of ours."""
-        notification = as_object(message)
-        if notification is None or notification.get("method") != "notifications/cancelled":
-            return False
-        params = as_object(notification.get("params")) or {}
-        task = self._calls.get(json_bytes(params.get("requestId")))
-        if task is None:
-            return self._pipe is None
-        task.cancel()
-        return True
-
-    async def _loaded(self) -> Pipe:
-        pipe = self._pipe
-        if pipe is None:
-            pipe = sdk_pipe.Pipe(self._gateway, self._principal, self._sessions, self._session, self._write)
-            self._pipe = pipe
-            await pipe.start(is_modern=self._is_modern is True, missed=self._missed)
-        return pipe
-
-    async def _seal(self, result: JSON, params: Mapping[str, Any], principal: Principal) -> JSON:
-        return await (await self._loaded()).seal(result, params, principal)
+    # -- what is written
 
     async def _tell(self, message: JSON) -> None:
         await self._write_line(json_bytes(message))
 
     async def _write_line(self, message: bytes) -> None:
-        await self._write(message + b"\n")
-
-    async def _write(self, data: bytes) -> None:
         try:
-            self._streams.write(data)
+            self._streams.write(message + b"\n")
             await self._streams.drain()
         except OSError as error:
             self._lose_client(error)
@@ -304,9 +268,18 @@ class StdioConnection:
         self.stop()
 
     async def _refuse(self, code: int, text: str, request_id: int | str | None = None) -> None:
-        await self._write(error_message(code, text, request_id) + b"\n")
+        await self._write_line(error_message(code, text, request_id))
 
 
-def _has_envelope(message: JSON) -> bool:
-    meta = as_object((as_object(message.get("params")) or {}).get("_meta")) or {}
-    return message.get("method") != "initialize" and VERSION_KEY in meta
+def _has_envelope(request: JSON) -> bool:
+    meta = as_object((as_object(request.get("params")) or {}).get("_meta")) or {}
+    return VERSION_KEY in meta
+
+
+def _no_handshake(request: JSON) -> RpcError:
+    """Return the refusal of an initialize on a connection of 2026-07-28."""
+    requested = (as_object(request.get("params")) or {}).get("protocolVersion")
+    data: JSON = {"supported": [VERSION]}
+    if isinstance(requested, str):
+        data["requested"] = requested
+    return RpcError(UNSUPPORTED_VERSION, _NO_HANDSHAKE, data)

@@ -1,32 +1,42 @@
-"""Endpoint: `/mcp` and `/mcp/{profile}` over streamable HTTP. Checks a request; the fast path or the SDK answers."""
+"""Endpoint: `/mcp` and `/mcp/{profile}` over streamable HTTP, for both eras of the protocol.
+
+It checks the headers, the credential and the body of a request. The dispatcher answers requests of 2026-07-28, behind a
+cache of ready bytes; `SessionEndpoint` serves the revisions before it with the same two.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
-from mcp.server.auth.provider import AccessToken
-from mcp.server.transport_security import TransportSecuritySettings
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from pegboard.model.hops import HOPS_KEY
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.server.authenticator import Authenticator
-from pegboard.server.body_reader import BodyError, BodyReader, ClientLeftError, replay
+from pegboard.server.body_reader import BodyError, BodyReader, ClientLeftError
 from pegboard.server.bus import ALONE, NO_BUS, Others
 from pegboard.server.gateway import Gateway
 from pegboard.server.host_guard import HostGuard, Refusal
-from pegboard.server.mcp.earlier_path import EarlierPath
+from pegboard.server.mcp.dispatcher import Dispatcher
 from pegboard.server.mcp.event_streams import answer
-from pegboard.server.mcp.fast_path import FastPath
+from pegboard.server.mcp.handlers.list_changes import ListChanges
 from pegboard.server.mcp.handlers.lists import Lists
 from pegboard.server.mcp.headers import HeaderReader, RequestHeaders
-from pegboard.server.mcp.limits import RECONNECT_MS
-from pegboard.server.mcp.protocol.jsonrpc import as_object, called_tool, error_message, json_bytes
-from pegboard.server.mcp.sdk_handlers import Principals
-from pegboard.server.mcp.sdk_server import MIRRORED, SdkServer, SdkSessions, accepts
+from pegboard.server.mcp.protocol import validation
+from pegboard.server.mcp.protocol.answers import Answer, Stream, error_answer
+from pegboard.server.mcp.protocol.jsonrpc import (
+    INVALID_REQUEST,
+    RpcError,
+    as_object,
+    called_tool,
+    error_message,
+    json_bytes,
+    kind_of,
+)
+from pegboard.server.mcp.protocol.requests import MODERN
+from pegboard.server.mcp.ready_bytes import ReadyBytes, ready_bytes
 from pegboard.server.mcp.sessions.session_endpoint import Exchange, SessionEndpoint
 from pegboard.server.mcp.sessions.session_ids import SessionIds
 from pegboard.server.mcp.sessions.sessions import Sessions
@@ -34,8 +44,10 @@ from pegboard.server.open_requests import OpenRequests
 from pegboard.server.principal import Principal, Whose
 from pegboard.server.resource_metadata import ResourceMetadata
 from pegboard.server.sealing import Sealing
+from pegboard.server.whole_answer import send_whole
 
 _BUSY = -32000
+_NOT_A_MESSAGE = "Body must be a single JSON-RPC request or notification object"
 
 
 class Endpoint:
@@ -43,7 +55,7 @@ class Endpoint:
 
     Args:
         gateway: the catalog's answers.
-        host_guard: whose Host and Origin come in.
+        host_guard: decides which Host and Origin are let in.
         authenticator: tells who sends a request.
         sealing: seals states and cursors.
         others: what is known of other workers.
@@ -82,35 +94,23 @@ class Endpoint:
         lists, others = Lists(self._gateway), self._others
         worker = self._sealing.worker if others.may_be else ""
         refusal = NO_BUS if others.are_known and others.bus is None else None
-        sessions = Sessions(SessionIds(self._sealing), worker=worker, refusal=refusal, has_others=others.are_known)
-        self._sdk = SdkServer(self._gateway, lists, self._sealing, sessions)
-        self._fast_path = FastPath(self._gateway, lists, seal=self._sdk.seal, accepts=accepts)
-        self._sdk_sessions = self._manager(self._sdk)
-        path = EarlierPath(self._gateway, lists)
-        self._with_sessions = SessionEndpoint(self._gateway, path, sessions, self._to_sdk, others.bus)
-        self._sdk.start()
+        sessions = Sessions(SessionIds(self._sealing), worker=worker, refusal=refusal)
+        self._changes = ListChanges(self._gateway, sessions)
+        self._dispatcher = Dispatcher(self._gateway, lists, self._sealing, self._changes)
+        self._ready: ReadyBytes | None = ready_bytes(self._gateway, lists, self._dispatcher, accepts=validation.accepts)
+        self._with_sessions = SessionEndpoint(self._gateway, self._dispatcher, self._ready, sessions, others.bus)
+        self._changes.start()
         try:
-            async with self._sdk_sessions.run(), self._with_sessions.running():
+            async with self._with_sessions.running():
                 self.is_running = True
                 yield
         finally:
             self.is_running = False
             self.end_streams()
 
-    def _manager(self, sdk: SdkServer) -> SdkSessions:
-        return SdkSessions(
-            app=sdk.server,
-            retry_interval=RECONNECT_MS,
-            # The host guard has looked already, and ours say how many there are and when they end.
-            security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
-            session_idle_timeout=None,
-            max_sessions=None,
-            max_request_body_size=self._gateway.registry.bounds.request_body_bytes,
-        )
-
     def end_streams(self) -> None:
         """End every open listen stream with its result; a server that shuts down would wait for them."""
-        self._sdk.stop()
+        self._changes.stop()
         self._with_sessions.end_streams()
 
     # -- one request
@@ -125,13 +125,13 @@ class Endpoint:
         if isinstance(principal, Refusal):
             await _turn_away(send, principal)
             return
-        # Without what tells who somebody is: the authenticator has seen it, and nobody else shall.
+        # Without the credential: the authenticator has seen it, and nothing behind it needs it.
         scope["headers"] = headers.pairs
         if scope["method"] != "POST":
             if headers.is_earlier:
                 await self._with_sessions.answer(Exchange(scope, receive, send, principal, headers))
             else:
-                await self._to_sdk(scope, receive, send, principal)
+                await _empty(send, 405, (b"allow", b"POST"))
             return
         whose = self._open.enter(principal)
         if whose is None:
@@ -152,7 +152,7 @@ class Endpoint:
         whose: Whose,
     ) -> None:
         if not headers.is_json:
-            await _refuse(send, 415, -32600, "Send the body as Content-Type: application/json, in UTF-8.")
+            await _refuse(send, 415, INVALID_REQUEST, "Send the body as Content-Type: application/json, in UTF-8.")
             return
         try:
             body = await self._body_reader.read(headers.by_name, receive)
@@ -165,53 +165,100 @@ class Endpoint:
             return
         if headers.hops is not None:
             message = _with_hops(message, headers.hops)
-            body = json_bytes(message)
         if headers.is_earlier:
-            await self._with_sessions.post(Exchange(scope, receive, send, principal, headers, body), message)
+            await self._with_sessions.post(Exchange(scope, receive, send, principal, headers, len(body)), message)
             return
-        # What the headers announce is held against the body; whatever is not plain is the SDK's.
-        plan = headers.plain and self._fast_path.plan(message, principal, announced=headers.plain)
-        if plan is not None:
-            await answer(plan, receive, send)
+        # The headers repeat parts of the body; only requests in which they are in order are recognised.
+        if headers.plain and self._ready is not None:
+            recognised = self._ready.recognise(message, principal, announced=headers.plain)
+            if recognised is not None:
+                await answer(recognised, receive, send)
+                return
+        await self._checked(message, receive, send, principal, headers, whose)
+
+    async def _checked(
+        self,
+        message: JSONValue,
+        receive: Receive,
+        send: Send,
+        principal: Principal,
+        headers: RequestHeaders,
+        whose: Whose,
+    ) -> None:
+        """Answer a message of 2026-07-28 that was not recognised."""
+        if not headers.accepts_both:
+            await _empty(send, 406)
             return
-        mirrored = MIRRORED.set(await self._mirrored(message, principal))
-        # A stream that listens is counted by the SDK; it must not keep others from calling.
-        listens = (as_object(message) or {}).get("method") == "subscriptions/listen"
+        request = as_object(message)
+        kind = None if request is None else kind_of(request)
+        if request is None or kind not in ("request", "notification"):
+            await _refuse(send, 400, INVALID_REQUEST, _NOT_A_MESSAGE)
+            return
+        if kind == "notification":
+            await self._notification(send, headers)
+            return
+        dispatched = await self._dispatched(request, principal, headers)
+        if isinstance(dispatched, Answer):
+            await send_whole(send, dispatched.status, dispatched.message(json_bytes(request["id"])))
+            return
+        # A stream that listens has a limit of its own; it must not keep others from calling.
+        listens = request["method"] == "subscriptions/listen"
         if listens:
             self._open.leave(whose)
         try:
-            await self._to_sdk(scope, replay(body, receive), send, principal)
+            await answer(dispatched, receive, send)
         finally:
             if listens:
                 self._open.reenter(whose)
-            MIRRORED.reset(mirrored)
 
-    async def _mirrored(self, message: JSONValue, principal: Principal) -> JSON | None:
-        """Return the schema by which the SDK checks mirrored headers: only of a tool that this caller may use."""
-        name = called_tool(message)
-        if name is None or not self._gateway.may_mirror(name):
-            return None
-        return await self._gateway.mirrored_schema(principal, name)
+    async def _notification(self, send: Send, headers: RequestHeaders) -> None:
+        """Accept and drop a notification: a client of 2026-07-28 cancels by closing its connection."""
+        try:
+            validation.check_version(headers.by_name.get(b"mcp-protocol-version", b"").decode("latin-1"))
+        except RpcError as error:
+            refused = error_answer(error)
+            await send_whole(send, refused.status, refused.message(b"null"))
+        else:
+            await _empty(send, 202)
 
-    async def _to_sdk(self, scope: Scope, receive: Receive, send: Send, principal: Principal) -> None:
-        # The SDK gives a session to whoever opened it, and to nobody else.
-        scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=principal.owner, scopes=[]))
-        scope[Principals.KEY] = principal
-        await self._sdk_sessions.handle_request(scope, receive, send)
+    async def _dispatched(self, request: JSON, principal: Principal, headers: RequestHeaders) -> Answer | Stream:
+        try:
+            has_tasks = self._gateway.catalog.guards.tasks is not None
+            validation.check_headers(request, headers.pairs, has_tasks=has_tasks)
+            await self._check_mirrored(request, principal, headers)
+        except RpcError as error:
+            return error_answer(error)
+        return self._dispatcher.dispatch(request, MODERN, principal)
+
+    async def _check_mirrored(self, request: JSON, principal: Principal, headers: RequestHeaders) -> None:
+        """Check the headers that mirror arguments: only of a tool that this caller may use."""
+        name = called_tool(request)
+        arguments = as_object(request["params"].get("arguments") or {})
+        if name is None or arguments is None or not self._gateway.may_mirror(name):
+            return
+        schema = await self._gateway.mirrored_schema(principal, name)
+        if schema is not None:
+            validation.check_mirrored(schema, arguments, headers.pairs)
 
 
 async def _turn_away(send: Send, refusal: Refusal) -> None:
-    await _refuse(send, refusal.status, -32600, refusal.text, *refusal.headers)
+    await _refuse(send, refusal.status, INVALID_REQUEST, refusal.text, *refusal.headers)
 
 
 def _with_hops(message: JSONValue, hops: list[str]) -> JSONValue:
-    """Return a request that says itself what its header says; a webhook may ask in the words of MCP."""
+    """Return a request whose `_meta` says what its header says; a webhook may ask in the words of MCP."""
     request = as_object(message) or {}
     params = as_object(request.get("params", {}))
     if params is None or "method" not in request:
         return message
     meta = as_object(params.get("_meta")) or {}
     return {**request, "params": {**params, "_meta": {**meta, HOPS_KEY: hops}}}
+
+
+async def _empty(send: Send, status: int, *headers: tuple[bytes, bytes]) -> None:
+    """Answer with a status alone."""
+    await send({"type": "http.response.start", "status": status, "headers": [(b"content-length", b"0"), *headers]})
+    await send({"type": "http.response.body", "body": b""})
 
 
 async def _refuse(send: Send, status: int, code: int, text: str, *more: tuple[bytes, bytes]) -> None:

@@ -10,8 +10,8 @@ from starlette.types import Receive, Send
 
 from pegboard.core.coroutine_runner import Begun, first_step
 from pegboard.server.limits import STREAM_PING_S
-from pegboard.server.mcp.fast_path import Answer, Plan
 from pegboard.server.mcp.limits import WATCHED_AFTER_S
+from pegboard.server.mcp.protocol.answers import Answer, Stream
 from pegboard.server.whole_answer import send_whole
 
 SSE_HEADERS = [
@@ -23,22 +23,22 @@ SSE_HEADERS = [
 _PING = b": ping\r\n\r\n"
 
 
-async def answer(plan: Plan, receive: Receive, send: Send) -> None:
-    """Do the work of a plain request and write its answer, unless the client leaves before."""
-    if plan.outlet is None:
-        begun = first_step(plan.work)
+async def answer(request: Stream, receive: Receive, send: Send) -> None:
+    """Do the work of a request and write its answer, unless the client leaves before."""
+    if request.outlet is None:
+        begun = first_step(request.work)
         if not isinstance(begun, Begun):
-            await _write_whole(plan.request_id, begun, send)
+            await _write_whole(request.request_id, begun, send)
             return
         stream = EventStream(send)
     else:
         stream = EventStream(send)
-        plan.outlet.write = stream.message
-        begun = first_step(plan.work)
+        request.outlet.write = stream.message
+        begun = first_step(request.work)
     if isinstance(begun, Begun):
-        await _watched(plan.request_id, begun, receive, stream)
+        await _watched(request.request_id, begun, receive, stream)
     else:
-        await _write(plan.request_id, begun, stream)
+        await _write(request.request_id, begun, stream)
 
 
 async def _watched(request_id: bytes, work: Begun, receive: Receive, stream: EventStream) -> None:

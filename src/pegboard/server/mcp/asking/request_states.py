@@ -2,122 +2,71 @@
 
 from __future__ import annotations
 
+import json
 import logging
-import secrets
-from collections.abc import Callable, Mapping
-from typing import Any, cast
-
-from mcp.server.context import ServerRequestContext
-from mcp.server.request_state import (
-    AESGCMRequestStateCodec,
-    InvalidRequestState,
-    RequestStateBoundary,
-    RequestStateSecurity,
-)
+import time
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any, Final, NoReturn
 
 from pegboard.core.ports import UsedAnswers
-from pegboard.model.error import DefinitionError
-from pegboard.model.json_types import JSON
-from pegboard.server.gateway import INVALID_PARAMS, RpcError
-from pegboard.server.limits import SEALING_KEY_BYTES
+from pegboard.model.json_types import JSON, JSONValue
 from pegboard.server.mcp.asking.input_required import once_of
-from pegboard.server.mcp.protocol.capabilities import VERSION
+from pegboard.server.mcp.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError
+from pegboard.server.mcp.protocol.requests import McpRequest
 from pegboard.server.principal import Principal
-from pegboard.server.sealing import REQUEST_STATE_S, Codec, Sealing
+from pegboard.server.sealing import REQUEST_STATE_S, Sealing
 
-Ctx = ServerRequestContext[Any, Any]
 log = logging.getLogger("pegboard.serve")
-INTERNAL_ERROR = -32603
+ASKING_METHODS: Final = frozenset(("tools/call", "prompts/get", "resources/read"))
+"""The methods whose results may ask for input. Source: MCP 2026-07-28, multi round-trip requests."""
+CLOCK_SKEW_S = 60.0  # by which another worker's clock may be ahead of ours
+_KIND = b"request state "
+"""How a sealed state begins, so that nothing that was sealed for another use is taken for one."""
 _UNKNOWN = "The answer was not taken: the store of consents does not answer. Nothing was run; call again without it."
 
 
-class StateCodec(AESGCMRequestStateCodec):
-    """The SDK's AES-256-GCM, as `Sealing` wants it."""
-
-    def open(self, token: str) -> bytes | None:
-        """Return what was sealed; `None` for every token that these keys did not make."""
-        try:
-            return self.unseal(token)
-        except InvalidRequestState:
-            return None
-
-
-class _SdkCodec:
-    """The keys of a server, as the SDK wants them."""
-
-    def __init__(self, codec: Codec) -> None:
-        self.seal, self._open = codec.seal, codec.open
-
-    def unseal(self, token: str) -> bytes:
-        payload = self._open(token)
-        if payload is None:
-            raise InvalidRequestState("seal")
-        return payload
-
-
-def sealing_with(keys: tuple[bytes, ...] = (), *, audience: str) -> Sealing:
-    """Return the sealing of a server.
-
-    `keys` are secrets of 32 bytes or more: the first seals, all open. By default there is one, for this process.
-
-    Raises:
-        DefinitionError: a key that is too short.
-    """
-    for number, key in enumerate(keys, 1):
-        if len(key) < SEALING_KEY_BYTES:
-            raise DefinitionError(
-                f"keys: key {number} has {len(key)} bytes; {SEALING_KEY_BYTES} or more are needed, "
-                "such as secrets.token_bytes(32) gives."
-            )
-    return Sealing(StateCodec(keys or (secrets.token_bytes(32),)), audience=audience)
-
-
 class RequestStates:
-    """The states of one server's calls; `boundary` is the SDK's middleware that seals and opens them.
+    """The states of one server's calls. Each is bound to its caller, method, target and arguments.
 
     Args:
         sealing: the keys.
-        principal_of: tells who sent a request.
-        request_of: stands for the HTTP request of a principal, for calls that do not come through the SDK.
-        used: where the workers of this server remember which states were used. Without it a state is good in the
-            worker that made it alone, whoever has the keys.
+        used: where the workers of this server remember which states were used. Without it a state is good only in the
+            worker that made it, even where other workers have the keys.
     """
 
-    def __init__(
-        self,
-        sealing: Sealing,
-        principal_of: Callable[[Ctx], Principal],
-        request_of: Callable[[Principal], object],
-        used: UsedAnswers | None = None,
-    ) -> None:
-        security = RequestStateSecurity(
-            codec=_SdkCodec(sealing.codec), ttl=REQUEST_STATE_S, bind_principal=lambda ctx: principal_of(ctx).owner
-        )
-        audience = sealing.audience if used is not None else f"{sealing.audience}|{sealing.worker}"
-        self.boundary = RequestStateBoundary(security, default_audience=audience)
-        self._sealing, self._request_of, self._used = sealing, request_of, used
+    def __init__(self, sealing: Sealing, used: UsedAnswers | None = None) -> None:
+        self._audience = sealing.audience if used is not None else f"{sealing.audience}|{sealing.worker}"
+        self._sealing, self._used = sealing, used
 
-    async def seal(self, result: JSON, params: Mapping[str, Any], principal: Principal) -> JSON:
-        """Return a result that asks for input with its state sealed, for a call that did not come through the SDK."""
-        ctx = ServerRequestContext[Any, Any](
-            session=None,  # pyright: ignore[reportArgumentType] - sealing looks at method, params and principal alone
-            lifespan_context={},
-            protocol_version=VERSION,
-            method="tools/call",
-            params=params,
-            request=self._request_of(principal),
-        )
+    def seal(self, result: JSON, request: McpRequest) -> JSON:
+        """Return a result that asks for input with its state sealed."""
+        bound_to = self._binding(request.method, request.params, request.principal)
+        sealed = json.dumps([time.time() + REQUEST_STATE_S, bound_to, result["requestState"]])
+        return {**result, "requestState": self._sealing.codec.seal(_KIND + sealed.encode())}
 
-        async def answer(_ctx: Ctx) -> JSON:
-            return result
+    def open(self, state: object, method: str, params: JSON, principal: Principal) -> str:
+        """Return what was sealed in the round before.
 
-        return cast("JSON", await self.boundary(ctx, answer))
+        Raises:
+            RpcError: this state is not one of ours, is too old, or belongs to another request or caller.
+        """
+        payload = self._sealing.codec.open(state) if isinstance(state, str) else None
+        if payload is None or not payload.startswith(_KIND):
+            _refuse(method, "this server did not seal it")
+        ends_at, bound_to, opened = json.loads(payload.removeprefix(_KIND))
+        now = time.time()
+        if not now < ends_at < now + REQUEST_STATE_S + CLOCK_SKEW_S:
+            _refuse(method, "it is too old, or from the future")
+        if bound_to != self._binding(method, params, principal):
+            _refuse(method, "it belongs to another request or caller")
+        return opened
 
     async def spend(self, state: str) -> None:
         """Use up an opened state, here and in all workers that share it.
 
         Raises:
-            RpcError: it was used before; nobody can tell.
+            RpcError: it was used before, or nobody can tell.
         """
         once = once_of(state)
         is_unused = self._sealing.use_up(once)
@@ -128,4 +77,20 @@ class RequestStates:
                 log.warning("An answer was not taken: whether it was used before cannot be told (%s).", error)
                 raise RpcError(INTERNAL_ERROR, _UNKNOWN) from error
         if not is_unused:
-            raise RpcError(INVALID_PARAMS, "Invalid or expired requestState", {"reason": "invalid_request_state"})
+            raise _invalid()
+
+    def _binding(self, method: str, params: Mapping[str, Any], principal: Principal) -> str:
+        """Return a digest of what a state is bound to."""
+        target = params.get("uri" if method == "resources/read" else "name")
+        arguments: JSONValue = None if method == "resources/read" else params.get("arguments") or {}
+        bound_to: list[JSONValue] = ["request state", self._audience, principal.owner, method, target, arguments]
+        return sha256(json.dumps(bound_to, sort_keys=True).encode()).hexdigest()
+
+
+def _refuse(method: str, reason: str) -> NoReturn:
+    log.warning("The requestState of a %s was refused: %s.", method, reason)
+    raise _invalid()
+
+
+def _invalid() -> RpcError:
+    return RpcError(INVALID_PARAMS, "Invalid or expired requestState", {"reason": "invalid_request_state"})

@@ -29,18 +29,17 @@ class _Question(NamedTuple):
 
 
 class UnansweredRequests:
-    """The open questions of one client. Each has an id of its own, which no request of the SDK has.
+    """The open questions of one client. Each has an id that no other question has.
 
     Args:
         worker: the name of the worker that asks, where there may be others; part of the ids.
         refusal: why nobody can be asked.
-        has_others: whether there are other workers, to one of which an answer may come.
     """
 
-    def __init__(self, worker: str = "", refusal: str | None = None, *, has_others: bool = False) -> None:
+    def __init__(self, worker: str = "", refusal: str | None = None) -> None:
         self._open: dict[str, _Question] = {}
         self._prefix = f"pegboard-{worker}-" if worker else "pegboard-"
-        self.refusal, self.has_others = refusal, has_others
+        self.refusal = refusal
 
     async def ask(self, outlet: MessageOutlet, request: JSON, *, roles: Iterable[str] = ()) -> JSON:
         """Send a request on the stream of a call, which began with these roles; return the client's response to it.
@@ -99,6 +98,14 @@ class SessionChannel(Notifications, EarlierChannel):
 
     async def close_stream(self) -> None:
         await self._asking.close()
+
+    async def put(self, key: str, request: JSON) -> JSON:
+        """Send a ready question, and return the client's answer.
+
+        Raises:
+            CallError: there is none, or it does not fit.
+        """
+        return await self._ask(key, request)
 
     async def _ask(self, key: str, request: JSON, *, bound_to: ConsentRequest | None = None) -> JSON:
         response = await self._questions.ask(self._asking, request, roles=self._roles)

@@ -1,57 +1,94 @@
-"""ListChanges: tell clients of either era that their lists have changed, and nobody else."""
+"""ListChanges: tell clients of either era when lists or resources have changed that their profile shows."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import compress
 from operator import attrgetter
 from typing import Any
 
-import mcp_types as types
-from mcp.server.context import ServerRequestContext
-from mcp.server.subscriptions import (
-    InMemorySubscriptionBus,
-    ListenHandler,
-    PromptsListChanged,
-    ResourcesListChanged,
-    ResourceUpdated,
-    ServerEvent,
-    ToolsListChanged,
-)
-from mcp.shared.exceptions import MCPError
-
 from pegboard.core.judge import Selection
 from pegboard.model.context import ToolContext
+from pegboard.model.json_types import JSON
 from pegboard.model.policy import OPEN_POLICY
 from pegboard.server.gateway import Gateway
 from pegboard.server.limits import CHANGES_SETTLE_S
+from pegboard.server.mcp.asking.notifications import MessageOutlet
 from pegboard.server.mcp.handlers.task_notifications import TaskNotifications
+from pegboard.server.mcp.protocol.jsonrpc import INTERNAL_ERROR, RpcError
+from pegboard.server.mcp.protocol.requests import RESERVED, McpRequest
 from pegboard.server.mcp.sessions.sessions import Sessions
 from pegboard.server.principal import Principal
 
+MCP_LISTENING_STREAMS = 1_024  # of one profile
 MCP_LISTENING_STREAMS_OF_ONE = 100  # caller
 
-Ctx = ServerRequestContext[Any, Any]
 _NOBODY = ToolContext()
-_EVENTS: Mapping[str, Callable[[], ServerEvent]] = {
-    "tools": ToolsListChanged,
-    "prompts": PromptsListChanged,
-    "resources": ResourcesListChanged,
-}
+_SUBSCRIPTION_KEY = RESERVED + "subscriptionId"
+_LISTS = ("tools", "prompts", "resources")
+
+
+class Listener:
+    """One listen stream: what its client wants to hear, and what it has yet to be told.
+
+    A change that was not told yet is told once, however often it happens, so a client that reads slowly makes nothing
+    grow.
+    """
+
+    def __init__(self, wanted: JSON) -> None:
+        self._wanted = wanted
+        self._untold: dict[str, JSON] = {}
+        self._is_over = False
+        self._woken = asyncio.Event()
+
+    def changed(self, what: str) -> None:
+        """Note that the list of `tools`, `prompts` or `resources` has changed."""
+        if f"{what}ListChanged" in self._wanted:
+            self._note(f"notifications/{what}/list_changed", {})
+
+    def updated(self, uri: str) -> None:
+        """Note that a resource has changed."""
+        if uri in self._wanted.get("resourceSubscriptions", ()):
+            self._note("notifications/resources/updated", {"uri": uri})
+
+    def close(self) -> None:
+        """End the stream with its result, after what it has yet to tell."""
+        self._is_over = True
+        self._woken.set()
+
+    def _note(self, method: str, params: JSON) -> None:
+        self._untold[f"{method} {params.get('uri', '')}"] = {"method": method, "params": params}
+        self._woken.set()
+
+    async def tell(self, outlet: MessageOutlet, meta: JSON) -> None:
+        """Send what there is to tell until the stream is closed."""
+        while True:
+            await self._woken.wait()
+            self._woken.clear()
+            untold, self._untold = self._untold, {}
+            for one in untold.values():
+                await outlet.notify(one["method"], {**one["params"], "_meta": meta})
+            if self._is_over and not self._untold:
+                return
 
 
 class ListChanges:
-    """The open listen streams of each profile, and what each profile showed when its clients were last told."""
+    """The open listen streams of each profile, and what each profile showed when its clients were last told.
 
-    def __init__(self, gateway: Gateway, sessions: Sessions, principal_of: Callable[[Ctx], Principal]) -> None:
-        self._gateway, self._sessions, self._principal_of = gateway, sessions, principal_of
+    Args:
+        gateway: answers for the catalog.
+        sessions: the sessions of earlier revisions, which are told too.
+        profiles: those to watch; by default all, and the catalog without one.
+    """
+
+    def __init__(self, gateway: Gateway, sessions: Sessions, *, profiles: Sequence[str | None] | None = None) -> None:
+        self._gateway, self._sessions, self._only = gateway, sessions, profiles
         self._catalog, self._resources = gateway.catalog, gateway.resources
         self._tasks = TaskNotifications(gateway)
-        self._buses: dict[str | None, InMemorySubscriptionBus] = {}
-        self._streams: dict[str | None, ListenHandler] = {}
+        self._listeners: dict[str | None, set[Listener]] = {}
         self._shown: dict[tuple[str | None, str], object] = {}
         self._listening: Counter[tuple[str, str]] = Counter()
         self._updated: set[str] = set()
@@ -59,43 +96,69 @@ class ListChanges:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ends: list[Callable[[], None]] = []
 
-    async def listen(self, ctx: Ctx, params: types.SubscriptionsListenRequestParams) -> types.SubscriptionsListenResult:
+    # -- subscriptions/listen of 2026-07-28
+
+    async def listen(self, request: McpRequest) -> JSON:
         """Handle subscriptions/listen: a stream that hears of its own profile, and of its caller's tasks, only.
 
         Of the resources that it names, those that its caller may not have are left out like those that do not exist.
         """
-        principal = self._principal_of(ctx)
+        principal, outlet = request.principal, request.outlet
+        assert outlet is not None
+        self.start()
         whose = (principal.owner, principal.address)
+        listeners = self._listeners.setdefault(principal.profile, set())
         if self._listening[whose] >= MCP_LISTENING_STREAMS_OF_ONE:
-            raise MCPError(
-                code=types.INTERNAL_ERROR, message=f"A caller may listen {MCP_LISTENING_STREAMS_OF_ONE} times."
-            )
-        stream = self._streams.get(principal.profile)
-        if stream is None:
-            bus = self._buses[principal.profile] = InMemorySubscriptionBus()
-            stream = self._streams[principal.profile] = ListenHandler(bus)
+            raise RpcError(INTERNAL_ERROR, f"A caller may listen {MCP_LISTENING_STREAMS_OF_ONE} times.")
+        if len(listeners) >= MCP_LISTENING_STREAMS:
+            raise RpcError(INTERNAL_ERROR, "Subscription limit reached")
         self._listening[whose] += 1
         try:
-            async with self._tasks.followed(ctx, principal, params) as ctx_of_stream:
-                return await stream(ctx_of_stream, await self._permitted(principal, params))
+            heard = await self._tasks.permitted(request)
+            wanted = await self._permitted(principal, request.params["notifications"])
+            # It listens before it is told so: no change is lost in between.
+            listener = Listener(wanted)
+            listeners.add(listener)
+            try:
+                return await self._serve(request, listener, wanted, heard, outlet)
+            finally:
+                listeners.discard(listener)
         finally:
             self._listening[whose] -= 1
             if not self._listening[whose]:
                 del self._listening[whose]
 
-    async def _permitted(
-        self, principal: Principal, params: types.SubscriptionsListenRequestParams
-    ) -> types.SubscriptionsListenRequestParams:
-        wanted = params.notifications
-        if not wanted.resource_subscriptions:
-            return params
-        view = self._gateway.resource_view(principal)
-        uris = [uri for uri in wanted.resource_subscriptions if await self._resources.find_resource(str(uri), view)]
-        heard = wanted.model_copy(update={"resource_subscriptions": uris})
-        return params.model_copy(update={"notifications": heard})
+    async def _serve(
+        self, request: McpRequest, listener: Listener, wanted: JSON, heard: Sequence[str], outlet: MessageOutlet
+    ) -> JSON:
+        meta: JSON = {_SUBSCRIPTION_KEY: request.request_id}
+        honored = {**wanted, "taskIds": list(heard)} if heard else wanted
+        await outlet.notify("notifications/subscriptions/acknowledged", {"notifications": honored, "_meta": meta})
+        telling = asyncio.create_task(self._tasks.tell(request.principal, heard, outlet, meta))
+        try:
+            await listener.tell(outlet, meta)
+        finally:
+            telling.cancel()
+            await asyncio.gather(telling, return_exceptions=True)
+        return {"_meta": meta}
+
+    async def _permitted(self, principal: Principal, wanted: JSON) -> JSON:
+        """Return what a stream will hear of lists and resources."""
+        honored: JSON = {f"{what}ListChanged": True for what in _LISTS if wanted.get(f"{what}ListChanged") is True}
+        uris: Any = wanted.get("resourceSubscriptions")
+        if uris:
+            view = self._gateway.resource_view(principal)
+            found = [uri for uri in uris if await self._resources.find_resource(uri, view)]
+            if found:
+                honored["resourceSubscriptions"] = found
+        return honored
+
+    # -- changes
 
     def start(self) -> None:
-        """Begin to watch the catalog, on the running loop."""
+        """Begin to watch the catalog, on the running loop; once is enough."""
+        if self._loop is not None:
+            return
         self._loop = asyncio.get_running_loop()
         self._shown = self._signatures()
         self._ends = [
@@ -110,8 +173,9 @@ class ListChanges:
         self._ends = []
         if self._telling is not None:
             self._telling.cancel()
-        for stream in self._streams.values():
-            stream.close()
+        for listeners in self._listeners.values():
+            for listener in listeners:
+                listener.close()
 
     def _changed(self) -> None:
         """Note a change; the catalog may be changed from any thread."""
@@ -133,31 +197,28 @@ class ListChanges:
         before, self._shown = self._shown, now
         for (profile, what), signature in now.items():
             if before.get((profile, what)) != signature:
-                await self._tell_of(profile, what)
+                for listener in self._listeners.get(profile, ()):
+                    listener.changed(what)
+                await self._sessions.tell(profile, what)
         updated, self._updated = self._updated, set()
         for uri in sorted(updated):
             await self._tell_updated(uri)
-
-    async def _tell_of(self, profile: str | None, what: str) -> None:
-        bus = self._buses.get(profile)
-        if bus is not None:
-            await bus.publish(_EVENTS[what]())
-        await self._sessions.tell(profile, what)
 
     async def _tell_updated(self, uri: str) -> None:
         """Tell of a resource those whose profile shows it."""
         keys = {key for key, *_ in self._resources.resources_of(uri)}
         for profile in self._profiles() if keys else ():
             if any(name in keys for name, *_ in self._shown_resources(profile)):
-                bus = self._buses.get(profile)
-                if bus is not None:
-                    await bus.publish(ResourceUpdated(uri=uri))
+                for listener in self._listeners.get(profile, ()):
+                    listener.updated(uri)
                 await self._sessions.tell_updated(profile, uri)
 
     # -- what each profile shows, as far as that does not depend on the caller
 
-    def _profiles(self) -> list[str | None]:
-        return [*self._catalog.registry.profiles, None]
+    def _profiles(self) -> Sequence[str | None]:
+        declared = self._catalog.registry.profiles
+        watched = (*declared, None) if self._only is None else self._only
+        return [profile for profile in watched if profile is None or profile in declared]
 
     def _signatures(self) -> dict[tuple[str | None, str], object]:
         registry = self._catalog.registry

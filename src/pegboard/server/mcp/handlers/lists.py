@@ -23,13 +23,13 @@ from pegboard.providers.exporter import PROVIDER_LISTS, Exporter
 from pegboard.providers.mcp import mcp_tool, mcp_tool_before_2026
 from pegboard.resources import PromptSpec, ResourceSpec
 from pegboard.resources.skills import skills_of
-from pegboard.server.gateway import INTERNAL_ERROR, INVALID_PARAMS, Gateway, RpcError
+from pegboard.server.gateway import Gateway
 from pegboard.server.mcp.asking.client_channel import declares_ui
 from pegboard.server.mcp.handlers.list_ttl import list_ttl_ms, starting
 from pegboard.server.mcp.handlers.source_outcomes import outcomes
 from pegboard.server.mcp.limits import LIST_TTL_MS
 from pegboard.server.mcp.protocol.capabilities import SERVER_KEY, server_info
-from pegboard.server.mcp.protocol.jsonrpc import json_bytes
+from pegboard.server.mcp.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError, json_bytes
 from pegboard.server.principal import Principal
 from pegboard.server.sealing import Sealing, UnknownCursorError
 

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Awaitable
 from typing import Any
-
-import mcp_types as types
-from mcp.server.context import ServerRequestContext
-from mcp.server.lowlevel.server import Server
 
 from pegboard.core.view import View
 from pegboard.model.json_types import JSON
@@ -15,137 +12,124 @@ from pegboard.model.result import AudioContent, Content, ImageContent, ResourceC
 from pegboard.providers.mcp import mcp_content
 from pegboard.resources import CompletionSpec, PromptSpec, ResourceSpec
 from pegboard.resources.skills import SCHEME
-from pegboard.server.gateway import INTERNAL_ERROR, INVALID_PARAMS, Gateway, RpcError
+from pegboard.server.gateway import Gateway
+from pegboard.server.mcp.asking.channels import channel_of
 from pegboard.server.mcp.asking.client_channel import ClientChannel
 from pegboard.server.mcp.handlers.lists import Lists
-from pegboard.server.mcp.handlers.skill_handlers import SkillHandlers, skill_contents
+from pegboard.server.mcp.handlers.skill_handlers import skill_contents
 from pegboard.server.mcp.limits import LIST_TTL_MS
-from pegboard.server.mcp.protocol.capabilities import has_resources
-from pegboard.server.mcp.sdk_handlers import Principals, ToolHandlers, complete, hops_of, isolated
+from pegboard.server.mcp.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError, as_object
+from pegboard.server.mcp.protocol.requests import McpRequest
 from pegboard.server.sealing import Sealing
 
 MCP_SUGGESTIONS = 100  # of one completion; the protocol's own limit
 
-Ctx = ServerRequestContext[Any, Any]
-
 
 class ResourceHandlers:
-    """resources/*, prompts/* and completion/complete."""
+    """resources/*, prompts/* and completion/complete.
 
-    def __init__(
-        self, gateway: Gateway, lists: Lists, sealing: Sealing, *, tools: ToolHandlers, principals: Principals
-    ) -> None:
+    Args:
+        gateway: answers for the catalog.
+        lists: writes its lists.
+        sealing: seals cursors.
+    """
+
+    def __init__(self, gateway: Gateway, lists: Lists, sealing: Sealing) -> None:
         self._gateway, self._resources, self._lists, self._sealing = gateway, gateway.resources, lists, sealing
-        self._channel, self._principal_of, self._session_of = tools.channel, principals.of, principals.session_of
-        self._skills = SkillHandlers(lists, sealing, principals)
-        self._is_registered = False
-
-    def register(self, server: Server[Any]) -> None:
-        """Add the handlers to a server, once there is one of them; until then nothing of it is announced."""
-        if self._is_registered or not has_resources(self._gateway):
-            return
-        self._is_registered = True
-        add = server.add_request_handler
-        add("resources/list", types.PaginatedRequestParams, self.list_resources)
-        add("resources/templates/list", types.PaginatedRequestParams, self.list_templates)
-        add("resources/read", types.ReadResourceRequestParams, self.read)
-        add("resources/subscribe", types.SubscribeRequestParams, self.subscribe)
-        add("resources/unsubscribe", types.UnsubscribeRequestParams, self.unsubscribe)
-        add("prompts/list", types.PaginatedRequestParams, self.list_prompts)
-        add("prompts/get", types.GetPromptRequestParams, self.get_prompt)
-        add("completion/complete", types.CompleteRequestParams, self.complete)
-        self._skills.register(server)
 
     # -- lists
 
-    async def _page(self, ctx: Ctx, params: types.PaginatedRequestParams, kind: str) -> JSON:
-        principal = self._principal_of(ctx)
-        return complete(
-            ctx, await self._lists.resources_page(principal, self._sealing, params.cursor, kind=kind, hops=hops_of(ctx))
+    def _page(self, request: McpRequest, kind: str) -> Awaitable[JSON]:
+        return self._lists.resources_page(
+            request.principal, self._sealing, request.params.get("cursor"), kind=kind, hops=request.hops
         )
 
-    async def list_resources(self, ctx: Ctx, params: types.PaginatedRequestParams) -> JSON:
-        return await self._page(ctx, params, "resources")
+    def list_resources(self, request: McpRequest) -> Awaitable[JSON]:
+        """Handle resources/list."""
+        return self._page(request, "resources")
 
-    async def list_templates(self, ctx: Ctx, params: types.PaginatedRequestParams) -> JSON:
-        return await self._page(ctx, params, "resourceTemplates")
+    def list_templates(self, request: McpRequest) -> Awaitable[JSON]:
+        """Handle resources/templates/list."""
+        return self._page(request, "resourceTemplates")
 
-    async def list_prompts(self, ctx: Ctx, params: types.PaginatedRequestParams) -> JSON:
-        return await self._page(ctx, params, "prompts")
+    def list_prompts(self, request: McpRequest) -> Awaitable[JSON]:
+        """Handle prompts/list."""
+        return self._page(request, "prompts")
 
     # -- one of them
 
-    def _view(self, ctx: Ctx, channel: ClientChannel | None = None) -> View:
-        """Return what the sender of a request may have; with a channel, to call on."""
-        return self._gateway.resource_view(self._principal_of(ctx), channel)
-
-    async def read(self, ctx: Ctx, params: types.ReadResourceRequestParams) -> JSON:
-        uri = str(params.uri)
-        absent = RpcError(INVALID_PARAMS, f"No resource {uri!r} is available to this caller.", {"uri": uri})
-        if (skill_file := await self._skill_file(ctx, uri)) is not None:
-            return complete(ctx, {"contents": [skill_file], "ttlMs": LIST_TTL_MS, "cacheScope": "private"})
-        channel = await self._channel(ctx, params)
-        view = self._view(ctx, channel)
+    async def read(self, request: McpRequest) -> JSON:
+        """Handle resources/read."""
+        uri: str = request.params["uri"]
+        if (skill_file := await self._skill_file(request, uri)) is not None:
+            return {"contents": [skill_file], "ttlMs": LIST_TTL_MS, "cacheScope": "private"}
+        channel = channel_of(request)
+        view = self._gateway.resource_view(request.principal, channel)
         match = await self._resources.find_resource(uri, view)
         if match is None:
-            raise absent
+            raise _no_resource(uri)
         key, spec, values = match
-        result = await self._run(view, key, dict(values), channel, absent)
+        result = await self._run(view, key, dict(values), channel, _no_resource(uri))
         if not isinstance(result, ToolResult):
             return result
         contents = [_with_interface(spec, _contents(uri, spec, block, result)) for block in result.content]
-        return complete(ctx, {"contents": contents, "ttlMs": LIST_TTL_MS, "cacheScope": "private"})
+        return {"contents": contents, "ttlMs": LIST_TTL_MS, "cacheScope": "private"}
 
-    async def _skill_file(self, ctx: Ctx, uri: str) -> JSON | None:
+    async def _skill_file(self, request: McpRequest, uri: str) -> JSON | None:
         if not uri.startswith(SCHEME):
             return None
-        return skill_contents(await self._lists.skills(self._principal_of(ctx)), uri)
+        return skill_contents(await self._lists.skills(request.principal), uri)
 
-    async def get_prompt(self, ctx: Ctx, params: types.GetPromptRequestParams) -> JSON:
-        absent = RpcError(INVALID_PARAMS, f"No prompt {params.name!r} is available to this caller.")
-        key, channel = f"prompt.{params.name}", await self._channel(ctx, params)
-        result = await self._run(self._view(ctx, channel), key, dict(params.arguments or {}), channel, absent)
+    async def get_prompt(self, request: McpRequest) -> JSON:
+        """Handle prompts/get."""
+        name, channel = request.params["name"], channel_of(request)
+        absent = RpcError(INVALID_PARAMS, f"No prompt {name!r} is available to this caller.")
+        view, arguments = self._gateway.resource_view(request.principal, channel), request.params.get("arguments")
+        result = await self._run(view, f"prompt.{name}", dict(arguments or {}), channel, absent)
         if not isinstance(result, ToolResult):
             return result
         roles: Any = result.structured
         messages = [
             {"role": role, "content": mcp_content(block)} for role, block in zip(roles, result.content, strict=True)
         ]
-        return complete(ctx, {"messages": messages})
+        return {"messages": messages}
 
-    async def complete(self, ctx: Ctx, params: types.CompleteRequestParams) -> JSON:
-        named = params.ref.name if isinstance(params.ref, types.PromptReference) else params.ref.uri
-        is_prompt = isinstance(params.ref, types.PromptReference)
-        view = self._view(ctx)
+    async def complete(self, request: McpRequest) -> JSON:
+        """Handle completion/complete."""
+        params = request.params
+        is_prompt = params["ref"]["type"] == "ref/prompt"
+        named, argument = params["ref"]["name" if is_prompt else "uri"], params["argument"]
+        view = self._gateway.resource_view(request.principal)
         snapshot = await view.prepared_snapshot()
         visible = (self._resources.prompts if is_prompt else self._resources.resources)(view, within=snapshot)
         if not any((spec.name if isinstance(spec, PromptSpec) else spec.uri) == named for _, spec in visible):
             what = "prompt" if is_prompt else "resource"
             raise RpcError(INVALID_PARAMS, f"No {what} {named!r} is available to this caller.")
+        others: JSON = as_object((as_object(params.get("context")) or {}).get("arguments")) or {}
         words: list[str] = []
         for entry in view.tools(within=snapshot):
             spec = self._resources.spec(entry)
-            if isinstance(spec, CompletionSpec) and spec.completes(named, params.argument.name):
+            if isinstance(spec, CompletionSpec) and spec.completes(named, argument["name"]):
                 known = entry.spec.input_schema.get("properties", {})
-                others = {} if params.context is None else (params.context.arguments or {})
                 context = {name: value for name, value in others.items() if name in known and name != "value"}
-                channel, words_of = ClientChannel({}), {**context, "value": params.argument.value}
-                channel.hops = hops_of(ctx)
-                result = await self._run(self._view(ctx, channel), entry.qualified_id, words_of, channel)
+                channel = ClientChannel({})
+                channel.hops = request.hops
+                calling = self._gateway.resource_view(request.principal, channel)
+                values = {**context, "value": argument["value"]}
+                result = await self._run(calling, entry.qualified_id, values, channel)
                 structured: Any = result.structured if isinstance(result, ToolResult) else None
                 words.extend(str(word) for word in structured or ())
         shown = words[:MCP_SUGGESTIONS]
-        completion = {"values": shown, "total": len(words), "hasMore": len(words) > len(shown)}
-        return complete(ctx, {"completion": completion})
+        return {"completion": {"values": shown, "total": len(words), "hasMore": len(words) > len(shown)}}
 
     async def _run(
         self, view: View, key: str, arguments: JSON, channel: ClientChannel, absent: RpcError | None = None
     ) -> ToolResult | JSON:
-        result = await isolated(self._gateway.run(view, key, arguments, channel, absent=absent))
+        result = await self._gateway.run(view, key, arguments, channel, absent=absent)
         if isinstance(result, ToolResult) and result.error is not None:
             error = result.error
             if error.kind == "not_found" and absent is not None:
-                # One of a template that is not there reads as one that is nobody's.
+                # A template's resource that is not there reads like one that this caller may not have.
                 raise absent
             code = INVALID_PARAMS if error.kind == "invalid_arguments" else INTERNAL_ERROR
             raise RpcError(code, error.message, {"kind": error.kind, "retryable": error.retryable})
@@ -153,17 +137,24 @@ class ResourceHandlers:
 
     # -- subscriptions of the earlier revisions
 
-    async def subscribe(self, ctx: Ctx, params: types.SubscribeRequestParams) -> JSON:
-        uri = str(params.uri)
-        is_known = await self._skill_file(ctx, uri) is not None
-        if not is_known and await self._resources.find_resource(uri, await self._view(ctx).prepare()) is None:
-            raise RpcError(INVALID_PARAMS, f"No resource {uri!r} is available to this caller.", {"uri": uri})
-        self._session_of(ctx).subscribe(uri)
+    async def subscribe(self, request: McpRequest) -> JSON:
+        """Handle resources/subscribe."""
+        uri: str = request.params["uri"]
+        view = self._gateway.resource_view(request.principal)
+        is_known = await self._skill_file(request, uri) is not None
+        if not is_known and await self._resources.find_resource(uri, await view.prepare()) is None:
+            raise _no_resource(uri)
+        request.session.subscribe(uri)
         return {}
 
-    async def unsubscribe(self, ctx: Ctx, params: types.UnsubscribeRequestParams) -> JSON:
-        self._session_of(ctx).uris.discard(str(params.uri))
+    async def unsubscribe(self, request: McpRequest) -> JSON:
+        """Handle resources/unsubscribe."""
+        request.session.uris.discard(request.params["uri"])
         return {}
+
+
+def _no_resource(uri: str) -> RpcError:
+    return RpcError(INVALID_PARAMS, f"No resource {uri!r} is available to this caller.", {"uri": uri})
 
 
 def _with_interface(spec: ResourceSpec, contents: JSON) -> JSON:

@@ -3,80 +3,59 @@
 from __future__ import annotations
 
 import base64
-from typing import Any
-
-import mcp_types as types
-from mcp.server.context import ServerRequestContext
-from mcp.server.lowlevel.server import Server
-from pydantic import Field
 
 from pegboard.core.digests import digest
 from pegboard.model.json_types import JSON
 from pegboard.model.skill import Skill, SkillFile
 from pegboard.resources.skills import DIRECTORY, Child, children_of, file_of, skill_entry
-from pegboard.server.gateway import INVALID_PARAMS, RpcError
 from pegboard.server.mcp.handlers.lists import MCP_PAGE_RESOURCES, Lists, page_of
 from pegboard.server.mcp.limits import LIST_TTL_MS
-from pegboard.server.mcp.sdk_handlers import Principals, complete
+from pegboard.server.mcp.protocol.jsonrpc import INVALID_PARAMS, RpcError
+from pegboard.server.mcp.protocol.requests import McpRequest
 from pegboard.server.sealing import Sealing
 
 MCP_PAGE_SKILLS = 20  # in one page: each lists its files
 
-Ctx = ServerRequestContext[Any, Any]
 _KEPT: JSON = {"ttlMs": LIST_TTL_MS, "cacheScope": "private"}
-
-
-class SkillParams(types.RequestParams):
-    """What skills/get takes."""
-
-    uri: str = Field(min_length=1)
-
-
-class DirectoryParams(types.PaginatedRequestParams):
-    """What resources/directory/read takes."""
-
-    uri: str = Field(min_length=1)
 
 
 class SkillHandlers:
     """skills/list, skills/get and resources/directory/read."""
 
-    def __init__(self, lists: Lists, sealing: Sealing, principals: Principals) -> None:
-        self._lists, self._sealing, self._principal_of = lists, sealing, principals.of
+    def __init__(self, lists: Lists, sealing: Sealing) -> None:
+        self._lists, self._sealing = lists, sealing
 
-    def register(self, server: Server[Any]) -> None:
-        """Add the handlers to a server; without a skill they answer that there is none."""
-        add = server.add_request_handler
-        add("skills/list", types.PaginatedRequestParams, self.list)
-        add("skills/get", SkillParams, self.get)
-        add("resources/directory/read", DirectoryParams, self.read_directory)
-
-    async def list(self, ctx: Ctx, params: types.PaginatedRequestParams) -> JSON:
-        principal = self._principal_of(ctx)
+    async def list(self, request: McpRequest) -> JSON:
+        """Handle skills/list."""
+        principal = request.principal
         entries = list(map(skill_entry, await self._lists.skills(principal)))
         first, end, more = page_of(
-            self._sealing, "skills", principal, digest(entries), MCP_PAGE_SKILLS, len(entries), params.cursor
-        )
-        return complete(ctx, {"skills": entries[first:end], **_KEPT, **more})
+            self._sealing, "skills", principal, digest(entries), MCP_PAGE_SKILLS, len(entries),
+            request.params.get("cursor"),
+        )  # fmt: skip
+        return {"skills": entries[first:end], **_KEPT, **more}
 
-    async def get(self, ctx: Ctx, params: SkillParams) -> JSON:
-        for skill in await self._lists.skills(self._principal_of(ctx)):
-            if skill.uri == params.uri:
-                return complete(ctx, {"skill": skill_entry(skill), **_KEPT})
-        raise RpcError(INVALID_PARAMS, f"No skill {params.uri!r} is available to this caller.", {"uri": params.uri})
+    async def get(self, request: McpRequest) -> JSON:
+        """Handle skills/get."""
+        uri = request.params["uri"]
+        for skill in await self._lists.skills(request.principal):
+            if skill.uri == uri:
+                return {"skill": skill_entry(skill), **_KEPT}
+        raise RpcError(INVALID_PARAMS, f"No skill {uri!r} is available to this caller.", {"uri": uri})
 
-    async def read_directory(self, ctx: Ctx, params: DirectoryParams) -> JSON:
-        principal = self._principal_of(ctx)
-        children = children_of(await self._lists.skills(principal), params.uri)
+    async def read_directory(self, request: McpRequest) -> JSON:
+        """Handle resources/directory/read."""
+        principal, uri = request.principal, request.params["uri"]
+        children = children_of(await self._lists.skills(principal), uri)
         if children is None:
-            text = f"No folder {params.uri!r} is available to this caller."
-            raise RpcError(INVALID_PARAMS, text, {"uri": params.uri})
+            text = f"No folder {uri!r} is available to this caller."
+            raise RpcError(INVALID_PARAMS, text, {"uri": uri})
         items = list(map(_shown, children))
         first, end, more = page_of(
-            self._sealing, f"folder {params.uri}", principal, digest(items), MCP_PAGE_RESOURCES, len(items),
-            params.cursor,
+            self._sealing, f"folder {uri}", principal, digest(items), MCP_PAGE_RESOURCES, len(items),
+            request.params.get("cursor"),
         )  # fmt: skip
-        return complete(ctx, {"resources": items[first:end], **_KEPT, **more})
+        return {"resources": items[first:end], **_KEPT, **more}
 
 
 def _shown(child: Child) -> JSON:

@@ -1,24 +1,28 @@
-"""TaskHandlers: tasks/get, tasks/update and tasks/cancel of 2026-07-28, and what 2025-11-25 has in their place."""
+"""TaskHandlers: tasks/get, tasks/update and tasks/cancel of 2026-07-28, and the tasks of 2025-11-25."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import mcp_types as types
-from mcp.server.lowlevel.server import Server
-from mcp.shared.exceptions import MCPError
-from mcp.shared.inbound import MCP_NAME_HEADER, decode_header_value
-from mcp_types import HEADER_MISMATCH
-from pydantic import Field
+import asyncio
+import logging
+from collections.abc import Mapping
 
 from pegboard.core.digests import digest
 from pegboard.model.context import ToolContext
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
-from pegboard.model.task import TaskRecord
+from pegboard.model.task import Question, TaskRecord
 from pegboard.providers.mcp import mcp_result
-from pegboard.server.gateway import INVALID_PARAMS, MISSING_CAPABILITY, Gateway, RpcError
-from pegboard.server.mcp.protocol.jsonrpc import as_object
+from pegboard.server.gateway import Gateway
+from pegboard.server.mcp.asking.channels import session_channel
+from pegboard.server.mcp.protocol.jsonrpc import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    MISSING_CAPABILITY,
+    RpcError,
+    as_object,
+)
+from pegboard.server.mcp.protocol.requests import McpRequest
 from pegboard.server.mcp.protocol.task_wire import (
     NEEDED,
     RELATED_TASK,
@@ -28,123 +32,83 @@ from pegboard.server.mcp.protocol.task_wire import (
     rpc_error,
     task_before_2026,
 )
-from pegboard.server.mcp.sdk_handlers import Ctx, Principals, SdkSessionChannel, ToolHandlers, is_earlier, isolated
-from pegboard.server.mcp.sdk_handlers import capabilities_of as declared_by
 from pegboard.server.sealing import Sealing, UnknownCursorError
 from pegboard.tasks.limits import TASK_LOOK_S
 
+log = logging.getLogger("pegboard.serve")
 MCP_PAGE_TASKS = 200  # of one page
-
-_METHOD_NOT_FOUND = -32601
-_CANCELLED = -32603
-_UNSUPPORTED = "Tasks are not supported by this server."
-
-
-class TaskParams(types.RequestParams):
-    """The params of what names a task."""
-
-    task_id: str
-
-
-class UpdateParams(TaskParams):
-    """Those of tasks/update."""
-
-    input_responses: dict[str, Any] = Field(default_factory=dict[str, Any])
 
 
 class TaskHandlers:
-    """What is answered of tasks, in both eras.
+    """Answers for tasks, in both eras.
 
     Args:
         gateway: the catalog's answers.
         sealing: seals cursors.
-        tools: makes the way back to a client of an earlier revision.
-        principals: tells who asks.
     """
 
-    def __init__(self, gateway: Gateway, sealing: Sealing, *, tools: ToolHandlers, principals: Principals) -> None:
-        self._gateway, self._sealing, self._tools, self._principals = gateway, sealing, tools, principals
+    def __init__(self, gateway: Gateway, sealing: Sealing) -> None:
+        self._gateway, self._sealing = gateway, sealing
 
-    def register(self, server: Server[Any]) -> None:
-        """Answer for tasks."""
-        add = server.add_request_handler
-        add("tasks/get", TaskParams, self.get)
-        add("tasks/update", UpdateParams, self.update)
-        add("tasks/cancel", TaskParams, self.cancel)
-        add("tasks/result", TaskParams, self.result)
-        add("tasks/list", types.PaginatedRequestParams, self.list)
-
-    def _context(self, ctx: Ctx, named: str | None) -> ToolContext:
-        """Return whose tasks are meant.
+    def _context(self, request: McpRequest) -> ToolContext:
+        """Return the context of the caller whose tasks are meant.
 
         Raises:
-            RpcError: this server has none; the client has not said that it follows them.
-            MCPError: the header names another task.
+            RpcError: this server has no tasks, or the client has not declared that it follows them.
         """
         if self._gateway.catalog.guards.tasks is None:
-            raise RpcError(_METHOD_NOT_FOUND, _UNSUPPORTED)
-        if not is_earlier(ctx):
-            if not declares_tasks(declared_by(ctx)):
-                text = "Tasks need a client that declares the extension io.modelcontextprotocol/tasks."
-                raise RpcError(MISSING_CAPABILITY, text, {"requiredCapabilities": NEEDED})
-            headers = getattr(ctx.request, "headers", None)
-            if headers is not None and decode_header_value(headers.get(MCP_NAME_HEADER)) != named:
-                text = f"{MCP_NAME_HEADER} header does not match the request body's 'taskId' parameter"
-                raise MCPError(code=HEADER_MISMATCH, message=text)
-        return self._gateway.context(self._principals.of(ctx))
+            raise RpcError(METHOD_NOT_FOUND, "Tasks are not supported by this server.")
+        if not (request.era.is_earlier or declares_tasks(request.capabilities)):
+            text = "Tasks need a client that declares the extension io.modelcontextprotocol/tasks."
+            raise RpcError(MISSING_CAPABILITY, text, {"requiredCapabilities": NEEDED})
+        return self._gateway.context(request.principal)
 
-    async def get(self, ctx: Ctx, params: TaskParams) -> JSON:
+    async def get(self, request: McpRequest) -> JSON:
         """Handle tasks/get."""
-        record = await self._record(ctx, params.task_id)
-        return task_before_2026(record) if is_earlier(ctx) else {"resultType": "complete", **detailed_task(record)}
-
-    async def _record(self, ctx: Ctx, task_id: str) -> TaskRecord:
-        whose = self._context(ctx, task_id)
+        whose = self._context(request)
         try:
-            return await self._gateway.catalog.tasks.get(task_id, whose)
+            record = await self._gateway.catalog.tasks.get(request.params["taskId"], whose)
         except CallError as error:
             raise refusal(error) from None
+        return task_before_2026(record) if request.era.is_earlier else detailed_task(record)
 
-    async def update(self, ctx: Ctx, params: UpdateParams) -> JSON:
-        """Handle tasks/update, which 2025-11-25 does not have."""
-        if is_earlier(ctx):
-            raise RpcError(_METHOD_NOT_FOUND, "Method not found")
-        whose = self._context(ctx, params.task_id)
-        answers = {key: found for key, answer in params.input_responses.items() if (found := as_object(answer))}
+    async def update(self, request: McpRequest) -> JSON:
+        """Handle tasks/update of 2026-07-28."""
+        whose = self._context(request)
+        responses: JSON = request.params.get("inputResponses") or {}
+        answers = {key: found for key, answer in responses.items() if (found := as_object(answer))}
         try:
-            await self._gateway.catalog.tasks.answer(params.task_id, whose, answers)
+            await self._gateway.catalog.tasks.answer(request.params["taskId"], whose, answers)
         except CallError as error:
             raise refusal(error) from None
-        return {"resultType": "complete"}
+        return {}
 
-    async def cancel(self, ctx: Ctx, params: TaskParams) -> JSON:
+    async def cancel(self, request: McpRequest) -> JSON:
         """Handle tasks/cancel."""
-        whose = self._context(ctx, params.task_id)
+        whose, task_id = self._context(request), request.params["taskId"]
         tasks = self._gateway.catalog.tasks
         try:
-            before = await tasks.get(params.task_id, whose)
-            if is_earlier(ctx) and before.is_over:
+            before = await tasks.get(task_id, whose)
+            if request.era.is_earlier and before.is_over:
                 raise RpcError(INVALID_PARAMS, f"The task has ended already ({before.state}).")
-            await tasks.cancel(params.task_id, whose)
-            after = await tasks.get(params.task_id, whose)
+            await tasks.cancel(task_id, whose)
+            after = await tasks.get(task_id, whose)
         except CallError as error:
             raise refusal(error) from None
-        return task_before_2026(after) if is_earlier(ctx) else {"resultType": "complete"}
+        return task_before_2026(after) if request.era.is_earlier else {}
 
-    async def list(self, ctx: Ctx, params: types.PaginatedRequestParams) -> JSON:
+    async def list(self, request: McpRequest) -> JSON:
         """Handle tasks/list of 2025-11-25."""
-        if not is_earlier(ctx):
-            raise RpcError(_METHOD_NOT_FOUND, "Method not found")
-        whose = self._context(ctx, None)
+        whose = self._context(request)
         try:
             records = await self._gateway.catalog.tasks.list(whose)
         except CallError as error:
             raise refusal(error) from None
-        owner = self._principals.of(ctx).owner
+        owner, cursor = request.principal.owner, request.params.get("cursor")
         generation = digest([record.task_id for record in records])
         try:
             page = self._sealing.page(
-                "mcp", "tasks", owner, generation, size=MCP_PAGE_TASKS, length=len(records), cursor=params.cursor
+                "mcp", "tasks", owner, generation, size=MCP_PAGE_TASKS, length=len(records), cursor=cursor
             )
         except UnknownCursorError:
             text = "Unknown cursor, or the list has changed: start again without a cursor."
@@ -152,51 +116,63 @@ class TaskHandlers:
         shown: JSON = {"tasks": [task_before_2026(record) for record in records[page.first : page.end]]}
         return shown if page.next_cursor is None else {**shown, "nextCursor": page.next_cursor}
 
-    async def result(self, ctx: Ctx, params: TaskParams) -> JSON:
-        """Handle tasks/result of 2025-11-25: wait for the end, and ask the client meanwhile what the task asks."""
-        if not is_earlier(ctx):
-            raise RpcError(_METHOD_NOT_FOUND, "Method not found")
-        return await isolated(self._result(ctx, params))
-
-    async def _result(self, ctx: Ctx, params: TaskParams) -> JSON:
-        whose, tasks = self._context(ctx, params.task_id), self._gateway.catalog.tasks
+    async def result(self, request: McpRequest) -> JSON:
+        """Handle tasks/result of 2025-11-25: wait for the end, and meanwhile put the task's questions to the client."""
+        whose = self._context(request)
         try:
-            record = await tasks.get(params.task_id, whose)
-            while not record.is_over:
-                if record.questions:
-                    await self._ask(ctx, whose, record)
-                await tasks.changed(record, timeout_s=TASK_LOOK_S)
-                record = await tasks.get(params.task_id, whose)
+            record = await self._gateway.catalog.tasks.get(request.params["taskId"], whose)
+            record = await self._ended(request, whose, record)
         except CallError as error:
             raise refusal(error) from None
         if record.error is not None:
             shown = rpc_error(record.error)
             raise RpcError(shown["code"], shown["message"], shown["data"])
         if record.result is None:
-            raise RpcError(_CANCELLED, "The task was cancelled.")
-        entry = await self._gateway.exposed(self._principals.of(ctx), whose).afind(record.tool)
+            raise RpcError(INTERNAL_ERROR, "The task was cancelled.")
+        entry = await self._gateway.exposed(request.principal, whose).afind(record.tool)
         schema = None if entry is None or not record.result.has_structured else entry.spec.output_schema
         answer: JSON = {"isError": False, **mcp_result(record.result, output_schema=schema, wrap_structured=True)}
         return {**answer, "_meta": {**answer.get("_meta", {}), RELATED_TASK: {"taskId": record.task_id}}}
 
-    async def _ask(self, ctx: Ctx, whose: ToolContext, record: TaskRecord) -> None:
-        """Put the questions of a task to the client that waits for it, if it can ask its person."""
-        channel = await self._tools.channel(ctx, types.CallToolRequestParams(name=record.tool))
-        if not isinstance(channel, SdkSessionChannel) or not channel.can("elicitation"):
-            return
-        for key, question in record.questions.items():
-            request = input_request(question)
-            request["params"]["_meta"] = {RELATED_TASK: {"taskId": record.task_id}}
-            try:
-                answer = await channel.put(key, request)
-            except CallError:
-                # Who waits for the result goes on waiting: somebody else may answer.
-                continue
-            await self._gateway.catalog.tasks.answer(record.task_id, whose, {key: answer})
+    async def _ended(self, request: McpRequest, whose: ToolContext, record: TaskRecord) -> TaskRecord:
+        """Wait until a task has ended. Each of its questions is put to the client once, and taken back when another
+        person has answered it.
+        """
+        tasks, can_ask = self._gateway.catalog.tasks, session_channel(request).can("elicitation")
+        asking: dict[str, tuple[Question, asyncio.Task[None]]] = {}
+        try:
+            while not record.is_over:
+                questions: Mapping[str, Question] = record.questions if can_ask else {}
+                for key, (question, asked) in list(asking.items()):
+                    if questions.get(key) != question:
+                        asked.cancel()
+                        del asking[key]
+                for key, question in questions.items():
+                    if key not in asking:
+                        work = self._ask(request, whose, record.task_id, key, question)
+                        asking[key] = question, asyncio.create_task(work)
+                await tasks.changed(record, timeout_s=TASK_LOOK_S)
+                record = await tasks.get(record.task_id, whose)
+            return record
+        finally:
+            for _, asked in asking.values():
+                asked.cancel()
+            await asyncio.gather(*(asked for _, asked in asking.values()), return_exceptions=True)
+
+    async def _ask(self, request: McpRequest, whose: ToolContext, task_id: str, key: str, question: Question) -> None:
+        """Put one question of a task to the client that waits for its result."""
+        asked = input_request(question)
+        asked["params"]["_meta"] = {RELATED_TASK: {"taskId": task_id}}
+        try:
+            answer = await session_channel(request).put(key, asked)
+            await self._gateway.catalog.tasks.answer(task_id, whose, {key: answer})
+        except CallError as error:
+            # The client goes on waiting for the result: another person may answer.
+            log.info("The question %r of a task was not answered by its client: %s", key, error)
 
 
 def refusal(error: CallError) -> RpcError:
     """Return the JSON-RPC error for a task that cannot be told of."""
     shown = error.error
-    code = INVALID_PARAMS if shown.kind in ("not_found", "invalid_arguments") else _CANCELLED
+    code = INVALID_PARAMS if shown.kind in ("not_found", "invalid_arguments") else INTERNAL_ERROR
     return RpcError(code, shown.message, {"kind": shown.kind} if shown.kind != "not_found" else None)

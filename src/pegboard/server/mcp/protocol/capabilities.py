@@ -5,10 +5,10 @@ from __future__ import annotations
 from pegboard.model.json_types import JSON
 from pegboard.server.gateway import Gateway
 from pegboard.server.mcp.handlers.list_ttl import discover_ttl_ms
+from pegboard.server.mcp.protocol.revisions import VERSION
 from pegboard.server.mcp.protocol.task_wire import TASKS_EXTENSION
 from pegboard.version import __version__
 
-VERSION = "2026-07-28"
 SKILLS_EXTENSION = "io.modelcontextprotocol/skills"
 SERVER_KEY = "io.modelcontextprotocol/serverInfo"
 _CHANGED: JSON = {"listChanged": True}

@@ -1,37 +1,48 @@
-"""SessionEndpoint: the revisions before 2026-07-28 over HTTP, which have sessions.
+"""SessionEndpoint: the revisions before 2026-07-28 over streamable HTTP, which have sessions.
 
-What most clients send is answered here. The rest is the SDK's: resources, prompts, completions, log levels, cursors,
-and whatever is not in order. The SDK keeps a session of its own for it, opened when it is needed.
+It keeps the streams of each session and its open requests. What a request is answered with comes from the dispatcher.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import orjson
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from pegboard.core.coroutine_runner import Begun, first_step
 from pegboard.model.json_types import JSON, JSONValue
-from pegboard.server.body_reader import replay
 from pegboard.server.bus import NO_BUS, Bus
-from pegboard.server.gateway import Gateway, RpcError
+from pegboard.server.gateway import Gateway
 from pegboard.server.limits import STREAM_PING_S
 from pegboard.server.mcp.asking.notifications import MessageOutlet
 from pegboard.server.mcp.asking.unanswered_requests import worker_of
-from pegboard.server.mcp.earlier_path import EarlierPath
-from pegboard.server.mcp.fast_path import Answer, Plan, error_answer
+from pegboard.server.mcp.dispatcher import Dispatcher
+from pegboard.server.mcp.handlers.session_handlers import client_of
 from pegboard.server.mcp.headers import RequestHeaders
 from pegboard.server.mcp.limits import WATCHED_AFTER_S
+from pegboard.server.mcp.protocol import validation
+from pegboard.server.mcp.protocol.answers import Answer, Stream, error_answer
 from pegboard.server.mcp.protocol.capabilities import initialization
-from pegboard.server.mcp.protocol.jsonrpc import as_object, error_message, json_bytes
-from pegboard.server.mcp.sdk_handlers import Principals
-from pegboard.server.mcp.sdk_server import introduced
+from pegboard.server.mcp.protocol.jsonrpc import (
+    CANCELLED,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    NO_ID,
+    RpcError,
+    as_object,
+    error_message,
+    is_unanswerable,
+    json_bytes,
+    kind_of,
+)
+from pegboard.server.mcp.protocol.requests import Era
+from pegboard.server.mcp.ready_bytes import ReadyBytes
 from pegboard.server.mcp.sessions.session_streams import SessionStream, SessionStreams
 from pegboard.server.mcp.sessions.sessions import Session, Sessions
 from pegboard.server.mcp.sessions.shared_sessions import SharedSessions, Wishes, other_keeper_of
@@ -42,23 +53,24 @@ ANSWERED_STREAM_S = 1.0  # for a stream to end after its answer, before its id c
 INITIALIZE_BYTES = 32_768  # of the first message of a session
 SESSION_SWEEP_S = 60.0  # and between two looks for such sessions
 
-ToSdk = Callable[[Scope, Receive, Send, Principal], Awaitable[None]]
 _JSON = (b"content-type", b"application/json")
+_ALLOWED = answer_headers(_JSON, (b"allow", b"GET, POST, DELETE"))
 _IN_A_MINUTE, _IN_A_SECOND = (answer_headers(_JSON, (b"retry-after", wait_s)) for wait_s in (b"60", b"1"))
 _PRIMED_SINCE = b"2025-11-25"
-_CANCELLED = RpcError(-32800, "Request cancelled")
+_CANCELLED = RpcError(CANCELLED, "Request cancelled")
 _ID_IS_OPEN = "A request with the id {!r:.100} is already open in this session. Give each request an id of its own."
 _TOO_MANY = "This caller has as many sessions open as it may. End one with DELETE, or wait until an idle one ends."
 _TOO_LONG = "An initialize of {} bytes is too long: {} is the most. What a client can do takes far less."
 _NOT_REACHED = "Another worker asked, and cannot be reached at the moment. Send the answer again."
-_RESPONSE = {"jsonrpc", "id", "result"}
-_CLIENT: JSON = {"name": "client", "version": ""}
-_INITIALIZED = orjson.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"})
+_NOT_ACCEPTABLE = "Not Acceptable: Client must accept both application/json and text/event-stream"
+_NO_EVENTS = "Not Acceptable: Client must accept text/event-stream"
+_WISHES = frozenset(("logging/setLevel", "resources/subscribe", "resources/unsubscribe"))
+_NO_SESSION = "Bad Request: Missing session ID"
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class OpenRequest:
-    """A request of a session that has no answer yet; `call` is its task where it is one of ours."""
+    """A request of a session that has no answer yet; `call` is its task while it runs."""
 
     roles: tuple[str, ...] = ()
     """Those of whoever sent it."""
@@ -70,9 +82,9 @@ class OpenRequest:
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class HttpSession:
-    """What a session has over HTTP: its streams, its open requests, and the SDK's session for the rest.
+    """What a session has over HTTP: its streams and its open requests.
 
-    `principal` is who was the first here to name it.
+    `principal` is the caller that named it first in this worker.
     """
 
     session: Session
@@ -81,11 +93,11 @@ class HttpSession:
     open_requests: dict[str, OpenRequest] = field(default_factory=dict[str, OpenRequest])
     headers: AnswerHeaders = field(init=False)
     """Those of every answer in it."""
-    in_sdk: str | None = None
-    opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+    era: Era = field(init=False)
     _asking: tuple[Principal, Principal] | None = None
 
     def __post_init__(self) -> None:
+        self.era = Era(self.session)
         self.headers = answer_headers(_JSON, (b"mcp-session-id", self.session.session_id.encode()))
 
     def whose(self, principal: Principal) -> Principal:
@@ -101,19 +113,14 @@ class HttpSession:
 
 
 class Exchange(NamedTuple):
-    """One request over HTTP: its ASGI parts, who sent it, what its headers say, and its body where that was read."""
+    """One request over HTTP: its ASGI parts, who sent it, what its headers say, and how long its body was."""
 
     scope: Scope
     receive: Receive
     send: Send
     principal: Principal
     headers: RequestHeaders
-    body: bytes | None = None
-
-    @property
-    def unread(self) -> Receive:
-        """What gives the body, once more where it was read."""
-        return self.receive if self.body is None else replay(self.body, self.receive)
+    length: int = 0
 
 
 class SessionEndpoint:
@@ -121,18 +128,22 @@ class SessionEndpoint:
 
     Args:
         gateway: the catalog's answers.
-        path: answers plain requests.
+        dispatcher: answers requests.
+        ready: the cache in front of it, where there is one.
         sessions: the sessions of the server.
-        to_sdk: has the SDK answer a request.
         bus: the way to the other workers, where there is one.
     """
 
     def __init__(
-        self, gateway: Gateway, path: EarlierPath, sessions: Sessions, to_sdk: ToSdk, bus: Bus | None = None
+        self,
+        gateway: Gateway,
+        dispatcher: Dispatcher,
+        ready: ReadyBytes | None,
+        sessions: Sessions,
+        bus: Bus | None = None,
     ) -> None:
-        self._gateway, self._path, self._sessions, self._to_sdk = gateway, path, sessions, to_sdk
+        self._gateway, self._dispatcher, self._ready, self._sessions = gateway, dispatcher, ready, sessions
         self._http_sessions: dict[Session, HttpSession] = {}
-        self._ending: set[asyncio.Task[None]] = set()
         sessions.on_forget = self._forget
         self._shared = (
             None
@@ -166,43 +177,59 @@ class SessionEndpoint:
     async def answer(self, exchange: Exchange) -> None:
         """Answer a request without a body."""
         http_session, method = self._find(exchange), exchange.scope["method"]
-        if http_session is None:
-            await self._to_sdk_or_nowhere(exchange)
-            return
-        with http_session.session:
-            if method == "GET" and exchange.headers.accepts_events:
-                await self._follow(exchange, http_session)
-            elif method == "DELETE":
+        if method not in ("GET", "DELETE"):
+            await send_whole(exchange.send, 405, error_message(INVALID_REQUEST, "Method Not Allowed"), _ALLOWED)
+        elif http_session is None:
+            await _no_session(exchange)
+        elif method == "DELETE":
+            with http_session.session:
                 self._sessions.end(http_session.session)
                 if self._shared is not None:
                     self._shared.ended(http_session.session)
                 await _reply(exchange.send, 200, b"", http_session)
-            else:
-                await self._by_sdk(exchange, http_session)
+        elif not exchange.headers.accepts_events:
+            await _reply(exchange.send, 406, error_message(INVALID_REQUEST, _NO_EVENTS), http_session)
+        else:
+            with http_session.session:
+                await self._follow(exchange, http_session)
 
     async def post(self, exchange: Exchange, message: JSONValue) -> None:
         """Answer a message, which was read from the body."""
-        request, http_session, length = as_object(message), self._find(exchange), len(exchange.body or b"")
-        if length > INITIALIZE_BYTES and request is not None and request.get("method") == "initialize":
-            text = _TOO_LONG.format(length, INITIALIZE_BYTES)
-            await send_whole(exchange.send, 413, error_message(-32600, text))
+        request, http_session = as_object(message), self._find(exchange)
+        is_initialize = request is not None and request.get("method") == "initialize"
+        if exchange.length > INITIALIZE_BYTES and is_initialize:
+            text = _TOO_LONG.format(exchange.length, INITIALIZE_BYTES)
+            await send_whole(exchange.send, 413, error_message(INVALID_REQUEST, text))
+        elif http_session is not None:
+            with http_session.session:
+                await self._in_session(exchange, http_session, request)
+        elif exchange.headers.session is not None:
+            await send_whole(exchange.send, 404, _not_found())
+        elif not exchange.headers.accepts_both:
+            await send_whole(exchange.send, 406, error_message(INVALID_REQUEST, _NOT_ACCEPTABLE))
+        elif request is None or (kind_of(request) is None and not is_unanswerable(request)):
+            await send_whole(exchange.send, 400, _malformed(request))
+        elif is_initialize and kind_of(request) == "request":
+            await self._open(exchange, request)
+        else:
+            await send_whole(exchange.send, 400, error_message(INVALID_REQUEST, _NO_SESSION))
+
+    async def _in_session(self, exchange: Exchange, http_session: HttpSession, message: JSON | None) -> None:
+        if not exchange.headers.accepts_both:
+            await _reply(exchange.send, 406, error_message(INVALID_REQUEST, _NOT_ACCEPTABLE), http_session)
             return
-        if http_session is None:
-            is_first = exchange.headers.session is None and request is not None
-            if is_first and request is not None and request.get("method") == "initialize":
-                await self._open(exchange, request)
-            else:
-                await self._to_sdk_or_nowhere(exchange)
-            return
-        with http_session.session:
-            if request is None or not exchange.headers.accepts_both:
-                await self._by_sdk(exchange, http_session)
-            elif "method" not in request:
-                await self._response(exchange, http_session, request)
-            elif "id" not in request:
-                await self._notification(exchange, http_session, request)
-            else:
-                await self._request(exchange, http_session, request)
+        match None if message is None else kind_of(message):
+            case "request":
+                assert message is not None
+                await self._request(exchange, http_session, message)
+            case "notification":
+                assert message is not None
+                await self._notification(exchange, http_session, message)
+            case "response":
+                assert message is not None
+                await self._response(exchange, http_session, message)
+            case _:
+                await _reply(exchange.send, 400, _malformed(message), http_session)
 
     def _find(self, exchange: Exchange) -> HttpSession | None:
         named, principal = exchange.headers.session, exchange.principal
@@ -225,25 +252,20 @@ class SessionEndpoint:
         session.tell, self._http_sessions[session] = opened.tell, opened
         return opened
 
-    async def _to_sdk_or_nowhere(self, exchange: Exchange) -> None:
-        """Refuse a request of no session: of one that is not there as of another's; the SDK what names none."""
-        if exchange.headers.session is None:
-            await self._to_sdk(exchange.scope, exchange.unread, exchange.send, exchange.principal)
-        else:
-            await send_whole(exchange.send, 404, _not_found())
-
     # -- a session begins and ends
 
     async def _open(self, exchange: Exchange, request: JSON) -> None:
-        client, principal = introduced(request) if exchange.headers.accepts_both else None, exchange.principal
-        # Those who come together are let in one after the other: nothing is awaited in between.
+        principal, params = exchange.principal, as_object(request.get("params"))
+        # Clients that come together are let in one after the other: nothing is awaited in between.
         if self._sessions.is_full_for(principal.shares_as):
             await send_whole(exchange.send, 503, error_message(-32000, _TOO_MANY), _IN_A_MINUTE)
         elif not self._sessions.has_room():
-            await send_whole(exchange.send, 503, error_message(-32603, "Too many open sessions"))
-        elif client is None:
-            await self._to_sdk(exchange.scope, exchange.unread, exchange.send, principal)
+            await send_whole(exchange.send, 503, error_message(INTERNAL_ERROR, "Too many open sessions"))
+        elif params is None or not validation.fits_initialize(params):
+            refusal = error_message(INVALID_PARAMS, "Invalid request parameters", request["id"], data="")
+            await send_whole(exchange.send, 200, refusal)
         else:
+            client = client_of(params)
             opened = self._known(self._sessions.open(principal, client), principal)
             result = Answer((json_bytes(initialization(self._gateway, client.version)),))
             await _reply(exchange.send, 200, result.message(json_bytes(request["id"])), opened)
@@ -253,32 +275,17 @@ class SessionEndpoint:
         http_session.streams.end()
         for open_request in http_session.open_requests.values():
             _cancel(open_request)
-        if http_session.in_sdk is not None:
-            ending = asyncio.create_task(self._end_in_sdk(http_session.in_sdk, http_session.principal))
-            self._ending.add(ending)
-            ending.add_done_callback(self._ending.discard)
 
-    async def _end_in_sdk(self, in_sdk: str, principal: Principal) -> None:
-        scope = _scope_of("DELETE", in_sdk)
-        await self._to_sdk(scope, replay(b"", _receive_nothing), _send_to_nobody, principal)
-
-    # -- what is no request
+    # -- responses and notifications
 
     async def _response(self, exchange: Exchange, http_session: HttpSession, response: JSON) -> None:
-        # Who answers what nobody has asked is thanked as well; of its own questions the SDK knows.
-        is_stray = http_session.in_sdk is None and response.keys() == _RESPONSE and response["jsonrpc"] == "2.0"
         roles = exchange.principal.identity.roles
-        if http_session.session.questions.take(response, roles=roles):
-            await _reply(exchange.send, 202, b"", http_session)
-        elif worker_of(response.get("id")) not in (None, self._sessions.worker):
+        is_taken = http_session.session.questions.take(response, roles=roles)
+        if not is_taken and worker_of(response.get("id")) not in (None, self._sessions.worker):
             await self._response_elsewhere(exchange, http_session, response)
-        elif is_stray and type(response["id"]) in (int, str):
-            await _reply(exchange.send, 202, b"", http_session)
-        elif any(not set(roles).issuperset(one.roles) for one in http_session.open_requests.values()):
-            # Which of them the SDK asked for is its own: an answer with fewer rights than one has is to none.
-            await send_whole(exchange.send, 404, _not_found())
         else:
-            await self._by_sdk(exchange, http_session)
+            # An answer to a question that nobody has asked is accepted and dropped.
+            await _reply(exchange.send, 202, b"", http_session)
 
     async def _response_elsewhere(self, exchange: Exchange, http_session: HttpSession, response: JSON) -> None:
         """Hand on the answer to a question that another worker asked."""
@@ -303,9 +310,6 @@ class SessionEndpoint:
             self._shared.cancelled(http_session.session, str(named))
         if open_request is not None and open_request.call is not None:
             _cancel(open_request)
-        elif http_session.in_sdk is not None or type(method) is not str or notification.get("jsonrpc") != "2.0":
-            await self._by_sdk(exchange, http_session)
-            return
         elif method == "notifications/initialized":
             http_session.session.is_open = True
         await _reply(exchange.send, 202, b"", http_session)
@@ -320,24 +324,21 @@ class SessionEndpoint:
             await send_whole(exchange.send, 400, refusal)
             return
         open_request = http_session.open_requests[name] = OpenRequest(roles=exchange.principal.identity.roles)
+        session = http_session.session
+        is_wish = self._shared is not None and request["method"] in _WISHES
+        before = Wishes(session.level, set(session.uris)) if is_wish else None
         try:
-            # What says over which servers it came is the SDK's, as in a `_meta`.
-            plan = None
-            if exchange.headers.hops is None:
-                plan = self._path.plan(request, http_session.whose(exchange.principal), http_session.session)
-            if plan is None:
-                # One that begins again says anew what it can do.
-                client = introduced(request) if request["method"] == "initialize" else None
-                if client is not None:
-                    http_session.session.capabilities = client.capabilities
-                wishes = Wishes(http_session.session.level, set(http_session.session.uris))
-                await self._by_sdk(exchange, http_session)
-                if self._shared is not None:
-                    self._shared.wished(http_session.session, wishes)
-            elif plan.outlet is None:
-                await _reply(exchange.send, 200, (await plan.work).message(plan.request_id), http_session)
+            principal = http_session.whose(exchange.principal)
+            dispatched = self._ready and self._ready.recognise_earlier(request, principal, http_session.era)
+            dispatched = dispatched or self._dispatcher.dispatch(request, http_session.era, principal)
+            if isinstance(dispatched, Answer):
+                await _reply(exchange.send, 200, dispatched.message(json_bytes(request["id"])), http_session)
+            elif dispatched.outlet is None:
+                await _reply(exchange.send, 200, (await dispatched.work).message(dispatched.request_id), http_session)
             else:
-                await self._call(exchange, plan, plan.outlet, http_session, open_request)
+                await self._call(exchange, dispatched, dispatched.outlet, http_session, open_request)
+            if self._shared is not None and before is not None:
+                self._shared.wished(session, before)
         finally:
             del http_session.open_requests[name]
             if open_request.answered is not None:
@@ -346,7 +347,7 @@ class SessionEndpoint:
     async def _call(
         self,
         exchange: Exchange,
-        plan: Plan,
+        dispatched: Stream,
         outlet: MessageOutlet,
         http_session: HttpSession,
         open_request: OpenRequest,
@@ -355,13 +356,13 @@ class SessionEndpoint:
         is_primed = exchange.headers.by_name.get(b"mcp-protocol-version", b"") >= _PRIMED_SINCE
         stream = SessionStream(http_session.streams, exchange.send, is_primed=is_primed)
         outlet.write, outlet.end_stream = stream.message, stream.end_connection
-        begun = first_step(plan.work)
+        begun = first_step(dispatched.work)
         done = await _finished(begun, stream, open_request) if isinstance(begun, Begun) else begun
         if stream.is_open:
-            await stream.end(done.message(plan.request_id))
+            await stream.end(done.message(dispatched.request_id))
         else:
             stream.is_ended = True
-            await _reply(exchange.send, 200, done.message(plan.request_id), http_session)
+            await _reply(exchange.send, 200, done.message(dispatched.request_id), http_session)
 
     # -- streams
 
@@ -369,9 +370,6 @@ class SessionEndpoint:
         streams, last = http_session.streams, exchange.headers.by_name.get(b"last-event-id", b"").decode("latin-1")
         worker = other_keeper_of(last, self._sessions.worker)
         if worker is not None and await self._follow_elsewhere(exchange, http_session, worker, last):
-            return
-        if last and not streams.are_ours(last):
-            await self._by_sdk(exchange, http_session)
             return
         stream = streams.stream_of(last) if last else streams.own
         if stream is None:
@@ -397,7 +395,7 @@ class SessionEndpoint:
 
     async def _follow_from_elsewhere(self, session: Session, last: str, receive: Receive, send: Send) -> None:
         http_session = self._http_sessions.get(session)
-        if http_session is not None and http_session.streams.are_ours(last):
+        if http_session is not None:
             headers = RequestHeaders([], {b"last-event-id": last.encode("latin-1", "replace")})
             with session:
                 await self._follow(Exchange({}, receive, send, http_session.principal, headers), http_session)
@@ -407,44 +405,6 @@ class SessionEndpoint:
         open_request = None if http_session is None else http_session.open_requests.get(name)
         if open_request is not None:
             _cancel(open_request)
-
-    # -- the rest is the SDK's
-
-    async def _by_sdk(self, exchange: Exchange, http_session: HttpSession) -> None:
-        async with http_session.opening:
-            if http_session.in_sdk is None:
-                http_session.in_sdk = await self._opened_in_sdk(exchange.principal, http_session)
-        scope = exchange.scope
-        scope["headers"] = _renamed(scope["headers"], http_session.in_sdk)
-        scope[Principals.SESSION] = http_session.session
-
-        async def send(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = _renamed(message["headers"], http_session.session.session_id)
-            await exchange.send(message)
-
-        await self._to_sdk(scope, exchange.unread, send, exchange.principal)
-
-    async def _opened_in_sdk(self, principal: Principal, http_session: HttpSession) -> str:
-        """Open a session of the SDK, which is told what the client has said."""
-        response_headers: dict[bytes, bytes] = {}
-
-        async def take_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                response_headers.update(message["headers"])
-
-        async def post(body: bytes, in_sdk: str | None) -> None:
-            scope = _scope_of("POST", in_sdk)
-            scope[Principals.SESSION] = http_session.session
-            await self._to_sdk(scope, replay(body, _receive_nothing), take_headers, principal)
-
-        session = http_session.session
-        params: JSON = {"protocolVersion": session.version, "capabilities": session.capabilities, "clientInfo": _CLIENT}
-        await post(orjson.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}), None)
-        in_sdk = response_headers[b"mcp-session-id"].decode()
-        if http_session.session.is_open:
-            await post(_INITIALIZED, in_sdk)
-        return in_sdk
 
 
 async def _finished(begun: Begun, stream: SessionStream, open_request: OpenRequest) -> Answer:
@@ -491,37 +451,25 @@ async def _is_free(http_session: HttpSession, name: str) -> bool:
     return name not in http_session.open_requests
 
 
+async def _no_session(exchange: Exchange) -> None:
+    """Refuse a request without a body that names no session that its caller has."""
+    if exchange.headers.session is not None:
+        await send_whole(exchange.send, 404, _not_found())
+    elif exchange.scope["method"] == "GET" and not exchange.headers.accepts_events:
+        await send_whole(exchange.send, 406, error_message(INVALID_REQUEST, _NO_EVENTS))
+    else:
+        await send_whole(exchange.send, 400, error_message(INVALID_REQUEST, _NO_SESSION))
+
+
+def _malformed(message: JSON | None) -> bytes:
+    if message is not None and is_unanswerable(message):
+        return error_message(INVALID_REQUEST, NO_ID)
+    return error_message(INVALID_PARAMS, "Validation error: the body is not a JSON-RPC 2.0 message.")
+
+
 def _not_found() -> bytes:
     return error_message(-32600, "Session not found")
 
 
 def _reply(send: Send, status: int, body: bytes, http_session: HttpSession) -> Awaitable[None]:
     return send_whole(send, status, body, http_session.headers)
-
-
-def _renamed(headers: list[tuple[bytes, bytes]], session_id: str) -> list[tuple[bytes, bytes]]:
-    """Return headers that name another session."""
-    return [(name, session_id.encode() if name == b"mcp-session-id" else value) for name, value in headers]
-
-
-def _scope_of(method: str, session_id: str | None) -> Scope:
-    """Return the scope of a request of our own to the SDK."""
-    headers = [
-        (b"host", b"127.0.0.1"),
-        (b"content-type", b"application/json"),
-        (b"accept", b"application/json, text/event-stream"),
-    ]
-    if session_id is not None:
-        headers.append((b"mcp-session-id", session_id.encode()))
-    scope: Scope = {"type": "http", "http_version": "1.1", "method": method, "path": "/mcp", "query_string": b""}
-    return {**scope, "headers": headers}
-
-
-async def _receive_nothing() -> Message:
-    """Stand for a client that stays, and says nothing more."""
-    await asyncio.Event().wait()
-    raise AssertionError
-
-
-async def _send_to_nobody(_message: Message) -> None:
-    """Stand for a client that does not listen."""

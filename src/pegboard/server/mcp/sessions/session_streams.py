@@ -15,8 +15,8 @@ from pegboard.server.mcp.limits import RECONNECT_MS, SESSION_BYTES, SESSION_MESS
 
 _NUMBER = re.compile(r"[0-9]{1,18}")
 _LAST_WORDS = set[asyncio.Future[None]]()  # a task that nobody holds may be collected before its end
-_OURS = "p"
-"""How the ids of our events begin; those of the SDK, which answers the rest of a session, are numbers."""
+_PREFIX = "p"
+"""The ids of events begin with it; the worker that keeps them follows, where there may be several."""
 
 
 class KeptEvent(NamedTuple):
@@ -36,7 +36,7 @@ class SessionStreams:
 
     def __init__(self, session_id: str, worker: str = "") -> None:
         self.session_id = session_id
-        self._prefix = f"{_OURS}{worker}-" if worker else _OURS
+        self._prefix = f"{_PREFIX}{worker}-" if worker else _PREFIX
         self._head = f"id: {self._prefix}".encode()
         self.own: SessionStream | None = None
         self.held: list[HeldConnection] = []
@@ -60,10 +60,6 @@ class SessionStreams:
             self._bytes -= len(self._events.pop(next(iter(self._events))).event)
         return event
 
-    def are_ours(self, last_event_id: str) -> bool:
-        """Tell whether an event of this id was one of ours."""
-        return last_event_id.startswith(_OURS)
-
     def stream_of(self, last_event_id: str) -> SessionStream | None:
         """Return the stream of an event; `None` when it is not kept any more."""
         known = self._events.get(self._number(last_event_id))
@@ -80,7 +76,7 @@ class SessionStreams:
 
     def _number(self, event_id: str) -> int:
         digits = event_id.removeprefix(self._prefix)
-        return int(digits) if _NUMBER.fullmatch(digits) else 0
+        return int(digits) if _NUMBER.fullmatch(digits) and event_id.startswith(self._prefix) else 0
 
 
 class SessionStream(EventStream):

@@ -12,8 +12,8 @@ from dataclasses import field
 
 from pegboard.frozen import record
 from pegboard.model.json_types import JSON
-from pegboard.server.gateway import INVALID_PARAMS, RpcError
 from pegboard.server.mcp.asking.unanswered_requests import UnansweredRequests
+from pegboard.server.mcp.protocol.jsonrpc import INVALID_PARAMS, RpcError
 from pegboard.server.mcp.sessions.session_ids import Client, SessionIds, name_of
 from pegboard.server.principal import Principal, Whose
 
@@ -80,16 +80,15 @@ class Sessions:
         clock: a monotonic clock in seconds.
         worker: the name of this worker, where there may be others.
         refusal: why no client can be asked in the middle of a call.
-        has_others: whether there are other workers.
     """
 
     def __init__(
         self, ids: SessionIds | None = None, clock: Callable[[], float] = time.monotonic, *, worker: str = "",
-        refusal: str | None = None, has_others: bool = False,
+        refusal: str | None = None,
     ) -> None:  # fmt: skip
         self._known: dict[str, Session] = {}
         self._by_name: dict[str, Session] = {}
-        self.worker, self._refusal, self._has_others = worker, refusal, has_others
+        self.worker, self._refusal = worker, refusal
         self._of_one: Counter[Whose] = Counter()
         self._ids, self._clock = ids, clock
         self.on_forget: Callable[[Session], None] = _nothing
@@ -134,7 +133,7 @@ class Sessions:
             session_id=session_id, owner=principal.owner, whose=principal.shares_as, profile=principal.profile,
             name=name_of(session_id).hex(), version=client.version, capabilities=client.capabilities, ends_at=ends_at,
             used_at=self._clock(), clock=self._clock,
-            questions=UnansweredRequests(self.worker, self._refusal, has_others=self._has_others),
+            questions=UnansweredRequests(self.worker, self._refusal),
         )  # fmt: skip
         self._known[session_id] = self._by_name[session.name] = session
         self._of_one[session.whose] += 1

@@ -1,0 +1,45 @@
+"""Channels: the way back to the client of one request, in its era."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pegboard.model.json_types import JSON
+from pegboard.server.mcp.asking.client_channel import ClientChannel
+from pegboard.server.mcp.asking.input_required import InputRequiredChannel, NotifyingChannel
+from pegboard.server.mcp.asking.unanswered_requests import SessionChannel
+from pegboard.server.mcp.protocol.jsonrpc import as_object
+from pegboard.server.mcp.protocol.requests import McpRequest
+
+_CENTURY_MS = 100 * 366 * 86_400_000  # an integer of JSON may be too long for a float
+
+
+def channel_of(request: McpRequest) -> ClientChannel:
+    """Return the way back to the client that sent a request, for one call."""
+    if request.era.session is not None:
+        return session_channel(request)
+    params, hops = request.params, request.hops
+    if request.outlet is None:
+        return InputRequiredChannel(request.capabilities)
+    responses: JSON = params.get("inputResponses") or {}
+    answers = {key: answer for key, value in responses.items() if (answer := as_object(value)) is not None}
+    channel = NotifyingChannel(request.capabilities, responses=answers, state=request.state)
+    channel.tell_through(request.outlet, token=request.token, level=request.level)
+    channel.hops = hops
+    return channel
+
+
+def session_channel(request: McpRequest) -> SessionChannel:
+    """Return the same for a request of an earlier revision."""
+    session, outlet = request.session, request.outlet
+    assert outlet is not None
+    channel = SessionChannel(request.capabilities)
+    task: Any = request.params.get("task") if request.method == "tools/call" else None
+    if task is not None:
+        ttl_ms = task.get("ttl")
+        channel.wants_task = True
+        channel.task_ttl_s = None if ttl_ms is None else max(0, min(int(ttl_ms), _CENTURY_MS)) / 1_000
+    channel.tell_through(outlet, token=request.token, level=session.level or "debug")
+    channel.ask_through(outlet, session.questions, roles=request.principal.identity.roles)
+    channel.hops = request.hops
+    return channel

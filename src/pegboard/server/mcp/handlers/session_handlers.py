@@ -1,0 +1,46 @@
+"""SessionHandlers: how a client begins, in both eras, and what a session is told about itself."""
+
+from __future__ import annotations
+
+from pegboard.model.json_types import JSON
+from pegboard.server.gateway import Gateway
+from pegboard.server.mcp.protocol.capabilities import discovery, initialization
+from pegboard.server.mcp.protocol.requests import McpRequest
+from pegboard.server.mcp.protocol.revisions import EARLIER_VERSIONS, LATEST_EARLIER
+from pegboard.server.mcp.sessions.session_ids import Client
+
+
+class SessionHandlers:
+    """server/discover of 2026-07-28; initialize, ping and logging/setLevel of the revisions before it.
+
+    Args:
+        gateway: answers for the catalog.
+    """
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    async def discover(self, _request: McpRequest) -> JSON:
+        """Handle server/discover."""
+        return discovery(self._gateway)
+
+    async def initialize(self, request: McpRequest) -> JSON:
+        """Handle initialize; a client that sends it again in its session declares its capabilities again."""
+        session, client = request.session, client_of(request.params)
+        session.version, session.capabilities = client.version, client.capabilities
+        return initialization(self._gateway, client.version)
+
+    async def ping(self, _request: McpRequest) -> JSON:
+        """Handle ping."""
+        return {}
+
+    async def set_level(self, request: McpRequest) -> JSON:
+        """Handle logging/setLevel."""
+        request.session.level = request.params["level"]
+        return {}
+
+
+def client_of(params: JSON) -> Client:
+    """Return what the params of an initialize say of the client, with the revision that it gets."""
+    version = params["protocolVersion"]
+    return Client(version if version in EARLIER_VERSIONS else LATEST_EARLIER, params["capabilities"])
