@@ -1,7 +1,7 @@
 """timing: limits on time that hold on any machine, idle, busy or slow, and need no setting.
 
 A limit is in seconds of the idle machine where it was set. What takes longer is judged by a piece of work of known
-cost, timed at the same moment with the same clock: where that takes three times longer, so may everything else.
+cost, timed at the same moment with the same clock: where that takes three times as long, so may everything else.
 """
 
 import sys
