@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pegboard import http_app
+from pegboard.server.mcp.ready_bytes import SWITCH
 from tests import forking
 from tests.config.project import Project
 from tests.conformance.fixtures import conformance_catalog
@@ -22,7 +23,14 @@ HERE = Path(__file__).parent
 SUITE = HERE / "node_modules/.bin/conformance"
 
 
+@pytest.fixture(params=["with ready bytes", pytest.param("without ready bytes", marks=pytest.mark.soak)])
+def with_ready_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Serve with the cache in front of the dispatcher, and without it."""
+    monkeypatch.setenv(SWITCH, "on" if request.param == "with ready bytes" else "off")
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("with_ready_bytes")
 @pytest.mark.parametrize(
     ("revision", "scored"), [("2026-07-28", 37), pytest.param("2025-11-25", 30, marks=pytest.mark.soak)]
 )
@@ -35,6 +43,7 @@ async def test_every_scenario_that_is_scored_passes(revision: str, scored: int, 
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("with_ready_bytes")
 async def test_all_that_the_suite_has_passes(tmp_path: Path) -> None:
     said = await serve_the_suite(tmp_path, "--suite", "all")
     assert re.findall(r"^✗ (\S+): ", said, re.MULTILINE) == [], said[-4000:]
@@ -56,13 +65,14 @@ server: {{bus: "{bus}", keys: [{key}]}}
 
 
 @pytest.mark.soak
+@pytest.mark.usefixtures("with_ready_bytes")
 @pytest.mark.parametrize(
     "words", [("--suite", "all"), ("--requirements", "2026-07-28"), ("--requirements", "2025-11-25")], ids=" ".join
 )
 async def test_two_workers_pass_what_one_passes(words: tuple[str, ...], tmp_path: Path) -> None:
     with redis_server(tmp_path) as redis:
         Project(tmp_path).write(CONFIG.format(bus=redis.uri, key="k" * 32), declared=DECLARED)
-        env = {"PYTHONPATH": str(HERE.parents[1])}
+        env = {"PYTHONPATH": str(HERE.parents[1]), SWITCH: os.environ[SWITCH]}
         async with serving(tmp_path, "--workers", "2", env=env) as server:
             code, said = await suite(tmp_path / "suite", "server", "--url", f"{server.url}/mcp", *words)
     assert code == 0, faults_in(tmp_path) + said[-4000:]

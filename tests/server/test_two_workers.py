@@ -152,7 +152,9 @@ class Session:
 
     def call(self, worker: int, tool: str, request_id: int, **arguments: Any) -> Any:
         params = {"name": tool, "arguments": arguments, "_meta": {"progressToken": 1}}
-        message = {"jsonrpc": "2.0", "id": request_id, "method": "tools/call", "params": params}
+        return self.stream(worker, {"jsonrpc": "2.0", "id": request_id, "method": "tools/call", "params": params})
+
+    def stream(self, worker: int, message: dict[str, Any]) -> Any:
         return self.clients[worker].stream("POST", "/mcp", headers={**JSON_HEADERS, **self.heads}, json=message)
 
     def follow(self, worker: int, last: str = "") -> Any:
