@@ -69,7 +69,6 @@ OF_EXTRAS: dict[str, set[str]] = {
     "tasks": {
         "tasks/dbos_engine.py",
         "tasks/dbos_setup.py",
-        "tasks/task_tables.py",
         "tasks/worker_lease.py",
         "sources/builtin/sqlalchemy_engine.py",
     },
@@ -77,7 +76,6 @@ OF_EXTRAS: dict[str, set[str]] = {
         "agents/template_analysis.py",  # of `agents` too, which has jinja2 as well
         "tasks/dbos_engine.py",
         "tasks/dbos_setup.py",
-        "tasks/task_tables.py",
         "sources/builtin/sqlalchemy_engine.py",
         "sources/builtin/page_text.py",
         "sources/builtin/jinja_rendering.py",

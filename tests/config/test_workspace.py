@@ -56,7 +56,7 @@ async def test_the_built_in_tools_for_documents_use_its_store(project: Project) 
         (
             "workspace: {store: documents.db}",
             "pegboard.yaml:1:20: workspace.store: a store of the kind 'documents.db' is unknown; write "
-            "sqlite:FILE or postgresql://HOST/DATABASE",
+            "sqlite:FILE or postgresql://HOST/NAME",
         ),
         (
             "workspace: {store: 'sqlite:nowhere/d.db'}",

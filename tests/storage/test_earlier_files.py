@@ -120,13 +120,14 @@ async def test_every_document_is_there(unpack: Unpack) -> None:
         [statistics] = await workspace.statistics()
         assert (statistics["space"], statistics["documents"]) == ("s1", 2)
         [grant] = await workspace.grants()
-        assert (grant["who"], grant["access"]) == ("user:ann", "read")
+        assert (grant["principal"], grant["access"]) == ("user:ann", "read")
         assert await workspace.upload(b"# New\n\nMore.\n", space="s1", path="new.md")
     finally:
         workspace.close()
     assert [name for (name,) in rows(path, "select name from documents order by name")] == [
         "new.md", "prices.csv", "refunds.md",
     ]  # fmt: skip
+    assert versions(path) == [("documents", 2)]
 
 
 async def test_a_task_that_waited_goes_on_and_one_that_ended_has_its_result(unpack: Unpack) -> None:
@@ -143,3 +144,4 @@ async def test_a_task_that_waited_goes_on_and_one_that_ended_has_its_result(unpa
         assert (await catalog.tasks.result(waiting.task_id, ANN, timeout_s=60)).text == "second: True"
     finally:
         await catalog.close()
+    assert versions(path) == [("tasks", 1)]

@@ -6,10 +6,12 @@ import itertools
 from collections.abc import Generator
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 
 import psycopg
 from dbos import DBOS
 
+from pegboard.storage.store_uri import StoreUri
 from pegboard.tasks.task_tables import TaskTables
 
 _numbers = itertools.count(1)
@@ -34,7 +36,7 @@ def _template(superuser_url: str) -> str:
     url = _made(superuser_url, None)
     with_driver = url.replace("postgresql://", "postgresql+psycopg://")
     DBOS.migrate(with_driver)
-    tables = TaskTables(with_driver)
+    tables = TaskTables.at(StoreUri.parse(url, folder=Path()))
     tables.create()
     tables.close()
     return url

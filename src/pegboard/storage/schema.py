@@ -78,6 +78,10 @@ class Schema:
         recorded = self._recorded(connection)
         return self.unrecorded(connection) if recorded is None else recorded
 
+    def is_current(self, connection: StoreConnection) -> bool:
+        """Return whether the current version is recorded, so that there is nothing to migrate."""
+        return self._recorded(connection) == self.version
+
     def check(self, connection: StoreConnection) -> None:
         """Refuse tables that this version cannot use as they are.
 
@@ -102,7 +106,7 @@ class Schema:
         Raises:
             StoreError: the tables were written by a newer Pegboard, or by one that is too old.
         """
-        if self._recorded(connection) == self.version:
+        if self.is_current(connection):
             return self.version, self.version
         connection.lock_schema()
         before = self.found(connection)

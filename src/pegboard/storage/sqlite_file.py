@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sqlite3  # noqa: TID251 - a database of ours, not a file that somebody names
 import time
 from collections.abc import Generator
 from contextlib import closing, contextmanager, suppress
@@ -22,12 +24,29 @@ else:
 _STEPS = 10_000  # of SQLite's machine between two looks at the clock
 
 
+_of_python = set[str]()
+
+
+def use_python_sqlite(path: Path) -> None:
+    """Open a file with Python's SQLite library from now on in this process, because other code does so.
+
+    Most files are opened with apsw, which brings its own SQLite. Two libraries must not open one file in one process:
+    when one of them closes the file, the system drops the POSIX locks of the other.
+    """
+    _of_python.add(os.path.realpath(path))
+
+
+def opens_with_python(path: Path) -> bool:
+    """Return whether this process opens the file with Python's SQLite library, which loads no extensions."""
+    return os.path.realpath(path) in _of_python
+
+
 class SqliteConnection:
-    """A connection to a file; fills `StoreConnection`."""
+    """A connection to a file, by apsw or by Python's `sqlite3`; fills `StoreConnection`."""
 
     is_sqlite = True
 
-    def __init__(self, raw: apsw.Connection) -> None:
+    def __init__(self, raw: apsw.Connection | sqlite3.Connection) -> None:
         # Untyped: apsw's own types leave open what a row holds.
         self.raw: Any = raw
 
@@ -35,7 +54,14 @@ class SqliteConnection:
         return list(self.raw.execute(statement, values))
 
     def script(self, statements: str) -> None:
-        self.raw.execute(statements)
+        # One at a time: `executescript` of `sqlite3` would end the transaction.
+        statement = ""
+        for part in statements.split(";"):
+            statement = f"{statement}{part};"
+            if sqlite3.complete_statement(statement):
+                if statement.strip() != ";":
+                    list(self.raw.execute(statement))
+                statement = ""
 
     def has(self, table: str, column: str | None = None) -> bool:
         if column is None:
@@ -50,6 +76,10 @@ class SqliteConnection:
 
     def may_record(self) -> bool:
         return True
+
+    def close(self) -> None:
+        """Close it; a transaction that was not committed is rolled back."""
+        self.raw.close()
 
 
 class SqliteFile:
@@ -90,9 +120,7 @@ class SqliteFile:
         Raises:
             StoreError: the file cannot be read or written, or other users may write it.
         """
-        with self._explained(), closing(open_sqlite(self.path, busy_s=self._busy_s, is_wal=self._is_wal)) as raw:
-            self._limit(raw)
-            connection = SqliteConnection(raw)
+        with self._explained(), closing(self._open(is_writing=True)) as connection:
             connection.script("begin immediate")
             self._schema.migrate(connection)
             yield connection
@@ -130,35 +158,35 @@ class SqliteFile:
 
     @contextmanager
     def _unchecked(self) -> Generator[SqliteConnection]:
-        with self._explained(), closing(open_sqlite(self.path, busy_s=self._busy_s, is_writing=False)) as raw:
-            self._limit(raw)
-            connection = SqliteConnection(raw)
+        with self._explained(), closing(self._open(is_writing=False)) as connection:
             connection.script("begin")
             yield connection
 
     def close(self) -> None:
         """Do nothing: nothing is kept open."""
 
-    def _limit(self, raw: apsw.Connection) -> None:
+    def _open(self, *, is_writing: bool) -> SqliteConnection:
+        connection = open_sqlite(self.path, busy_s=self._busy_s, is_writing=is_writing, is_wal=self._is_wal)
         if self._longest_s is not None:
             # Tables that somebody else created may be endless views.
             ends = time.monotonic() + self._longest_s
-            raw.set_progress_handler(lambda: time.monotonic() > ends, _STEPS)
+            connection.raw.set_progress_handler(lambda: time.monotonic() > ends, _STEPS)
+        return connection
 
     @contextmanager
     def _explained(self) -> Generator[None]:
         try:
             yield
-        except (apsw.Error, OSError) as error:
+        except (apsw.Error, sqlite3.Error, OSError) as error:
             raise StoreError(f"{str(self.path)!r}: {error}") from error
 
 
-def open_sqlite(path: Path, *, busy_s: float, is_writing: bool = True, is_wal: bool = False) -> apsw.Connection:
+def open_sqlite(path: Path, *, busy_s: float, is_writing: bool = True, is_wal: bool = False) -> SqliteConnection:
     """Open the file of a store; create it, for its owner only, if it does not exist and may be written.
 
     Raises:
         StoreError: other users may write the file.
-        apsw.Error: SQLite cannot open it.
+        apsw.Error, sqlite3.Error: SQLite cannot open it.
         OSError: it cannot be created.
     """
     for fault in store_faults(path):
@@ -166,18 +194,23 @@ def open_sqlite(path: Path, *, busy_s: float, is_writing: bool = True, is_wal: b
     if is_writing:
         with suppress(FileExistsError):
             path.touch(mode=0o600, exist_ok=False)
-    raw = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE if is_writing else apsw.SQLITE_OPEN_READONLY)
-    connection = SqliteConnection(raw)
+    connection = SqliteConnection(_raw(path, is_writing=is_writing))
     try:
-        raw.set_busy_timeout(int(busy_s * 1000))
-        raw.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
-        if is_wal:
+        connection.script(f"pragma busy_timeout = {int(busy_s * 1000)}; pragma trusted_schema = off")
+        if is_writing and is_wal:
             connection.script("pragma journal_mode = wal; pragma synchronous = full")
         elif is_writing:
             # Flushes the folder as well when a journal is deleted: after a power cut no journal comes back that would
             # undo an acknowledged transaction, such as the use of a consent or the end of a key.
             connection.script("pragma synchronous = extra")
     except BaseException:
-        raw.close()
+        connection.close()
         raise
-    return raw
+    return connection
+
+
+def _raw(path: Path, *, is_writing: bool) -> apsw.Connection | sqlite3.Connection:
+    if opens_with_python(path):
+        uri = f"{path.absolute().as_uri()}?mode={'rw' if is_writing else 'ro'}"
+        return sqlite3.connect(uri, uri=True, isolation_level=None)
+    return apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE if is_writing else apsw.SQLITE_OPEN_READONLY)

@@ -25,12 +25,13 @@ from pegboard.model.json_types import JSON
 from pegboard.model.result import ToolResult
 from pegboard.model.task import Question, TaskCall, TaskRecord, TaskState
 from pegboard.platforms import platform
-from pegboard.tasks.dbos_setup import client_of, end_all, launch
+from pegboard.storage.store_uri import StoreUri
+from pegboard.tasks.dbos_setup import client_of, end_all, launch, reason_of
 from pegboard.tasks.engine import Run
 from pegboard.tasks.lifelines import Lifelines
 from pegboard.tasks.limits import TASK_LEASE_S
 from pegboard.tasks.records import call_of_json, call_to_json, outcome_of_json, outcome_to_json, question_to_json
-from pegboard.tasks.task_tables import Kept, OtherQuestionError, TaskTables, reason_of
+from pegboard.tasks.task_tables import Kept, OtherQuestionError, TaskTables
 from pegboard.tasks.worker_lease import TASK_BEAT_S, WorkerLease
 
 TASK_RUNS = 100  # of one task, each in a process that died in it; then it has failed
@@ -62,19 +63,18 @@ class DbosEngine:
     to a process, and so is this. Made in any thread.
 
     Args:
-        uri: `sqlite:FILE` or `postgresql://…`.
-        base: the folder that a relative FILE is in.
+        uri: the database.
         clock: seconds since 1970.
         only_looks: it runs nothing, and no other process need know that it is there.
     """
 
     is_durable = True
 
-    def __init__(self, uri: str, base: Path, clock: Callable[[], float], *, only_looks: bool = False) -> None:
+    def __init__(self, uri: StoreUri, clock: Callable[[], float], *, only_looks: bool = False) -> None:
         self._only_looks = only_looks
-        self._url, self._clock = _address(uri, base), clock
-        self._tables = TaskTables(self._url.render_as_string(hide_password=False))
-        self._lifelines = Lifelines(_lifelines_of(self._url))
+        self._url, self._clock, self._file = _address(uri), clock, uri.path
+        self._tables = TaskTables.at(uri)
+        self._lifelines = Lifelines(_lifelines_of(uri.path))
         self._lease = WorkerLease(
             self._tables,
             self._lifelines,
@@ -138,10 +138,8 @@ class DbosEngine:
         self._beating.start()
 
     def _open(self) -> bool:
-        if self._url.drivername == "sqlite" and self._url.database:
-            path = Path(self._url.database)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.touch(mode=0o600)
+        if self._file is not None:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
         may_make_tables = self._tables.create()
         self._lease.take()
         return may_make_tables
@@ -556,17 +554,16 @@ def _record(row: Any, kept: Kept, noted: tuple[float | None, str] | None) -> Tas
     )  # fmt: skip
 
 
-def _lifelines_of(url: sa.URL) -> Path | None:
-    """Return where workers on this machine have their lifelines; `None` where there is no such place."""
-    if url.drivername == "sqlite":
-        return Path(f"{url.database}-workers")
-    # Those on other machines have theirs elsewhere, and are not seen to be dead before their lease has run out.
+def _lifelines_of(file: Path | None) -> Path | None:
+    """Return where workers on this machine have their lifelines; `None` if there is no such place."""
+    if file is not None:
+        return Path(f"{file}-workers")
+    # Workers on other machines have theirs elsewhere, and count as alive until their lease has run out.
     own = base_folder() if platform.NO_FILES is None else None
     return None if own is None else own / "tasks"
 
 
-def _address(uri: str, base: Path) -> sa.URL:
-    scheme, _, rest = uri.partition(":")
-    if scheme == "sqlite":
-        return sa.URL.create("sqlite", database=str((base / rest.removeprefix("//")).absolute()))
-    return sa.make_url(uri).set(drivername="postgresql+psycopg")
+def _address(uri: StoreUri) -> sa.URL:
+    if uri.path is not None:
+        return sa.URL.create("sqlite", database=str(uri.path))
+    return sa.make_url(uri.text.reveal()).set(drivername="postgresql+psycopg")

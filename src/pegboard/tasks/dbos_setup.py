@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from dbos import DBOS, DBOSClient, Serializer
 from dbos import _sys_db as dbos_database  # type: ignore[reportPrivateUsage] - where it says for what it waits
 from dbos._utils import INTERNAL_QUEUE_NAME
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from pegboard.model.json_types import is_object
 
@@ -60,6 +60,18 @@ def passes(error: Exception) -> bool:
 
 # DBOS waits where its connection is lost; where a disk is full for a moment it has a task failed, whose steps are done.
 dbos_database.retriable_postgres_exception = passes  # type: ignore[reportPrivateImportUsage] - as above
+
+
+# Read-only transaction, missing privilege, full disk: these messages speak to operators and quote no stored data.
+_TELLING_STATES = frozenset({"25006", "42501", "53100"})
+
+
+def reason_of(error: SQLAlchemyError) -> str:
+    """Return why a database refused, for operators: its kind, since the text of most errors quotes stored data."""
+    cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+    if getattr(cause, "sqlstate", None) in _TELLING_STATES:
+        return str(cause).partition("\n")[0]
+    return type(cause).__name__
 
 
 class KeptError(Exception):

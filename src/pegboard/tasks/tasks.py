@@ -26,6 +26,9 @@ from pegboard.model.json_types import JSON, is_object
 from pegboard.model.result import TextContent, ToolResult
 from pegboard.model.secret import Secret
 from pegboard.model.task import Agreement, TaskCall, TaskRecord
+from pegboard.storage.file_permissions import store_faults
+from pegboard.storage.sqlite_file import use_python_sqlite
+from pegboard.storage.store_uri import StoreUri
 from pegboard.tasks.engine import Engine
 from pegboard.tasks.execution import ContextFor, Execution, MakeView
 from pegboard.tasks.in_process import InProcessEngine
@@ -94,14 +97,14 @@ class Tasks:
         base: Path | None = None,
     ) -> None:
         self.ttl_s, self.context_for = ttl_s, context_for
-        self._store, self._base = store, base or Path()
-        uri = store.reveal() if isinstance(store, Secret) else store
-        scheme, _, rest = uri.partition(":")
-        if uri != IN_MEMORY and not (scheme in ("sqlite", "postgres", "postgresql") and rest):
-            raise DefinitionError(
-                f"a store of tasks of the kind {scheme[:40]!r} is unknown; write memory, sqlite:FILE or postgresql://…"
-            )
-        self._uri = uri
+        self._uri: StoreUri | None = None
+        if (store.reveal() if isinstance(store, Secret) else store) != IN_MEMORY:
+            self._uri = StoreUri.located(store, folder=base or Path(), others=(IN_MEMORY,))
+        if self._uri is not None and self._uri.path is not None:
+            # DBOS does.
+            use_python_sqlite(self._uri.path)
+            for fault in store_faults(self._uri.path):
+                raise DefinitionError(fault.message)
         self._engine: Engine | None = None
         self._opening = asyncio.Lock()
         self._waking: asyncio.Task[None] | None = None
@@ -120,7 +123,7 @@ class Tasks:
     @property
     def is_durable(self) -> bool:
         """Whether tasks survive the process."""
-        return self._uri != IN_MEMORY
+        return self._uri is not None
 
     def attach(self, executor: Executor, make_view: MakeView) -> None:
         """Take what runs calls, and what makes views. Once, by the catalog.
@@ -190,9 +193,8 @@ class Tasks:
         self._is_closed = False
 
     def _may_have_some(self) -> bool:
-        """Tell whether tasks may have been left behind; a database that is not there yet has none."""
-        scheme, _, rest = self._uri.partition(":")
-        return scheme != "sqlite" or (self._base / rest.removeprefix("//")).exists()
+        """Return whether tasks may have been left behind; a database that does not exist yet has none."""
+        return self._uri is not None and (self._uri.path is None or self._uri.path.exists())
 
     async def _opened(self) -> Engine:
         async with self._opening:
@@ -204,22 +206,22 @@ class Tasks:
                 guards = self._executor.guards
                 clock = guards.wall_clock
                 engine: Engine = InProcessEngine(clock, is_shared=lambda: guards.is_shared)
-                if self.is_durable:
-                    engine = await asyncio.wrap_future(self._loading(clock))
+                if self._uri is not None:
+                    engine = await asyncio.wrap_future(self._loading(self._uri, clock))
                 self._execution.begin_anew()
                 await engine.wake(self._execution.run)
                 self._engine = engine
                 self._sweeping = asyncio.create_task(self._sweep(engine))
             return self._engine
 
-    def _loading(self, clock: Callable[[], float]) -> Future[Engine]:
+    def _loading(self, uri: StoreUri, clock: Callable[[], float]) -> Future[Engine]:
         """Make the engine in a thread, since DBOS takes seconds to load; in one that no loop waits for at its end."""
         future = Future[Engine]()
         future.set_running_or_notify_cancel()
 
         def load() -> None:
             try:
-                engine = dbos_engine.DbosEngine(self._uri, self._base, clock, only_looks=self._only_looks)
+                engine = dbos_engine.DbosEngine(uri, clock, only_looks=self._only_looks)
             except BaseException as error:  # noqa: BLE001 - boundary: raised again where the engine is awaited
                 future.set_exception(error)
             else:

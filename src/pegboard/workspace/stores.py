@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from pegboard.core.ports import Embedder
 from pegboard.lazy import LazyModule
-from pegboard.model.error import DefinitionError
-from pegboard.model.secret import Secret
+from pegboard.storage.store_uri import StoreUri
 
 if TYPE_CHECKING:
     from pegboard.workspace.postgres import postgres_store
@@ -18,8 +17,6 @@ else:
     postgres_store = LazyModule("pegboard.workspace.postgres.postgres_store")
     sqlite_store = LazyModule("pegboard.workspace.sqlite.sqlite_store")
 
-_POSTGRES = ("postgres", "postgresql")
-
 
 def open_store(uri: str, *, folder: Path, embedder: Embedder | None = None) -> SqlDocumentStore:
     """Return the store at `sqlite:FILE`, a relative one below the folder, or at `postgresql://HOST/DATABASE`.
@@ -27,10 +24,7 @@ def open_store(uri: str, *, folder: Path, embedder: Embedder | None = None) -> S
     Raises:
         DefinitionError: it is neither, or cannot be used.
     """
-    scheme, _, rest = uri.partition(":")
-    if scheme in _POSTGRES:
-        return postgres_store.PostgresDocumentStore(Secret(uri), embedder=embedder)
-    if scheme != "sqlite" or not rest:
-        kinds = "write sqlite:FILE or postgresql://HOST/DATABASE"
-        raise DefinitionError(f"a store of the kind {scheme[:40]!r} is unknown; {kinds}")
-    return sqlite_store.SqliteDocumentStore(folder / rest.removeprefix("//"), embedder=embedder)
+    located = StoreUri.located(uri, folder=folder)
+    if located.path is None:
+        return postgres_store.PostgresDocumentStore(located.text, embedder=embedder)
+    return sqlite_store.SqliteDocumentStore(located.path, embedder=embedder)

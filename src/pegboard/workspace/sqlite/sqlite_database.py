@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import threading
+import logging
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,11 +14,14 @@ import numpy as np
 import sqlite_vec  # pyright: ignore[reportMissingTypeStubs] - it has none
 from numpy.typing import NDArray
 
-from pegboard.core.after_fork import leave_to_parent, renew_after_fork
 from pegboard.core.call.workers import WorkerPool
 from pegboard.model.document import DocumentScope
 from pegboard.model.error import CallError
+from pegboard.storage.idle_connections import IdleConnections, StoppableWork, StoppedError
+from pegboard.storage.sqlite_file import open_sqlite
+from pegboard.storage.store_error import StoreError
 from pegboard.workspace.limits import DOCUMENT_STORE_BUSY_S, DOCUMENT_STORE_CONNECTIONS
+from pegboard.workspace.schema import SCHEMA
 from pegboard.workspace.store.connection import Connection, Dialect, Rows
 from pegboard.workspace.store.document_tables import StoredTable
 from pegboard.workspace.store.near import NearIndex
@@ -26,59 +29,8 @@ from pegboard.workspace.store.querying import DOCUMENT_STORE_READ_BUSY_S, Copy, 
 from pegboard.workspace.store.readable_spaces import ReadableSpaces
 
 T = TypeVar("T")
-_VERSION = 2
-# `n` counts for ourselves alone: what callers are shown are the random ids.
-_TABLES = """
-create table settings (name text primary key, value text not null) strict, without rowid;
-create table spaces (
-    n integer primary key, name text not null unique, is_granted integer not null default 0,
-    chunk_count integer not null default 0, term_total integer not null default 0
-) strict;
-create table grants (
-    principal text not null, space_n integer not null references spaces on delete cascade, access text not null,
-    primary key (principal, space_n)
-) strict, without rowid;
-create table sources (
-    n integer primary key, id text not null unique, space_n integer not null references spaces on delete cascade,
-    name text not null, type text not null, origin text not null, status text not null,
-    created_at text not null, updated_at text not null, unique (space_n, name)
-) strict;
-create table documents (
-    n integer primary key, id text not null unique, space_n integer not null,
-    source_n integer not null references sources on delete cascade,
-    folder text not null, name text not null, mime text not null, size_bytes integer not null, checksum text not null,
-    char_count integer not null, metadata text not null, modified_at text, ingested_at text not null,
-    error text not null, unique (source_n, folder, name)
-) strict;
-create index documents_of_space on documents (space_n, id);
-create table texts (
-    document_n integer primary key references documents on delete cascade, space_n integer not null, text text not null
-) strict;
-create table chunks (
-    n integer primary key, space_n integer not null, document_n integer not null references documents on delete cascade,
-    ordinal integer not null, start integer not null, "end" integer not null, term_count integer not null,
-    terms text not null
-) strict;
-create index chunks_of_document on chunks (document_n, ordinal);
-create index chunks_of_space on chunks (space_n);
-create table postings (
-    space_n integer not null, term text not null, chunk_n integer not null, count integer not null,
-    length integer not null, primary key (space_n, term, chunk_n)
-) strict, without rowid;
-create table vectors (
-    chunk_n integer primary key references chunks on delete cascade, space_n integer not null, vector blob
-) strict;
-create index vectors_of_space on vectors (space_n);
-create table tables (
-    n integer primary key, space_n integer not null, document_n integer not null references documents on delete cascade,
-    name text not null, columns text not null, row_count integer not null, unique (space_n, name)
-) strict;
-create index tables_of_document on tables (document_n);
-create table table_rows (
-    table_n integer not null references tables on delete cascade, space_n integer not null, ordinal integer not null,
-    cells text not null, primary key (table_n, ordinal)
-) strict, without rowid;
-"""
+log = logging.getLogger("pegboard")
+_UNUSABLE = "The document store cannot be used now. The operator must look at its file."
 _DIALECT = Dialect(
     first_name="substr({path}, 1, instr({path} || '/', '/') - 1)",
     has_metadata="exists (select 1 from json_each(documents.metadata) as told"
@@ -95,9 +47,12 @@ _DIALECT = Dialect(
 class SqliteConnection:
     """A connection of apsw, with what the statements of the store need; see `store.connection`."""
 
-    def __init__(self, path: Path) -> None:
-        # Without types: apsw's own leave what rows hold unknown.
-        self.raw: Any = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    def __init__(self, raw: Any) -> None:
+        self.raw = raw
+
+    def close(self) -> None:
+        """Close it."""
+        self.raw.close()
 
     @property
     def dialect(self) -> Dialect:
@@ -138,14 +93,7 @@ class SqliteDatabase:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._workers = WorkerPool(name="pegboard-documents")
-        self._idle: list[SqliteConnection] = []
-        self._lock = threading.Lock()
-        renew_after_fork(self)
-
-    def after_fork(self) -> None:
-        """Forget the connections, which are the parent's."""
-        leave_to_parent(self._idle)
-        self._idle, self._lock = [], threading.Lock()
+        self._idle = IdleConnections[SqliteConnection](keep=DOCUMENT_STORE_CONNECTIONS)
 
     async def read(self, work: Callable[[Connection], T], *, caller: Hashable, scope: DocumentScope | None = None) -> T:
         """Run work that only reads, on one state of the database; the statements themselves keep to the scope.
@@ -163,31 +111,28 @@ class SqliteDatabase:
         """
         return await self._run(lambda current: self._writing(work, current), caller)
 
-    async def _run(self, work: Callable[[_Current], T], caller: Hashable) -> T:
-        current = _Current()
+    async def _run(self, work: Callable[[StoppableWork[SqliteConnection]], T], caller: Hashable) -> T:
+        current = StoppableWork[SqliteConnection](lambda db: db.raw.interrupt())
         try:
             return await self._workers.run(lambda: work(current), caller=caller)
         except asyncio.CancelledError:
             current.stop()
             raise
 
-    def _reading(self, work: Callable[[Connection], T], current: _Current) -> T:
-        with _explained(), self._connection() as db, current.interruptible(db), _transaction(db, "begin"):
+    def _reading(self, work: Callable[[Connection], T], current: StoppableWork[SqliteConnection]) -> T:
+        with _explained(), self._connection() as db, current.on(db), _transaction(db, "begin"):
             db.raw.set_busy_timeout(int(DOCUMENT_STORE_READ_BUSY_S * 1000))
             return work(db)
 
-    def _writing(self, work: Callable[[Connection], T], current: _Current) -> T:
-        with _explained(), self._connection() as db, current.interruptible(db):
+    def _writing(self, work: Callable[[Connection], T], current: StoppableWork[SqliteConnection]) -> T:
+        with _explained(), self._connection() as db, current.on(db):
             db.raw.set_busy_timeout(int(DOCUMENT_STORE_BUSY_S * 1000))
             with _transaction(db, "begin immediate"):
                 return work(db)
 
     @contextmanager
     def _connection(self) -> Generator[SqliteConnection]:
-        with self._lock:
-            db = self._idle.pop() if self._idle else None
-        if db is None:
-            db = self._opened()
+        db = self._idle.take() or self._opened()
         is_sound = False
         try:
             yield db
@@ -197,42 +142,23 @@ class SqliteDatabase:
             is_sound = not db.raw.in_transaction
             raise
         finally:
-            self._give_back(db, is_sound=is_sound)
-
-    def _give_back(self, db: SqliteConnection, *, is_sound: bool) -> None:
-        with self._lock:
-            if is_sound and len(self._idle) < DOCUMENT_STORE_CONNECTIONS:
-                self._idle.append(db)
-                return
-        db.raw.close()
+            self._idle.give_back(db, is_sound=is_sound)
 
     def _opened(self) -> SqliteConnection:
-        if not self.path.exists():
-            with suppress(FileExistsError):
-                # Before SQLite makes it: the documents of all spaces are for nobody else on this machine.
-                self.path.touch(mode=0o600, exist_ok=False)
-        db = SqliteConnection(self.path)
-        db.raw.set_busy_timeout(int(DOCUMENT_STORE_BUSY_S * 1000))
-        for pragma in ("journal_mode = wal", "synchronous = full", "foreign_keys = on", "recursive_triggers = on"):
-            db.execute(f"pragma {pragma}")
-        db.raw.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
-        self._prepare(db)
-        db.raw.enable_load_extension(True)
-        db.raw.load_extension(sqlite_vec.loadable_path())
-        db.raw.enable_load_extension(False)
-        return db
-
-    def _prepare(self, db: SqliteConnection) -> None:
-        if db.raw.pragma("user_version") == 0:
-            with _transaction(db, "begin immediate"):
-                # Somebody else may have been first.
-                if db.raw.pragma("user_version") == 0:
-                    db.execute(_TABLES)
-                    db.execute(f"pragma user_version = {_VERSION}")
-        version = db.raw.pragma("user_version")
-        if version != _VERSION:
-            text = f"The documents in {self.path.name!r} were stored by another version of Pegboard ({version})."
-            raise CallError("storage_unavailable", f"{text} The operator must ingest them into a new file.")
+        opened = open_sqlite(self.path, busy_s=DOCUMENT_STORE_BUSY_S, is_wal=True)
+        try:
+            opened.script("pragma foreign_keys = on; pragma recursive_triggers = on")
+            if not SCHEMA.is_current(opened):
+                opened.script("begin immediate")
+                SCHEMA.migrate(opened)
+                opened.script("commit")
+            opened.raw.enable_load_extension(True)
+            opened.raw.load_extension(sqlite_vec.loadable_path())
+            opened.raw.enable_load_extension(False)
+        except BaseException:
+            opened.close()
+            raise
+        return SqliteConnection(opened.raw)
 
     async def index_vectors(self) -> list[NearIndex]:
         """Return nothing: all passages of a scope are compared."""
@@ -259,37 +185,7 @@ class SqliteDatabase:
 
     def close(self) -> None:
         """Close the connections that nobody uses; later work opens others."""
-        with self._lock:
-            idle, self._idle = self._idle, []
-        for db in idle:
-            db.raw.close()
-
-
-class _Current:
-    """The connection that one piece of work is using, so that it can be told to stop."""
-
-    def __init__(self) -> None:
-        self._db: SqliteConnection | None = None
-        self._is_stopped = False
-        self._lock = threading.Lock()
-
-    @contextmanager
-    def interruptible(self, db: SqliteConnection) -> Generator[None]:
-        with self._lock:
-            if self._is_stopped:
-                raise apsw.InterruptError("interrupted")
-            self._db = db
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._db = None
-
-    def stop(self) -> None:
-        with self._lock:
-            self._is_stopped = True
-            if self._db is not None:
-                self._db.raw.interrupt()
+        self._idle.close()
 
 
 @contextmanager
@@ -311,8 +207,10 @@ def _explained() -> Generator[None]:
         yield
     except apsw.BusyError:
         raise CallError("busy", "The documents are being written to. Try again in a moment.") from None
-    except apsw.InterruptError:
+    except (apsw.InterruptError, StoppedError):
         raise CallError("cancelled", "The question was cancelled.") from None
-    except apsw.Error as error:
-        text = "The document store cannot be used now. The operator must look at its file."
-        raise CallError("storage_unavailable", text) from error
+    except StoreError as error:
+        log.warning("The document store cannot be used: %s", error)
+        raise CallError("storage_unavailable", _UNUSABLE) from error
+    except (apsw.Error, OSError) as error:
+        raise CallError("storage_unavailable", _UNUSABLE) from error

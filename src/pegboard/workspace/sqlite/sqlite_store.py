@@ -6,6 +6,8 @@ from pathlib import Path
 
 from pegboard.core.ports import Embedder
 from pegboard.model.error import DefinitionError
+from pegboard.storage.file_permissions import store_faults
+from pegboard.storage.sqlite_file import opens_with_python
 from pegboard.workspace.passage_embedder import PassageEmbedder
 from pegboard.workspace.sqlite.sqlite_database import SqliteDatabase
 from pegboard.workspace.store.document_store import SqlDocumentStore
@@ -21,11 +23,16 @@ class SqliteDocumentStore(SqlDocumentStore):
         embedder: makes vectors of passages and questions; without one, words alone find them.
 
     Raises:
-        DefinitionError: its folder does not exist.
+        DefinitionError: its folder does not exist, other users may write the file, or tasks are in it.
     """
 
     def __init__(self, path: Path, *, embedder: Embedder | None = None) -> None:
         if not path.parent.is_dir():
             raise DefinitionError(f"there is no folder {str(path.parent)!r} for it")
+        if opens_with_python(path):
+            text = f"{str(path)!r} is the file of tasks, which another SQLite library has open"
+            raise DefinitionError(f"{text}; store documents in a file of their own")
+        for fault in store_faults(path):
+            raise DefinitionError(fault.message)
         super().__init__(SqliteDatabase(path), embedder=None if embedder is None else PassageEmbedder(embedder))
         self.path, self.place = path, repr(str(path))
