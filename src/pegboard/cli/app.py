@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from pegboard.cli.commands.search import search_command
     from pegboard.cli.commands.serve import serve_command
     from pegboard.cli.commands.show import show_command
+    from pegboard.cli.commands.store import store_command
     from pegboard.cli.commands.tasks import tasks_command
     from pegboard.cli.commands.tokens import tokens_command
     from pegboard.cli.commands.why import why_command
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
         search_command,
         serve_command,
         show_command,
+        store_command,
         tasks_command,
         tokens_command,
         why_command,
@@ -99,6 +101,7 @@ COMMANDS = {
     "consent": "Decide on calls that need a person's yes.",
     "tasks": "List, show, end and resume the calls that outlive their request.",
     "keys": "Make, list, rotate and revoke the API keys of callers over HTTP.",
+    "store": "Back up, restore and migrate the stores of keys, consents, tasks, documents and conversations.",
     "ingest": "Take documents into a space: a folder, a file, or a page or feed of the web.",
     "workspace": "Show and remove what is stored of documents, and grant spaces.",
     "schema": "Print the JSON Schema of the configuration file, of the file of an agent, or for an editor.",

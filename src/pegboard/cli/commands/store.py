@@ -1,0 +1,179 @@
+"""store: back up, restore and migrate the databases that a config names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from pegboard.agents import conversations
+from pegboard.auth import keys
+from pegboard.cli.command_error import CommandError, Exit
+from pegboard.cli.options import Options, SharedOptions
+from pegboard.cli.project import find_config
+from pegboard.cli.terminal import Column
+from pegboard.config import load
+from pegboard.config.stores import DeclaredStore, stores_of
+from pegboard.consent import sql_records
+from pegboard.discovery.learning import use_store
+from pegboard.model.error import DefinitionError
+from pegboard.models.embedding import cache
+from pegboard.storage.backup import BUSY_S, back_up, check_restore, restore
+from pegboard.storage.database import Database, database_of
+from pegboard.storage.schema import Schema
+from pegboard.storage.sqlite_file import SqliteFile
+from pegboard.storage.store_error import StoreError
+from pegboard.tasks import task_tables
+from pegboard.workspace import schema as document_tables
+
+SCHEMAS: dict[str, Schema] = {
+    schema.name: schema
+    for schema in (
+        keys.SCHEMA,
+        sql_records.SCHEMA,
+        task_tables.SCHEMA,
+        document_tables.SCHEMA,
+        conversations.SCHEMA,
+        use_store.SCHEMA,
+        cache.SCHEMA,
+    )
+}
+Action = Literal["backup", "restore", "migrate"]
+_ACTION = (
+    "backup: copy every SQLite store into FOLDER, while the server runs; restore: put the copies of FOLDER back; "
+    "migrate: bring every store to the version of this Pegboard, and show the versions."
+)
+_FOLDER = "Folder of the copies; backup creates it."
+_OVERWRITE = "Let restore replace stores that hold records."
+_DRY_RUN = "Let migrate show the versions, and change nothing."
+_COLUMNS = (
+    Column(head="Store", style="bold"),
+    Column(head="Place"),
+    Column(head="Version"),
+    Column(head="State"),
+)
+
+
+def store_command(
+    action: Annotated[Action, Parameter(help=_ACTION)],
+    folder: Annotated[Path | None, Parameter(help=_FOLDER)] = None,
+    /,
+    *,
+    overwrite: Annotated[bool, Parameter(help=_OVERWRITE)] = False,
+    dry_run: Annotated[bool, Parameter(help=_DRY_RUN)] = False,
+    options: SharedOptions,
+) -> None:
+    """Back up, restore and migrate the stores of keys, consents, tasks, documents and conversations."""
+    if (folder is None) != (action == "migrate"):
+        needs = (
+            "takes no folder" if action == "migrate" else f"needs a folder: `pegboard store {action} backups/monday`"
+        )
+        raise CommandError(f"`pegboard store {action}` {needs}.")
+    if overwrite and action != "restore":
+        raise CommandError("--overwrite is for `pegboard store restore`.")
+    if dry_run and action != "migrate":
+        raise CommandError("--dry-run is for `pegboard store migrate`.")
+    path = find_config(options.config, start=Path.cwd())
+    stores = list(stores_of(load(path, env=os.environ)))
+    if not stores:
+        raise CommandError(f"{str(path)!r} names no store in SQLite or PostgreSQL.", kind="no_store")
+    try:
+        if folder is None:
+            _show([_migrated(store, dry_run=dry_run) for store in stores], options)
+        elif action == "backup":
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _show(list(_backed_up(stores, folder)), options)
+        else:
+            _show(list(_restored(stores, folder, overwrite=overwrite)), options)
+    except (StoreError, DefinitionError, OSError) as error:
+        raise CommandError(str(error), kind="store_refused", code=Exit.REFUSED) from None
+
+
+Row = tuple[str, str, str, str]
+
+
+def _migrated(store: DeclaredStore, *, dry_run: bool) -> Row:
+    schema, database = SCHEMAS[store.name], _database(store)
+    if store.uri.path is not None and not store.uri.path.exists():
+        return store.name, _place(store), "", "not created yet"
+    before = database.found()
+    if before == 0:
+        return store.name, _place(store), "", "not created yet"
+    if dry_run:
+        state = "current" if before == schema.version else f"version {schema.version} is due"
+        return store.name, _place(store), str(before), state
+    _, after = database.migrate()
+    return store.name, _place(store), str(after), "current" if before == after else f"migrated from {before}"
+
+
+def _database(store: DeclaredStore) -> Database:
+    if store.name == "documents" and store.uri.path is None:
+        raise CommandError("Documents in PostgreSQL are migrated by the server that opens them.", kind="store_refused")
+    return database_of(store.uri, SCHEMAS[store.name], busy_s=BUSY_S)
+
+
+def _backed_up(stores: list[DeclaredStore], folder: Path) -> Iterator[Row]:
+    for path, names in _files(stores).items():
+        if not path.exists():
+            yield names, str(path), "", "not created yet"
+            continue
+        back_up(path, folder / f"{names}.db")
+        yield names, str(path), "", f"copied to {str(folder / f'{names}.db')!r}"
+    yield from _of_postgres(stores, "pg_dump --format=custom --file={file} URL")
+
+
+def _restored(stores: list[DeclaredStore], folder: Path, *, overwrite: bool) -> Iterator[Row]:
+    files = {path: (names, folder / f"{names}.db") for path, names in _files(stores).items()}
+    # All of them, before the first store is overwritten.
+    for path, (names, backup) in files.items():
+        if backup.exists():
+            check_restore(backup, path, overwrite=overwrite)
+            for name in names.split("+"):
+                _refuse_newer(backup, SCHEMAS[name])
+    for path, (names, backup) in files.items():
+        if not backup.exists():
+            yield names, str(path), "", f"no copy {str(backup)!r}"
+            continue
+        restore(backup, path)
+        for name in names.split("+"):
+            SqliteFile(path, SCHEMAS[name], busy_s=BUSY_S).migrate()
+        yield names, str(path), "", "restored"
+    yield from _of_postgres(stores, "pg_restore --clean --if-exists --dbname=URL {file}")
+
+
+def _refuse_newer(backup: Path, schema: Schema) -> None:
+    found = SqliteFile(backup, schema, busy_s=BUSY_S).found()
+    if found > schema.version:
+        raise StoreError(
+            f"{str(backup)!r} holds {schema.name} of version {found}; this Pegboard knows {schema.version}"
+        )
+
+
+def _files(stores: list[DeclaredStore]) -> dict[Path, str]:
+    """Return the SQLite files, each with the names of the stores in it."""
+    files: dict[Path, list[str]] = {}
+    for store in stores:
+        if store.uri.path is not None:
+            files.setdefault(store.uri.path, []).append(store.name)
+    return {path: "+".join(sorted(names)) for path, names in files.items()}
+
+
+def _of_postgres(stores: list[DeclaredStore], command: str) -> Iterator[Row]:
+    for store in stores:
+        if store.uri.path is None:
+            yield store.name, "PostgreSQL", "", f"not done here; run {command.format(file=f'{store.name}.dump')}"
+
+
+def _place(store: DeclaredStore) -> str:
+    return "PostgreSQL" if store.uri.path is None else str(store.uri.path)
+
+
+def _show(rows: list[Row], options: Options) -> None:
+    if options.json:
+        keys_of_row = ("store", "place", "version", "state")
+        options.terminal.json({"stores": [dict(zip(keys_of_row, row, strict=True)) for row in rows]})
+        return
+    options.terminal.table(_COLUMNS, [list(row) for row in rows])
