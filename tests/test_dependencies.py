@@ -37,6 +37,7 @@ OF_PYDANTIC_AI = {
     "models/clients/google_client.py",
     "models/clients/openai_client.py",
     "models/language_models.py",
+    "models/retries.py",
     "sources/builtin/jinja_rendering.py",
 }
 # The modules that need an extra; each is imported when it is used. Everything else runs without any.
@@ -45,6 +46,7 @@ OF_EXTRAS: dict[str, set[str]] = {
     "docs": {
         "sources/builtin/page_text.py",
         "workspace/linear_patterns.py",
+        "workspace/parsing/encodings.py",
         "workspace/parsing/office.py",
         "workspace/parsing/pdf.py",
         "workspace/sqlite/sqlite_database.py",

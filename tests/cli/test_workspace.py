@@ -52,6 +52,20 @@ def test_another_folder_of_the_same_name_is_another_source(run: Run, tmp_path: P
     assert run("ingest", "sales/handbook", "--space", "s1", "--source", "sales").code == 0
 
 
+def test_a_file_without_text_is_told_and_the_encoding_of_a_source_is_set(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "handbook" / "blank.md").write_text("\n")
+    (tmp_path / "handbook" / "cities.csv").write_bytes("Stadt,n\nKöln,1\n".encode("cp1252"))
+    ran = run("ingest", "handbook", "--space", "s1")
+    assert (ran.code, ran.out) == (0, "4 added, 1 without text in the space 's1'.\n")
+    assert ran.err.startswith("blank.md: it has no text, so that no search finds it")
+    assert run("ingest", "handbook", "--space", "s1").err == ""
+    query = ("call", "query_documents", "--as", "space=s1", "--args", '{"sql": "SELECT Stadt FROM cities"}')
+    assert orjson.loads(run(*query).out)["rows"] == [["Köln"]]
+    assert run("ingest", "handbook", "--space", "s1", "--encoding", "cp437").code == 0
+    assert orjson.loads(run(*query).out)["rows"] == [["K÷ln"]]
+    assert "There is no encoding 'nonesuch'" in run("ingest", "handbook", "--space", "s1", "--encoding", "nonesuch").err
+
+
 def test_bad_files_are_one_line_each_and_end_with_1(run: Run, tmp_path: Path) -> None:
     (tmp_path / "handbook" / "bad.json").write_text("{")
     (tmp_path / "handbook" / "picture.png").write_bytes(b"x")

@@ -64,7 +64,13 @@ class Library:
         return {path: document_id for path, (document_id, _) in zip(texts, stored, strict=True)}
 
     async def take_in(
-        self, folder: Path, *, space: str = "s1", source: str = "handbook", allow_shrink: bool = False
+        self,
+        folder: Path,
+        *,
+        space: str = "s1",
+        source: str = "handbook",
+        encoding: str | None = None,
+        allow_shrink: bool = False,
     ) -> IngestReport:
         """Ingest a folder."""
         return await FolderIngest(
@@ -74,6 +80,7 @@ class Library:
             source=source,
             path=folder,
             max_file_bytes=DEFAULT_BOUNDS.upload_bytes,
+            encoding=encoding,
             allow_shrink=allow_shrink,
         ).run()
 

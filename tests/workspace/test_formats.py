@@ -310,7 +310,7 @@ async def test_markdown_tells_its_headings_and_what_stands_before_it(reader: Fil
     document = await reader.read("a.md", text.encode("utf-16"))
     assert document.metadata == {
         "title": "Leave", "author": "Ann", "created": "2026-01-02", "language": "en",
-        "headings": ["One", "Two", "a", "c" * 200],
+        "headings": ["One", "Two", "a", "c" * 200], "encoding": "utf-16", "encoding_from": "mark",
     }  # fmt: skip
     # Each passage below a heading is found by it, too, and has no more of it than a title may have.
     assert chunks_of(document.text)[-1].headings == ("c" * 200,)

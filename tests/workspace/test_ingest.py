@@ -75,7 +75,7 @@ async def test_each_bad_file_is_one_line_and_the_others_come_in(library: Library
             "broken.json": '{"a": ',
             "deep.json": "[" * 100_000,
             "two\nlines.json": "}",
-            "latin.txt": b"caf\xe9",
+            "noise.txt": b"caf\xe9\0\1",
             "wide.csv": ",".join(f"c{place}" for place in range(2_000)) + "\n",
             "data.bin": b"\x00\x01",
             "bomb.docx": HOSTILE["bomb.docx"][0],
@@ -103,7 +103,7 @@ async def test_each_bad_file_is_one_line_and_the_others_come_in(library: Library
     assert {path: reason for path, reason in told.items() if path != "deep.json"} == {
         "broken.json": "it is no JSON at line 1, column 7: Expecting value",
         "two�lines.json": "its name has a character that cannot be shown, such as a line break; rename it",
-        "latin.txt": "it is not valid UTF-8 near byte 3; save it as UTF-8",
+        "noise.txt": "it is not a text: byte 3 belongs to no encoding",
         "wide.csv": "a table has 0 rows and 2,000 columns; at most 1,000,000 and 1,000 are taken. Split it",
         "link.txt": "it is a symbolic link, which is not followed",
         "linked": "it is a symbolic link, which is not followed",
@@ -113,10 +113,10 @@ async def test_each_bad_file_is_one_line_and_the_others_come_in(library: Library
     }
     assert "nested too deeply" in told["deep.json"]
     assert (await library.call("search_documents", query="canary outside"))["hits"] == []
-    info = await library.call("document_info", source_id=await library.source_id(), path="latin.txt")
-    assert (info["status"], info["error"], info["chunk_count"]) == ("failed", told["latin.txt"], 0)
+    info = await library.call("document_info", source_id=await library.source_id(), path="noise.txt")
+    assert (info["status"], info["error"], info["chunk_count"]) == ("failed", told["noise.txt"], 0)
     # They are told of again as long as they are bad, and taken when they are mended.
-    files(folder, {"latin.txt": "café", "broken.json": "{}"})
+    files(folder, {"noise.txt": "café", "broken.json": "{}"})
     assert (await library.take_in(folder)).counts["changed"] == 2
 
 

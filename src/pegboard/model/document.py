@@ -71,3 +71,8 @@ class NewDocument:
     metadata: JSON = field(default_factory=dict[str, JSONValue])
     tables: tuple[DocumentTable, ...] = ()
     error: str = ""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the file was read and says nothing, as a PDF of scanned pages does."""
+        return not self.error and not self.tables and not self.text.strip()

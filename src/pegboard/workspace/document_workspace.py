@@ -57,6 +57,7 @@ class Workspace:
         *,
         space: str,
         source: str | None = None,
+        encoding: str | None = None,
         allow_shrink: bool = False,
         on_progress: Callable[[IngestReport], None] = lambda _: None,
         on_bad: Callable[[BadFile], None] = lambda _: None,
@@ -72,13 +73,15 @@ class Workspace:
             path: the folder, one file, or an address of the web.
             space: the space that the documents belong to.
             source: the name of the source in that space; by default that of the folder, or the address.
+            encoding: that of texts without a byte order mark, such as `cp1252`; kept for the source of a folder. It is
+                detected without one; `auto` has it detected again.
             allow_shrink: remove what is gone also where that is all or most of the source, or where the source was
                 read from another folder before.
             on_progress: told after each batch that was stored.
             on_bad: told of each file that was not, at once.
 
         Raises:
-            DefinitionError: there is no such folder or file.
+            DefinitionError: there is no such folder, file or encoding.
             CallError: the store cannot be used; an address may not or cannot be fetched; `needs_review` without
                 `allow_shrink`, where the source would lose more than half of its documents.
         """
@@ -92,6 +95,7 @@ class Workspace:
                 url=path,
                 destinations=self._destinations,
                 max_file_bytes=self._max_file_bytes,
+                encoding=encoding,
                 allow_shrink=allow_shrink,
                 on_progress=on_progress,
                 on_bad=on_bad,
@@ -104,6 +108,7 @@ class Workspace:
             source=source or path.absolute().name or "root",
             path=path,
             max_file_bytes=self._max_file_bytes,
+            encoding=encoding,
             allow_shrink=allow_shrink,
             on_progress=on_progress,
             on_bad=on_bad,

@@ -25,7 +25,7 @@ PARSE_OUTPUT_BYTES = 64 * MIB  # of what one file says, as JSON
 
 _UNREADABLE = "UnreadableError"
 _FEED = "pegboard.workspace.parsing.feed:parse_feed"
-_TOLD = ("title", "author", "created", "language", "headings", "pages")
+_TOLD = ("title", "author", "created", "language", "headings", "pages", "encoding", "encoding_from")
 
 
 class FileReader:
@@ -48,8 +48,13 @@ class FileReader:
     ) -> None:
         await self._pool.__aexit__(kind, exc, trace)
 
-    async def read(self, path: str, payload: bytes, *, modified_s: float | None = None) -> NewDocument:
-        """Return the document that a file is; one that cannot be read has an `error`, which says why in one line."""
+    async def read(
+        self, path: str, payload: bytes, *, modified_s: float | None = None, encoding: str = ""
+    ) -> NewDocument:
+        """Return the document that a file is; one that cannot be read has an `error`, which says why in one line.
+
+        `encoding` is that of texts without a byte order mark; it is detected where none is given.
+        """
         kind = format_of(path)
         document = NewDocument(
             path=path,
@@ -61,7 +66,8 @@ class FileReader:
         if kind is None:
             return with_error(document, "no parser reads this kind of file")
         try:
-            parsed: JSON = await self._pool.call(kind.parser, {"name": path.rpartition("/")[2]}, payload)
+            options: JSON = {"name": path.rpartition("/")[2], "encoding": encoding}
+            parsed: JSON = await self._pool.call(kind.parser, options, payload)
         except SandboxError as error:
             reason = error.text if error.type_name == _UNREADABLE else f"its parser failed: {error.type_name}"
             return with_error(document, reason)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -20,10 +20,11 @@ from pegboard.model.document import DocumentScope, NewDocument
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.models.limits import LISTED_LINE_CHARS
 from pegboard.workspace.file_reader import PARSERS, FileReader, checksum_of, with_error
+from pegboard.workspace.parsing.encoding_names import known_encoding
 from pegboard.workspace.parsing.formats import format_of
 from pegboard.workspace.shown_names import can_be_shown
 from pegboard.workspace.store.document_store import INGEST_BATCH_DOCUMENTS, SqlDocumentStore
-from pegboard.workspace.store.source_root import SourceRoot
+from pegboard.workspace.store.source_settings import SourceRoot
 from pegboard.workspace.store.writing import Stored, prepared
 
 INGEST_FOLDER_FILES = 1_000_000  # of one folder
@@ -51,6 +52,7 @@ class IngestReport:
     removed: int = 0
     embedded: int = 0
     embedder_fault: str = ""
+    empty: list[str] = field(default_factory=list[str])
     bad: list[BadFile] = field(default_factory=list[BadFile])
     kinds_not_read: Counter[str] = field(default_factory=Counter[str])
 
@@ -58,6 +60,15 @@ class IngestReport:
     def seen(self) -> int:
         """How many files were looked at."""
         return self.counts.total()
+
+
+@frozen
+class _Reader:
+    """What reads the files of a run; `reads_all` where their encoding was changed."""
+
+    files: FileReader
+    encoding: str
+    reads_all: bool
 
 
 Observer = Callable[[IngestReport], None]
@@ -69,6 +80,8 @@ class FolderIngest:
 
     Args:
         max_file_bytes: what a file may have.
+        encoding: that of the texts without a byte order mark, kept for later runs; `auto` has it detected again, and
+            without one it is as before.
         allow_shrink: whether the source may lose all or most of its documents.
         on_progress: told after each batch that was stored; `on_bad` of each file that was not, at once.
 
@@ -82,6 +95,7 @@ class FolderIngest:
     source: str
     path: Path
     max_file_bytes: int
+    encoding: str | None = None
     allow_shrink: bool = False
     on_progress: Observer = lambda _: None
     on_bad: Callable[[BadFile], None] = lambda _: None
@@ -93,6 +107,7 @@ class FolderIngest:
             CallError: the space may not be written to, or the store cannot be used; `busy` where the folder itself was
                 moved meanwhile; `needs_review` where the source would lose most of its documents.
         """
+        encoding = checked_encoding(self.encoding)
         root, only = self._root()
         began_in = await asyncio.to_thread(self._identity)
         if only is None:
@@ -101,8 +116,10 @@ class FolderIngest:
         await self.store.begin_source(
             self.scope, self.space, self.source, type_="folder", origin=str(self.path.absolute())
         )
+        encoding, is_new = await self.store.set_encoding(self.scope, self.space, self.source, encoding)
         report = IngestReport()
-        async with FileReader() as reader:
+        async with FileReader() as files:
+            reader = _Reader(files=files, encoding=encoding, reads_all=is_new)
             await self._store_all(root, only, reader, report)
         if only is None:
             # The folder may have been unmounted while it was read.
@@ -127,7 +144,7 @@ class FolderIngest:
 
     # ------------------------------------------------------------ in
 
-    async def _store_all(self, root: Root, only: FileEntry | None, reader: FileReader, report: IngestReport) -> None:
+    async def _store_all(self, root: Root, only: FileEntry | None, reader: _Reader, report: IngestReport) -> None:
         batch: list[NewDocument] = []
         chars = 0
         async for document in self._documents(root, only, reader, report):
@@ -144,13 +161,14 @@ class FolderIngest:
             ready = await asyncio.to_thread(lambda: [*map(prepared, batch)])
             stored = await self.store.put(self.scope, self.space, self.source, ready)
             report.counts.update(each for _, each in stored)
+            report.empty += empty_of(batch, stored)
             for each in batch:
                 if each.error:
                     self._report_bad(report, BadFile(path=each.path, reason=each.error))
         self.on_progress(report)
 
     async def _documents(
-        self, root: Root, only: FileEntry | None, reader: FileReader, report: IngestReport
+        self, root: Root, only: FileEntry | None, reader: _Reader, report: IngestReport
     ) -> AsyncIterator[NewDocument]:
         """Yield the documents that are new or changed, a few at work at once, in the order of the files."""
         working: deque[tuple[asyncio.Task[NewDocument | None], int]] = deque()
@@ -189,9 +207,7 @@ class FolderIngest:
             for entry in some:
                 yield entry, known.get(entry.path)
 
-    async def _document(
-        self, root: Root, entry: FileEntry, reader: FileReader, known: str | None
-    ) -> NewDocument | None:
+    async def _document(self, root: Root, entry: FileEntry, reader: _Reader, known: str | None) -> NewDocument | None:
         """Return what a file says; `None` where that is stored already."""
         unread = NewDocument(path=entry.path, mime=_mime(entry.path), size_bytes=entry.size_bytes, checksum="")
         if entry.size_bytes > self.max_file_bytes:
@@ -203,9 +219,9 @@ class FolderIngest:
             return with_error(unread, error.error.message)
         except OSError as error:
             return with_error(unread, f"it cannot be read: {error.strerror}")
-        if known is not None and known == checksum_of(payload):
+        if known is not None and known == checksum_of(payload) and not reader.reads_all:
             return None
-        return await reader.read(entry.path, payload, modified_s=entry.modified_s)
+        return await reader.files.read(entry.path, payload, modified_s=entry.modified_s, encoding=reader.encoding)
 
     def _files(self, root: Root, report: IngestReport) -> Iterator[FileEntry]:
         """Yield the files that can be read, folder by folder, by name; hidden ones are left out."""
@@ -404,12 +420,38 @@ def _is_there(root: Root, folder: str, name: str) -> bool:
         return error.error.kind != "invalid_arguments"
 
 
+def empty_of(documents: Sequence[NewDocument], stored: Sequence[tuple[str, Stored]]) -> list[str]:
+    """Return the paths of the new or changed documents that say nothing."""
+    return [
+        each.path
+        for each, (_, became) in zip(documents, stored, strict=True)
+        if each.is_empty and became in ("added", "changed")
+    ]
+
+
+def checked_encoding(encoding: str | None) -> str | None:
+    """Return an encoding as Python calls it; empty for `auto`.
+
+    Raises:
+        DefinitionError: there is none of that name.
+    """
+    if encoding is None or encoding == "auto":
+        return None if encoding is None else ""
+    known = known_encoding(encoding)
+    if known is None:
+        text = f"There is no encoding {encoding[:40]!r}. Write one such as utf-8, cp1252, latin-1 or utf-16, or auto."
+        raise DefinitionError(text)
+    return known
+
+
 def describe(report: IngestReport) -> str:
     """Return what became of a run, in one line."""
     counts = report.counts
     parts = [f"{counts[each]} {each}" for each in ("added", "changed", "unchanged", "failed") if counts[each]]
     if report.removed:
         parts.append(f"{report.removed} removed")
+    if report.empty:
+        parts.append(f"{len(report.empty)} without text")
     if report.embedded:
         parts.append(f"{report.embedded} passages embedded")
     return ", ".join(parts) or "nothing to take in"

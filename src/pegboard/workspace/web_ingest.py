@@ -19,7 +19,7 @@ from pegboard.model.document import DocumentScope, NewDocument, SourceType
 from pegboard.model.error import CallError
 from pegboard.models.limits import LISTED_LINE_CHARS
 from pegboard.workspace.file_reader import FileReader
-from pegboard.workspace.ingest import BadFile, IngestReport, embed_into
+from pegboard.workspace.ingest import BadFile, IngestReport, checked_encoding, embed_into, empty_of
 from pegboard.workspace.parsing.feed import Feed, FeedEntry
 from pegboard.workspace.parsing.formats import FORMATS, format_of
 from pegboard.workspace.shown_names import can_be_shown
@@ -50,6 +50,7 @@ class WebIngest:
         source: its name; by default the host of a page, and the address of a feed.
         destinations: where it may connect, redirects too.
         max_file_bytes: what an answer may have.
+        encoding: that of a page or file whose server and content do not name one.
         allow_shrink: whether a page without text may replace one that had some.
         on_bad: told of what could not be taken in.
     """
@@ -61,6 +62,7 @@ class WebIngest:
     url: str
     destinations: Destinations
     max_file_bytes: int
+    encoding: str | None = None
     allow_shrink: bool = False
     on_progress: Callable[[IngestReport], None] = lambda _: None
     on_bad: Callable[[BadFile], None] = lambda _: None
@@ -93,8 +95,8 @@ class WebIngest:
             self._report_bad(report, f"no parser reads what it is: {media_type(response)[:100]!r}")
             return
         source = self.source or urlsplit(response.url).hostname or "web"
-        document = await reader.read(path, _payload(response))
-        if not document.text.strip() and not document.error and not self.allow_shrink:
+        document = await reader.read(path, _payload(response), encoding=checked_encoding(self.encoding) or "")
+        if document.is_empty and not self.allow_shrink:
             known = (await self.store.checksums(self.scope, self.space, source, [path])).get(path)
             if known not in (None, document.checksum):
                 text = "it has no text now, so what was there stays; run it with --allow-shrink to replace it"
@@ -124,6 +126,7 @@ class WebIngest:
                 ready.append(prepared(document))
         stored = await self.store.put(self.scope, self.space, source, ready)
         report.counts.update(each for _, each in stored)
+        report.empty += empty_of([each.document for each in ready], stored)
         await self.store.end_source(self.scope, self.space, source)
         await embed_into(self.store, self.scope, self.space, report, self.on_progress)
         self.on_progress(report)

@@ -21,6 +21,10 @@ else:
 
 _SPACE = "The space that the documents belong to."
 _SOURCE = "Name of the source in that space; by default that of the folder, or the address."
+_ENCODING = (
+    "Encoding of the texts that are not UTF-8, such as cp1252; kept for the source of a folder. `auto` detects it."
+)
+_NO_TEXT = "it has no text, so that no search finds it; scanned pages need text recognition (OCR) first"
 _ALLOW_SHRINK = "Remove what is gone also where that is more than half of the source, or the folder is another one."
 _PROGRESS_S = 0.2
 
@@ -31,6 +35,7 @@ async def ingest_command(
     *,
     space: Annotated[str, Parameter(help=_SPACE)],
     source: Annotated[str | None, Parameter(help=_SOURCE)] = None,
+    encoding: Annotated[str | None, Parameter(help=_ENCODING)] = None,
     allow_shrink: Annotated[bool, Parameter(help=_ALLOW_SHRINK, negative="")] = False,
     options: SharedOptions,
 ) -> int:
@@ -48,6 +53,7 @@ async def ingest_command(
             path,
             space=space,
             source=source,
+            encoding=encoding,
             allow_shrink=allow_shrink,
             on_progress=progress.show,
             on_bad=lambda bad: progress.note(f"{bad.path}: {bad.reason}"),
@@ -57,6 +63,8 @@ async def ingest_command(
     finally:
         progress.end()
         project.store.close()
+    for path in report.empty:
+        terminal.note(f"{path}: {_NO_TEXT}.")
     if report.embedder_fault:
         terminal.note(f"{report.embedder_fault}. Run it again, or `pegboard workspace embed`.")
     if options.json:
@@ -66,6 +74,7 @@ async def ingest_command(
                 **{each: report.counts[each] for each in ("added", "changed", "unchanged", "failed")},
                 "removed": report.removed,
                 "embedded": report.embedded,
+                "empty": report.empty,
                 "bad": [{"path": bad.path, "reason": bad.reason} for bad in report.bad],
                 "kindsNotRead": dict(report.kinds_not_read),
             }

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from codecs import BOM_UTF8
 from collections.abc import Mapping
 from html.parser import HTMLParser
 from typing import Final
 
-from pegboard.workspace.parsing.parsed import Parsed, cleaned, decoded, headings_of, one_line
+from pegboard.workspace.parsing.encodings import decode
+from pegboard.workspace.parsing.parsed import Parsed, cleaned, headings_of, one_line
 
 _UNSEEN: Final = frozenset({"script", "style", "noscript", "template", "title", "svg", "head", "iframe", "object"})
 _HEADINGS: Final = {f"h{level}": "#" * level for level in range(1, 7)}
@@ -49,10 +49,11 @@ _CHARSET = re.compile(
 )
 
 
-def parse_html(_: object, payload: bytes) -> Parsed:
+def parse_html(options: object, payload: bytes) -> Parsed:
     """Read a page; what stands in scripts, styles and comments is not part of it."""
     page = _Page()
-    page.feed(cleaned(_decoded(payload)))
+    source = decode(options, payload, declared=_declared(payload))
+    page.feed(cleaned(source.text))
     page.close()
     text = re.sub(r"\n{3,}", "\n\n", "\n".join(map(_line, "".join(page.text).split("\n")))).strip()
     headings = headings_of(page.headings)
@@ -66,16 +67,13 @@ def parse_html(_: object, payload: bytes) -> Parsed:
         parsed["author"] = page.told["author"]
     if "created" in page.told:
         parsed["created"] = page.told["created"]
-    return parsed
+    return source.mark(parsed)
 
 
-def _decoded(payload: bytes) -> str:
-    """Return the text of a page in the encoding that it names, of those that browsers read; UTF-8 without one."""
-    if payload.startswith(BOM_UTF8):
-        return decoded(payload)
+def _declared(payload: bytes) -> str | None:
+    """Return the encoding that a page names, of those that browsers read."""
     named = _CHARSET.search(payload[:2_048])
-    encoding = _ENCODINGS.get((named[1] or named[2]).decode().lower()) if named is not None else None
-    return decoded(payload) if encoding is None else payload.decode(encoding, "replace")
+    return _ENCODINGS.get((named[1] or named[2]).decode().lower()) if named is not None else None
 
 
 class _Page(HTMLParser):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile  # noqa: TID251 - of bytes that were read already, in a child that writes no files
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import date, datetime, time, timedelta
 from typing import Any, cast
 
@@ -41,6 +41,8 @@ _UNSEEN = frozenset({
     _FALLBACK,
 })  # fmt: skip
 _PROPERTIES = "docProps/core.xml"
+_TYPES = "[Content_Types].xml"
+_OFFICE_TYPES = ("application/vnd.openxmlformats", "application/vnd.ms-")
 _OLD_ARCHIVE = b"\xd0\xcf\x11\xe0"
 _OVERLAP = 64
 _PIECE_BYTES = 1 << 20
@@ -134,7 +136,7 @@ def _notes(document: Any) -> Iterator[str]:
     """Yield the footnotes and endnotes of a document."""
     for related in document.part.rels.values():
         if not related.is_external and related.reltype.rpartition("/")[2] in ("footnotes", "endnotes"):
-            notes: Any = parse_xml(related.target_part.blob)
+            notes = _safe_xml(related.target_part.blob)
             yield from (_text_of(each) for each in notes.iter(_PARAGRAPH))
 
 
@@ -145,7 +147,7 @@ def _margins(document: Any) -> Iterator[str]:
         for each in section.iter(*_MARGINS):
             related = document.part.rels.get(each.get(_RELATED))
             if related is not None and not related.is_external:
-                margin: Any = parse_xml(related.target_part.blob)
+                margin = _safe_xml(related.target_part.blob)
                 lines = (_text_of(paragraph).strip() for paragraph in margin.iter(_PARAGRAPH))
                 texts["\n".join(line for line in lines if line)] = None
     yield from texts
@@ -230,7 +232,7 @@ def _properties(payload: bytes) -> CoreProperties | None:
         if _PROPERTIES not in archive.namelist():
             return None
         try:
-            root: Any = parse_xml(archive.read(_PROPERTIES))
+            root = _safe_xml(archive.read(_PROPERTIES))
         except SyntaxError:
             # As lxml says of what is not XML. The rows can be read all the same.
             return None
@@ -270,6 +272,42 @@ def _shown(value: JSONValue) -> str:
     return "" if value is None else str(value)
 
 
+def _safe_xml(markup: bytes) -> Any:
+    """Return the root of a part that we parse ourselves, whatever type the file gives it.
+
+    Raises:
+        UnreadableError: it defines entities.
+    """
+    if _defines_entities(markup):
+        raise UnreadableError("one of its parts defines entities, as no Office file does")
+    return parse_xml(markup)
+
+
+def _parsed_parts(archive: zipfile.ZipFile) -> Callable[[str], bool]:
+    """Return what tells whether a part is parsed as XML: by python-docx, by its type, or by calamine, by its name.
+
+    Pictures, previews and what macOS adds are never parsed, and may well have a document type. Where a file does not
+    say the types of its parts, each of them counts as parsed.
+    """
+    try:
+        types = archive.read(_TYPES)
+        root: Any = None if _defines_entities(types) else parse_xml(types)
+    except (KeyError, SyntaxError):
+        root = None
+    if root is None:
+        return lambda _: True
+    by_name = {str(each.get("PartName", "")).lstrip("/").lower(): each.get("ContentType", "") for each in root}
+    by_suffix = {str(each.get("Extension", "")).lower(): each.get("ContentType", "") for each in root}
+
+    def is_parsed(name: str) -> bool:
+        name = name.lstrip("/").lower()
+        kind = str(by_name.get(name) or by_suffix.get(name.rpartition(".")[2], "")).lower()
+        is_sheet = name.startswith("xl/") and name.endswith(".xml") and "/media/" not in name
+        return name == _TYPES.lower() or name.endswith(".rels") or kind.startswith(_OFFICE_TYPES) or is_sheet
+
+    return is_parsed
+
+
 def _defines_entities(markup: bytes) -> bool:
     """Tell whether XML has a document type, in whatever encoding a parser would read it."""
     # Without the zeros that wide encodings put between the letters.
@@ -278,7 +316,7 @@ def _defines_entities(markup: bytes) -> bool:
 
 
 def _check_archive(payload: bytes) -> None:
-    """See that an Office file unpacks to what such a file may, and that nothing in it defines entities.
+    """See that an Office file unpacks to what such a file may, and that no part that is parsed defines entities.
 
     Raises:
         UnreadableError: it does not.
@@ -290,10 +328,12 @@ def _check_archive(payload: bytes) -> None:
             entries = archive.infolist()
             if len(entries) > ARCHIVE_ENTRIES:
                 raise UnreadableError(f"it has {len(entries):,} parts; at most {ARCHIVE_ENTRIES:,} are taken")
+            is_parsed = _parsed_parts(archive)
             allowed = min(ARCHIVE_BYTES, max(ARCHIVE_RATIO_BYTES, ARCHIVE_RATIO * len(payload)))
             unpacked = 0
             for entry in entries:
                 # Counted as it is unpacked: what an entry says of its own size may be wrong.
+                checked = is_parsed(entry.filename)
                 with archive.open(entry) as part:
                     before = b""
                     while piece := part.read(_PIECE_BYTES):
@@ -301,7 +341,7 @@ def _check_archive(payload: bytes) -> None:
                         if unpacked > allowed:
                             raise UnreadableError(f"it unpacks to more than {allowed / MIB:,.0f} MiB")
                         # Whatever the part is called, and also where it begins in one piece and ends in the next.
-                        if _defines_entities(before + piece):
+                        if checked and _defines_entities(before + piece):
                             raise UnreadableError(
                                 f"its part {entry.filename[:100]!r} defines entities, as no Office file does"
                             )

@@ -33,6 +33,8 @@ class Parsed(TypedDict, total=False):
     created: str
     modified: str
     language: str
+    encoding: str
+    encoding_from: str
     headings: list[str]
     pages: int
     tables: list[ParsedTable]
@@ -40,20 +42,6 @@ class Parsed(TypedDict, total=False):
 
 class UnreadableError(ValueError):
     """The file cannot be read; the message says why, to the person who has it."""
-
-
-def decoded(payload: bytes) -> str:
-    """Return the text of a file: UTF-8, or UTF-16 where it says so.
-
-    Raises:
-        UnreadableError: it is neither; then nobody can tell what its characters are.
-    """
-    encoding = "utf-16" if payload[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
-    try:
-        return payload.decode(encoding)
-    except UnicodeDecodeError as error:
-        text = f"it is not valid {encoding.upper()} near byte {error.start}; save it as UTF-8"
-        raise UnreadableError(text) from None
 
 
 def cleaned(text: str) -> str:

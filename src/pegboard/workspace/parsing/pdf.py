@@ -50,7 +50,8 @@ def parse_pdf(_: object, payload: bytes) -> Parsed:
         if size > DOCUMENT_CHARS:
             raise UnreadableError(f"its text has more than {DOCUMENT_CHARS:,} characters. Split it")
         pages.append(text.strip())
-    parsed = Parsed(text=cleaned("\n\n".join(pages)), pages=count)
+    # Pages of pictures alone have no text: not even the line breaks between them.
+    parsed = Parsed(text=cleaned("\n\n".join(pages)) if any(pages) else "", pages=count)
     metadata = cast("dict[str, str]", document.get_metadata_dict())
     if one_line(metadata.get("Title", "")):
         parsed["title"] = one_line(metadata["Title"])

@@ -6,7 +6,8 @@ import re
 
 from pegboard.workspace.chunking import heading_title
 from pegboard.workspace.limits import DOCUMENT_TITLE_CHARS
-from pegboard.workspace.parsing.parsed import Parsed, cleaned, decoded, headings_of, one_line
+from pegboard.workspace.parsing.encodings import decode
+from pegboard.workspace.parsing.parsed import Parsed, cleaned, headings_of, one_line
 
 # Behind signs, or a line of its own with a line of signs below it.
 _HEADING = re.compile(r"^#{1,6} (.*)$|(?:\A|(?<=\n\n))(?![-=#>|*+ ])(\S.*)\n(?:=+|-{2,}) *$", re.MULTILINE)
@@ -15,17 +16,19 @@ _FRONT = re.compile(r"\A---\n(.*?)\n(?:---|\.\.\.)\n", re.DOTALL)
 _FIELD = re.compile(r"^(title|author|date|lang|language): *(\S.*)$", re.MULTILINE | re.IGNORECASE)
 
 
-def parse_text(_: object, payload: bytes) -> Parsed:
+def parse_text(options: object, payload: bytes) -> Parsed:
     """Read plain text. A short first line with an empty one behind it is its title."""
-    text = cleaned(decoded(payload))
+    source = decode(options, payload)
+    text = cleaned(source.text)
     first, _, rest = text.lstrip().partition("\n")
     is_title = 0 < len(first) <= DOCUMENT_TITLE_CHARS and rest.startswith("\n")
-    return Parsed(text=text, title=one_line(first)) if is_title else Parsed(text=text)
+    return source.mark(Parsed(text=text, title=one_line(first)) if is_title else Parsed(text=text))
 
 
-def parse_markdown(_: object, payload: bytes) -> Parsed:
+def parse_markdown(options: object, payload: bytes) -> Parsed:
     """Read Markdown, with what stands before it between two lines of dashes: title, author, date, language."""
-    text = cleaned(decoded(payload))
+    source = decode(options, payload)
+    text = cleaned(source.text)
     front = _FRONT.match(text)
     body = _FENCED.sub("", text[front.end() :] if front else text)
     headings = headings_of([match[2] or heading_title(match[1]) for match in _HEADING.finditer(body)])
@@ -43,4 +46,4 @@ def parse_markdown(_: object, payload: bytes) -> Parsed:
                 parsed["created"] = declared
             case _:
                 parsed["language"] = declared
-    return parsed
+    return source.mark(parsed)

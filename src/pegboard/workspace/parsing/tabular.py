@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
-from pegboard.workspace.parsing.parsed import Parsed, ParsedTable, UnreadableError, cleaned, decoded, one_line
+from pegboard.workspace.parsing.encodings import decode
+from pegboard.workspace.parsing.parsed import Parsed, ParsedTable, UnreadableError, cleaned, one_line
 
 TABLE_CELL_CHARS = 1_000_000  # of one cell
 TABLE_COLUMNS = 1_000  # of one table
@@ -29,28 +30,30 @@ _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,17})?(?:[eE][-+]?[0-9]{1,2})?")
 
 
-def parse_csv(_: object, payload: bytes) -> Parsed:
+def parse_csv(options: object, payload: bytes) -> Parsed:
     """Read CSV; what separates its values is told by the line that names the columns: the first that has any."""
-    text = cleaned(decoded(payload))
+    source = decode(options, payload)
+    text = cleaned(source.text)
     first, _, rest = text.lstrip("\n").partition("\n")
     named = _NAMED_DELIMITER.fullmatch(first)
     if named is not None:
         # As Excel is told by a line of its own, which is not a row.
         parsed = _separated(rest, named[1])
         parsed["text"] = text
-        return parsed
+        return source.mark(parsed)
     # A title above the table has none of them.
     lines = (_QUOTED.sub("", line) for line in text[:_LOOKED_AT_CHARS].split("\n"))
     telling = next((line for line in lines if set(line) & set(_DELIMITERS)), "")
     delimiter = max(_DELIMITERS, key=telling.count)
     # A quote behind a space begins a value only where there is one behind every delimiter.
     is_spaced = f'{delimiter} "' in text[:_LOOKED_AT_CHARS] and f"{delimiter} " in telling
-    return _separated(text, delimiter, is_spaced=is_spaced)
+    return source.mark(_separated(text, delimiter, is_spaced=is_spaced))
 
 
-def parse_tsv(_: object, payload: bytes) -> Parsed:
+def parse_tsv(options: object, payload: bytes) -> Parsed:
     """Read values with tabs between them."""
-    return _separated(cleaned(decoded(payload)), "\t")
+    source = decode(options, payload)
+    return source.mark(_separated(cleaned(source.text), "\t"))
 
 
 def _separated(text: str, delimiter: str, *, is_spaced: bool = False) -> Parsed:
@@ -68,19 +71,20 @@ def _separated(text: str, delimiter: str, *, is_spaced: bool = False) -> Parsed:
     return Parsed(text=text, tables=[typed_table("", columns, body)])
 
 
-def parse_json(_: object, payload: bytes) -> Parsed:
+def parse_json(options: object, payload: bytes) -> Parsed:
     """Read JSON. A list of objects is a table, and so is each such list that an object holds under a name.
 
     Many programs call JSON lines so, too: what is not JSON as a whole may be some in every line.
     """
-    text = cleaned(decoded(payload))
+    source = decode(options, payload)
+    text = cleaned(source.text)
     try:
         value = _loaded(text, "it")
     except UnreadableError:
         if _LINES_OF_OBJECTS.match(text) is None:
             raise
-        return parse_jsonl(None, payload)
-    return Parsed(text=text, tables=list(_tables_in(value, ())))
+        return parse_jsonl(options, payload)
+    return source.mark(Parsed(text=text, tables=list(_tables_in(value, ()))))
 
 
 def _tables_in(value: JSONValue, names: tuple[str, ...]) -> Iterator[ParsedTable]:
@@ -92,11 +96,12 @@ def _tables_in(value: JSONValue, names: tuple[str, ...]) -> Iterator[ParsedTable
             yield from _tables_in(each, (*names, name))
 
 
-def parse_jsonl(_: object, payload: bytes) -> Parsed:
+def parse_jsonl(options: object, payload: bytes) -> Parsed:
     """Read JSON lines; those that are objects make a table."""
-    text = cleaned(decoded(payload))
+    source = decode(options, payload)
+    text = cleaned(source.text)
     values = [_loaded(line, f"line {number}") for number, line in enumerate(text.split("\n"), 1) if line.strip()]
-    return Parsed(text=text, tables=[_table_of_objects("", values)] if _is_rows(values) else [])
+    return source.mark(Parsed(text=text, tables=[_table_of_objects("", values)] if _is_rows(values) else []))
 
 
 def _unique(pairs: list[tuple[str, JSONValue]]) -> JSON:

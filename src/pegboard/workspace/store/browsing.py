@@ -277,8 +277,16 @@ def document_info(db: Connection, within: ReadableSpaces, document_n: int) -> JS
             for table in tables_of(db, within)
             if table.document_n == document_n
         ],
-        "status": "failed" if error else "ready", **({"error": error} if error else {}),
+        "encoding": _taken(metadata, "encoding", str), "encoding_from": _taken(metadata, "encoding_from", str),
+        **_status(str(error), str(mime), is_empty=not chunk_count),
     }  # fmt: skip
+
+
+def _status(error: str, mime: str, *, is_empty: bool) -> JSON:
+    """Return whether a document could be read, with the reason where nothing of it can be found."""
+    if error:
+        return {"status": "failed", "error": error}
+    return {"status": "empty", "note": _why_empty("", mime)} if is_empty else {"status": "ready"}
 
 
 def _taken(metadata: JSON, name: str, kind: type) -> Any:
@@ -327,7 +335,11 @@ def _why_empty(error: str, mime: str) -> str:
     """Return why a document has no text, for one who would take it for an empty one."""
     if error:
         return f"Nothing could be read of this document: {error}."
-    return "This document has no text" + (": its pages are pictures, or empty." if mime == "application/pdf" else ".")
+    return "This document has no text" + (
+        ": its pages are pictures, or empty. Scanned pages need text recognition (OCR) first."
+        if mime == "application/pdf"
+        else "."
+    )
 
 
 def _fitting(text: str) -> str:

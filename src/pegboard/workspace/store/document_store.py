@@ -31,7 +31,7 @@ from pegboard.workspace.store import (
     grepping,
     querying,
     searching,
-    source_root,
+    source_settings,
     statistics,
     writing,
 )
@@ -40,7 +40,7 @@ from pegboard.workspace.store.embedding import BarePassage
 from pegboard.workspace.store.near import NearIndex
 from pegboard.workspace.store.querying import DOCUMENT_TABLES
 from pegboard.workspace.store.readable_spaces import ReadableSpaces
-from pegboard.workspace.store.source_root import SourceRoot
+from pegboard.workspace.store.source_settings import SourceRoot
 from pegboard.workspace.store.writing import PreparedDocument, Stored
 
 INGEST_BATCH_DOCUMENTS = 100  # stored in one transaction
@@ -398,16 +398,32 @@ class SqlDocumentStore:
         """Return the folder that a source was read from; `None` where none was recorded."""
 
         def look(db: Connection) -> SourceRoot | None:
-            return source_root.root_of(db, _source(db, scope, space, source)[1])
+            return source_settings.root_of(db, _source(db, scope, space, source)[1])
 
         return await self._database.read(look, caller=scope.user)
+
+    async def set_encoding(
+        self, scope: DocumentScope, space: str, source: str, encoding: str | None
+    ) -> tuple[str, bool]:
+        """Set the encoding of the texts of a source, or leave it with `None`; return it, and whether it changed."""
+
+        def put(db: Connection) -> tuple[str, bool]:
+            writing.writable_space(db, scope, space)
+            source_n = _source(db, scope, space, source)[1]
+            before = source_settings.encoding_of(db, source_n)
+            if encoding is None or encoding == before:
+                return before, False
+            source_settings.put_encoding(db, source_n, encoding)
+            return encoding, True
+
+        return await self._database.write(put, caller=scope.user)
 
     async def put_source_root(self, scope: DocumentScope, space: str, source: str, root: SourceRoot) -> None:
         """Record the folder that a source was read from."""
 
         def put(db: Connection) -> None:
             writing.writable_space(db, scope, space)
-            source_root.put_root(db, _source(db, scope, space, source)[1], root)
+            source_settings.put_root(db, _source(db, scope, space, source)[1], root)
 
         await self._database.write(put, caller=scope.user)
 

@@ -22,7 +22,7 @@ from pegboard.workspace.chunking import chunks_of
 from pegboard.workspace.shown_names import can_be_shown
 from pegboard.workspace.store.connection import Connection
 from pegboard.workspace.store.readable_spaces import absent, as_path, folder_of
-from pegboard.workspace.store.source_root import remove_root
+from pegboard.workspace.store.source_settings import remove_settings
 
 SOURCE_NAME_CHARS = 128  # of the name of a source
 
@@ -170,16 +170,18 @@ def _put_one(
     document = each.document
     folder, name = _split(document.path)
     row: Any = db.execute(
-        "select n, id, checksum, error from documents where source_n = ? and folder = ? and name = ?",
+        "select n, id, checksum, error, metadata from documents where source_n = ? and folder = ? and name = ?",
         (source_n, folder, name),
     ).fetchone()
-    if row is not None and row[2] == document.checksum and row[3] == document.error:
+    metadata = _NUL.sub(r"\1\\ufffd", orjson.dumps(document.metadata).decode())
+    # The same bytes may be read in another encoding.
+    if row is not None and (row[2], row[3], row[4]) == (document.checksum, document.error, metadata):
         return str(row[1]), "failed" if document.error else "unchanged"
     document_id = f"doc_{secrets.token_hex(8)}" if row is None else str(row[1])
     modified = None if document.modified_s is None else _moment(document.modified_s)
     values = (
         document.mime, document.size_bytes, document.checksum, len(document.text),
-        _NUL.sub(r"\1\\ufffd", orjson.dumps(document.metadata).decode()), modified, _now(), document.error,
+        metadata, modified, _now(), document.error,
     )  # fmt: skip
     if row is None:
         inserted: Any = db.execute(
@@ -318,7 +320,7 @@ def remove_source(db: Connection, space_n: int, name: str) -> int:
     documents = db.execute("select n from documents where source_n = ?", (row[0],)).fetchall()
     for (document_n,) in documents:
         remove_document(db, space_n, row[0], document_n)
-    remove_root(db, row[0])
+    remove_settings(db, row[0])
     db.execute("delete from sources where n = ?", (row[0],))
     return len(documents)
 
