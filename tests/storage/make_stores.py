@@ -107,7 +107,7 @@ async def tasks(folder: Path) -> None:
             await catalog.tasks.changed(record, timeout_s=1.0)
             record = await catalog.tasks.get(task_id, ANN)
         if source == "first":
-            yes: Any = {"action": "accept", "content": {"answer": True}}
+            yes: dict[str, Any] = {"action": "accept", "content": {"answer": True}}
             await catalog.tasks.answer(task_id, ANN, dict.fromkeys(record.questions, yes))
             await catalog.tasks.result(task_id, ANN, timeout_s=60)
     await catalog.close()

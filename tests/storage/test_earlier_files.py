@@ -139,7 +139,7 @@ async def test_a_task_that_waited_goes_on_and_one_that_ended_has_its_result(unpa
         ended, waiting = records["completed"], records["input_required"]
         assert (await catalog.tasks.result(ended.task_id, ANN, timeout_s=30)).text == "first: True"
         assert (waiting.message, waiting.fraction) == ("downloaded", 0.5)
-        yes: Any = {"action": "accept", "content": {"answer": True}}
+        yes: dict[str, Any] = {"action": "accept", "content": {"answer": True}}
         await catalog.tasks.answer(waiting.task_id, ANN, dict.fromkeys(waiting.questions, yes))
         assert (await catalog.tasks.result(waiting.task_id, ANN, timeout_s=60)).text == "second: True"
     finally:

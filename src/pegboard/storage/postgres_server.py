@@ -81,6 +81,7 @@ class PostgresServer:
         busy_s: how long to wait for a lock.
         statement_s: how long one statement may run.
         keep: how many connections stay open for the next transaction; with 0 each transaction connects.
+        search_path: the schemas in which the tables are; by default those of the login.
 
     Raises:
         DefinitionError: the URI cannot be used.
@@ -95,9 +96,11 @@ class PostgresServer:
         busy_s: float,
         statement_s: float | None = POSTGRES_STATEMENT_S,
         keep: int = 0,
+        search_path: str | None = None,
     ) -> None:
         check_postgres_uri(uri)
-        self._uri, self._schema, self._busy_s, self._statement_s = uri, schema, busy_s, statement_s
+        self._uri, self._schema = uri, schema
+        self._patience: Any = {"busy_s": busy_s, "statement_s": statement_s, "search_path": search_path}
         self._idle = IdleConnections["psycopg.Connection[Any]"](keep=keep)
         self._is_prepared = False
 
@@ -162,8 +165,7 @@ class PostgresServer:
 
     @contextmanager
     def _unchecked(self) -> Generator[PostgresConnection]:
-        patience: Any = {"busy_s": self._busy_s, "statement_s": self._statement_s}
-        with self._explained(), open_postgres(self._uri, **patience) as raw:
+        with self._explained(), open_postgres(self._uri, **self._patience) as raw:
             connection = PostgresConnection(raw)
             connection.script("set transaction read only")
             yield connection
@@ -188,7 +190,7 @@ class PostgresServer:
                 raw.execute("select 1")
                 return raw
             raw.close()
-        return open_postgres(self._uri, busy_s=self._busy_s, statement_s=self._statement_s)
+        return open_postgres(self._uri, **self._patience)
 
 
 def open_postgres(

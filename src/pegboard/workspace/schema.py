@@ -6,6 +6,9 @@ from typing import Final
 
 from pegboard.storage.schema import Schema, StoreConnection
 
+SEARCH_PATH: Final = "pegboard,public"
+"""Where PostgreSQL has the tables, and the extension `vector`."""
+
 # `n` counts for ourselves alone: what callers are shown are the random ids.
 _SQLITE: Final = """
 create table settings (name text primary key, value text not null) strict, without rowid;

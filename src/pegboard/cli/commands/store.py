@@ -23,6 +23,7 @@ from pegboard.model.error import DefinitionError
 from pegboard.models.embedding import cache
 from pegboard.storage.backup import BUSY_S, back_up, check_restore, restore
 from pegboard.storage.database import Database, database_of
+from pegboard.storage.postgres_server import PostgresServer
 from pegboard.storage.schema import Schema
 from pegboard.storage.sqlite_file import SqliteFile
 from pegboard.storage.store_error import StoreError
@@ -111,7 +112,8 @@ def _migrated(store: DeclaredStore, *, dry_run: bool) -> Row:
 
 def _database(store: DeclaredStore) -> Database:
     if store.name == "documents" and store.uri.path is None:
-        raise CommandError("Documents in PostgreSQL are migrated by the server that opens them.", kind="store_refused")
+        path = document_tables.SEARCH_PATH
+        return PostgresServer(store.uri.text, SCHEMAS[store.name], busy_s=BUSY_S, search_path=path)
     return database_of(store.uri, SCHEMAS[store.name], busy_s=BUSY_S)
 
 

@@ -33,7 +33,7 @@ from pegboard.storage.postgres_server import check_postgres_uri, open_postgres
 from pegboard.storage.store_error import StoreError
 from pegboard.workspace.limits import DOCUMENT_STORE_BUSY_S, DOCUMENT_STORE_CONNECTIONS
 from pegboard.workspace.postgres.near_index import build_near_indexes, near_settings
-from pegboard.workspace.schema import SCHEMA
+from pegboard.workspace.schema import SCHEMA, SEARCH_PATH
 from pegboard.workspace.store.connection import Connection, Dialect, Rows
 from pegboard.workspace.store.document_tables import StoredTable
 from pegboard.workspace.store.near import NearIndex
@@ -236,8 +236,7 @@ class PostgresDatabase:
         return db
 
     def _opened(self) -> PostgresConnection:
-        path = "pegboard,public"
-        raw = open_postgres(self._uri, busy_s=DOCUMENT_STORE_BUSY_S, search_path=path, autocommit=True)
+        raw = open_postgres(self._uri, busy_s=DOCUMENT_STORE_BUSY_S, search_path=SEARCH_PATH, autocommit=True)
         db = PostgresConnection(raw)
         try:
             with raw.transaction():
