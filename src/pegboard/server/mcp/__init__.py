@@ -1,1 +1,1 @@
-"""mcp: the Model Context Protocol on a catalog. Only these modules know the SDK, and only some of them load it."""
+"""The Model Context Protocol on a catalog: one dispatcher for both eras, and the ways to it over HTTP and stdio."""

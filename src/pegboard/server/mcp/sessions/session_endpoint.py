@@ -72,8 +72,6 @@ _NO_SESSION = "Bad Request: Missing session ID"
 class OpenRequest:
     """A request of a session that has no answer yet; `call` is its task while it runs."""
 
-    roles: tuple[str, ...] = ()
-    """Those of whoever sent it."""
     call: asyncio.Task[Any] | None = None
     is_cancelled: bool = False
     answered: asyncio.Event | None = None
@@ -317,13 +315,13 @@ class SessionEndpoint:
     # -- a request
 
     async def _request(self, exchange: Exchange, http_session: HttpSession, request: JSON) -> None:
-        # By its text: the SDK takes 7 and "7" for one.
+        # By its text: the notification that cancels 7 may name "7".
         name = str(request["id"])
         if name in http_session.open_requests and not await _is_free(http_session, name):
             refusal = error_message(-32600, _ID_IS_OPEN.format(request["id"]), request["id"])
             await send_whole(exchange.send, 400, refusal)
             return
-        open_request = http_session.open_requests[name] = OpenRequest(roles=exchange.principal.identity.roles)
+        open_request = http_session.open_requests[name] = OpenRequest()
         session = http_session.session
         is_wish = self._shared is not None and request["method"] in _WISHES
         before = Wishes(session.level, set(session.uris)) if is_wish else None
