@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
+from pegboard.workspace.dates import iso_dates
 from pegboard.workspace.parsing.encodings import decode
 from pegboard.workspace.parsing.parsed import Parsed, ParsedTable, UnreadableError, cleaned, one_line
 
@@ -134,6 +135,13 @@ def _table_of_objects(name: str, objects: Sequence[JSON]) -> ParsedTable:
     columns = list(dict.fromkeys(key for row in objects for key in row))
     names = column_names(columns)
     rows = [[cell(row.get(key)) for key in columns] for row in objects]
+    for place in range(len(columns)):
+        filled = [row[place] for row in rows if row[place] is not None]
+        texts = [value for value in filled if isinstance(value, str)]
+        dates = iso_dates(texts) if len(texts) == len(filled) else None
+        if dates is not None:
+            for row in rows:
+                row[place] = dates.get(str(row[place]))
     _check(len(columns), len(rows))
     return ParsedTable(name=one_line(name), columns=names, rows=rows)
 
@@ -170,13 +178,14 @@ def typed_table(name: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
 
 
 def _typed_column(_name: str, cells: Sequence[str]) -> list[JSONValue]:
-    """Return the cells of one column: numbers only where every cell that is not empty is one."""
+    """Return the cells of one column: numbers, or ISO dates, only where every cell that is not empty is one."""
     filled = [value.strip() for value in cells if value.strip()]
     if filled and all(map(_INTEGER.fullmatch, filled)):
         return [int(value) if value.strip() else None for value in cells]
     if filled and all(map(_NUMBER.fullmatch, filled)):
         return [float(value) if value.strip() else None for value in cells]
-    return [value or None for value in cells]
+    dates = iso_dates(filled)
+    return [value or None for value in cells] if dates is None else [dates.get(value.strip()) for value in cells]
 
 
 def cell(value: Any) -> JSONValue:

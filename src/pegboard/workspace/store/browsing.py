@@ -9,15 +9,17 @@ import orjson
 from pegboard.model.document import DocumentFilters
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
+from pegboard.workspace.dates import dates_note, unclear_dates
 from pegboard.workspace.file_globs import name_matcher
 from pegboard.workspace.limits import DOCUMENT_CHARS, DOCUMENT_RESULT_BYTES
 from pegboard.workspace.paging import fitting_count, page, place_of
 from pegboard.workspace.store.connection import Connection
-from pegboard.workspace.store.document_tables import tables_of
+from pegboard.workspace.store.document_tables import described, tables_of
 from pegboard.workspace.store.folder_node import FolderNode, drawn
 from pegboard.workspace.store.readable_spaces import ReadableSpaces, absent, as_path, folder_of
 
 _FOLDER = 0
+_LOOKED_AT_ROWS = 50  # of a table, for dates that are not ISO
 
 
 def list_sources(db: Connection, within: ReadableSpaces, *, type_: str | None, limit: int, cursor: str | None) -> JSON:
@@ -273,13 +275,20 @@ def document_info(db: Connection, within: ReadableSpaces, document_n: int) -> JS
         "created_at": _taken(metadata, "created", str), "modified_at": modified_at, "ingested_at": ingested_at,
         "checksum": checksum, "chunk_count": chunk_count, "metadata": metadata,
         "tables": [
-            {"table": table.shown, "columns": list(table.columns), "row_count": table.row_count}
-            for table in tables_of(db, within)
-            if table.document_n == document_n
+            {"table": each["table"], "columns": each["columns"], "row_count": each["row_count"], **_dates_of(each)}
+            for each in described(
+                db, within, [table for table in tables_of(db, within) if table.document_n == document_n],
+                rows=_LOOKED_AT_ROWS,
+            )
         ],
         "encoding": _taken(metadata, "encoding", str), "encoding_from": _taken(metadata, "encoding_from", str),
         **_status(str(error), str(mime), is_empty=not chunk_count),
     }  # fmt: skip
+
+
+def _dates_of(table: JSON) -> JSON:
+    unclear = unclear_dates(table["columns"], table["first_rows"])
+    return {"note": dates_note(unclear)} if unclear else {}
 
 
 def _status(error: str, mime: str, *, is_empty: bool) -> JSON:

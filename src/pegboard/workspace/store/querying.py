@@ -18,6 +18,7 @@ from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
 from pegboard.sources.builtin.sql_statement import Limits, Query, read_only_refusal
 from pegboard.sources.builtin.sqlite_engine import run_on
+from pegboard.workspace.dates import dates_note, unclear_dates
 from pegboard.workspace.limits import DOCUMENT_RESULT_BYTES
 from pegboard.workspace.store.connection import Connection
 from pegboard.workspace.store.document_tables import StoredTable, tables_of
@@ -28,6 +29,7 @@ DOCUMENT_TABLES = 500  # that one query may be about
 
 _SHOWN_NAMES = 20  # tables or columns that an error names
 _SHOWN_TABLES = 3
+_LOOKED_AT_ROWS = 50  # of a table, for dates that are not ISO
 _SHOWN_CHARS = 1_500
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PROGRESS_STEPS = 5_000  # how often the clock is looked at
@@ -107,6 +109,7 @@ def query(copy: Copy, tables: Sequence[StoredTable], sql: str, *, limit: int, ti
         # A name in double quotes that is not a column is one that was mistyped, and not a text.
         own.config(apsw.SQLITE_DBCONFIG_DQS_DML, 0)
         _copy_all(cast("Any", own), copy, named, asked)
+        unclear = [f"{table.shown}.{name}" for table in named for name in _unclear_in(cast("Any", own), table)]
         try:
             answer = run_on(own, asked)
         except CallError as error:
@@ -125,7 +128,13 @@ def query(copy: Copy, tables: Sequence[StoredTable], sql: str, *, limit: int, ti
         "row_count": len(answer.rows),
         "truncated": answer.truncated,
         "tables_used": [table.shown for table in named],
+        **({"note": dates_note(unclear)} if unclear else {}),
     }
+
+
+def _unclear_in(own: Any, table: StoredTable) -> list[str]:
+    rows = own.execute(f"select * from main.{quoted(table.shown)} limit {_LOOKED_AT_ROWS}").fetchall()  # noqa: S608 - a name that is quoted
+    return unclear_dates(table.columns, rows)
 
 
 def quoted(name: str) -> str:

@@ -48,7 +48,7 @@ TOOL = document_tool(
         "size_bytes": WHOLE, "char_count": WHOLE, "pages": MAYBE_WHOLE, "language": MAYBE_TEXT,
         "created_at": MAYBE_TEXT, "modified_at": MAYBE_TEXT, "ingested_at": TEXT, "checksum": TEXT,
         "chunk_count": WHOLE, "metadata": {"type": "object"},
-        "tables": rows({"table": TEXT, "columns": {"type": "array", "items": TEXT}, "row_count": WHOLE}),
+        "tables": rows({"table": TEXT, "columns": {"type": "array", "items": TEXT}, "row_count": WHOLE}, note=TEXT),
         "encoding": MAYBE_TEXT, "encoding_from": MAYBE_TEXT,
         "status": {"enum": ["ready", "empty", "failed"]}, "error": TEXT, "note": TEXT,
     },

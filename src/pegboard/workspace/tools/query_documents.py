@@ -65,6 +65,7 @@ _SPEC: Final = document_spec(
         "row_count": WHOLE,
         "truncated": FLAG,
         "tables_used": {"type": "array", "items": TEXT},
+        "note": TEXT,
     },
     always=("sql", "columns", "rows", "row_count", "truncated", "tables_used"),
     examples=({"sql": "SELECT region, sum(total) AS total FROM orders GROUP BY region ORDER BY total DESC"},),

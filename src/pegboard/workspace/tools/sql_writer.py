@@ -17,6 +17,7 @@ from pegboard.core.ports import Model
 from pegboard.frozen import frozen
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
+from pegboard.workspace.dates import dates_note, unclear_dates
 
 DOCUMENT_QUERY_CHARS = 20_000  # of its text
 DOCUMENT_QUESTION_REPAIRS = 2  # so often at most
@@ -96,7 +97,9 @@ def _words(text: str) -> set[str]:
 
 def _described(table: JSON) -> str:
     rows = "".join(f"\n  {_line([_cell(value) for value in row])}" for row in table["first_rows"])
-    return f"{_line(table['table'])} {_line(table['columns'])}, {table['row_count']} rows{rows}"
+    unclear = unclear_dates(table["columns"], table["first_rows"])
+    note = f"\n  {dates_note(unclear)}" if unclear else ""
+    return f"{_line(table['table'])} {_line(table['columns'])}, {table['row_count']} rows{rows}{note}"
 
 
 def _line(value: object) -> str:
