@@ -13,11 +13,12 @@ import gc
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from bench.measure import THOROUGH, Effort
 from bench.tools import spec
 from pegboard import Catalog, Policy, ToolContext, ToolSpec
+from pegboard.model.record import replace
 from pegboard.model.source_state import SourceState
 from pegboard.model.tool import ToolEntry
 

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from msgspec.structs import force_setattr
 
 from pegboard import Catalog, Profile, RateLimit, ToolContext, ToolSpec
 from pegboard.limits.memory import MemoryLimitStore
@@ -71,7 +72,7 @@ def source(state: SourceState) -> Make:
 
         catalog.add_source(FakeSource(name="git", listed=[entry.spec.bind(run)], now=state))
         listed = catalog.registry.sources["git"].entries()[0]
-        object.__setattr__(listed, "source", "git")
+        force_setattr(listed, "source", "git")
 
     return make
 

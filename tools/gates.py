@@ -22,7 +22,7 @@ CORE = SRC + "core/"
 MODEL = SRC + "model/"
 EGRESS = SRC + "egress/"
 
-CORE_MAY_IMPORT = frozenset({"pegboard", "jsonschema_rs", "orjson"}) | sys.stdlib_module_names
+CORE_MAY_IMPORT = frozenset({"pegboard", "jsonschema_rs", "msgspec", "orjson"}) | sys.stdlib_module_names
 # A heavy or framework package and the only modules that may name it.
 ONLY_IN = {
     "mcp": ("server/mcp*", "sources/mcp*", "adapters/claude_agent_sdk*", "adapters/fastmcp*", "demo.py"),

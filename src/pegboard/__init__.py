@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         agent_tool,
         consent_text,
         default_catalog,
+        replace,
     )
     from pegboard.server.app import http_app, run_http
     from pegboard.server.identify import Identified
@@ -71,7 +72,7 @@ __all__ = [
     "HookCall", "Identified", "ImageContent", "IngestReport", "Message", "ModelSpec", "PegboardError", "Policy",
     "Profile", "RateLimit", "ResourceContent", "ResourceLink", "Secret", "Tasks", "TextContent", "Tool", "ToolContext",
     "ToolError", "ToolResult", "ToolSpec", "Verdict", "View", "Workspace", "__version__", "agent_tool", "consent_text",
-    "context_for", "default_catalog", "http_app", "load_catalog", "run_http", "run_stdio",
+    "context_for", "default_catalog", "http_app", "load_catalog", "replace", "run_http", "run_stdio",
 ]  # fmt: skip
 
 # The help of the command line needs nothing of the library; and a library that only declares tools needs neither a

@@ -9,7 +9,6 @@ import weakref
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
 
@@ -48,6 +47,7 @@ from pegboard.model.error import DefinitionError, PegboardError
 from pegboard.model.hook import Hook, HookKind
 from pegboard.model.policy import OPEN_POLICY, Policy
 from pegboard.model.profile import Profile
+from pegboard.model.record import replace
 from pegboard.model.result import ToolResult
 from pegboard.model.secret import Secret
 from pegboard.model.skill import Skill

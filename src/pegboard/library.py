@@ -28,6 +28,7 @@ from pegboard.model.hook_call import HookCall
 from pegboard.model.policy import Policy
 from pegboard.model.profile import Profile
 from pegboard.model.rate_limit import RateLimit
+from pegboard.model.record import replace
 from pegboard.model.request import CallBudget
 from pegboard.model.result import AudioContent, ImageContent, ResourceContent, ResourceLink, TextContent, ToolResult
 from pegboard.model.secret import Secret
@@ -80,4 +81,5 @@ __all__ = [
     "agent_tool",
     "consent_text",
     "default_catalog",
+    "replace",
 ]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from msgspec import Struct
+
 from pegboard.agents.lazy_runtime import LazyAgentRuntime
 from pegboard.authoring.builder import read_built
 from pegboard.consent.memory import MemoryConsents
@@ -16,7 +18,6 @@ from pegboard.core.ports import Embedder, LimitStore
 from pegboard.core.registry import Registry
 from pegboard.core.view import ViewParts
 from pegboard.discovery.exposure import Discovery
-from pegboard.frozen import frozen
 from pegboard.limits.memory import MemoryLimitStore
 from pegboard.model.context import ToolContext
 from pegboard.model.secret import Secret
@@ -43,8 +44,7 @@ def key_of_environment(registry: Registry) -> Callable[[str], Secret | None]:
     return key_of
 
 
-@frozen
-class Runtime:
+class Runtime(Struct, frozen=True, kw_only=True):
     """The parts of one catalog, each filled with what it needs of the others.
 
     `registry` holds what is declared, `defaults` knows what of that code declares by itself, `guards` what the stages

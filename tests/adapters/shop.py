@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from pegboard import CallContext, Catalog, ImageContent, Profile, ToolContext
@@ -10,6 +10,7 @@ from pegboard.core.call.finished_call import FinishedCall, StartedCall
 from pegboard.core.view import View
 from pegboard.model.context import ToolContext as AnyContext
 from pegboard.model.policy import Policy
+from pegboard.model.record import replace
 from pegboard.model.result import ToolResult
 from pegboard.testing import EventRecorder
 

@@ -6,7 +6,6 @@ import re
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -17,6 +16,7 @@ from pegboard import Catalog, Profile, RateLimit, ToolContext, Verdict
 from pegboard.adapters.claude_agent_sdk import allowed_tools, guarded, mcp_server
 from pegboard.model.error import DefinitionError
 from pegboard.model.policy import Policy
+from pegboard.model.record import replace
 from pegboard.testing import scripted_approver
 from tests.adapters.shop import RecordingView, open_shop
 from tests.core.parts import FakeSource, foreign

@@ -4,8 +4,9 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import fields
 from pathlib import Path
+
+from msgspec.structs import fields
 
 import pegboard
 from pegboard.authoring.option_table import OPTIONS

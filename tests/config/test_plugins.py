@@ -33,7 +33,7 @@ def make(declaration):
     return declaration.spec.bind(run)
 
 def make_two(declaration):
-    from dataclasses import replace
+    from pegboard import replace
     from pegboard import ToolSpec
 
     def one(n):

@@ -8,7 +8,6 @@ import signal
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from pegboard.consent.sqlite_store import SqliteConsents
 from pegboard.model.caller import Caller
 from pegboard.model.consent import Grant
 from pegboard.model.error import DefinitionError
+from pegboard.model.record import replace
 from pegboard.model.secret import Secret
 from pegboard.tasks.tasks import IN_MEMORY, Tasks
 from tests import forking

@@ -1,11 +1,12 @@
 """The small parts that tests of the core share: a clock, an observer, a source, a few tools. All really work."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, get_args
 
 from pegboard import Catalog, Event, ToolContext, ToolResult, ToolSpec
 from pegboard.model.event import EventType
+from pegboard.model.record import replace
 from pegboard.model.source_state import SourceState
 from pegboard.model.tool import Runs, ToolEntry
 

@@ -3,12 +3,12 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from pegboard import Bounds, CallError, Catalog, RateLimit, ToolContext, ToolSpec, Verdict
+from pegboard.model.record import replace
 from tests.core.parts import ANN, echo, kind_of, one_tool, spec
 
 Act = Callable[[Catalog], Awaitable[object]]

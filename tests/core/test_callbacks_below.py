@@ -1,11 +1,11 @@
 """Callbacks given to a call hear everything below it, and a pair of events names one tool."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from pegboard import CallContext, Catalog, Policy, Profile, ToolContext
+from pegboard.model.record import replace
 from tests.core.parts import ANN, Recorder, kind_of
 
 

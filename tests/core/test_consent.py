@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from pegboard import CallError, Catalog, ConsentRequest, Policy, RateLimit, ToolContext, Verdict
 from pegboard.consent.limits import CONSENT_DECLINED_S, CONSENT_GOOD_S
 from pegboard.core.digests import digest
+from pegboard.model.record import replace
 from pegboard.model.tool import Annotations
 from tests.core.parts import ANN, Clock, FakeSource, Recorder, echo, foreign, kind_of, one_tool, spec
 

@@ -5,7 +5,7 @@ import gc
 import inspect
 import weakref
 from collections.abc import Mapping
-from dataclasses import FrozenInstanceError, dataclass, replace
+from dataclasses import FrozenInstanceError, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from pegboard.model import context as context_module
 from pegboard.model.caller import Caller
 from pegboard.model.context import context_fields
 from pegboard.model.host import Host
+from pegboard.model.record import replace
 from pegboard.model.request import Request
 from tests.core.parts import ANN, Recorder, kind_of, one_tool
 

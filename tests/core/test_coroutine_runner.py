@@ -4,12 +4,12 @@ import asyncio
 import gc
 import time
 from collections.abc import Generator
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from pegboard.core.coroutine_runner import CancelScope, begin
+from pegboard.model.record import replace
 from tests.core.parts import ANN, Recorder, kind_of, one_tool
 from tests.timing import compute
 

@@ -2,15 +2,16 @@
 
 import asyncio
 import time
-from dataclasses import fields, make_dataclass, replace
 from typing import Any
 
 import pytest
+from msgspec.structs import fields
 
 from pegboard import Bounds, Catalog, DefinitionError, Policy, Profile, RateLimit, Secret, ToolSpec
 from pegboard.core.declarations import Declarations
 from pegboard.model.agent import AgentSpec, ModelSpec
 from pegboard.model.memo import Question
+from pegboard.model.record import replace
 from pegboard.model.source_state import SourceState
 from tests.core.parts import ANN, FakeSource, echo, foreign, kind_of
 
@@ -48,7 +49,9 @@ def test_a_reload_takes_over_every_kind_of_declared_thing_there_is_or_will_be() 
 
 
 def test_a_kind_that_is_added_in_one_place_survives_a_reload_and_ends_with_a_reset() -> None:
-    Wider = make_dataclass("Wider", [("badges", tuple, ())], bases=(Declarations,), frozen=True, kw_only=True)
+    class Wider(Declarations, frozen=True, kw_only=True, eq=False):
+        badges: tuple[str, ...] = ()
+
     catalog, other = Catalog(), Catalog()
     other.registry.swap(Wider(badges=("new kind",)))
     catalog.registry.swap(other.registry.declarations)

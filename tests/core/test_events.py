@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,6 +24,7 @@ from pegboard import (
     ToolContext,
     Verdict,
 )
+from pegboard.model.record import replace
 from tests.core.parts import ANN, Recorder, echo, kind_of, one_tool
 from tests.timing import CPU, PATIENCE_S, is_within
 

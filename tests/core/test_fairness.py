@@ -2,11 +2,11 @@
 
 import asyncio
 import threading
-from dataclasses import replace
 from typing import Any
 
 from pegboard import CallContext, Catalog, ToolContext
 from pegboard.core.call.workers import TOOL_THREADS, TOOL_THREADS_OF_ONE, WorkerPool
+from pegboard.model.record import replace
 from tests.core.parts import ANN, kind_of
 from tests.timing import PATIENCE_S
 

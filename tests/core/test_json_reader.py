@@ -1,7 +1,6 @@
 """JSON reader: whose a message is that cannot be taken."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,6 +17,7 @@ from pegboard.core.json_reader import (
 )
 from pegboard.model.bounds import DEFAULT_BOUNDS
 from pegboard.model.error import CallError
+from pegboard.model.record import replace
 from tests.core.test_schema import json_values
 from tests.timing import CPU, within
 

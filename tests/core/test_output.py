@@ -2,7 +2,7 @@
 
 import enum
 from collections import ChainMap, deque
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -28,6 +28,7 @@ from pegboard import (
     ToolError,
     ToolResult,
 )
+from pegboard.model.record import replace
 from pegboard.model.tool import Annotations
 from tests.core.parts import ANN, Recorder, kind_of, one_tool
 

@@ -1,11 +1,11 @@
 """Rare ways: what happens seldom enough that no other test of the core meets it."""
 
-from dataclasses import replace
 from typing import Any
 
 from pegboard import Catalog, Secret, TextContent, ToolContext, ToolResult, ToolSpec
 from pegboard.core.schema import compile_schema
 from pegboard.core.validated_entry import seal
+from pegboard.model.record import replace
 from tests.core.parts import ANN, FakeSource, echo, foreign
 
 

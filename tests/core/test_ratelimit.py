@@ -4,7 +4,6 @@ import asyncio
 import math
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 
 from pegboard import Catalog, DefinitionError, Profile, RateLimit, ToolContext
 from pegboard.limits.memory import MemoryLimitStore
+from pegboard.model.record import replace
 from pegboard.model.tool import Annotations
 from tests.core.parts import ANN, Clock, Recorder, echo, kind_of, one_tool, spec
 

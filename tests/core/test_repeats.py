@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -11,6 +10,7 @@ import pytest
 from pegboard import CallError, Catalog, ToolContext, ToolResult, ToolSpec
 from pegboard.core.call.repeats import REPEAT_FAILURES, REPEATED_ARGUMENTS, REPEATING_CALLERS
 from pegboard.model.caller import Caller
+from pegboard.model.record import replace
 from tests.core.parts import ANN, Clock, kind_of, one_tool, spec
 
 

@@ -4,12 +4,12 @@ import asyncio
 import contextvars
 import logging
 import threading
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from pegboard import CallContext, CallError, Catalog, ToolSpec
+from pegboard.model.record import replace
 from pegboard.model.tool import Annotations, ToolEntry
 from tests.core.parts import ANN, Clock, Recorder, kind_of, one_tool, spec
 from tests.timing import compute, within

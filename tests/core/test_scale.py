@@ -1,7 +1,7 @@
 """Scale: what a catalog of many tools costs to fill, to change and to ask, and that shortcuts change no answer."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ from pegboard import Catalog, DuplicateToolError, Policy, ToolContext, ToolSpec
 from pegboard.core.entry_table import EntryTable
 from pegboard.core.selections import SELECTIONS_REMEMBERED
 from pegboard.core.wire_names import Named, WireNames
+from pegboard.model.record import replace
 from pegboard.model.source_state import SourceState
 from pegboard.model.tool import ToolEntry
 from tests.core.parts import ANN, FakeSource, echo, foreign

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import replace
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
@@ -26,6 +25,7 @@ from pegboard.core.call.record import Call
 from pegboard.core.digests import digest
 from pegboard.core.executor import decision_of
 from pegboard.model.error import ERROR_KINDS
+from pegboard.model.record import replace
 from pegboard.model.source_state import SourceState
 from pegboard.model.tool import Annotations
 from tests.core.parts import ANN, Clock, FakeSource, Recorder, echo, foreign, kind_of, one_tool, spec

@@ -6,13 +6,14 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
 import pytest
 
 from pegboard import Catalog, Profile, ToolContext, ToolSpec, http_app
+from pegboard.model.record import replace
 from pegboard.model.source_state import SourceState
 from pegboard.model.tool import ToolEntry
 from pegboard.sources.mcp.server_settings import ServerSettings

@@ -43,7 +43,7 @@ def test_every_public_name_is_documented(name: str) -> None:
         ("errors.md", get_args(Code)),
         ("python.md", get_args(HookKind)),
         ("python.md", get_args(EventType)),
-        ("limits.md", pegboard.Bounds.__dataclass_fields__),
+        ("limits.md", pegboard.Bounds.__struct_fields__),
     ],
     ids=["error kinds", "codes", "hooks", "events", "limits"],
 )

@@ -7,7 +7,6 @@ import json
 import logging
 import pickle
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 from urllib.parse import quote, quote_plus
 
@@ -29,6 +28,7 @@ from pegboard import (
     ToolContext,
 )
 from pegboard.core.redaction import Redactor
+from pegboard.model.record import replace
 from tests.core.parts import Recorder, kind_of, one_tool
 from tests.timing import CPU, within
 

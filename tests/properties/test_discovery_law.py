@@ -9,7 +9,6 @@ import asyncio
 import json
 import logging
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 
 from pegboard import Catalog, Profile, ToolContext, View
 from pegboard.model.rate_limit import RateLimit
+from pegboard.model.record import replace
 from pegboard.model.tool import ToolEntry
 from tests.properties.test_law import ASYNC, SYNC, World, catalog_of, context_of, worlds
 from tests.sizes import examples

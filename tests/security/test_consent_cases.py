@@ -5,7 +5,6 @@ What counts is what the tool did, seen from outside, and not what an error says.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 
 from pegboard import Catalog, ConsentRequest, ToolContext, ToolResult, consent_text, http_app
 from pegboard.consent.sqlite_store import SqliteConsents
+from pegboard.model.record import replace
 from pegboard.server.identify import Identified
 from tests.core.parts import Clock
 from tests.server.asgi import send_raw

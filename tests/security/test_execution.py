@@ -3,12 +3,12 @@
 import asyncio
 import threading
 import time
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from pegboard import CallBudget, CallContext, Catalog, ToolContext, ToolSpec, Verdict
+from pegboard.model.record import replace
 from tests.core.parts import ANN, Recorder, echo, kind_of, one_tool
 from tests.timing import compute, is_within
 

@@ -5,13 +5,13 @@ import os
 import re
 from collections.abc import Callable
 from copy import copy
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from pegboard import CallContext, CallError, Catalog, ToolContext, http_app
 from pegboard.core.identifiers import new_id
+from pegboard.model.record import replace
 from tests.core.parts import ANN, Recorder, kind_of
 from tests.server.doors import inside
 

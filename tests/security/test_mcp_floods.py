@@ -6,7 +6,6 @@ import json
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from mcp_types import jsonrpc_message_adapter
 from pegboard.core.view import View
 from pegboard.model.bounds import DEFAULT_BOUNDS
 from pegboard.model.json_types import JSON
+from pegboard.model.record import replace
 from pegboard.model.result import ResourceLink
 from pegboard.sources.mcp.server_settings import ServerSettings
 from tests.evil.observing import observed

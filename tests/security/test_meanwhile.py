@@ -3,7 +3,6 @@
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from pegboard import (
     http_app,
 )
 from pegboard.config import context_for
+from pegboard.model.record import replace
 from tests.config.project import Project
 from tests.config.test_reload import reloader_of
 from tests.core.parts import ANN, Clock, Recorder, kind_of, one_tool

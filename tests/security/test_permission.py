@@ -3,7 +3,6 @@
 import re
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from statistics import median
 from typing import Any
 
@@ -12,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pegboard import Catalog, DefinitionError, Policy, Profile, Secret, TextContent, ToolContext, ToolResult, ToolSpec
+from pegboard.model.record import replace
 from pegboard.model.source_state import SourceState
 from tests.core.parts import FakeSource, Recorder, echo, foreign, kind_of
 from tests.sizes import examples

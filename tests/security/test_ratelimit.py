@@ -4,13 +4,13 @@ import asyncio
 import statistics
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from pegboard import Catalog, RateLimit, ToolContext
 from pegboard.limits.memory import MemoryLimitStore
+from pegboard.model.record import replace
 from tests.core.parts import ANN, Clock, Recorder, kind_of, one_tool
 from tests.timing import is_within
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import logging
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from pegboard import CallContext, Catalog, Secret, Tasks, ToolSpec, http_app
 from pegboard.config import load_catalog
 from pegboard.core.declarations import PrivateSource
 from pegboard.model.agent import AgentEntry
+from pegboard.model.record import replace
 from pegboard.model.resource import CompletionSpec, PromptArgument, PromptSpec, ResourceSpec
 from pegboard.model.tool import Annotations, ToolEntry
 from pegboard.sources.mcp.server_settings import ServerSettings

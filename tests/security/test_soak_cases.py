@@ -12,13 +12,13 @@ import threading
 from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pegboard import Bounds, CallError, Catalog, http_app
 from pegboard.config import load_catalog
 from pegboard.config.reload import Reloader
+from pegboard.model.record import replace
 from pegboard.sources.mcp.server_settings import ServerSettings
 from pegboard.sources.mcp.supervised_source import McpSource
 from tests.core.parts import ANN, kind_of

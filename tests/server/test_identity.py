@@ -3,7 +3,6 @@
 import asyncio
 import json
 import logging
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from starlette.routing import Mount
 
 from pegboard import Catalog, DefinitionError, Profile, http_app
 from pegboard.auth.rules import AnonymousRule, IdentityRules
+from pegboard.model.record import replace
 from pegboard.server.host_guard import hosts_of
 from tests.auth.parts import AUDIENCE, ISSUER, KEY_RULES, Issuer, bearer, guarded, rule
 from tests.server.asgi import send_raw

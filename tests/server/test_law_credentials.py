@@ -4,7 +4,6 @@ import asyncio
 import json
 import logging
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 from pegboard import Catalog, Policy, Profile, ToolContext, http_app
 from pegboard.auth.keys import KeyStore
 from pegboard.auth.rules import IdentityRules
+from pegboard.model.record import replace
 from pegboard.server.principal import Principal
 from tests.auth.parts import rule
 from tests.properties.test_law import ASYNC, GROUPS, SYNC, World, catalog_of, context_of, every_name, worlds

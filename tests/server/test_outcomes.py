@@ -1,13 +1,13 @@
 """Outcomes: a list says which of its sources are not well, to those who may have tools of theirs, and no more."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from mcp.client import Client
 
 from pegboard import Catalog, Policy, Profile, http_app
+from pegboard.model.record import replace
 from pegboard.model.source_state import SourceState
 from pegboard.model.tool import ToolEntry, ToolSpec
 from tests.server.doors import answer_of, inside, post, served

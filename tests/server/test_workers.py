@@ -8,7 +8,6 @@ import socket
 from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import pytest
 
 from pegboard import Catalog, RateLimit
 from pegboard.limits.memory import MemoryLimitStore
+from pegboard.model.record import replace
 from pegboard.model.tool import Annotations
 from pegboard.server.worker_checks import count_for_all, counted_in_memory
 from tests import forking

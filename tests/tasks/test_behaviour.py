@@ -6,7 +6,6 @@ import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable
 from contextlib import ExitStack
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ from pegboard import (
 )
 from pegboard.model.caller import Caller
 from pegboard.model.consent import ConsentRequest
+from pegboard.model.record import replace
 from pegboard.model.request import CallBudget
 from pegboard.model.task import TaskCall, TaskRecord
 from pegboard.tasks import in_process

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 
 import psycopg
 import pytest
 
 from pegboard import CallContext, Catalog, Tasks, ToolContext
 from pegboard.consent.postgres_store import PostgresConsents
+from pegboard.model.record import replace
 from tests.consent.test_inbox import Shop, question_of
 from tests.tasks.databases import database
 from tests.timing import PATIENCE_S

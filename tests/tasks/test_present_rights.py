@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 from pegboard import CallContext, CallError, Catalog, Profile, Tasks, ToolContext, http_app
 from pegboard.auth.keys import KeyStore
 from pegboard.auth.rules import AnonymousRule, IdentityRules, MapRule
+from pegboard.model.record import replace
 from pegboard.tasks.tasks import OPERATOR
 from tests.auth.parts import Issuer, bearer, rule
 from tests.server.doors import inside

@@ -3,12 +3,12 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from pegboard.core.view import View
+from pegboard.model.record import replace
 from pegboard.model.result import ToolResult
 from tests.evil.faults import Faults, fault_proxy
 from tests.security.test_mcp_http_client import evil_http, on_http

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from mcp_types import (
 )
 
 from pegboard import Policy, Profile, http_app
+from pegboard.model.record import replace
 from pegboard.sources.mcp.server_settings import ServerSettings
 from pegboard.sources.mcp.upstream_resources import UpstreamResources, resource_entries, uri_here
 from tests.server.doors import served

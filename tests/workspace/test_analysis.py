@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 from pegboard import CallBudget, Catalog, Policy, Secret, ToolContext
 from pegboard.config import load_catalog
 from pegboard.model.agent import ModelSpec
+from pegboard.model.record import replace
 from pegboard.testing import CallsTool, EventRecorder, Hold, ModelFailure, ModelRequest, ModelServer
 from pegboard.workspace.tools.toolset import entries
 from tests.workspace.library import ON_SQLITE_ALONE, Library, in_space

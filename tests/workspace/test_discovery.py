@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from pegboard import Profile
+from pegboard.model.record import replace
 from tests.discovery.calling import say
 from tests.workspace.library import Library, as_bytes, in_space
 

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, cast
 
 from claude_agent_sdk import ClaudeAgentOptions, HookMatcher, McpSdkServerConfig
@@ -19,6 +18,7 @@ from pegboard.core.coroutine_runner import is_cancelled
 from pegboard.core.view import View
 from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSON
+from pegboard.model.record import replace
 from pegboard.providers.mcp import mcp_result, mcp_tool_before_2026
 from pegboard.providers.mcp_progress import Progress
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 
 from pegboard.core.hooks import hooks_of
@@ -13,6 +12,7 @@ from pegboard.core.snapshot import Plan, Snapshot
 from pegboard.core.view import View
 from pegboard.model.context import ToolContext
 from pegboard.model.json_types import JSON
+from pegboard.model.record import replace
 from pegboard.model.tool import ToolEntry
 
 _ANY_OBJECT: JSON = {"type": "object"}

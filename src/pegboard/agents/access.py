@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from pegboard.core.judge import layers
 from pegboard.core.names import fold, matches_folded
 from pegboard.core.view import View
 from pegboard.model.context import ToolContext
 from pegboard.model.policy import Policy
+from pegboard.model.record import replace
 
 
 async def runnable(view: View) -> frozenset[str] | None:

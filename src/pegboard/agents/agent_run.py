@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from pydantic_ai import Agent, ModelRetry, RunContext, StructuredDict, ToolOutput
@@ -39,6 +39,7 @@ from pegboard.model.agent import AgentSpec
 from pegboard.model.bounds import MIB
 from pegboard.model.error import CallError, ErrorKind
 from pegboard.model.json_types import JSON, JSONValue, is_awaitable
+from pegboard.model.record import replace
 from pegboard.model.result import call_error
 from pegboard.models.retries import retried
 

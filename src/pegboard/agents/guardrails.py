@@ -6,22 +6,22 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from pegboard.frozen import frozen
+from msgspec import Struct
+
 from pegboard.model.agent import Guardrail
 from pegboard.model.context import ToolContext
 from pegboard.model.error import CallError
 from pegboard.model.hook import Verdict
 from pegboard.model.json_types import JSONValue
+from pegboard.model.record import replace
 
 log = logging.getLogger("pegboard")
 
 
-@frozen
-class GuardedRun:
+class GuardedRun(Struct, frozen=True, kw_only=True):
     """What a guardrail sees: whose run it is, its context, and the query or the answer that it judges."""
 
     agent: str

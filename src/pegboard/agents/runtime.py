@@ -8,7 +8,7 @@ import logging
 import os
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -36,6 +36,7 @@ from pegboard.model.error import CallError, ToolError
 from pegboard.model.event import Event
 from pegboard.model.json_types import JSONValue
 from pegboard.model.policy import Policy
+from pegboard.model.record import replace
 from pegboard.model.result import TextContent, ToolResult, call_error
 
 AGENT_MODELS_KEPT = 256  # clients of language models that a process keeps

@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pegboard.frozen import frozen
+from msgspec import Struct
+
 from pegboard.model.error import PegboardError
 from pegboard.storage.schema import Schema, StoreConnection
 from pegboard.storage.sqlite_file import SqliteFile
@@ -56,8 +57,7 @@ class KeyStoreError(PegboardError):
     """The store of API keys cannot be used, or refuses what is asked of it."""
 
 
-@frozen
-class ApiKey:
+class ApiKey(Struct, frozen=True, kw_only=True):
     """What is known of a key; times in seconds since 1970. `id` is a part of the key that is no secret.
 
     `holder` is the id of the first key of whoever holds it, which those that took its place pass on.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -15,6 +14,7 @@ from pegboard.auth.rejections import UnavailableError
 from pegboard.auth.rule_matching import ANONYMOUS_PROOF, claims_read, grant_of, scopes_of
 from pegboard.auth.rules import Credential, IdentityRules
 from pegboard.model.caller import Caller
+from pegboard.model.record import replace
 
 
 async def present_caller(

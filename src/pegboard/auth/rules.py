@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from msgspec import Struct, field
+
 from pegboard.auth.claim_templates import Template
-from pegboard.frozen import frozen
 
 Still: TypeAlias = "Callable[[], bool]"
 """Tells of one credential that was good whether it still is, at once; `False` has it judged anew."""
@@ -19,8 +19,7 @@ ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES
 """Signatures that are taken: those with a public key. A shared secret (HS…) or none is never one."""
 
 
-@frozen
-class TokenRules:
+class TokenRules(Struct, frozen=True, kw_only=True):
     """Access tokens that are taken: signed JWTs of one issuer, made for this server.
 
     `scopes` are those that a token must have, all of them.
@@ -32,8 +31,7 @@ class TokenRules:
     scopes: tuple[str, ...] = ()
 
 
-@frozen
-class MapRule:
+class MapRule(Struct, frozen=True, kw_only=True):
     """What a credential is given: the first rule that matches it counts, and a credential without a rule gets nothing.
 
     Args:
@@ -51,16 +49,14 @@ class MapRule:
     profiles: tuple[Template, ...] = ()
 
 
-@frozen
-class AnonymousRule:
+class AnonymousRule(Struct, frozen=True, kw_only=True):
     """What callers without a credential may look through; from other machines only when `is_anywhere` says so."""
 
     profiles: tuple[str, ...] = ()
     is_anywhere: bool = False
 
 
-@frozen
-class IdentityRules:
+class IdentityRules(Struct, frozen=True, kw_only=True):
     """Who may come in over HTTP. What is not given is not taken: without any of them nobody comes in."""
 
     key_store: Path | None = None
@@ -69,8 +65,7 @@ class IdentityRules:
     anonymous: AnonymousRule | None = None
 
 
-@frozen
-class Credential:
+class Credential(Struct, frozen=True, kw_only=True):
     """A credential that was verified: an API key by its name, or the claims of a token."""
 
     owner: str
@@ -78,8 +73,7 @@ class Credential:
     claims: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
-@frozen
-class Grant:
+class Grant(Struct, frozen=True, kw_only=True):
     """What a credential is given. `owner` is the same for the same person with the same rights, and for nobody else.
 
     `proof` is what is kept of the credential, so that its rights can be asked for again when it is not there any more.

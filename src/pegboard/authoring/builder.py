@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, cast
 
 from pegboard.authoring.function import function_entry
@@ -13,6 +12,7 @@ from pegboard.authoring.options import ToolOptions
 from pegboard.authoring.signature import origin_of
 from pegboard.authoring.tool_class import Tool
 from pegboard.model.error import DefinitionError, Problem
+from pegboard.model.record import replace
 from pegboard.model.tool import BuilderRef, ToolEntry, ToolSpec
 
 log = logging.getLogger("pegboard")

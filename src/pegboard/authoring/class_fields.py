@@ -6,24 +6,24 @@ import copy
 import typing
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
 from inspect import get_annotations
 from typing import Any, ClassVar, get_args, get_origin
+
+from msgspec import Struct
 
 from pegboard.authoring.aliases import ParameterName, published, resolve
 from pegboard.authoring.field import MISSING, FieldSpec
 from pegboard.authoring.parameter_schema import parameter, parameter_schema
 from pegboard.authoring.signature import docstring, own_hints
 from pegboard.core.schema import shown
-from pegboard.frozen import frozen
 from pegboard.model.error import CallError, DefinitionError, Problem
 from pegboard.model.json_types import JSON
+from pegboard.model.record import replace
 
 _COLLECTIONS = (list, tuple, set, frozenset, Sequence, Iterable, Collection, AbstractSet, typing.List, typing.Tuple)  # noqa: UP006 - what users may write
 
 
-@frozen
-class ClassFields:
+class ClassFields(Struct, frozen=True, kw_only=True):
     """The parameters of one class: input schema, aliases, and how an instance is filled from arguments."""
 
     schema: JSON

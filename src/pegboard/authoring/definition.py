@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from pegboard.authoring.builder import builder_entries, named_later, read_built
@@ -17,6 +16,7 @@ from pegboard.model.call_context import CallContext
 from pegboard.model.context import ToolContext
 from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSON
+from pegboard.model.record import replace
 from pegboard.model.tool import Handler, Runs, ToolEntry, ToolSpec
 
 __all__ = [

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import field
 from typing import Any, Final
 
+from msgspec import Struct, field
+
 from pegboard.core.json_text import json_bytes
-from pegboard.frozen import frozen
 from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSON
 
@@ -52,8 +52,7 @@ _WORDS = (
 )
 
 
-@frozen
-class FieldSpec:
+class FieldSpec(Struct, frozen=True, kw_only=True):
     """What `Field(…)` said. `keywords` are JSON Schema keywords in their own spelling."""
 
     default: Any = MISSING

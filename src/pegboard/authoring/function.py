@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any, cast
 
 from pegboard.authoring import signature
@@ -17,6 +16,7 @@ from pegboard.core.schema import json_path
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError, DefinitionError, Problem
 from pegboard.model.json_types import JSON
+from pegboard.model.record import replace
 from pegboard.model.tool import Handler, Runs, ToolEntry
 
 

@@ -9,15 +9,16 @@ stand once more in `options`, and a test holds the two equal.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import date
 from typing import Any, Final, Literal, TypeAlias, cast
 
+from msgspec import Struct
+
 from pegboard.core.json_text import json_bytes
 from pegboard.core.names import check_namespace, check_tool_name
-from pegboard.frozen import frozen
 from pegboard.model.error import DefinitionError
 from pegboard.model.rate_limit import RateLimit
+from pegboard.model.record import replace
 from pegboard.model.tool import ToolSpec
 
 Strings: TypeAlias = str | Sequence[str]
@@ -43,8 +44,7 @@ YamlForm = Literal[
 ]
 
 
-@frozen
-class YamlKey:
+class YamlKey(Struct, frozen=True, kw_only=True):
     """The key under which a config says an option.
 
     `form` is what may stand there, by its name in `config/kinds/tool_form.py`. `key` is the option's name unless said,
@@ -60,8 +60,7 @@ class YamlKey:
     of_one_tool: bool = False
 
 
-@frozen
-class Option:
+class Option(Struct, frozen=True, kw_only=True):
     """One row.
 
     `default` holds where nothing is said, `check` tells what is wrong with a value. `lands` is the path of the value

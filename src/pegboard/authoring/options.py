@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from typing import Any, Literal, TypedDict
+
+from msgspec import Struct, field
 
 from pegboard.authoring.option_table import BY_NAME, OPTIONS, Strings, with_options
 from pegboard.core.names import nearest
-from pegboard.frozen import record
 from pegboard.model.error import DefinitionError, Problem
 from pegboard.model.json_types import JSON
 from pegboard.model.rate_limit import RateLimit
@@ -59,8 +59,7 @@ class ToolKeywords(BuilderKeywords, total=False):
     inline: bool
 
 
-@record(frozen=True, slots=True)
-class ToolOptions:
+class ToolOptions(Struct, frozen=True):
     """What was said of one tool: `options["timeout_s"]` is that, or the default of the table."""
 
     declared: Mapping[str, Any] = field(default_factory=dict[str, Any])

@@ -5,8 +5,9 @@ from __future__ import annotations
 import copy
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
+
+from msgspec import Struct, field
 
 from pegboard.authoring.coercion import (
     Coerce,
@@ -19,10 +20,10 @@ from pegboard.authoring.coercion import (
 )
 from pegboard.authoring.field import MISSING, FieldSpec
 from pegboard.authoring.plain_types import is_plain_default, plain_schema
-from pegboard.frozen import frozen
 from pegboard.lazy import LazyModule
 from pegboard.model.error import CallError, DefinitionError, Problem
 from pegboard.model.json_types import JSON
+from pegboard.model.record import replace
 
 if TYPE_CHECKING:
     import pydantic
@@ -36,8 +37,7 @@ else:
 _OF_NAMES = (typing.Final, typing.ClassVar)
 
 
-@frozen
-class Parameter:
+class Parameter(Struct, frozen=True, kw_only=True):
     """One parameter as the model sees it: annotation, what `Field` said, default (`MISSING` = required).
 
     `make_default` stands for a default that is made anew for each call. `python_name` is what the code calls it, where
@@ -62,8 +62,7 @@ class Parameter:
         return not self.has_default and not self.may_lack
 
 
-@frozen
-class ParameterSchema:
+class ParameterSchema(Struct, frozen=True, kw_only=True):
     """The object schema of parameters, coercions for types beyond JSON, and what `Field` said of each.
 
     `make_defaults` makes the defaults that cannot stand in a schema, being no JSON. `python_names` are what the code

@@ -8,18 +8,18 @@ import inspect
 import sys
 import typing
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, cast, get_args, get_origin
 
 import typing_extensions
+from msgspec import Struct, field
 
 from pegboard.authoring.field import MISSING
 from pegboard.authoring.parameter_schema import Parameter, ParameterSchema, parameter, parameter_schema
-from pegboard.frozen import frozen
 from pegboard.lazy import LazyModule
 from pegboard.model.call_context import CallContext
 from pegboard.model.context import ToolContext
 from pegboard.model.error import DefinitionError, Problem
+from pegboard.model.record import replace
 
 if TYPE_CHECKING:
     import docstring_parser as _docstrings
@@ -31,8 +31,7 @@ EACH = "each"
 """The name by which what is known of every further argument is asked for."""
 
 
-@frozen
-class FunctionSignature:
+class FunctionSignature(Struct, frozen=True, kw_only=True):
     """What a signature says.
 
     `context` is the name of the injected parameter, `wants_call` whether it is a `CallContext`.

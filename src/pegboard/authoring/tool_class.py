@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, ClassVar, Unpack, dataclass_transform
 
 from pegboard.authoring import class_hooks
@@ -18,6 +17,7 @@ from pegboard.core.names import check_tool_name, snake_case
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import DefinitionError, PegboardError, Problem
 from pegboard.model.json_types import JSON
+from pegboard.model.record import replace
 from pegboard.model.tool import ToolEntry
 
 

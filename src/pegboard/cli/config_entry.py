@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from itertools import chain
 from pathlib import Path
 from sys import stderr
+
+from msgspec import Struct
 
 from pegboard.catalog import Catalog
 from pegboard.cli.command_error import CommandError
@@ -21,14 +22,13 @@ from pegboard.cli.project import CONFIG_NAME, find_config
 from pegboard.config import Config, load_catalog, with_items
 from pegboard.config.load import read
 from pegboard.core.names import fold
-from pegboard.frozen import frozen
 from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSON
+from pegboard.model.record import replace
 from pegboard.model.secret import Secret
 
 
-@frozen
-class ConfigFile:
+class ConfigFile(Struct, frozen=True, kw_only=True):
     """The config that entries go to, as it is now; `text` is empty where there is none yet."""
 
     path: Path

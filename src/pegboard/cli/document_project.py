@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from pegboard.cli.command_error import CommandError
 from pegboard.cli.options import Options
@@ -24,8 +25,7 @@ else:
     document_workspace = LazyModule("pegboard.workspace.document_workspace")
 
 
-@dataclass(frozen=True, kw_only=True)
-class DocumentProject:
+class DocumentProject(Struct, frozen=True, kw_only=True):
     """A loaded config and its document store. Nothing of the user's code is imported for it."""
 
     config: Config

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
+from msgspec import Struct, field
 
 from pegboard.cli.command_error import CommandError
 from pegboard.cli.completers import tool_names
 from pegboard.cli.terminal import Terminal
 from pegboard.core.names import nearest
-from pegboard.frozen import frozen
 
 _WORDS = ("user", "space", "roles", "profile", "session")
 
 
-@frozen
-class Identity:
+class Identity(Struct, frozen=True, kw_only=True):
     """Who the command acts as, in the words of `--as user=ann,space=s1,roles=operator,profile=chat`."""
 
     user: str | None = None
@@ -55,8 +53,7 @@ class Identity:
 Shell = Literal["bash", "zsh", "fish", "powershell"]
 
 
-@frozen
-class Options:
+class Options(Struct, frozen=True, kw_only=True):
     """The global options, read, and the terminal to write to."""
 
     config: Path | None = None

@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager, redirect_stdout
 from functools import partial
 from pathlib import Path
 
+from msgspec import Struct
+
 from pegboard.catalog import Catalog
 from pegboard.cli.command_error import CommandError
 from pegboard.cli.options import Identity, Options
@@ -16,7 +18,6 @@ from pegboard.cli.source_startup import start_needed
 from pegboard.config import Config, context_for, load_catalog, warnings
 from pegboard.config.yaml.config_files import named_variables
 from pegboard.core.view import View
-from pegboard.frozen import record
 from pegboard.model.consent import Approve
 from pegboard.model.context import ToolContext
 from pegboard.model.error import DefinitionError, Problem
@@ -60,8 +61,7 @@ def find_config(named: Path | None, *, start: Path) -> Path:
     )
 
 
-@record(frozen=True, kw_only=True)
-class Project:
+class Project(Struct, frozen=True, kw_only=True):
     """A loaded config and its catalog."""
 
     catalog: Catalog

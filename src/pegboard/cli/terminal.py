@@ -9,14 +9,14 @@ import re
 import sys
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import field
 from typing import TYPE_CHECKING, Any, TextIO
+
+from msgspec import Struct, field
 
 from pegboard.cli.problem_text import problem_text
 from pegboard.cli.safe_text import UNSAFE, safe
 from pegboard.core.json_text import json_bytes
 from pegboard.core.redaction import Redactor
-from pegboard.frozen import record
 from pegboard.lazy import LazyModule
 from pegboard.model.error import Problem
 from pegboard.model.json_types import JSONValue
@@ -48,8 +48,7 @@ def _json_escaped(match: re.Match[str]) -> str:
     return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
 
 
-@record(frozen=True, kw_only=True)
-class Column:
+class Column(Struct, frozen=True, kw_only=True):
     """A column of a table: its head, and how its cells look."""
 
     head: str
@@ -86,8 +85,7 @@ def _shows_colours(stream: TextIO) -> bool:
     return bool(os.environ.get("FORCE_COLOR")) or stream.isatty()
 
 
-@record(kw_only=True)
-class Terminal:
+class Terminal(Struct, kw_only=True):
     """Where a command writes: its answer to `out`, everything else to `err`, without the `secrets` in use."""
 
     out: TextIO = field(default_factory=lambda: sys.stdout)

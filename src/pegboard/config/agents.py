@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from pegboard.agents.conversations import ConversationStore, conversations_of
 from pegboard.catalog import Catalog
@@ -19,11 +20,11 @@ from pegboard.config.yaml.tree import At
 from pegboard.core.agent_graph import agent_graph, cycles
 from pegboard.core.declarations import PrivateSource
 from pegboard.core.names import nearest, nearest_one
-from pegboard.frozen import record
 from pegboard.lazy import LazyModule
 from pegboard.model.agent import AgentBudgets, AgentEntry, AgentMemory, AgentSpec, Guardrail, ModelSpec
 from pegboard.model.error import DefinitionError, Problem
 from pegboard.model.policy import OPEN_POLICY, Policy
+from pegboard.model.record import replace
 from pegboard.model.secret import Secret
 from pegboard.model.tool import ToolEntry
 from pegboard.storage.store_uri import StoreUri
@@ -242,8 +243,7 @@ def _primary(form: agent_form.PrimaryForm, at: At, build: BuildContext) -> Model
 # ---------------------------------------------------------------- all of them
 
 
-@record(frozen=True, slots=True)
-class _AgentTool:
+class _AgentTool(Struct, frozen=True):
     """A tool that runs an agent, and where it is declared."""
 
     target: str

@@ -12,8 +12,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from msgspec import Struct
+
 from pegboard.config.brought_packages import bringer, roots
-from pegboard.frozen import record
 from pegboard.model.tool import ToolEntry
 
 # The program that runs is Pegboard's, whatever its module is called.
@@ -26,8 +27,7 @@ _INSTALLED = frozenset({"site-packages", "dist-packages"})
 _SPELLINGS = {"os": {"posix", "nt"}, "os.path": {"posixpath", "ntpath", "genericpath"}}
 
 
-@record(frozen=True, slots=True)
-class AllowedImports:
+class AllowedImports(Struct, frozen=True):
     """What `allow_imports:` says: globs over names of modules; `None` where it is not given.
 
     Without it any module may be named that is neither of Python itself, nor of Pegboard, nor of a package that comes

@@ -8,7 +8,7 @@ import re
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
-from pegboard.frozen import frozen
+from msgspec import Struct
 
 _OWN = "pegboard"
 # What installs packages, and stands in most environments.
@@ -19,8 +19,7 @@ _SEPARATORS = re.compile(r"[-_.]+")
 _MODULES = (".py", ".so", ".pyd")
 
 
-@frozen
-class Brought:
+class Brought(Struct, frozen=True, kw_only=True):
     """A package that was not asked for: its name, and with what it comes."""
 
     package: str

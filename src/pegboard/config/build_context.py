@@ -8,9 +8,10 @@ import re
 import sys
 import traceback
 from collections.abc import Sequence
-from dataclasses import field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from pegboard.catalog import Catalog
 from pegboard.config.config import Config
@@ -19,7 +20,6 @@ from pegboard.config.yaml.problems import Report
 from pegboard.config.yaml.tree import At
 from pegboard.core.names import nearest, nearest_one
 from pegboard.core.ports import DocumentStore
-from pegboard.frozen import record
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.tool import ToolEntry
 
@@ -28,8 +28,7 @@ _NO_NAME = re.compile(r"cannot import name '(?P<name>\w+)' from '(?P<module>[\w.
 _NOT_THEIRS = ("<", str(Path(__file__).parents[1]), importlib.__file__)
 
 
-@record(kw_only=True, slots=True)
-class BuildContext:
+class BuildContext(Struct, kw_only=True):
     """One catalog in the making.
 
     `registered` are the tools that `python:` modules registered, by folded qualified id, in `main` by name alone;

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import msgspec
+from msgspec import Struct
 
 from pegboard.config.allowed_imports import AllowedImports
 from pegboard.config.forms.embedder_form import EmbedderForm
@@ -17,7 +20,6 @@ from pegboard.config.forms.tasks_form import TasksForm
 from pegboard.config.forms.workspace_form import WorkspaceForm
 from pegboard.config.yaml.tree import At
 from pegboard.discovery.example_requests import ExampleRequests
-from pegboard.frozen import frozen, record
 from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.model.error import Problem
 from pegboard.model.json_types import JSONValue
@@ -32,16 +34,14 @@ LOCK_NAME = "pegboard.lock"
 T_co = TypeVar("T_co", covariant=True)
 
 
-@frozen
-class Declared(Generic[T_co]):
+class Declared(Struct, Generic[T_co], frozen=True, kw_only=True):
     """Something that a file says, and where."""
 
     value: T_co
     at: At
 
 
-@frozen
-class ExampleFile:
+class ExampleFile(Struct, frozen=True, kw_only=True):
     """Example requests of tools, with the file that they stand in, and the name of the model that writes them."""
 
     path: Path
@@ -49,18 +49,16 @@ class ExampleFile:
     requests: Mapping[str, ExampleRequests]
 
 
-@frozen
-class Refused:
+class Refused(Struct, frozen=True, kw_only=True):
     """The names that refused tools and predicates would have brought: whoever uses one is not at fault as well."""
 
-    groups: set[str] = field(default_factory=set[str])
-    namespaces: set[str] = field(default_factory=set[str])
-    predicates: set[str] = field(default_factory=set[str])
-    agents: set[str] = field(default_factory=set[str])
+    groups: set[str] = msgspec.field(default_factory=set[str])
+    namespaces: set[str] = msgspec.field(default_factory=set[str])
+    predicates: set[str] = msgspec.field(default_factory=set[str])
+    agents: set[str] = msgspec.field(default_factory=set[str])
 
 
-@frozen
-class AgentDeclaration:
+class AgentDeclaration(Struct, frozen=True, kw_only=True):
     """The file of one agent: itself, its private tools, and what it takes of the catalog."""
 
     file: Declared[AgentFile | AstromeshFile]
@@ -69,7 +67,7 @@ class AgentDeclaration:
     shared: tuple[Declared[str], ...] = ()
 
 
-@record(frozen=True, kw_only=True, slots=True, repr=False)
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
 class Config:
     """One pegboard.yaml with the files that it names. Made by `load`; `build` makes a catalog of it.
 

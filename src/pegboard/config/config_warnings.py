@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from pegboard.catalog import Catalog
 from pegboard.config.config import Config, Declared
@@ -12,6 +11,7 @@ from pegboard.config.profiles import globs_of, place_of, unmatched_globs
 from pegboard.core.judge import applies
 from pegboard.core.names import nearest
 from pegboard.model.error import Problem
+from pegboard.model.record import replace
 
 LEFT_OUT_SHOWN = 20  # operations of one API, each as a problem of its own
 

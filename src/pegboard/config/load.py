@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from msgspec import Struct, field
 from pydantic import BaseModel
 
 from pegboard.config.allowed_imports import AllowedImports
@@ -29,12 +29,12 @@ from pegboard.config.yaml.parser import parse
 from pegboard.config.yaml.problems import Report, unseen
 from pegboard.config.yaml.tree import At, Items, Mark, Node, Scalar, Table
 from pegboard.core.names import fold, nearest, nearest_one
-from pegboard.frozen import record
 from pegboard.lazy import LazyModule
 from pegboard.model.bounds import Bounds
 from pegboard.model.error import DefinitionError, Problem
 from pegboard.model.json_types import is_list, is_object
 from pegboard.model.lint_rule import LintIgnore
+from pegboard.model.record import replace
 from pegboard.model.skill import SKILL_FILES
 from pegboard.platforms import platform
 from pegboard.sources.plugins import load_plugin
@@ -89,8 +89,7 @@ def read(path: Path, *, env: Mapping[str, str], strict: bool = False) -> tuple[C
     return loading.config(MainFile.model_validate({})), loading.report
 
 
-@record(kw_only=True, slots=True)
-class _Load:
+class _Load(Struct, kw_only=True):
     """One load in progress: what has been collected of all files so far."""
 
     path: Path

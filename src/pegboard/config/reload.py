@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -18,6 +17,7 @@ from pegboard.config.registered_later import keep_registered
 from pegboard.config.yaml.config_files import find_files
 from pegboard.core.ports import Source, StatefulHandler
 from pegboard.model.error import DefinitionError, PegboardError, Problem
+from pegboard.model.record import replace
 
 RELOAD_INTERVAL_S = 0.25  # between two looks at the files
 RELOAD_RETIRE_S = 60.0  # for calls of a source that a reload took away

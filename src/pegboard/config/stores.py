@@ -7,16 +7,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from pegboard.config.config import Config
 from pegboard.config.identity import key_store_of
-from pegboard.frozen import frozen
 from pegboard.model.error import DefinitionError
 from pegboard.model.secret import Secret
 from pegboard.storage.store_uri import StoreUri
 
 
-@frozen
-class DeclaredStore:
+class DeclaredStore(Struct, frozen=True, kw_only=True):
     """One store of a config; `name` is that of its `storage.Schema`."""
 
     name: str

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import NamedTuple
 
 from pegboard.core.declarations import Declarations
@@ -12,6 +11,7 @@ from pegboard.core.judge import permits
 from pegboard.core.names import nearest
 from pegboard.model.agent import AgentEntry
 from pegboard.model.error import DefinitionError, Problem
+from pegboard.model.record import replace
 from pegboard.model.tool import ToolEntry
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field, replace
 from typing import Any, NamedTuple
+
+from msgspec import Struct, field
 
 from pegboard.core.entry_table import EntryTable
 from pegboard.core.names import fold
 from pegboard.core.ports import DocumentStore, HoldsSecrets, Source
-from pegboard.frozen import record
 from pegboard.model.agent import AgentEntry
 from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.model.error import DuplicateToolError
@@ -17,6 +17,7 @@ from pegboard.model.hook import Hook
 from pegboard.model.memo import Question
 from pegboard.model.profile import Profile
 from pegboard.model.rate_limit import RateLimit
+from pegboard.model.record import replace
 from pegboard.model.secret import Secret
 from pegboard.model.skill import Skill
 from pegboard.model.source_state import SourceState
@@ -58,8 +59,7 @@ class Mirror(NamedTuple):
 MIRRORED = "pegboard__mirror"
 
 
-@record(frozen=True, slots=True)
-class MirroredSource:
+class MirroredSource(Struct, frozen=True):
     """A source whose tools are names for allow-lists alone: an SDK runs them itself. Fills the port `Source`.
 
     Made by `Catalog.mirror`, it lives as any source does; it lists no tool here, so that none can be called.
@@ -112,8 +112,7 @@ class MirroredSource:
         await self.source.stop()
 
 
-@record(frozen=True, slots=True)
-class PrivateSource:
+class PrivateSource(Struct, frozen=True):
     """A source whose tools one agent alone has. Fills the port `Source`: it lives as any source does, and lists none.
 
     Its tools keep the name of their source, which is `name` here: two agents may each have a server of one name.
@@ -165,8 +164,7 @@ class PrivateSource:
         source.renew(other.source)
 
 
-@record(frozen=True, kw_only=True, slots=True, eq=False)
-class Declarations:
+class Declarations(Struct, frozen=True, kw_only=True, eq=False):
     """Everything that is declared. A field that is added here survives a reload and ends with a reset by itself.
 
     `tools` and `resources` (resources, prompts and completions) are by folded qualified id, in the order in which they

@@ -8,13 +8,13 @@ secret there is left out.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from pegboard.core.digests import canonical_json
 from pegboard.core.redaction import Redactor
 from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
+from pegboard.model.record import replace
 from pegboard.model.secret import Secret
 from pegboard.model.tool import Annotations, ToolEntry
 

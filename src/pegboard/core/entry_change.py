@@ -14,8 +14,9 @@ from itertools import compress, count
 from operator import attrgetter, is_not
 from typing import Any, NamedTuple, TypeVar
 
+from msgspec import Struct
+
 from pegboard.core.entry_table import Ordered
-from pegboard.frozen import record
 from pegboard.model.tool import ToolEntry
 
 K = TypeVar("K", bound=Hashable)
@@ -77,8 +78,7 @@ class Moves(NamedTuple):
         return kept
 
 
-@record(frozen=True, slots=True)
-class EntryChange:
+class EntryChange(Struct, frozen=True):
     """What became of the entries of one moment in the next. Made by `between`.
 
     `added` are the entries that are new or others, with their places; `removed` those that are gone or replaced, with

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from pegboard.core.names import matches_folded
-from pegboard.frozen import record
 from pegboard.model.hook import Hook, HookKind
 from pegboard.model.tool import ToolEntry
 
 
-@record(frozen=True, slots=True)
-class ToolHooks:
+class ToolHooks(Struct, frozen=True):
     """The hooks of one tool, in the order in which they run; catalog-wide ones outside those of its class."""
 
     before: tuple[Hook, ...] = ()

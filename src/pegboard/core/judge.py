@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from datetime import date
 from functools import partial
 from typing import NamedTuple, Protocol
 
+from msgspec import Struct
+
 from pegboard.core.lifecycle import has_ended
 from pegboard.core.names import listing, matches_folded
 from pegboard.core.predicates import Availability, States
-from pegboard.frozen import frozen
 from pegboard.model.context import ToolContext
 from pegboard.model.decision import Code, Decision, Fix
 from pegboard.model.error import AsyncPredicateError
 from pegboard.model.memo import Question
 from pegboard.model.policy import OPEN_POLICY, Policy
+from pegboard.model.record import replace
 from pegboard.model.source_state import SourceState
 from pegboard.model.tool import ToolEntry
 
@@ -24,8 +25,7 @@ VISIBLE = Decision("visible", "in the selection, allowed and available")
 UP = SourceState()
 
 
-@frozen
-class Selection:
+class Selection(Struct, frozen=True, kw_only=True):
     """What one caller asked for: groups (`None` = all), a policy, internal tools opened by name, extra tools."""
 
     include: tuple[str, ...] | None = None

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from datetime import date
 
 from pegboard.core.names import fold
 from pegboard.model.error import DefinitionError, Problem
+from pegboard.model.record import replace
 from pegboard.model.tool import ToolEntry, ToolSpec
 
 

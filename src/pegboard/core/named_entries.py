@@ -5,22 +5,22 @@ from __future__ import annotations
 import re
 import weakref
 from collections.abc import Callable, Collection
-from dataclasses import replace
 from typing import Any
+
+from msgspec import Struct
 
 from pegboard.core.entry_change import EntryChange
 from pegboard.core.entry_table import Ordered
 from pegboard.core.inventory import Inventory
 from pegboard.core.names import fold, is_tool_name, shortened
 from pegboard.core.wire_names import Named, WireNames
-from pegboard.frozen import record
+from pegboard.model.record import replace
 from pegboard.model.tool import ToolEntry
 
 _MARK = re.compile("(?=__)")
 
 
-@record(frozen=True, slots=True)
-class NamedEntries:
+class NamedEntries(Struct, frozen=True):
     """The entries of an inventory in its order, each with its wire name.
 
     Of a large catalog one tool changes now and then: with the ones `before`, the others are not named and made again.

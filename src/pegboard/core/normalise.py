@@ -15,6 +15,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any, cast
 
 import orjson
+from msgspec import Struct
 
 from pegboard.core.json_text import json_bytes
 from pegboard.model.context import ToolContext
@@ -255,6 +256,8 @@ def plain_form(value: object) -> object:
         return dict(cast("Mapping[object, object]", value))
     if isinstance(value, Set | Sequence | ValuesView) and not isinstance(value, str | bytes):
         return list(cast("Sequence[object]", value))
+    if isinstance(value, Struct):
+        return {name: getattr(value, name) for name in value.__struct_fields__}
     kind = type(value)
     if isinstance(value, PurePath) or f"{kind.__module__}.{kind.__name__}" in _AS_TEXT:
         return str(value)

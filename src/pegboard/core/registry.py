@@ -7,7 +7,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Literal, get_args
 
 from pegboard.core.after_fork import is_held, leave_to_parent, renew_after_fork
@@ -30,6 +29,7 @@ from pegboard.model.error import DefinitionError, DuplicateToolError
 from pegboard.model.hook import Hook
 from pegboard.model.memo import Question
 from pegboard.model.profile import Profile
+from pegboard.model.record import replace
 from pegboard.model.source_state import SourceState
 from pegboard.model.tool import ToolEntry
 

@@ -7,12 +7,13 @@ import logging
 import re
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import date
 from functools import cached_property, partial
 from itertools import compress
 from operator import attrgetter
 from typing import Any, TypeVar
+
+from msgspec import Struct
 
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.declarations import Declarations
@@ -29,13 +30,13 @@ from pegboard.core.schema import Compiled
 from pegboard.core.selections import SELECTIONS_REMEMBERED, Selected, Selections
 from pegboard.core.validated_entry import judges, seal
 from pegboard.core.wire_names import WireNames
-from pegboard.frozen import record
 from pegboard.model.bounds import Bounds
 from pegboard.model.context import ToolContext
 from pegboard.model.decision import Code
 from pegboard.model.error import DefinitionError, Problem
 from pegboard.model.memo import Question
 from pegboard.model.policy import OPEN_POLICY, Policy
+from pegboard.model.record import replace
 from pegboard.model.tool import ToolEntry
 
 NAME_ORDERS = 8  # lists of one snapshot that are kept in the order of their names
@@ -50,8 +51,7 @@ _WILDCARD = re.compile(r"[*?[]")
 ReadBuilt = Callable[[object, ToolEntry], Sequence[ToolEntry]]
 
 
-@record(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """What a call of one tool needs, looked up once: judges of arguments and results, and its hooks.
 
     `exact_output` only warns of results that `output` takes.

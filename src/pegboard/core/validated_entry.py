@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from pegboard.core.digests import digest
 from pegboard.core.lifecycle import check_end, with_end
 from pegboard.core.names import check_namespace, check_tool_name
@@ -12,6 +10,7 @@ from pegboard.core.schema import Compiled, compile_schema
 from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.model.error import DefinitionError, Problem
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
+from pegboard.model.record import replace
 from pegboard.model.tool import ToolEntry
 
 ROOT_SCHEMA_DEPTH = 16  # alternatives in alternatives of the root in which an array is looked for

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, Protocol, cast
+
+from msgspec import Struct
 
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.declarations import Mirror
@@ -26,7 +27,6 @@ from pegboard.core.predicates import Availability, Conditions, States
 from pegboard.core.registry import Kind, Registry
 from pegboard.core.selections import Selected
 from pegboard.core.snapshot import Plan, Snapshot
-from pegboard.frozen import frozen
 from pegboard.model.agent import AgentEntry
 from pegboard.model.context import ToolContext
 from pegboard.model.decision import Blocked, Decision
@@ -35,6 +35,7 @@ from pegboard.model.json_types import JSON, JSONValue
 from pegboard.model.memo import Question, SlowPredicateError
 from pegboard.model.policy import Policy
 from pegboard.model.profile import Profile
+from pegboard.model.record import replace
 from pegboard.model.result import ToolResult
 from pegboard.model.tool import ToolEntry
 
@@ -89,8 +90,7 @@ class Exporter(Protocol):
     def decode(self, view: View, name: str, args: JSONValue) -> JSONValue: ...
 
 
-@frozen
-class ViewParts:
+class ViewParts(Struct, frozen=True, kw_only=True):
     """What views are made of; `kind` says whether they are of tools or of what there is beside them."""
 
     registry: Registry

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from pegboard.core.names import fold, is_tool_name, shortened
-from pegboard.frozen import record
 
 # Where two bare names meet, the earlier of these namespaces keeps it.
 _BARE_ORDER = ("main", "builtin", "docs")
@@ -21,8 +22,7 @@ class Named(NamedTuple):
     is_toolset: bool
 
 
-@record(frozen=True, slots=True, weakref_slot=True)
-class WireNames:
+class WireNames(Struct, frozen=True, weakref=True):
     """The wire names of some tools, injective and independent of their order.
 
     Toolsets are `namespace__tool`; others bare, where `main` keeps a bare name before `builtin`

@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, cast
 
+from msgspec import Struct
+
 from pegboard.authoring.option_table import as_names
 from pegboard.core.names import nearest_one
 from pegboard.core.snapshot import Snapshot
-from pegboard.frozen import frozen
 
 # A name that says its namespace: `ns__tool`, `ns.tool`, `mcp__server__ns__tool`.
 _SPELLED = re.compile(
@@ -31,8 +32,7 @@ class Reference(NamedTuple):
     note: str = ""
 
 
-@frozen
-class KnownNames:
+class KnownNames(Struct, frozen=True, kw_only=True):
     """The names that exist, every spelling of them, and those that tools went by before."""
 
     names: frozenset[str]

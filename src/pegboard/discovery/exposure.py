@@ -11,6 +11,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
+from msgspec import Struct
+
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.hooks import hooks_of
 from pegboard.core.judge import applies
@@ -30,7 +32,6 @@ from pegboard.discovery.meta_tools.shared import MetaTools
 from pegboard.discovery.meta_tools.specs import MetaNames, spec_of
 from pegboard.discovery.meta_tools.use_tools import use_tools
 from pegboard.discovery.token_count import estimated_tokens
-from pegboard.frozen import record
 from pegboard.model.bounds import Bounds
 from pegboard.model.context import ToolContext
 from pegboard.model.decision import Decision
@@ -55,8 +56,7 @@ _DIGEST_TOKENS = {"two_tool": TWO_TOOL_DIGEST_TOKENS, "search": SEARCH_DIGEST_TO
 _ANY_OBJECT: JSON = {"type": "object"}
 
 
-@record(kw_only=True, slots=True)
-class Discovery:
+class Discovery(Struct, kw_only=True):
     """What all callers of one catalog share: the index, and who asks in circles. State of one Catalog."""
 
     registry: Registry

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
 
 from pegboard.core.after_fork import is_held, renew_after_fork
 from pegboard.core.bounded_cache import BoundedCache
@@ -18,9 +19,9 @@ from pegboard.core.snapshot import Snapshot
 from pegboard.core.view import View
 from pegboard.discovery.example_requests import ExampleRequests
 from pegboard.discovery.limits import SEARCH_USUAL_HITS
-from pegboard.frozen import frozen
 from pegboard.lazy import LazyModule
 from pegboard.model.json_types import is_object
+from pegboard.model.record import replace
 from pegboard.model.tool import ToolEntry
 
 if TYPE_CHECKING:
@@ -40,8 +41,7 @@ else:
 SEARCH_VISIBLE_SETS = 256  # of callers, remembered for one snapshot
 
 
-@frozen
-class FoundTool:
+class FoundTool(Struct, frozen=True, kw_only=True):
     """A visible tool that matches a request, and how sure it is that it answers it.
 
     `score` is 0 … 1. Of answers whose first hit is `strong`, four in five and more have a right tool among the first
@@ -53,8 +53,7 @@ class FoundTool:
     confidence: Confidence
 
 
-@frozen
-class Found:
+class Found(Struct, frozen=True, kw_only=True):
     """The answer to one request, best first; with the nearest visible namespaces where no tool has a word of it.
 
     `words_alone` says why an embedder that is there was not heard; `None` where it was, or where there is none.
@@ -67,8 +66,7 @@ class Found:
     explanation: Explanation | None = None
 
 
-@frozen
-class _Built:
+class _Built(Struct, frozen=True, kw_only=True):
     """An index with the tools that it was made of, and what is kept of its callers."""
 
     snapshot: Snapshot

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pegboard.frozen import frozen
+from msgspec import Struct
+
 from pegboard.lazy import LazyModule
 
 if TYPE_CHECKING:
@@ -28,8 +29,7 @@ def estimated_tokens(size_bytes: int) -> int:
     return round(size_bytes / BYTES_A_TOKEN)
 
 
-@frozen
-class Tokenizer:
+class Tokenizer(Struct, frozen=True, kw_only=True):
     """Counts the tokens of a text; `name` says how."""
 
     name: str

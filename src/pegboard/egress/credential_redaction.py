@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from pegboard.core.literal_search import LiteralSearch, replaced
@@ -16,6 +15,7 @@ from pegboard.core.redaction import REDACTED, Redactor, without
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, is_awaitable
+from pegboard.model.record import replace
 from pegboard.model.result import call_error
 from pegboard.model.secret import Secret
 from pegboard.model.tool import Handler

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
-from pegboard.frozen import frozen
+from msgspec import Struct
+
 from pegboard.lazy import LazyModule
 from pegboard.model.error import DefinitionError
 from pegboard.model.secret import Secret
@@ -22,8 +23,7 @@ else:
 _RULE = re.compile(r"(?:\[(?P<v6>[0-9a-fA-F:.]+)\]|(?P<host>[^\s/@\[\]]+?))(?::(?P<port>\d{1,5}))?")
 
 
-@frozen
-class HostRule:
+class HostRule(Struct, frozen=True, kw_only=True):
     """One entry of `allow_hosts`: a name pattern or a network, and perhaps one port."""
 
     name: re.Pattern[str] | None = None
@@ -59,7 +59,7 @@ class HostRule:
         return self.network is not None and self.port in (None, port) and ip_address(address) in self.network
 
 
-@frozen
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Destinations:
     """Where a client may connect. The default: any host all of whose addresses are public.
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import codecs
 import re
 
+from msgspec import Struct
+
 from pegboard.egress.files import Root
-from pegboard.frozen import frozen
 from pegboard.model.bounds import DEFAULT_BOUNDS
 from pegboard.model.error import CallError
 
@@ -21,8 +22,7 @@ _MARKED = "utf_8_sig"
 _PLAIN = bytes(range(128))
 
 
-@frozen
-class TextPart:
+class TextPart(Struct, frozen=True, kw_only=True):
     """Characters of a file from `start` on. `next_start` is where to go on reading, None at the end."""
 
     content: str

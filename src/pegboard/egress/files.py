@@ -10,12 +10,13 @@ import stat
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Literal
 
+from msgspec import Struct
+
 from pegboard.egress.limits import PATH_CHARS
-from pegboard.frozen import frozen
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.platforms import platform
 
@@ -50,8 +51,7 @@ _ADVICE = {
 _FULL = frozenset({errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG, errno.EIO, errno.EROFS})
 
 
-@frozen
-class FileEntry:
+class FileEntry(Struct, frozen=True, kw_only=True):
     """One thing in a folder. `path` is relative to the root; `size_bytes` is 0 for all but files."""
 
     path: str
@@ -65,7 +65,7 @@ def decides_nothing(path: Path) -> bool:
     return False
 
 
-@frozen
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Root:
     """A folder of the operator's, below which a caller may name files.
 

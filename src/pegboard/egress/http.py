@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Literal, Self, TypedDict, Unpack
 
 import httpx2
+from msgspec import Struct
 
 from pegboard.egress.connections import Resolve, system_resolve
 from pegboard.egress.destinations import Destinations
@@ -23,7 +24,6 @@ from pegboard.egress.limits import CONNECT_S
 from pegboard.egress.responses import Response
 from pegboard.egress.transport import CAP_EXTENSION, EXCHANGE_EXTENSION, GuardedTransport, UnpackedBody, origin_of
 from pegboard.egress.urls import join_url, parse_url
-from pegboard.frozen import frozen
 from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.model.hops import HOPS_HEADER
 
@@ -54,8 +54,7 @@ class Message(TypedDict, total=False):
     max_redirects: int | None
 
 
-@frozen
-class _Deadline:
+class _Deadline(Struct, frozen=True, kw_only=True):
     """When the whole exchange must be over, on the clock of the event loop."""
 
     at: float
@@ -70,8 +69,7 @@ class _Deadline:
             raise timed_out(exchange, after_s=self.after_s) from None
 
 
-@frozen
-class _Hop:
+class _Hop(Struct, frozen=True, kw_only=True):
     """One request of a chain of redirects. Header names are lower case."""
 
     method: str

@@ -9,8 +9,9 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from msgspec import Struct
+
 from pegboard.core.json_reader import TooManyValuesError, read_answer
-from pegboard.frozen import frozen
 from pegboard.model.error import CallError
 
 LONGEST_RETRY_AFTER_S = 999_999.0  # that `Retry-After` is believed
@@ -33,8 +34,7 @@ _CHARSETS = frozenset({
 })  # fmt: skip
 
 
-@frozen
-class Response:
+class Response(Struct, frozen=True, kw_only=True):
     """An answer, read to its end or to the cap.
 
     `headers` has lower-case names; repeated ones are joined with ", ". `body` is unpacked. `url` is where the answer

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import field
 from decimal import Decimal
 from typing import Any, Literal, Protocol
 
-from pegboard.frozen import frozen
+from msgspec import Struct, field
+
 from pegboard.model.error import ToolError
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.model.policy import OPEN_POLICY, Policy
@@ -18,8 +18,7 @@ ModelProvider = Literal["openai", "anthropic", "google", "openai_compatible"]
 RunStatus = Literal["completed", "failed", "cancelled", "timeout", "budget_exceeded"]
 
 
-@frozen
-class ModelSpec:
+class ModelSpec(Struct, frozen=True, kw_only=True):
     """A language model: whose it is, what the provider calls it, and where it is reached.
 
     Without a `base_url` it is the provider's own endpoint, without an `api_key` its own variable of the environment.
@@ -36,8 +35,7 @@ class ModelSpec:
     max_retries: int = 2
 
 
-@frozen
-class AgentBudgets:
+class AgentBudgets(Struct, frozen=True, kw_only=True):
     """How much one run of an agent may use, with everything that its sub-agents use; `None` is without a limit."""
 
     requests: int | None = None
@@ -48,24 +46,21 @@ class AgentBudgets:
     usd: Decimal | None = None
 
 
-@frozen
-class AgentMemory:
+class AgentMemory(Struct, frozen=True, kw_only=True):
     """What is remembered of a session: its conversation, and how many turns of it."""
 
     conversation: bool = True
     max_turns: int = 50
 
 
-@frozen
-class Guardrail:
+class Guardrail(Struct, frozen=True, kw_only=True):
     """A function of the operator that judges the query or the answer of a run; it says allow, deny or replace."""
 
     run: Callable[..., Any]
     name: str
 
 
-@frozen
-class AgentSpec:
+class AgentSpec(Struct, frozen=True, kw_only=True):
     """The declaration of one agent, without its private tools.
 
     `groups` and `shared` are what it takes of the catalog: whole groups, and tools by qualified id. `policy` is its
@@ -93,8 +88,7 @@ class AgentSpec:
     origin: str = ""
 
 
-@frozen
-class AgentEntry:
+class AgentEntry(Struct, frozen=True, kw_only=True):
     """One agent: its declaration, its private tools, and the names of the sources that are its alone."""
 
     spec: AgentSpec
@@ -102,8 +96,7 @@ class AgentEntry:
     sources: tuple[str, ...] = ()
 
 
-@frozen
-class AgentUsage:
+class AgentUsage(Struct, frozen=True, kw_only=True):
     """What a run used, its sub-agents included; `usd` is known where a budget asked for prices."""
 
     requests: int = 0
@@ -113,8 +106,7 @@ class AgentUsage:
     usd: Decimal | None = None
 
 
-@frozen
-class AgentResult:
+class AgentResult(Struct, frozen=True, kw_only=True):
     """How a run ended, exactly once. `output` is the answer: a text, or JSON where the agent has an `output_schema`.
 
     `stopped_reason` says of a completed run why the answer is only what there was so far. `error` is set unless the

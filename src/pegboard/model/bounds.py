@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pegboard.frozen import frozen
+from msgspec import Struct
 
 KIB = 1024
 MIB = 1024 * KIB
 
 
-@frozen
-class Bounds:
+class Bounds(Struct, frozen=True, kw_only=True):
     """The limits of one process. Sizes in bytes, times in seconds."""
 
     # What comes in

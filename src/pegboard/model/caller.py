@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from pegboard.frozen import frozen
 from pegboard.model.policy import OPEN_POLICY, Policy
 
 
-@frozen
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Caller:
     """Who asks: hashable, and one value for all requests of a credential through a profile.
 

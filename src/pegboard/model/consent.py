@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
-from pegboard.frozen import frozen
+from msgspec import Struct
+
 from pegboard.model.json_types import JSONValue
 
 ConsentState: TypeAlias = Literal["asked", "agreed", "declined"]
 
 
-@frozen
-class ConsentRequest:
+class ConsentRequest(Struct, frozen=True, kw_only=True):
     """One concrete call that needs a person's yes; it binds definition, arguments and person.
 
     `credential` names what was verified of the caller, `address` the network of one whom nobody vouches for, and
@@ -36,8 +36,7 @@ class ConsentRequest:
     is_session_brief: bool = False
 
 
-@frozen
-class Consent:
+class Consent(Struct, frozen=True, kw_only=True):
     """One record: a question to a person, their answer to it, or a bounded grant. Times in seconds since 1970.
 
     `matching` is the JSON Schema that the arguments of a grant's calls must fit; `None` for an answer to one call.
@@ -70,8 +69,7 @@ class Consent:
         return self.matching is not None
 
 
-@frozen
-class Grant:
+class Grant(Struct, frozen=True, kw_only=True):
     """Up to `calls` calls of a tool, as it is declared now, whose arguments fit the schema `matching`.
 
     For one principal: `None` is a caller without user or space; `credential=None` is any credential of that user.

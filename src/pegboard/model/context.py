@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,6 +17,7 @@ from pegboard.model.host import NO_HOST, Host
 from pegboard.model.json_types import JSONValue
 from pegboard.model.memo import Memo
 from pegboard.model.policy import OPEN_POLICY, Policy
+from pegboard.model.record import replace
 from pegboard.model.request import CallBudget, Request, new_request
 from pegboard.model.secret import Secret
 

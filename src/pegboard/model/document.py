@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Literal
 
-from pegboard.frozen import frozen
+from msgspec import Struct, field
+
 from pegboard.model.json_types import JSON, JSONValue
 
 Access = Literal["read", "write"]
@@ -14,8 +14,7 @@ SearchMode = Literal["hybrid", "vector", "keyword"]
 SourceType = Literal["folder", "upload", "web", "feed"]
 
 
-@frozen
-class DocumentScope:
+class DocumentScope(Struct, frozen=True, kw_only=True):
     """Whose documents one request may use: a store makes it from its grants, and asks for it first in every method.
 
     `spaces` are those that may be read, `writable` those of them that may be changed too.
@@ -26,8 +25,7 @@ class DocumentScope:
     writable: frozenset[str] = frozenset()
 
 
-@frozen
-class DocumentFilters:
+class DocumentFilters(Struct, frozen=True, kw_only=True):
     """Which documents of a scope a question is about; an empty field leaves all of them.
 
     `collection` is the id or the name of a source; there need not be one. `folder_path` takes what lies below it too.
@@ -45,8 +43,7 @@ class DocumentFilters:
 EVERY_DOCUMENT = DocumentFilters()
 
 
-@frozen
-class DocumentTable:
+class DocumentTable(Struct, frozen=True, kw_only=True):
     """The rows of a table in a document; a row has one JSON value for each column."""
 
     name: str
@@ -54,8 +51,7 @@ class DocumentTable:
     rows: tuple[tuple[JSONValue, ...], ...]
 
 
-@frozen
-class NewDocument:
+class NewDocument(Struct, frozen=True, kw_only=True):
     """A document that is to be taken in: where it stands in its source, and what its file says.
 
     `path` has its folders, with slashes between them. `error` says why nothing could be read of the file; it is then

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from pegboard.frozen import frozen
+import msgspec
+from msgspec import Struct
 
 ErrorKind = Literal[
     "not_found", "invalid_arguments", "rate_limited", "ratelimit_unavailable",
@@ -26,8 +27,7 @@ _RETRYABLE: frozenset[str] = frozenset({
 })  # fmt: skip
 
 
-@frozen
-class ToolError:
+class ToolError(Struct, frozen=True, kw_only=True):
     """Why a call failed, safe to show the model.
 
     `message` says what failed and what to do next; `details` is JSON (for `invalid_arguments`:
@@ -41,7 +41,7 @@ class ToolError:
     retryable: bool = False
     retry_after_s: float | None = None
     outcome_unknown: bool = False
-    details: Mapping[str, object] = field(default_factory=dict[str, object])
+    details: Mapping[str, object] = msgspec.field(default_factory=dict[str, object])
 
 
 class PegboardError(Exception):
@@ -80,7 +80,7 @@ class CallError(PegboardError):
         )
 
 
-@frozen
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Problem:
     """One fault of a declaration: where it stands (`file:line:column` or `module:line`), what, and what is right."""
 

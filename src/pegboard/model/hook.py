@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from pegboard.frozen import frozen
 from pegboard.model.error import ErrorKind
 from pegboard.model.json_types import JSON
 from pegboard.model.loop_record import LoopRecord
@@ -40,7 +39,7 @@ class Verdict(NamedTuple):
 HookKind = Literal["before", "around", "after", "on_error", "on_complete"]
 
 
-@frozen
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Hook:
     """User code at one point of the path. `match` is a glob over qualified id and wire name.
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
-from pegboard.frozen import record
 from pegboard.model.consent import Approve
 from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSONValue
 from pegboard.model.secret import Secret
 
 
-@record(frozen=True, kw_only=True, slots=True, eq=False)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Host:
     """What the host lends: settings, secrets, factories, services, and how it asks a person. One value a config.
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import Final, Literal, TypeAlias, get_args
 
-from pegboard.frozen import frozen
+from msgspec import Struct
 
 LintRule: TypeAlias = Literal[
     "no description",
@@ -27,8 +27,7 @@ LINT_LEVELS: Final[tuple[LintLevel, ...]] = get_args(LintLevel)
 """From what matters least."""
 
 
-@frozen
-class LintIgnore:
+class LintIgnore(Struct, frozen=True, kw_only=True):
     """Findings that are meant to be so: of which tools, by a glob, by which rule, and why."""
 
     tool: str

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
-from pegboard.frozen import frozen
+from msgspec import Struct
+from msgspec.structs import force_setattr
+
 from pegboard.model.error import DefinitionError
+from pegboard.model.record import replace
 
 
-@frozen
-class Policy:
+class Policy(Struct, frozen=True, kw_only=True):
     """Allow and deny globs over qualified ids and wire names; deny wins, `allow=()` allows nothing.
 
     `within` is a policy that must allow the tool too: a child's policy is the intersection.
@@ -27,8 +28,8 @@ class Policy:
             entries: tuple[object, ...] = () if globs is None else tuple(globs)
             if isinstance(globs, str) or not all(isinstance(glob, str) and glob for glob in entries):  # pyright: ignore[reportUnnecessaryIsInstance] - a caller may err
                 raise DefinitionError(f"Policy {side}={globs!r}: a list of non-empty globs is needed, e.g. ['fs__*'].")
-        object.__setattr__(self, "allow", None if self.allow is None else tuple(self.allow))
-        object.__setattr__(self, "deny", tuple(self.deny))
+        force_setattr(self, "allow", None if self.allow is None else tuple(self.allow))
+        force_setattr(self, "deny", tuple(self.deny))
 
     def intersect(self, other: Policy) -> Policy:
         """Return a policy that allows only what both allow."""

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Literal
 
-from pegboard.frozen import frozen
 from pegboard.model.policy import OPEN_POLICY, Policy
 from pegboard.model.rate_limit import RateLimit
 
 
-@frozen
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Profile:
     """A named slice of the catalog for one kind of caller. `include=None` takes all groups."""
 

@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
-from pegboard.frozen import frozen
+from msgspec import Struct
+
 from pegboard.model.error import DefinitionError
 
 # Digits of ASCII, and no more of them than a number of the machine has.
@@ -24,8 +25,7 @@ _KEYS = {
 }
 
 
-@frozen
-class RateLimit:
+class RateLimit(Struct, frozen=True, kw_only=True):
     """At most `max_calls` in any `window_s` seconds, counted apart for each `scope` and tool.
 
     `when_store_is_down` decides while a shared store does not answer; `None` means `local` for

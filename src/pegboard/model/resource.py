@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from pegboard.frozen import frozen
+from msgspec import Struct
+
 from pegboard.model.json_types import JSON
 
 TEMPLATE_STEPS = 100_000  # characters of a URI times variables of a template; with more it is none of its resources
@@ -17,8 +18,7 @@ _PLAIN, _SLASHED = frozenset("/?#"), frozenset("\n")
 _VARIABLE = re.compile(r"\{(\+?)([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
-@frozen
-class ResourceSpec:
+class ResourceSpec(Struct, frozen=True, kw_only=True):
     """A resource, or a family of them: `uri` is a template when it has `{variables}`; `{+path}` takes slashes too.
 
     `way` has the ids of the servers behind it, the nearest first; empty for one of our own. `members` tells, of a
@@ -67,8 +67,7 @@ class PromptArgument(NamedTuple):
     is_required: bool = False
 
 
-@frozen
-class PromptSpec:
+class PromptSpec(Struct, frozen=True, kw_only=True):
     """A prompt that a person may choose; `way` as that of a resource."""
 
     name: str
@@ -80,8 +79,7 @@ class PromptSpec:
     way: tuple[str, ...] = ()
 
 
-@frozen
-class CompletionSpec:
+class CompletionSpec(Struct, frozen=True, kw_only=True):
     """Suggestions for one argument of a prompt, or one variable of a resource template."""
 
     argument: str
@@ -93,8 +91,7 @@ class CompletionSpec:
         return argument == self.argument and named in (self.prompt, self.resource)
 
 
-@frozen
-class UploadSpec:
+class UploadSpec(Struct, frozen=True, kw_only=True):
     """What takes in a file that a caller sends to a door. No list shows it, and no model calls it."""
 
     name: str

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pegboard.frozen import frozen
+from msgspec import Struct
+
 from pegboard.model.json_types import JSONValue
 
 SKILL_FILES = 512  # of one skill
@@ -12,8 +13,7 @@ SKILL_FILES = 512  # of one skill
 MAIN_FILE = "SKILL.md"
 
 
-@frozen
-class SkillFile:
+class SkillFile(Struct, frozen=True, kw_only=True):
     """One file of a skill, as it is. `path` is relative to the skill's folder, with slashes; `digest` is SHA-256."""
 
     uri: str
@@ -24,8 +24,7 @@ class SkillFile:
     is_text: bool
 
 
-@frozen
-class Skill:
+class Skill(Struct, frozen=True, kw_only=True):
     """The skill of one namespace: what the front matter of its SKILL.md says, and its files by their path."""
 
     namespace: str

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pegboard.frozen import frozen
+from msgspec import Struct
+
 from pegboard.model.error import ToolError
 
 SourceStatus = Literal["ok", "connecting", "unreachable", "auth_required", "quarantined"]
 
 
-@frozen
-class SourceState:
+class SourceState(Struct, frozen=True, kw_only=True):
     """How one source is. `is_up` decides code `source`: it stays true while a grace period runs.
 
     `quarantined` are qualified ids to hide; `changed` are those that stay listed with their

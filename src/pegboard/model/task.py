@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Final, Literal, NamedTuple
 
-from pegboard.frozen import frozen
+from msgspec import Struct, field
+
 from pegboard.model.caller import Caller
 from pegboard.model.error import ToolError
 from pegboard.model.json_types import JSON, JSONValue
@@ -26,8 +26,7 @@ class Agreement(NamedTuple):
     consent_id: str = ""
 
 
-@frozen
-class TaskCall:
+class TaskCall(Struct, frozen=True, kw_only=True):
     """What is kept of a call that became a task: nothing that is alive.
 
     `owner` is whose task it is, empty where nobody vouches for them: then it is whoever holds the id. `tool` is its
@@ -58,8 +57,7 @@ class TaskCall:
         return self.created_at + self.ttl_s
 
 
-@frozen
-class Question:
+class Question(Struct, frozen=True, kw_only=True):
     """What a task asks the person behind it: words, and the form that the answer must have."""
 
     message: str
@@ -67,8 +65,7 @@ class Question:
     is_single: bool = False
 
 
-@frozen
-class TaskRecord:
+class TaskRecord(Struct, frozen=True, kw_only=True):
     """A task as its owner sees it.
 
     `result` is there when it is completed, `error` when it failed: when it could not be run any further, while a tool

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
-from dataclasses import field, replace
 from typing import Any, Literal, Protocol, TypeAlias
 
-from pegboard.frozen import frozen, record, worked_out
+from msgspec import Struct, field
+
 from pegboard.model.call_context import CallContext
 from pegboard.model.context import ToolContext
 from pegboard.model.error import DefinitionError
 from pegboard.model.hook import Hook
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.model.rate_limit import RateLimit
+from pegboard.model.record import lazy_property, replace
 from pegboard.model.resource import Offer
 
 Runs = Literal["async", "thread", "inline"]
 
 
-@frozen
-class Annotations:
+class Annotations(Struct, frozen=True, kw_only=True):
     """Hints about a tool, in the words of MCP; `None` means not said. `extra` goes out as it is."""
 
     read_only: bool | None = None
@@ -32,8 +32,7 @@ class Annotations:
 ConsentRule: TypeAlias = "Literal['never', 'always', 'destructive'] | Callable[[Mapping[str, JSONValue]], bool]"
 
 
-@frozen
-class ToolSpec:
+class ToolSpec(Struct, frozen=True, kw_only=True):
     """The declaration of one tool, without its handler.
 
     `input_schema` and `output_schema` are JSON Schema 2020-12 and must not be changed in place.
@@ -132,8 +131,7 @@ class Handler(Protocol):
 Builder: TypeAlias = "Callable[[ToolContext], object]"
 
 
-@frozen
-class BuilderRef:
+class BuilderRef(Struct, frozen=True, kw_only=True):
     """A builder with the names it declares; one object shared by the entries it gives."""
 
     build: Builder
@@ -141,8 +139,7 @@ class BuilderRef:
     is_bundle: bool = False
 
 
-@record(frozen=True, kw_only=True)
-class ToolEntry:
+class ToolEntry(Struct, frozen=True, kw_only=True, dict=True, weakref=True):
     """One peg: a declaration, what runs it, and where it comes from.
 
     A handler with `needs_context=False` gets `None` for its context, which then need not be made.
@@ -183,28 +180,25 @@ class ToolEntry:
         return self._with(fingerprint=fingerprint)
 
     def _with(self, **changes: str) -> ToolEntry:
-        # A source may list thousands at once, and `replace` makes each anew, field by field.
-        same: ToolEntry = object.__new__(type(self))
-        same.__dict__.update(self.__dict__)
-        for name in _OF_ITS_NAMES:
-            same.__dict__.pop(name, None)
-        same.__dict__.update(changes)
+        same = replace(self, **changes)
+        kept: dict[str, Any] = vars(same)
+        kept.update((name, value) for name, value in vars(self).items() if name not in _OF_ITS_NAMES)
         return same
 
-    # Worked out once, as both are asked on every call and for every tool of a list.
+    # Computed once, since both are asked on every call and for every tool of a list.
 
-    @worked_out
+    @lazy_property
     def qualified_id(self) -> str:
         """The one identity of the tool: `namespace.name`."""
         return self.spec.qualified_id
 
-    @worked_out
+    @lazy_property
     def is_conditional(self) -> bool:
         """Whether anything but groups and policy may hide it."""
         spec = self.spec
         return bool(self.source or self.builder or spec.factory or spec.available is not None or spec.deprecated)
 
-    @worked_out
+    @lazy_property
     def condition(self) -> Hashable:
         """What may hide it beside groups, policy and builder: whatever hides one tool of a condition hides them all.
 
@@ -215,18 +209,18 @@ class ToolEntry:
         spec = self.spec
         return (self.source, spec.factory, _as_key(spec.available), spec.deprecated)
 
-    @worked_out
+    @lazy_property
     def hangs_on_source_alone(self) -> bool:
         """Whether nothing may hide it, beside groups and policy, but how its source is."""
         spec = self.spec
         return bool(self.source) and not (self.builder or spec.factory or spec.available is not None or spec.deprecated)
 
-    @worked_out
+    @lazy_property
     def drawn(self) -> dict[str, Any]:
         """A scratch place for what exporters draw from this entry alone; it lives as long as the entry does."""
         return {}
 
-    @worked_out
+    @lazy_property
     def is_for_apps_alone(self) -> bool:
         """Whether only its interface may use it, through the host: no list that a model reads has it.
 
@@ -238,13 +232,13 @@ class ToolEntry:
         visibility: Any = ui.get("visibility") if isinstance(ui, Mapping) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - JSON
         return isinstance(visibility, list | tuple) and "app" in visibility and "model" not in visibility
 
-    @worked_out
+    @lazy_property
     def names(self) -> tuple[str, ...]:
         """Every name that it is known by: on the wire, `namespace.name` and `namespace__name`."""
         spec = self.spec
         return tuple(dict.fromkeys((self.wire_name, spec.qualified_id, f"{spec.namespace}__{spec.name}")))
 
-    @worked_out
+    @lazy_property
     def folded_names(self) -> tuple[str, ...]:
         """Its names in the form in which globs are held against them, those that it had before too.
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from weakref import WeakKeyDictionary
 
-from pegboard.frozen import frozen
+from msgspec import Struct
+
 from pegboard.lazy import LazyModule
 from pegboard.model.agent import ModelProvider, ModelSpec
 from pegboard.model.error import CallError
@@ -32,8 +33,7 @@ _Clients: TypeAlias = "dict[tuple[str, float], httpx2.AsyncClient]"
 _NO_KEY = "none"
 
 
-@frozen
-class _Endpoint:
+class _Endpoint(Struct, frozen=True, kw_only=True):
     """Where a provider is reached by itself, and the variables that may hold its key."""
 
     base_url: str

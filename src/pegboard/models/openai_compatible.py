@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -12,7 +12,6 @@ from pegboard.egress.credential_redaction import CredentialRedactor
 from pegboard.egress.destinations import only_host_of
 from pegboard.egress.http import GuardedClient
 from pegboard.egress.responses import check_status, json_of
-from pegboard.frozen import frozen
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, is_list, is_object
 from pegboard.model.secret import Secret
@@ -20,7 +19,7 @@ from pegboard.model.secret import Secret
 _WHO = "The language model"
 
 
-@frozen
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ChatModel:
     """A model that completes text; fills the port `Model`. `base_url` is the operator's, so it may be a private one."""
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pegboard.frozen import frozen
+from msgspec import Struct
+
 from pegboard.model.agent import ModelSpec
 from pegboard.models.language_models import LanguageModels
 
 
-@frozen
-class TextModel:
+class TextModel(Struct, frozen=True, kw_only=True):
     """A model that completes text. It keeps no connection: a config that is loaded anew leaves none behind."""
 
     spec: ModelSpec

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Literal, NamedTuple
 
-from pegboard.frozen import frozen
+from msgspec import Struct
 
 Effect = Literal["widened", "narrowed", "reworded"]
 
@@ -52,8 +52,7 @@ class SchemaSize(NamedTuple):
     long_enum_chars: int
 
 
-@frozen
-class Dialect:
+class Dialect(Struct, frozen=True, kw_only=True):
     """The rules of one target; each provider's stand with its wire form, in `openai`, `anthropic`, `gemini` and `mcp`.
 
     `names` is what a tool may be called, `keys` what a property may, as regular expressions. `keywords` or `formats`

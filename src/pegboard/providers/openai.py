@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from pegboard.model.json_types import JSON
+from pegboard.model.record import replace
 from pegboard.model.tool import ToolEntry
 from pegboard.providers.dialect import COMBINING, COMMON_KEYWORDS, PLAIN_NAMES, Dialect, SchemaSize
 

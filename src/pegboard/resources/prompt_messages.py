@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
-from dataclasses import replace
 from typing import Any, Literal, NamedTuple, cast
 
 from pegboard.model.json_types import JSON
+from pegboard.model.record import replace
 from pegboard.model.result import CONTENT_TYPES, Content, TextContent, ToolResult
 from pegboard.model.tool import ToolEntry
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from pegboard.authoring.definition import ToolOptions, function_entry, origin_of
@@ -16,6 +15,7 @@ from pegboard.core.view import CallRunner, View, ViewParts
 from pegboard.model.context import ToolContext
 from pegboard.model.error import DefinitionError
 from pegboard.model.policy import OPEN_POLICY
+from pegboard.model.record import replace
 from pegboard.model.resource import CompletionSpec, Offer, PromptArgument, PromptSpec, ResourceSpec, UploadSpec
 from pegboard.model.tool import ToolEntry
 from pegboard.resources.apps import APP_MIME_TYPE, APP_SCHEME, with_content_security

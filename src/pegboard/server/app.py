@@ -9,18 +9,18 @@ import socket  # noqa: TID251 - listens, and calls nobody
 import sys
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from starlette.applications import Starlette
 from starlette.types import Receive, Scope, Send
 
 from pegboard.catalog import Catalog
 from pegboard.core.limits import SHUTDOWN_GRACE_S
-from pegboard.frozen import frozen
 from pegboard.lazy import LazyModule
 from pegboard.model.error import DefinitionError, PegboardError
 from pegboard.model.hops import server_id_of
+from pegboard.model.record import replace
 from pegboard.model.secret import Secret
 from pegboard.server.authenticator import Authenticator
 from pegboard.server.bus import Bus, Others
@@ -96,8 +96,7 @@ def http_app(
     return app_of(catalog, options)
 
 
-@frozen
-class AppOptions:
+class AppOptions(Struct, frozen=True, kw_only=True):
     """How a catalog is served over HTTP; what each says is written at `http_app`."""
 
     config: object = None
@@ -188,8 +187,7 @@ class LifespanError(PegboardError):
         )
 
 
-@frozen
-class AppParts:
+class AppParts(Struct, frozen=True, kw_only=True):
     """What an app is made of: the catalog, what answers below each path, and the way to other workers."""
 
     catalog: Catalog

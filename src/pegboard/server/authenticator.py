@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 from collections.abc import Mapping, MutableMapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,7 +15,6 @@ from pegboard.auth.rule_matching import ANONYMOUS_PROOF
 from pegboard.auth.rules import AnonymousRule, Grant, IdentityRules, Still
 from pegboard.catalog import Catalog
 from pegboard.core.bounded_cache import BoundedCache
-from pegboard.frozen import frozen
 from pegboard.lazy import LazyModule
 from pegboard.model.bounds import KIB
 from pegboard.model.profile import Profile
@@ -55,7 +54,7 @@ _NAME_BYTES = 32
 Scope = MutableMapping[str, Any]
 
 
-@frozen
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Authenticated:
     """Who was let in, with the profiles that they may look through; `None` means every profile there is."""
 

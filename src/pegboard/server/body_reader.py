@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
-from dataclasses import replace
 from typing import Any
 
 from pegboard.core.json_reader import fault_of, parse_json, quickly_read
 from pegboard.model.bounds import Bounds
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSONValue
+from pegboard.model.record import replace
 
 ENVELOPE_LEVELS = 4  # of JSON that the protocol itself puts around arguments
 

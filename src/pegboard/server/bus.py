@@ -7,13 +7,12 @@ import contextlib
 import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import field
 from typing import Any, NamedTuple, Protocol, cast
 
 import orjson
+from msgspec import Struct, field
 
 from pegboard.core.identifiers import new_id
-from pegboard.frozen import record
 from pegboard.model.json_types import JSON
 from pegboard.server.sealing import Sealing
 
@@ -86,8 +85,7 @@ class Answers(NamedTuple):
     are_all: bool
 
 
-@record(slots=True)
-class _Answers:
+class _Answers(Struct):
     """The answers to one question, as they come."""
 
     said: list[JSON] = field(default_factory=list[JSON])

@@ -5,11 +5,11 @@ from __future__ import annotations
 from itertools import compress
 
 import orjson
+from msgspec import Struct
 
 from pegboard.catalog import Catalog
 from pegboard.core.registry import Registry
 from pegboard.core.view import View
-from pegboard.frozen import frozen
 from pegboard.model.context import ToolContext
 from pegboard.model.error import CallError
 from pegboard.model.hops import path_through
@@ -28,8 +28,7 @@ from pegboard.server.mcp.protocol.task_wire import declares_tasks, task, task_be
 from pegboard.server.principal import ContextMaker, Principal, context_maker
 
 
-@frozen
-class Gateway:
+class Gateway(Struct, frozen=True, kw_only=True):
     """Lists and calls the tools of a catalog for one principal at a time."""
 
     catalog: Catalog

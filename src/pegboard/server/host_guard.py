@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from pegboard.core.bounded_cache import BoundedCache
-from pegboard.frozen import frozen
 from pegboard.model.error import DefinitionError
 
 if TYPE_CHECKING:
@@ -28,8 +29,7 @@ FORWARDED_HOST = "pegboard.forwarded_host"
 Headers = Sequence[tuple[bytes, bytes]]
 
 
-@frozen
-class Refusal:
+class Refusal(Struct, frozen=True, kw_only=True):
     """Why a request is not let in: an HTTP status, one sentence, and headers that tell the client what to do."""
 
     status: int

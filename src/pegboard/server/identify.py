@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, cast
 
+from msgspec import Struct
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
@@ -32,8 +32,7 @@ _REFUSING = frozenset((401, 403, 429, 503))
 _CREDENTIALS = frozenset((b"authorization", b"cookie", b"proxy-authorization"))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Identified:
+class Identified(Struct, frozen=True, kw_only=True):
     """Who sends a request, as the host's own login says: a user, and what they may do here.
 
     `profiles` are those that the caller may look through, the first where a request names none; of a catalog without
@@ -53,14 +52,16 @@ class Identified:
             DefinitionError: it is neither, has an unknown field, or a field of another type.
         """
         if isinstance(source, Identified):
-            fields: Mapping[str, Any] = {name: getattr(source, name) for name in cls.__slots__}
+            fields: Mapping[str, Any] = {name: getattr(source, name) for name in cls.__struct_fields__}
         elif isinstance(source, Mapping):
             fields = cast("Mapping[str, Any]", source)
         else:
             raise DefinitionError(f"identify gave a {type(source).__name__}; give Identified(…), a mapping, or None.")
         for word in fields:
-            if word not in cls.__slots__:
-                raise DefinitionError(f"Unknown field {word!r}.{nearest(str(word), cls.__slots__, label='Fields')}")
+            if word not in cls.__struct_fields__:
+                raise DefinitionError(
+                    f"Unknown field {word!r}.{nearest(str(word), cls.__struct_fields__, label='Fields')}"
+                )
         user, space = fields.get("user"), fields.get("space")
         if not isinstance(user, str) or not user:
             raise DefinitionError(f"user={user!r}: identify must say who it is, or give None.")

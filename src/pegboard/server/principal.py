@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
+
+from msgspec import Struct
 
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.identifiers import new_id
 from pegboard.core.names import nearest
-from pegboard.frozen import frozen
 from pegboard.model.caller import Caller
 from pegboard.model.context import ToolContext, context_of
 from pegboard.model.context_ports import ClientBridge
@@ -17,6 +18,7 @@ from pegboard.model.error import DefinitionError
 from pegboard.model.host import NO_HOST, Host
 from pegboard.model.json_types import JSONValue
 from pegboard.model.profile import Profile
+from pegboard.model.record import replace
 from pegboard.model.request import CallBudget, Request
 from pegboard.model.result import new_tuple
 from pegboard.model.secret import Secret
@@ -30,7 +32,7 @@ Whose = tuple[str | None, ...]
 """Who has one share of what there is for all: `Principal.shares_as`."""
 
 
-@frozen
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Identity:
     """Who asks, as a verified credential or the host says; never taken from a request's own words.
 
@@ -72,8 +74,7 @@ def _attributes(source: object) -> Mapping[str, Any]:
     return {word: getattr(source, word) for word in _WORDS if hasattr(source, word)}
 
 
-@frozen
-class Principal:
+class Principal(Struct, frozen=True, kw_only=True):
     """One identity looking through one profile; `profile=None` is a catalog without profiles.
 
     `address` is the network of somebody whom nobody vouches for; empty for all others.

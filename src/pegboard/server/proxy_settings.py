@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pegboard.frozen import frozen
+from msgspec import Struct
 
 
-@frozen
-class ProxySettings:
+class ProxySettings(Struct, frozen=True, kw_only=True):
     """What stands before a server: proxies that are believed where a request comes from, a path, a certificate.
 
     `trusted` are addresses and networks. Whoever connects by a file is a proxy of this machine, and is believed.

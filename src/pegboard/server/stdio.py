@@ -8,7 +8,6 @@ import logging
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, cast
 
 from pegboard.catalog import Catalog
@@ -16,6 +15,7 @@ from pegboard.core.json_reader import envelope_of, fault_of, parse_json
 from pegboard.core.limits import SHUTDOWN_GRACE_S
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
+from pegboard.model.record import replace
 from pegboard.platforms import platform
 from pegboard.server.gateway import Gateway, gateway_of
 from pegboard.server.mcp.dispatcher import Dispatcher

@@ -18,11 +18,12 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
-from pegboard.frozen import record
+from msgspec import Struct
+
 from pegboard.model.error import PegboardError
 from pegboard.server.limits import SEALING_KEY_BYTES
 
@@ -64,8 +65,7 @@ class Shares:
         return min(self._counts) + CONNECTIONS_AHEAD < connections
 
 
-@record(frozen=True, kw_only=True)
-class Worker:
+class Worker(Struct, frozen=True, kw_only=True):
     """What one worker has of its parent: the socket to listen on, a key to seal with, and the way back.
 
     `is_first` is set for the first of all, which says where the server is. Answers of people that were used are
@@ -97,8 +97,7 @@ class Worker:
         return {_DRAIN: "drain", _LEAVE: "leave"}.get(word, "gone")
 
 
-@record(eq=False, slots=True)
-class _Process:
+class _Process(Struct, eq=False):
     """One worker, as its parent sees it."""
 
     pid: int
@@ -110,8 +109,7 @@ class _Process:
     is_ending: bool = False
 
 
-@record(slots=True)
-class _Place:
+class _Place(Struct):
     """The place of one worker: who has it, who shall have it, and when the next is due."""
 
     process: _Process | None = None
@@ -120,7 +118,7 @@ class _Place:
     due: float | None = None
 
 
-@record(kw_only=True)
+@dataclass(kw_only=True)
 class Workers:
     """The parent.
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 from pegboard.core.digests import digest
 from pegboard.model.bounds import DEFAULT_BOUNDS
 from pegboard.model.call_context import CallContext
 from pegboard.model.json_types import JSON
+from pegboard.model.record import replace
 from pegboard.model.tool import Annotations, ToolEntry, ToolSpec
 
 QUERY: Final[JSON] = {

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import orjson
+from msgspec import Struct
 
 from pegboard.core.json_reader import read_answer
 from pegboard.core.json_text import json_bytes
@@ -24,8 +24,7 @@ _WHOLE: Final = "data"
 Part = Callable[[Mapping[str, JSONValue]], JSONValue]
 
 
-@dataclass(frozen=True, slots=True)
-class BodyTemplate:
+class BodyTemplate(Struct, frozen=True):
     """A value to be filled. `names` are the arguments that it uses; `None` among them means all.
 
     A place is `{{ name }}` or `{{ data.name }}`, with `.inner` for what is in it; `{{ data }}` is all arguments.

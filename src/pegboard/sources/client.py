@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Final
 
 from pegboard.core.consent_text import QuestionTooLongError, shown_arguments
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, is_awaitable
+from pegboard.model.record import replace
 from pegboard.model.tool import ToolEntry, ToolSpec
 
 SERVICE: Final = "client_tools"

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote
+
+import msgspec
+from msgspec import Struct
 
 from pegboard.core.json_reader import TooManyValuesError, read_answer
 from pegboard.core.json_text import json_bytes
@@ -15,12 +18,12 @@ from pegboard.egress.credential_redaction import CredentialRedactor, credentials
 from pegboard.egress.destinations import Destinations
 from pegboard.egress.http import GuardedClient
 from pegboard.egress.responses import Response, is_json, media_type, retry_after_s, text_of
-from pegboard.frozen import frozen
 from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError, ErrorKind
 from pegboard.model.hops import HOPS_HEADER, check_may_leave, header_of
 from pegboard.model.json_types import JSONValue, is_list, is_object
+from pegboard.model.record import replace
 from pegboard.model.secret import Secret
 
 # What the executor waits past a request's own deadline, so that the tool tells what ran out of time.
@@ -38,17 +41,16 @@ _KINDS: Final[Mapping[int, ErrorKind]] = {
 }  # fmt: skip
 
 
-@frozen
-class ServiceRequest:
+class ServiceRequest(Struct, frozen=True, kw_only=True):
     """One request: a whole URL, the headers that the arguments give, and the body."""
 
     method: str
     url: str
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
     body: bytes | None = None
 
 
-@frozen
+@dataclass(frozen=True, kw_only=True, slots=True)
 class HttpService:
     """The service behind a tool. `who` names it in errors; `headers` go with every request, to its first host alone."""
 

@@ -8,9 +8,10 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
+from msgspec import Struct
+
 from pegboard.core.names import nearest
 from pegboard.core.ports import Source
-from pegboard.frozen import frozen
 from pegboard.model.bounds import Bounds
 from pegboard.model.error import DefinitionError
 from pegboard.model.tool import ToolEntry, ToolSpec
@@ -22,8 +23,7 @@ GROUP: Final = "pegboard.sources"
 _KIND = re.compile("[a-z][a-z0-9_]{0,31}")
 
 
-@frozen
-class Declaration:
+class Declaration(Struct, frozen=True, kw_only=True):
     """One tool of a plugin's kind, as a config declares it.
 
     `spec` has what the config says of any tool: name, description, `parameters` as input schema, groups, limits.
@@ -40,8 +40,7 @@ class Declaration:
 Make: TypeAlias = "Callable[[Declaration], ToolEntry | Sequence[ToolEntry] | Source]"
 
 
-@frozen
-class PluginKind:
+class PluginKind(Struct, frozen=True, kw_only=True):
     """A kind of tools and what makes tools of a declaration."""
 
     name: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import orjson
@@ -19,13 +19,13 @@ from pegboard.egress.failures import EgressError
 from pegboard.egress.http import checked_headers
 from pegboard.egress.responses import Response
 from pegboard.egress.urls import expand_path, parse_url, placeholders_of
-from pegboard.frozen import frozen
 from pegboard.lazy import LazyModule
 from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError, DefinitionError, Problem
 from pegboard.model.hops import HOPS_HEADER
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
+from pegboard.model.record import replace
 from pegboard.model.secret import Secret
 from pegboard.model.tool import ToolEntry, ToolSpec
 from pegboard.sources.body_template import BodyTemplate
@@ -56,7 +56,7 @@ _OUR_HEADERS = frozenset({"content-type"})
 _KEY_STEP = re.compile(r"\[\s*(?:'([^'\\]*)'|\"([^\"\\]*)\")\s*\]")
 
 
-@frozen
+@dataclass(frozen=True, kw_only=True, slots=True)
 class WebhookSettings:
     """How a service is asked.
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from pegboard.frozen import frozen
+from msgspec import Struct
+
 from pegboard.storage.store_error import StoreError
 
 VERSIONS_TABLE = "pegboard_schema_versions"
@@ -47,8 +48,7 @@ class StoreConnection(Protocol):
         ...
 
 
-@frozen
-class Schema:
+class Schema(Struct, frozen=True, kw_only=True):
     """The tables of one store.
 
     Args:

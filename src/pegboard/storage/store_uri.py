@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import unquote
 
-from pegboard.frozen import frozen
+from msgspec import Struct
+
 from pegboard.model.error import DefinitionError
 from pegboard.model.secret import Secret
 
 POSTGRES_SCHEMES = ("postgresql", "postgres")
 
 
-@frozen
-class StoreUri:
+class StoreUri(Struct, frozen=True, kw_only=True):
     """A parsed store URI: an SQLite file or a PostgreSQL database.
 
     `path` is the absolute path of the SQLite file, `None` for PostgreSQL. `text` is the URI as it was written, which

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
@@ -19,6 +19,7 @@ from pegboard.model.consent import ConsentAnswer, ConsentRequest, Stands
 from pegboard.model.context import ToolContext
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.json_types import JSONValue
+from pegboard.model.record import replace
 from pegboard.model.request import CallBudget, Request
 from pegboard.model.task import Agreement, Outcome, TaskCall
 from pegboard.model.tool import ToolEntry

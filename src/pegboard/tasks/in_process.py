@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from pegboard.model.bounds import share_of_one
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
+from pegboard.model.record import replace
 from pegboard.model.task import Outcome, Question, TaskCall, TaskRecord
 from pegboard.tasks.engine import Run
 

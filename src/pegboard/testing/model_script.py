@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 import orjson
+from msgspec import Struct, field
 
-from pegboard.frozen import frozen
 from pegboard.model.json_types import JSON, JSONValue
 
 ModelApi = Literal["openai", "openai_responses", "anthropic", "google"]
@@ -20,8 +19,7 @@ Stop = Literal["end", "length", "filtered"]
 # ---- what is answered
 
 
-@dataclass(frozen=True, slots=True)
-class CallsTool:
+class CallsTool(Struct, frozen=True):
     """The model calls a tool. Arguments that are a text are sent as they stand, so that they may be broken JSON."""
 
     name: str
@@ -34,8 +32,7 @@ class CallsTool:
         return self.arguments if isinstance(self.arguments, str) else orjson.dumps(self.arguments).decode()
 
 
-@dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(Struct, frozen=True):
     """The answer stands still for so many seconds."""
 
     seconds: float
@@ -70,8 +67,7 @@ class Hold:
         await released.wait()
 
 
-@dataclass(frozen=True, slots=True)
-class RawBytes:
+class RawBytes(Struct, frozen=True):
     """Bytes of your own amid the answer: damaged events, broken UTF-8, megabytes.
 
     Where the answer is not streamed, they are its whole body.
@@ -80,13 +76,11 @@ class RawBytes:
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Hangup:
+class Hangup(Struct, frozen=True):
     """The connection is closed before the answer is complete."""
 
 
-@dataclass(frozen=True, slots=True)
-class ModelFailure:
+class ModelFailure(Struct, frozen=True):
     """The provider refuses or breaks: a status of HTTP, or an error event when a part of the answer is out already."""
 
     status: int = 500
@@ -97,8 +91,7 @@ class ModelFailure:
 Part: TypeAlias = str | CallsTool | Pause | Hold | RawBytes | Hangup | ModelFailure
 
 
-@frozen
-class ModelTurn:
+class ModelTurn(Struct, frozen=True, kw_only=True):
     """One answer of the model: its parts in order, where each text is one piece of a stream, and what it cost."""
 
     parts: tuple[Part, ...]
@@ -148,8 +141,7 @@ def turn_of(turn: TurnLike) -> ModelTurn:
 # ---- what was asked
 
 
-@frozen
-class ToolOutcome:
+class ToolOutcome(Struct, frozen=True, kw_only=True):
     """What a call of a tool came to, as the model is told."""
 
     call_id: str
@@ -158,8 +150,7 @@ class ToolOutcome:
     is_error: bool = False
 
 
-@frozen
-class ModelMessage:
+class ModelMessage(Struct, frozen=True, kw_only=True):
     """A message of the conversation, the same for every provider."""
 
     role: Literal["user", "assistant"]
@@ -168,8 +159,7 @@ class ModelMessage:
     outcomes: tuple[ToolOutcome, ...] = ()
 
 
-@frozen
-class ModelRequest:
+class ModelRequest(Struct, frozen=True, kw_only=True):
     """A request as the server read it. `body` and `headers` are as they came, names of headers in lower case."""
 
     api: ModelApi

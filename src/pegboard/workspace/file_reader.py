@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, cast
 
@@ -15,6 +14,7 @@ from pegboard.model.bounds import MIB
 from pegboard.model.document import DocumentTable, NewDocument
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue
+from pegboard.model.record import replace
 from pegboard.workspace.parsing.feed import Feed
 from pegboard.workspace.parsing.formats import format_of
 

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
+from msgspec import Struct
+
 from pegboard.egress.files import FileEntry, Root
-from pegboard.frozen import frozen
 from pegboard.model.bounds import MIB
 from pegboard.model.document import DocumentScope, NewDocument
 from pegboard.model.error import CallError, DefinitionError
@@ -36,8 +37,7 @@ SHRINK_PART = 2  # a source may lose one document of so many before an operator 
 _TRIES = 3  # of reading a file that changes meanwhile
 
 
-@frozen
-class BadFile:
+class BadFile(Struct, frozen=True, kw_only=True):
     """A file that could not be taken in, and why, in one line."""
 
     path: str
@@ -74,8 +74,7 @@ class _Reader:
 Observer = Callable[[IngestReport], None]
 
 
-@dataclass(frozen=True, kw_only=True)
-class FolderIngest:
+class FolderIngest(Struct, frozen=True, kw_only=True):
     """One run over a folder, or over one file.
 
     Args:

@@ -8,15 +8,17 @@ from __future__ import annotations
 import hashlib
 import html
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import unquote, urljoin, urlsplit
+
+from msgspec import Struct
 
 from pegboard.egress.destinations import Destinations
 from pegboard.egress.http import GuardedClient
 from pegboard.egress.responses import Response, media_type, text_of
 from pegboard.model.document import DocumentScope, NewDocument, SourceType
 from pegboard.model.error import CallError
+from pegboard.model.record import replace
 from pegboard.models.limits import LISTED_LINE_CHARS
 from pegboard.workspace.file_reader import FileReader
 from pegboard.workspace.ingest import BadFile, IngestReport, checked_encoding, embed_into, empty_of
@@ -42,8 +44,7 @@ def is_address(path: str) -> bool:
     return path.lower().startswith(("http://", "https://"))
 
 
-@dataclass(frozen=True, kw_only=True)
-class WebIngest:
+class WebIngest(Struct, frozen=True, kw_only=True):
     """One run over an address.
 
     Args:

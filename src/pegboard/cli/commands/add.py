@@ -6,12 +6,12 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
-from dataclasses import replace
 from pathlib import Path
 from sys import stderr
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
+from msgspec import Struct
 
 from pegboard.catalog import Catalog
 from pegboard.cli.command_error import CommandError, Exit
@@ -25,8 +25,8 @@ from pegboard.cli.terminal import CLI_SHOWN_CHARS, Column
 from pegboard.config import block_text
 from pegboard.config.config import LOCK_NAME
 from pegboard.core.names import fold
-from pegboard.frozen import frozen
 from pegboard.model.json_types import JSON, JSONValue, is_object
+from pegboard.model.record import replace
 from pegboard.model.tool import ToolSpec
 from pegboard.sources.mcp.definition_changes import classify
 from pegboard.sources.mcp.supervised_source import McpSource
@@ -42,8 +42,7 @@ _WHAT = (
 _CONSENT = "When a person is asked before a call: never, destructive (all that do not surely only read), always."
 
 
-@frozen
-class Offered:
+class Offered(Struct, frozen=True, kw_only=True):
     """One tool that was found: what it says of itself, and what a reader should look at twice."""
 
     name: str
@@ -220,8 +219,7 @@ def _of_definition(definition: JSON) -> Offered:
 # ---- what is chosen, and what comes of it
 
 
-@frozen
-class _Adding:
+class _Adding(Struct, frozen=True, kw_only=True):
     """How something is added: to which config, whether a person is asked, and whether it is written or connected to."""
 
     options: Options
@@ -231,8 +229,7 @@ class _Adding:
     is_offline: bool
 
 
-@frozen
-class _Choice:
+class _Choice(Struct, frozen=True, kw_only=True):
     """How the tools are grouped and guarded. `consent=None` is what their hints suggest."""
 
     group: tuple[str, ...]
@@ -241,8 +238,7 @@ class _Choice:
     is_openapi: bool
 
 
-@frozen
-class _Added:
+class _Added(Struct, frozen=True, kw_only=True):
     """What was added; `held` are the tools that were not pinned, since they have text that nobody sees."""
 
     proposal: Proposal

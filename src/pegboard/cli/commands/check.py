@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +14,7 @@ from pegboard.cli.options import Options, SharedOptions, Strict
 from pegboard.cli.project import load
 from pegboard.model.error import DefinitionError, Problem
 from pegboard.model.json_types import JSON
+from pegboard.model.record import replace
 
 
 def check_command(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from cyclopts import Parameter
+from msgspec import Struct
 
 from pegboard.cli.command_error import CommandError, Exit
 from pegboard.cli.options import SharedOptions
@@ -31,8 +31,7 @@ def demo_command(
     return Exit.DONE
 
 
-@dataclass(frozen=True, slots=True)
-class _Screen:
+class _Screen(Struct, frozen=True):
     """The terminal, as the demo writes to it: whoever reads through a pipe sees each line while it happens."""
 
     terminal: Terminal

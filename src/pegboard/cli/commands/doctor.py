@@ -7,10 +7,12 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import redirect_stdout
-from dataclasses import asdict
 from importlib import metadata as _metadata
 from sys import stderr
 from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from pegboard.cli.command_error import Exit
 from pegboard.cli.options import SharedOptions
@@ -19,7 +21,6 @@ from pegboard.cli.source_startup import started
 from pegboard.cli.terminal import Column
 from pegboard.config.forms.predicate_form import secret_names
 from pegboard.core.ports import Source
-from pegboard.frozen import frozen
 from pegboard.model.json_types import JSON
 from pegboard.model.rate_limit import RateLimit
 from pegboard.model.source_state import SourceStatus
@@ -34,8 +35,7 @@ _CURES: dict[SourceStatus, str] = {
 }
 
 
-@frozen
-class Finding:
+class Finding(Struct, frozen=True, kw_only=True):
     """One thing that was looked at. `is_wrong` makes the command end with 1; a hint alone does not."""
 
     kind: Literal["source", "lock", "key", "limits", "config", "packages"]

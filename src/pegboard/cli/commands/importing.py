@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
@@ -16,6 +15,7 @@ from pegboard.cli.declarations.proposal import Proposal, joined
 from pegboard.cli.options import Options, SharedOptions
 from pegboard.config import block_text
 from pegboard.model.error import DefinitionError
+from pegboard.model.record import replace
 
 _WHAT = (
     "What to take over: an MCP client (claude-desktop, cursor, …) or its file, a catalog of Docker's, a FastMCP server "

@@ -5,12 +5,12 @@ from __future__ import annotations
 import difflib
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, redirect_stdout
-from dataclasses import field
 from pathlib import Path
 from sys import stderr
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
+from msgspec import Struct, field
 
 from pegboard.cli.command_error import CommandError, Exit
 from pegboard.cli.options import Options, SharedOptions
@@ -18,7 +18,6 @@ from pegboard.cli.project import load
 from pegboard.cli.source_startup import started
 from pegboard.cli.terminal import json_text
 from pegboard.core.names import fold, nearest
-from pegboard.frozen import frozen
 from pegboard.model.json_types import JSON
 from pegboard.sources.mcp import review as _reviewing
 from pegboard.sources.mcp.lock_file import LockFile
@@ -30,8 +29,7 @@ _NAMES = "What to accept: tools, as server.tool, or whole servers. For diff, wha
 _NO_SERVER = "There is no MCP server in the configuration whose tools are pinned."
 
 
-@frozen
-class Server:
+class Server(Struct, frozen=True, kw_only=True):
     """One server, reached or not, beside what the lock has of it."""
 
     source: McpSource

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
+from msgspec import Struct
 
 from pegboard.catalog import Catalog
 from pegboard.cli.command_error import CommandError
@@ -23,7 +24,6 @@ from pegboard.cli.project import Project, load
 from pegboard.config import Config
 from pegboard.config.reload import Reloader
 from pegboard.consent.sqlite_store import SqliteConsents
-from pegboard.frozen import frozen
 from pegboard.lazy import LazyModule
 from pegboard.model.context import ToolContext
 from pegboard.model.secret import Secret
@@ -137,8 +137,7 @@ def serve_command(
         raise _not_listening(serving, "") from None
 
 
-@frozen
-class Serving:
+class Serving(Struct, frozen=True, kw_only=True):
     """What is served, once the options are judged: where, behind what, and under which further `names`."""
 
     options: Options

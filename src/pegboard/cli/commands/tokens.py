@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from pegboard.cli.options import SharedOptions
 from pegboard.cli.project import Project, opened
 from pegboard.cli.terminal import Column
@@ -12,6 +10,7 @@ from pegboard.discovery.exposure import ExposedView, exposed_as
 from pegboard.discovery.token_count import Tokenizer, tokenizer
 from pegboard.model.json_types import JSON
 from pegboard.model.profile import Profile
+from pegboard.model.record import replace
 
 EXPOSURES = ("direct", "two_tool", "search")
 _COLUMNS = (

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
+from msgspec import Struct
+
 from pegboard.cli.command_error import CommandError
 from pegboard.cli.declarations.clear_secrets import without_secrets
 from pegboard.cli.declarations.command_words import (
@@ -23,7 +25,6 @@ from pegboard.cli.declarations.names import entry_name, name_of_address
 from pegboard.cli.declarations.proposal import EntryWriter, Proposal, literal, relative
 from pegboard.cli.declarations.registry_entry import is_registry_entry, registry_proposal
 from pegboard.core.names import check_namespace
-from pegboard.frozen import frozen
 from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSON, JSONValue, is_object
 
@@ -37,8 +38,7 @@ _SUFFIXES = frozenset({".json", ".yaml", ".yml"})
 _DOCUMENT = re.compile(r"(?:\.json|\.ya?ml|openapi|swagger|api-docs)(?:$|[/?])", re.IGNORECASE)
 
 
-@frozen
-class AddedWords:
+class AddedWords(Struct, frozen=True, kw_only=True):
     """What was said on the command line. `folder` is that of the config, `here` where the command runs."""
 
     what: tuple[str, ...]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import replace
 from pathlib import Path
 
 from pegboard.cli import jsonc
@@ -13,6 +12,7 @@ from pegboard.config.kinds.openapi import description_value
 from pegboard.model.bounds import DEFAULT_BOUNDS
 from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSONValue
+from pegboard.model.record import replace
 
 FOREIGN_ENTRIES = 500  # that one import takes
 

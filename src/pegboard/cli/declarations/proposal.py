@@ -6,14 +6,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+from msgspec import Struct
+
 from pegboard.cli.declarations.clear_secrets import holds_secret, variable_for
-from pegboard.frozen import frozen
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.model.secret import Secret
 
 
-@frozen
-class Export:
+class Export(Struct, frozen=True, kw_only=True):
     """A value that stood in clear: the variable that has it from now on, and where it was found."""
 
     variable: str
@@ -27,8 +28,7 @@ class Export:
         return f"export {self.variable}='…'  # {' '.join(self.found_at.split())}"
 
 
-@frozen
-class Proposal:
+class Proposal(Struct, frozen=True, kw_only=True):
     """Items for the lists of a config, by their keys, as they are written there.
 
     `left_out` says of each thing that is not carried over what it is and what to do. `files` are texts to be written
@@ -38,7 +38,7 @@ class Proposal:
     tools: tuple[JSON, ...] = ()
     python: tuple[str, ...] = ()
     globs: tuple[str, ...] = ()
-    files: Mapping[str, str] = field(default_factory=dict[str, str])
+    files: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
     exports: tuple[Export, ...] = ()
     left_out: tuple[str, ...] = ()
 

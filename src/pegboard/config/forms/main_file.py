@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
+from msgspec.structs import asdict
 from pydantic import AfterValidator, Discriminator, Field, Tag, create_model, model_validator
 
 from pegboard.config.forms.embedder_form import EmbedderForm
@@ -117,14 +117,13 @@ class LintForm(Form):
 
 def _limits() -> type[Form]:
     """Return a form with one key for each bound of core, of the type that the bound has."""
-    defaults = Bounds()
+    defaults: dict[str, int | float] = asdict(Bounds())
     keys: dict[str, Any] = {}
-    for item in fields(Bounds):
-        value: int | float = getattr(defaults, item.name)
-        words = item.name.removesuffix("_s").removesuffix("_bytes").replace("_", " ")
-        unit = " in seconds" if item.name.endswith("_s") else " in bytes" if item.name.endswith("_bytes") else ""
+    for name, value in defaults.items():
+        words = name.removesuffix("_s").removesuffix("_bytes").replace("_", " ")
+        unit = " in seconds" if name.endswith("_s") else " in bytes" if name.endswith("_bytes") else ""
         kind: Any = PositiveWhole if isinstance(value, int) else PositiveNumber
-        keys[item.name] = (
+        keys[name] = (
             Maybe[kind],
             Field(None, description=f"The limit {words}{unit}; {value:,} by default."),
         )

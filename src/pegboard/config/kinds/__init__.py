@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from msgspec import Struct
+
 from pegboard.config.build_context import BuildContext
 from pegboard.config.config import Declared
-from pegboard.frozen import record
 from pegboard.lazy import LazyModule
 
 if TYPE_CHECKING:
@@ -29,8 +30,7 @@ F = TypeVar("F", bound="ToolForm")
 Declare = Callable[[Declared[F], BuildContext], None]
 
 
-@record(frozen=True, slots=True)
-class Kind(Generic[F]):
+class Kind(Struct, Generic[F], frozen=True):
     """One type of tools. Its parts are asked for where a config has such a tool: their forms take long to make."""
 
     parts: Callable[[], tuple[type[F], Declare[F]]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from pegboard.config.kinds.described import DescribedForm, declare_described
 from pegboard.config.yaml.tree import At
 from pegboard.lazy import LazyModule
 from pegboard.model.error import Problem
+from pegboard.model.record import replace
 from pegboard.model.tool import ToolEntry, ToolSpec
 from pegboard.sources.agent_tool import QUERY, agent_entry, parameters_of
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from pydantic import Field, ValidationError
 
@@ -17,6 +16,7 @@ from pegboard.config.language_models import models_of
 from pegboard.config.workspace import groups_beside
 from pegboard.core.names import nearest
 from pegboard.model.error import CallError, DefinitionError
+from pegboard.model.record import replace
 from pegboard.sources.builtin.builtins import BUILTINS, builtin_kind
 from pegboard.sources.builtin.kind import Services
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from pydantic import Field
@@ -20,6 +19,7 @@ from pegboard.config.yaml.tree import Table
 from pegboard.core.digests import digest
 from pegboard.core.names import fold, nearest_one
 from pegboard.model.error import CallError, DefinitionError
+from pegboard.model.record import replace
 from pegboard.model.tool import ToolEntry
 
 

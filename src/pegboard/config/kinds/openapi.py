@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +23,7 @@ from pegboard.model.bounds import KIB, Bounds
 from pegboard.model.call_intent import FilledName
 from pegboard.model.error import CallError, DefinitionError, Problem
 from pegboard.model.json_types import JSONValue
+from pegboard.model.record import replace
 from pegboard.model.secret import Secret
 from pegboard.model.tool import ToolSpec
 from pegboard.sources.openapi.limits import OPENAPI_DOCUMENT_KEYS, OPENAPI_DOCUMENT_LEVELS, OPENAPI_DOCUMENT_VALUES

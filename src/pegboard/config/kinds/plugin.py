@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Annotated, Any, cast
 
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError, create_model
@@ -14,6 +13,7 @@ from pegboard.config.kinds.described import DescribedForm, described_spec
 from pegboard.config.kinds.tool_form import check_examples
 from pegboard.config.yaml.environment import typed
 from pegboard.model.error import CallError, DefinitionError
+from pegboard.model.record import replace
 from pegboard.model.tool import ToolEntry
 from pegboard.sources.plugins import Declaration, PluginKind
 

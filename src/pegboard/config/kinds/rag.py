@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated, TypeAlias
 
 from pydantic import BeforeValidator, Field, Strict, ValidationError
@@ -15,6 +14,7 @@ from pegboard.config.kinds.tool_form import ToolForm, check_aliases, check_examp
 from pegboard.config.yaml.environment import typed
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.json_types import JSON
+from pegboard.model.record import replace
 from pegboard.sources.builtin.kind import Services
 from pegboard.sources.builtin.rag_query import KIND, QueryConfig
 

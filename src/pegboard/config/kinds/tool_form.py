@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import date
 from itertools import starmap
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
+from msgspec import Struct
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, create_model
 from pydantic_core import PydanticCustomError
 
@@ -37,9 +37,9 @@ from pegboard.config.forms.value_types import (
 from pegboard.config.parameters import read_schema
 from pegboard.config.yaml.tree import At
 from pegboard.core.validated_entry import judges
-from pegboard.frozen import frozen
 from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSON
+from pegboard.model.record import replace
 from pegboard.model.tool import ConsentRule, ToolEntry, ToolSpec
 
 
@@ -81,8 +81,7 @@ def _schema(value: Any, at: At, build: BuildContext) -> JSON | None:
     return None if problems else schema
 
 
-@frozen
-class _ValueForm:
+class _ValueForm(Struct, frozen=True, kw_only=True):
     """What may stand at a key, and how it is read as the value of its option; as it is without `read`."""
 
     type: Any

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import field, replace
 from typing import Any, Final
 
+from msgspec import Struct, field
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError
 from ruamel.yaml.events import (
@@ -22,9 +22,9 @@ from ruamel.yaml.events import (
 from ruamel.yaml.reader import ReaderError
 
 from pegboard.config.yaml.tree import Items, Mark, Node, Scalar, ScalarValue, Table
-from pegboard.frozen import record
 from pegboard.model.bounds import DEFAULT_BOUNDS
 from pegboard.model.error import Problem
+from pegboard.model.record import replace
 
 YAML_NODES = 100_000  # as if every alias were written out: a few aliases of aliases can mean billions
 
@@ -131,8 +131,7 @@ def _stop(mark: Mark, message: str) -> _StopError:
 # ---------------------------------------------------------------- events to nodes
 
 
-@record(kw_only=True, slots=True)
-class _Open:
+class _Open(Struct, kw_only=True):
     """A list or mapping whose end has not been met. `key` is the key that waits for its value."""
 
     mark: Mark

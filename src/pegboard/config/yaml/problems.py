@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from pegboard.config.yaml.source_line import source_line
 from pegboard.core.redaction import Redactor
 from pegboard.model.error import Problem
+from pegboard.model.record import replace
 from pegboard.model.secret import Secret
 
 PROBLEM_LINES = 100  # of a config, shown with the problems in them; the problems after those come without

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
+from msgspec import Struct
+
 from pegboard.core.schema import json_path, shown
-from pegboard.frozen import frozen
 from pegboard.model.error import Problem
 from pegboard.model.json_types import JSONValue
 
@@ -25,8 +26,7 @@ class Mark(NamedTuple):
         return f"{self.file}:{self.line}:{self.column}"
 
 
-@frozen
-class Scalar:
+class Scalar(Struct, frozen=True, kw_only=True):
     """One value. `text` is how it stands in the file; `is_plain` means without quotes."""
 
     mark: Mark
@@ -37,8 +37,7 @@ class Scalar:
     depth: int = 1
 
 
-@frozen
-class Items:
+class Items(Struct, frozen=True, kw_only=True):
     """A list. `size` counts its nodes as if every alias were written out, `depth` its levels."""
 
     mark: Mark
@@ -47,8 +46,7 @@ class Items:
     depth: int
 
 
-@frozen
-class Table:
+class Table(Struct, frozen=True, kw_only=True):
     """A mapping from text keys; `keys` tells where each key stands."""
 
     mark: Mark

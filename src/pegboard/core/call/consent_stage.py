@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable
-from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from pegboard.core.call.limits import NO_LIMIT_S
@@ -18,6 +17,7 @@ from pegboard.model.consent import ConsentAnswer, ConsentRequest
 from pegboard.model.context import seconds_left
 from pegboard.model.error import CallError
 from pegboard.model.json_types import is_awaitable
+from pegboard.model.record import replace
 from pegboard.model.result import ToolResult
 
 log = logging.getLogger("pegboard")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import math
 from operator import is_
@@ -16,6 +15,7 @@ from pegboard.core.redaction import Redactor
 from pegboard.core.schema import NO_ARGUMENT, ArgumentProblem, Compiled, json_path
 from pegboard.model.error import CallError, ToolError
 from pegboard.model.json_types import JSONValue, is_list, is_object
+from pegboard.model.record import replace
 from pegboard.model.result import Content, TextContent, ToolResult
 
 SHOWN_MISFITS = 10  # of a result that is given all the same
@@ -131,7 +131,7 @@ def redacted(result: ToolResult, redactor: Redactor) -> ToolResult:
 
 def clean_error(error: ToolError, redactor: Redactor) -> ToolError:
     """Return the error without secrets in its words."""
-    return dataclasses.replace(
+    return replace(
         error,
         message=redactor.text(error.message),
         hint=redactor.text(error.hint),

@@ -6,7 +6,7 @@ import logging
 import time
 from asyncio import get_running_loop
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from threading import get_ident
 from typing import Any, Final, Literal, NamedTuple, Protocol
@@ -26,7 +26,6 @@ from pegboard.core.redaction import Redactor
 from pegboard.core.registry import Registry
 from pegboard.core.snapshot import Plan
 from pegboard.core.view import View
-from pegboard.frozen import record
 from pegboard.model.agent import AgentEntry, AgentResult
 from pegboard.model.bounds import Bounds
 from pegboard.model.call_context import CallContext
@@ -36,6 +35,7 @@ from pegboard.model.error import CallError
 from pegboard.model.event import Event, EventType
 from pegboard.model.json_types import JSON, JSONValue, is_awaitable
 from pegboard.model.rate_limit import RateLimit
+from pegboard.model.record import replace
 from pegboard.model.result import ToolResult, new_tuple
 from pegboard.model.secret import Secret
 from pegboard.model.tool import ToolEntry, ToolSpec
@@ -89,7 +89,7 @@ class AgentRunner(Protocol):
         ...
 
 
-@record(kw_only=True, slots=True)
+@dataclass(kw_only=True, slots=True)
 class Guards:
     """What the stages of every call share: what is declared, clocks, stores and ports. State of one Executor.
 

@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from pegboard.discovery.limits import SEARCH_QUERY_CHARS
-from pegboard.frozen import frozen
 from pegboard.storage.schema import Schema, StoreConnection, table_version
 from pegboard.storage.sqlite_file import SqliteFile
 
@@ -48,8 +49,7 @@ delete from used where catalog = :catalog and space = :space and (:whose is null
   order by last_s desc limit 1 offset :keep)"""
 
 
-@frozen
-class Use:
+class Use(Struct, frozen=True, kw_only=True):
     """A tool, as it was defined then, that a caller called after it had asked for these terms."""
 
     caller: str

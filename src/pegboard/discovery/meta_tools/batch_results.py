@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from pegboard.core.json_text import json_bytes
-from pegboard.frozen import frozen
 from pegboard.model.error import ErrorKind, ToolError
 from pegboard.model.json_types import JSON
 from pegboard.model.result import Content, TextContent, ToolResult
@@ -14,8 +15,7 @@ from pegboard.providers.mcp import mcp_error
 BATCH_ROOM_BYTES = 4_096  # of an answer to useTools, left for what stands around the results
 
 
-@frozen
-class Outcome:
+class Outcome(Struct, frozen=True, kw_only=True):
     """One call of a batch, after it: its result, or why there is none."""
 
     index: int

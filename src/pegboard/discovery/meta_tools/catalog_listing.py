@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
+from msgspec import Struct
+
 from pegboard.core.names import fold, nearest_one
 from pegboard.core.view import View
 from pegboard.discovery.token_count import estimated_tokens
-from pegboard.frozen import frozen
 from pegboard.model.agent import AgentEntry
 from pegboard.model.tool import ToolEntry
 from pegboard.models.limits import LISTED_LINE_CHARS
@@ -22,8 +23,7 @@ T = TypeVar("T")
 _SHARES = (1_000, 60, 30, 20, 12, 8, 5, 3, 2, 1)  # tools named of each group, tried in turn
 
 
-@frozen
-class CatalogListing:
+class CatalogListing(Struct, frozen=True, kw_only=True):
     """The visible tools of a caller: namespace → own name → tool, both in alphabetical order."""
 
     agents: Mapping[str, Mapping[str, ToolEntry]]

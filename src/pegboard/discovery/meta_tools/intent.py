@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from msgspec import Struct
+
 from pegboard.core.ports import DocumentStore
 from pegboard.discovery.meta_tools.catalog_listing import echoed
-from pegboard.frozen import frozen
 from pegboard.model.call_intent import FIELDS, MARK
 from pegboard.model.context import ToolContext
 from pegboard.model.json_types import JSON, JSONValue, is_object
@@ -28,8 +29,7 @@ _EXAMPLE = (
 )
 
 
-@frozen
-class CallIntent:
+class CallIntent(Struct, frozen=True, kw_only=True):
     """What the model says of a batch of calls. Its words alone: no guard looks at them."""
 
     workspace: str = ""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any, Literal, get_args
+
+from msgspec import to_builtins
 
 from pegboard.core.json_text import json_bytes
 from pegboard.core.view import View
@@ -126,7 +127,7 @@ def _shown(answer: Found, detail: Detail, taken: Sequence[str]) -> JSON:
     if notes:
         shown["note"] = " ".join(notes)
     if (why := answer.explanation) is not None:
-        parts = asdict(why)
+        parts: JSON = to_builtins(why)
         for hit, part in zip(hits, parts.pop("hits"), strict=True):
             hit["parts"] = part
         shown["explained"] = parts

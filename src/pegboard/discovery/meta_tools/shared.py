@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from msgspec import Struct
+
 from pegboard.core.ports import DocumentStore
 from pegboard.core.view import View
 from pegboard.discovery.finder import Finder
 from pegboard.discovery.meta_tools.loop_guard import LoopGuard
 from pegboard.discovery.meta_tools.specs import MetaNames
-from pegboard.frozen import frozen
 from pegboard.model.bounds import Bounds
 from pegboard.model.call_context import CallContext
 from pegboard.model.context import ToolContext
@@ -20,8 +21,7 @@ RunInner = Callable[[str, JSONValue, ToolContext, str, object], Awaitable[ToolRe
 """(qualified id, arguments, context of the call, call id, observer) -> result of one guarded call"""
 
 
-@frozen
-class MetaTools:
+class MetaTools(Struct, frozen=True, kw_only=True):
     """One caller's view, without the meta tools themselves, and what they need beside it."""
 
     view: View

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec import Struct
 
 from pegboard.core.names import fold
 from pegboard.discovery.meta_tools.batch_results import Outcome, shown_outcomes
@@ -13,12 +14,12 @@ from pegboard.discovery.meta_tools.catalog_listing import CatalogListing, echoed
 from pegboard.discovery.meta_tools.intent import CallIntent, fault_of, filled, without_intent
 from pegboard.discovery.meta_tools.limits import BATCH_CALLS_AT_ONCE
 from pegboard.discovery.meta_tools.shared import MetaTools
-from pegboard.frozen import frozen
 from pegboard.model.call_context import CallContext
 from pegboard.model.call_intent import SERVICE
 from pegboard.model.context import ToolContext
 from pegboard.model.error import ErrorKind
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
+from pegboard.model.record import replace
 from pegboard.model.result import ToolResult, call_error
 from pegboard.model.tool import ToolEntry
 
@@ -29,8 +30,7 @@ _KEYS = frozenset(("agent", "namespace", "tool", "name", "continueOnFailure", *_
 _BATCH_KEYS = frozenset(("context", "strategy", "calls"))
 
 
-@frozen
-class _Item:
+class _Item(Struct, frozen=True, kw_only=True):
     """One call of a batch as the model wrote it: `asked` is the name that is called, `fault` why it is not a call."""
 
     index: int

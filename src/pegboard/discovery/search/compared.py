@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from typing import Protocol
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from pegboard.discovery.search.binary_codes import BinaryCodes
 from pegboard.discovery.search.likeness import ALIKE, by_chance, deviations_of
 from pegboard.discovery.search.ranking import Vector
-from pegboard.frozen import frozen
 
 Places = NDArray[np.int64]
 
@@ -88,8 +88,7 @@ class ToolVectors:
         return cosines
 
 
-@frozen
-class Cosines:
+class Cosines(Struct, frozen=True, kw_only=True):
     """Cosines that are known: one for each tool of the index."""
 
     known: Vector
@@ -103,8 +102,7 @@ class Cosines:
         return deviations_of(self.known[seen])
 
 
-@frozen
-class ComparedVectors:
+class ComparedVectors(Struct, frozen=True, kw_only=True):
     """Cosines that are read when they are asked for, as few as needed."""
 
     tools: ToolVectors

@@ -15,10 +15,10 @@ from math import exp, log
 from typing import Literal
 
 import numpy as np
+from msgspec import Struct
 
 from pegboard.discovery.search.query import ParsedQuery
 from pegboard.discovery.search.ranking import Matrix, Ranking, Scope, Vector, rows_in, rows_of
-from pegboard.frozen import frozen
 
 Confidence = Literal["strong", "fair", "weak"]
 
@@ -48,8 +48,7 @@ _STRONG_FROM = 0.83
 _WEAK_BELOW = 0.23
 
 
-@frozen
-class Signs:
+class Signs(Struct, frozen=True, kw_only=True):
     """What the chance is judged by; `fifth` and `tenth` are what these tools have of the first one's score."""
 
     evidence: float

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from pegboard.discovery.search.confidence import Signs
 from pegboard.discovery.search.query import ParsedQuery, TermGroup
 from pegboard.discovery.search.ranking import Ranking, Vector
 from pegboard.discovery.search.tool_text import ToolText, weights_by_field
-from pegboard.frozen import frozen
 
 
-@frozen
-class Judged:
+class Judged(Struct, frozen=True, kw_only=True):
     """One request and the visible tools: what words, likeness and use say of them, and what they come to together.
 
     Vectors have a place for each visible tool; what is `None` was not asked, or had nothing to say.
@@ -32,8 +31,7 @@ class Judged:
     chance: float
 
 
-@frozen
-class AskedWord:
+class AskedWord(Struct, frozen=True, kw_only=True):
     """A word of the request: the terms that it was looked for by, and what it tells, 1.0 where one tool has it.
 
     `is_known`: a visible tool has it, or one that means the same. `is_argument`: a value for the tool, such as a path
@@ -46,8 +44,7 @@ class AskedWord:
     is_argument: bool
 
 
-@frozen
-class HitParts:
+class HitParts(Struct, frozen=True, kw_only=True):
     """What the score of one hit was made of.
 
     `words`: for each word of the request that the tool has, how well, 0 … 1. `fields`: for each such word and field
@@ -66,8 +63,7 @@ class HitParts:
     share: float
 
 
-@frozen
-class Explanation:
+class Explanation(Struct, frozen=True, kw_only=True):
     """How an answer came about. From `evidence` to `tenth`: what the chance by words was judged by."""
 
     asked: tuple[AskedWord, ...]

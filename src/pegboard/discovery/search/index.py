@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from pegboard.discovery.limits import SEARCH_QUERY_CHARS, SEARCH_USUAL_HITS
@@ -22,7 +22,7 @@ from pegboard.discovery.search.ranking import Scope, Vector, rank, scope_of
 from pegboard.discovery.search.terms import LANGUAGES, Languages, stem, words_of
 from pegboard.discovery.search.tool_text import Entry, ToolText, read_tool
 from pegboard.discovery.search.use_lift import lifted
-from pegboard.frozen import frozen
+from pegboard.model.record import replace
 
 SEARCH_NEAR_NAMESPACES = 3  # told when no word was found
 
@@ -33,8 +33,7 @@ _GUESSED = 0.5
 _NONE = np.zeros(0, dtype=np.int64)
 
 
-@frozen
-class Hit:
+class Hit(Struct, frozen=True, kw_only=True):
     """A tool found.
 
     `score` is 0 … 1: the first hit's is the chance that a right tool is among the first five, were half of all requests
@@ -46,8 +45,7 @@ class Hit:
     confidence: Confidence
 
 
-@frozen
-class Hits:
+class Hits(Struct, frozen=True, kw_only=True):
     """The answer to one search, best first.
 
     Where no visible tool has a word of the request, what is given is weak, and the nearest namespaces are named too.
@@ -58,8 +56,7 @@ class Hits:
     explanation: Explanation | None = None
 
 
-@frozen
-class VisibleTools:
+class VisibleTools(Struct, frozen=True, kw_only=True):
     """The tools of one caller in one index; made by `Index.among`."""
 
     seen: NDArray[np.int64]

@@ -6,21 +6,18 @@ from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
-from pegboard.frozen import frozen
 
-
-@frozen
-class TermWeights:
+class TermWeights(Struct, frozen=True, kw_only=True):
     """The distinct terms of one tool and the weight of each, pooled over its fields."""
 
     terms: tuple[str, ...]
     weights: array[float]
 
 
-@frozen
-class Postings:
+class Postings(Struct, frozen=True, kw_only=True):
     """The inverted index. Term number `t` stands at `starts[t]:starts[t + 1]` of `tools` and `weights`.
 
     `trigrams` has the numbers of the terms of more than three letters by their runs of three, `trigram_counts` says how

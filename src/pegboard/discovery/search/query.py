@@ -6,12 +6,13 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
+from msgspec import Struct
+
 from pegboard.discovery.limits import SEARCH_QUERY_CHARS
 from pegboard.discovery.search.postings import Postings, spellings_near, terms_alike
 from pegboard.discovery.search.synonyms import SYNONYMS
 from pegboard.discovery.search.terms import ENGLISH, Languages, languages_of, stem, stems, word_parts, words_of
 from pegboard.discovery.search.translations import english_of
-from pegboard.frozen import frozen
 
 SEARCH_COMPOUND_CHARS = 64  # of a word that is looked at as two that are written together
 SEARCH_QUERY_WORDS = 64  # different ones of one query
@@ -46,8 +47,7 @@ _LEAST_GUESSED_CHARS = 4  # of shorter words nobody knows what was meant
 _LEAST_SLIPPED = 6  # among shorter words too many are one letter apart
 
 
-@frozen
-class TermGroup:
+class TermGroup(Struct, frozen=True, kw_only=True):
     """One word of the request and the terms of visible tools that would satisfy it.
 
     `exact` are the word itself and its other spellings, each with the share of a full match that it is worth; `similar`
@@ -61,16 +61,14 @@ class TermGroup:
     is_argument: bool
 
 
-@frozen
-class ParsedQuery:
+class ParsedQuery(Struct, frozen=True, kw_only=True):
     """A search text, read: its groups and, for each clause, the positions of its groups."""
 
     groups: tuple[TermGroup, ...]
     clauses: tuple[tuple[int, ...], ...]
 
 
-@frozen
-class Vocabulary:
+class Vocabulary(Struct, frozen=True, kw_only=True):
     """The terms that a request may be read against.
 
     `known` says whether a visible tool has a term: nothing is expanded to a term for which it says no; `together`

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from pegboard.discovery.search.postings import Postings
 from pegboard.discovery.search.query import ParsedQuery
-from pegboard.frozen import frozen
 
 Floats = NDArray[np.floating[Any]]
 Vector = Floats
@@ -31,8 +31,7 @@ _SIMILAR_TRUST = 0.5  # of a synonym, when it is judged whether anything was fou
 _UNSEEN = 50  # rarity is judged as if so many other tools were there, or no word would be rare among three
 
 
-@frozen
-class Scope:
+class Scope(Struct, frozen=True, kw_only=True):
     """The tools that a caller may see.
 
     `columns` has for every tool its place among them or -1; `starts` the places where the namespaces begin.
@@ -52,8 +51,7 @@ def scope_of(seen: NDArray[np.int64], namespace_of: NDArray[np.int64]) -> Scope:
     return Scope(columns=columns, starts=starts, count=len(seen))
 
 
-@frozen
-class Ranking:
+class Ranking(Struct, frozen=True, kw_only=True):
     """What a request found: a score per visible tool and per visible namespace.
 
     `matched` is 0 … 1 for each group of terms and tool; `rows` says in which row, where a tool may have it at all.

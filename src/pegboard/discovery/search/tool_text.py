@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from array import array
 
+from msgspec import Struct
+
 from pegboard.discovery.search.postings import TermWeights
 from pegboard.discovery.search.terms import LANGUAGES, Languages, languages_of, terms_of, words_of
-from pegboard.frozen import frozen
 
 
-@frozen
-class ToolText:
+class ToolText(Struct, frozen=True, kw_only=True):
     """What the index reads of a tool.
 
     `name` is the tool's own, without its namespace; `parameters` are pairs of name and description. `examples` are
@@ -32,8 +32,7 @@ class ToolText:
         return f"{self.title or self.name}: {self.description}"
 
 
-@frozen
-class Entry:
+class Entry(Struct, frozen=True, kw_only=True):
     """A tool's text and what was made of it, kept from one index to the next while the text stays the same."""
 
     text: ToolText
@@ -41,8 +40,7 @@ class Entry:
     language_bits: int  # one for each of LANGUAGES
 
 
-@frozen
-class _Field:
+class _Field(Struct, frozen=True, kw_only=True):
     weight: float
     usual_length: float
     damping: float  # how much less a word counts in a field longer than usual: 0 no less, 1 in proportion

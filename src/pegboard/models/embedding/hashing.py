@@ -7,16 +7,15 @@ from collections.abc import Iterator, Sequence
 from zlib import crc32
 
 import numpy as np
+from msgspec import Struct
 
-from pegboard.frozen import frozen
 from pegboard.models.embedding.vectors import Vectors, unit_rows
 
 _WORD = re.compile(r"\w+")
 _GRAM = 4  # letters of a run, as is usual
 
 
-@frozen
-class HashingEmbedder:
+class HashingEmbedder(Struct, frozen=True, kw_only=True):
     """Adds up words and their runs of four letters in hashed places (the "hashing trick"); fills the port `Embedder`.
 
     The same text has the same vector on every machine. For trying things out, and where no model can be had.

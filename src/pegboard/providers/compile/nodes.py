@@ -6,9 +6,10 @@ import json
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
+from msgspec import Struct
+
 from pegboard.core.json_reader import parse_json
 from pegboard.core.schema import json_path
-from pegboard.frozen import record
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.providers.dialect import Dialect, Effect
@@ -16,8 +17,7 @@ from pegboard.providers.dialect import Dialect, Effect
 Restore = Callable[[Any], Any]
 
 
-@record(slots=True)
-class Node:
+class Node(Struct):
     """A rewritten schema. `restore` takes a value that fits it back; `None` where nothing was turned around.
 
     It leaves alone what it does not understand: the guard judges it by the tool's own schema anyway.

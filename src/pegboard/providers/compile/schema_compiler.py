@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable
-from dataclasses import field
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from msgspec import Struct, field
+
 from pegboard.core.json_text import json_bytes
 from pegboard.core.names import MAX_NAME_CHARS
-from pegboard.frozen import record
 from pegboard.model.bounds import KIB
 from pegboard.model.json_types import JSON, JSONValue, is_object
 from pegboard.providers.compile.alternatives import (
@@ -89,8 +89,7 @@ def target_name(target: str, wire_name: str, qualified_id: str) -> str:
     return f"_{wire_name}"[: MAX_NAME_CHARS - 9] + f"_{tail}"
 
 
-@record()
-class SchemaCompiler:
+class SchemaCompiler(Struct):
     """The rewriting of one schema for one target, place by place: what was lost, and what contains itself."""
 
     root: JSON

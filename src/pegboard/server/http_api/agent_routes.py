@@ -8,10 +8,11 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any
 
+from msgspec import Struct
+
 from pegboard.agents.access import caller_of, may_run
 from pegboard.agents.run_report import report_of
 from pegboard.core.view import View
-from pegboard.frozen import frozen
 from pegboard.model.agent import AgentResult
 from pegboard.model.error import CallError
 from pegboard.model.event import Event
@@ -25,8 +26,7 @@ from pegboard.server.http_api.responses import EventStream, Reply, json_reply, w
 from pegboard.server.limits import STREAM_PING_S
 
 
-@frozen
-class AgentQuery:
+class AgentQuery(Struct, frozen=True, kw_only=True):
     """What a request asks of an agent."""
 
     query: str

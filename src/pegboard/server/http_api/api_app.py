@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl
 
+from msgspec import Struct
 from starlette.types import Receive, Scope, Send
 
-from pegboard.frozen import frozen
 from pegboard.model.json_types import JSON, is_object
 from pegboard.server.authenticator import Authenticator
 from pegboard.server.body_reader import BodyError, BodyReader, ClientLeftError, is_json_body
@@ -28,8 +28,7 @@ QUERY_FIELDS = 20  # of one URL
 log = logging.getLogger("pegboard.serve")
 
 
-@frozen
-class ApiRequest:
+class ApiRequest(Struct, frozen=True, kw_only=True):
     """One request that was let in."""
 
     principal: Principal

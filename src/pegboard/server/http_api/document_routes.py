@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Awaitable
-from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from pegboard.core.ports import DocumentGrants, DocumentStore
@@ -13,6 +12,7 @@ from pegboard.core.view import View
 from pegboard.lazy import LazyModule
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
+from pegboard.model.record import replace
 from pegboard.model.tool import ToolEntry
 from pegboard.server.http_api.api_app import Api, ApiRequest
 from pegboard.server.http_api.problem_details import STATUS_OF_KIND, ProblemError, not_found, problem_of

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -11,6 +10,7 @@ from pydantic import ValidationError
 from pegboard.core.names import nearest
 from pegboard.model.error import DefinitionError, Problem
 from pegboard.model.json_types import JSONValue
+from pegboard.model.record import replace
 from pegboard.model.tool import ToolEntry
 from pegboard.sources.builtin import (
     cache_store,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Generic, TypeVar, cast
 
+from msgspec import Struct, field
 from pydantic import BaseModel, ConfigDict, PlainValidator, WithJsonSchema, model_validator
 
 from pegboard.core.digests import digest
@@ -17,11 +17,11 @@ from pegboard.core.ports import DocumentStore, Model
 from pegboard.egress.connections import Resolve, system_resolve
 from pegboard.egress.credential_redaction import without_credentials
 from pegboard.egress.files import decides_nothing
-from pegboard.frozen import frozen
 from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.model.context import ToolContext
 from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
+from pegboard.model.record import replace
 from pegboard.model.secret import Secret
 from pegboard.model.tool import Annotations, Handler, Runs, ToolEntry, ToolSpec
 
@@ -94,8 +94,7 @@ def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-@frozen
-class Services:
+class Services(Struct, frozen=True, kw_only=True):
     """What a built-in tool gets from the one who wires it.
 
     `folder` is where relative paths of the config start; `clock` counts seconds, `now` tells the time of day;
@@ -118,8 +117,7 @@ class Services:
 C = TypeVar("C", bound=BuiltinConfig)
 
 
-@frozen
-class BuiltinKind(Generic[C]):
+class BuiltinKind(Struct, Generic[C], frozen=True, kw_only=True):
     """One built-in tool: its declaration, its settings, and what makes its handler of them.
 
     `adapt` changes the declaration where the settings decide about it, e.g. whether it only reads. `packages` tells

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Annotated, Self
 
 import orjson
+from msgspec import Struct
 from pydantic import AfterValidator, Field, model_validator
 
 from pegboard.egress.credential_redaction import credentials_in
@@ -13,7 +14,6 @@ from pegboard.egress.destinations import Destinations, only_host_of
 from pegboard.egress.failures import EgressError
 from pegboard.egress.http import GuardedClient, OnOverflow, checked_headers
 from pegboard.egress.responses import Response
-from pegboard.frozen import frozen
 from pegboard.model.bounds import MIB
 from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSONValue
@@ -101,8 +101,7 @@ def check_headers(headers: Mapping[str, str]) -> None:
         raise ValueError(exc.error.message) from None
 
 
-@frozen
-class Web:
+class Web(Struct, frozen=True, kw_only=True):
     """The way out of one tool: its settings, and the headers that it always sends."""
 
     config: NetworkConfig

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from typing import Any, Final, cast
 
 import psycopg
 from psycopg import errors
 
 from pegboard.model.error import CallError
+from pegboard.model.record import replace
 from pegboard.sources.builtin.postgres_connection import LimitedConnection
 from pegboard.sources.builtin.postgres_statement import Name, names_of, numbered
 from pegboard.sources.builtin.sql_statement import Answer, Query, collected, one_statement_only, read_only_refusal

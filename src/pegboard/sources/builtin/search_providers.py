@@ -5,15 +5,14 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import field
 from typing import Any
 from urllib.parse import urlencode
 
 import orjson
+from msgspec import Struct, field
 
 from pegboard.egress.responses import Response, json_of, text_of
 from pegboard.egress.sandbox import run_sandboxed
-from pegboard.frozen import frozen
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, is_list, is_object
 
@@ -29,8 +28,7 @@ _OWN_PAGE = r"(https?:)?//([^/?#]*\.)?duckduckgo\.com([:/?#]|\Z)"
 _PAGE = "pegboard.sources.builtin.duckduckgo:hits"
 
 
-@frozen
-class Search:
+class Search(Struct, frozen=True, kw_only=True):
     """What is looked for."""
 
     query: str
@@ -44,8 +42,7 @@ class Search:
         return f"{self.query} site:{self.site}" if self.site else self.query
 
 
-@frozen
-class Request:
+class Request(Struct, frozen=True, kw_only=True):
     """One request to a provider, below its base URL."""
 
     method: str
@@ -54,8 +51,7 @@ class Request:
     body: bytes | None = None
 
 
-@frozen
-class Provider:
+class Provider(Struct, frozen=True, kw_only=True):
     """How one provider is asked and what it answers: results as `{title, url, snippet, published?}`."""
 
     base_url: str

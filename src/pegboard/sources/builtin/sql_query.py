@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 from urllib.parse import quote, unquote, urlsplit
@@ -16,6 +15,7 @@ from pegboard.model.bounds import DEFAULT_BOUNDS
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.json_types import JSON
+from pegboard.model.record import replace
 from pegboard.model.secret import Secret
 from pegboard.model.tool import Annotations, Handler, ToolSpec
 from pegboard.sources.builtin.kind import BuiltinConfig, BuiltinKind, SecretText, Services, tool_spec

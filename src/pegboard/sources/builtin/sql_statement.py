@@ -6,18 +6,17 @@ import base64
 import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
 from typing import Any, cast
 
-from pegboard.frozen import frozen
+from msgspec import Struct, field
+
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSONValue, is_list, is_object
 
 _SAFE_INTEGER = 2**63
 
 
-@frozen
-class Limits:
+class Limits(Struct, frozen=True, kw_only=True):
     """What one query may use; `max_bytes` counts the rows as JSON."""
 
     max_rows: int
@@ -25,8 +24,7 @@ class Limits:
     max_bytes: int
 
 
-@frozen
-class Query:
+class Query(Struct, frozen=True, kw_only=True):
     """One statement; `params` is a list, a mapping, or `None`. `allow_superuser` and `allow_functions` are
     PostgreSQL's alone, and so are `deciding_tables`, each with a column, which a query that may write must not be able
     to change. `only_functions` are those of SQLite that it may name, where it may not name all harmless ones.
@@ -56,8 +54,7 @@ class Query:
         return CallError("timeout", text, outcome_unknown=False)
 
 
-@frozen
-class Answer:
+class Answer(Struct, frozen=True, kw_only=True):
     """The rows of a query, as JSON values; `affected_rows` is `None` for one that gives rows."""
 
     columns: Sequence[str] = ()

@@ -6,7 +6,6 @@ import re
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, cast
 from urllib.parse import unquote, urlsplit
@@ -16,6 +15,7 @@ import apsw
 from pegboard.model.bounds import MIB
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSONValue
+from pegboard.model.record import replace
 from pegboard.sources.builtin.sql_statement import Answer, Query, collected, one_statement_only, read_only_refusal
 from pegboard.sources.builtin.sqlite_functions import ENDLESS, SQLITE_VALUE_BYTES, replace_endless
 from pegboard.sources.builtin.sqlite_matching import check_matching

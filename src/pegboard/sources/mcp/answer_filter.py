@@ -8,9 +8,9 @@ from typing import Any, Protocol, cast
 
 import httpx2  # noqa: TID251 - the SDK takes its responses; what they hold came through egress.transport
 import orjson
+from msgspec import Struct
 
 from pegboard.core.json_reader import TooManyValuesError, envelope_of, read_counted, read_message
-from pegboard.frozen import frozen
 from pegboard.model.bounds import Bounds
 from pegboard.model.json_types import JSON, is_object
 from pegboard.sources.mcp.turns import between_readings
@@ -23,8 +23,7 @@ _PARSE_ERROR = -32700
 _BEFORE_A_RUN = frozenset({-32600, -32001})
 
 
-@frozen
-class SentRequest:
+class SentRequest(Struct, frozen=True, kw_only=True):
     """A request of ours: what its answer and its progress are told by."""
 
     request_id: int | str

@@ -7,7 +7,6 @@ import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
@@ -26,6 +25,7 @@ from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError
 from pegboard.model.hops import HOPS_KEY, check_may_leave
 from pegboard.model.json_types import JSON, is_list, is_object
+from pegboard.model.record import replace
 from pegboard.model.result import ToolResult
 from pegboard.sources.foreign_text import cleaned
 from pegboard.sources.mcp.answer_filter import TOO_MANY_VALUES, UNREADABLE

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import field, replace
+
+from msgspec import Struct, field
 
 from pegboard.core.definition_redaction import DefinitionRedactor
 from pegboard.core.json_text import json_bytes
-from pegboard.frozen import frozen
 from pegboard.model.bounds import Bounds
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.json_types import JSON, is_list, is_object
+from pegboard.model.record import replace
 from pegboard.sources.foreign_text import cleaned
 from pegboard.sources.mcp.definition_changes import skeleton
 from pegboard.sources.mcp.definitions import MCP_NAME_CHARS, Rejected, UnfitError, checked_definition
@@ -21,8 +22,7 @@ from pegboard.sources.mcp.turns import Turns
 MCP_NAME_SHOWN_BYTES = 128  # of a foreign tool that is refused
 
 
-@frozen
-class Listing:
+class Listing(Struct, frozen=True, kw_only=True):
     """The tools of a server at one moment, by their own names.
 
     `partial` says which limit cut the list short. `ways` has the ids of the servers behind each tool of a Pegboard, the

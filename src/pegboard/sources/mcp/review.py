@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
 
-from pegboard.frozen import frozen
+from msgspec import Struct, field
+
 from pegboard.model.json_types import JSON
 from pegboard.sources.mcp.definition_changes import Change, classify, skeleton
 from pegboard.sources.mcp.lock_file import LockFile
 from pegboard.sources.mcp.server_settings import ServerSettings, Trust
 
 
-@frozen
-class Reviewed:
+class Reviewed(Struct, frozen=True, kw_only=True):
     """What is listed, by the tools' own names, and what is held back.
 
     `hidden` tools are new or look like others, `changed` ones stay listed as they were accepted; `accepted` are those

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from pegboard.core.digests import digest
 from pegboard.core.names import check_namespace, matches
 from pegboard.egress.credential_redaction import CredentialRedactor, credentials_in, revealed
-from pegboard.frozen import frozen
 from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.model.error import DefinitionError
 from pegboard.model.secret import Secret
@@ -24,7 +23,7 @@ Trust = Literal["first_use", "pinned", "any"]
 ProtocolVersion = Literal["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
 
 
-@frozen
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ServerSettings:
     """One MCP server: how to reach it, which of its tools are taken, and how far it is trusted.
 

@@ -7,7 +7,6 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from pegboard.core.after_fork import leave_to_parent, renew_after_fork
@@ -15,6 +14,7 @@ from pegboard.lazy import LazyModule
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
+from pegboard.model.record import replace
 from pegboard.model.resource import PromptSpec, ResourceSpec
 from pegboard.model.result import ToolResult
 from pegboard.model.secret import Secret

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
 from functools import partial
 from typing import Any, Literal, NamedTuple
 from urllib.parse import quote
 
-from pegboard.frozen import frozen
+from msgspec import Struct, field
+
 from pegboard.model.call_context import CallContext
 from pegboard.model.json_types import JSON
+from pegboard.model.record import replace
 from pegboard.model.resource import CompletionSpec, Offer, PromptArgument, PromptSpec, ResourceSpec
 from pegboard.model.result import ToolResult
 from pegboard.model.tool import Annotations, ToolEntry, ToolSpec
@@ -38,8 +39,7 @@ _LINKED = "what_it_linked"
 _SEGMENT = "-._~!$'()*,;:@&=+"
 
 
-@frozen
-class UpstreamResources:
+class UpstreamResources(Struct, frozen=True, kw_only=True):
     """The lists of a server, as its wire says them, and whether it completes arguments.
 
     `reads` says whether it reads resources, which it may name without listing them.
@@ -54,8 +54,7 @@ class UpstreamResources:
     ways: Mapping[tuple[Kind, str], tuple[str, ...]] = field(default_factory=dict[tuple[Kind, str], tuple[str, ...]])
 
 
-@frozen
-class ResourceRequest:
+class ResourceRequest(Struct, frozen=True, kw_only=True):
     """What is asked of the server for one of them; `mark` is that of a link, where it is none that is listed."""
 
     what: What

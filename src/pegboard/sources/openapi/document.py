@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 
 from pegboard.core.schema import check_bounds
 from pegboard.egress.failures import EgressError
 from pegboard.egress.urls import parse_url
-from pegboard.frozen import frozen
 from pegboard.model.bounds import Bounds
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.json_types import JSON, JSONValue, at_pointer, is_list, is_object
+from pegboard.model.record import replace
 from pegboard.sources.openapi.limits import OPENAPI_DOCUMENT_KEYS, OPENAPI_DOCUMENT_LEVELS, OPENAPI_DOCUMENT_VALUES
 
 OPENAPI_REF_HOPS = 20  # references that lead to references
@@ -29,7 +29,7 @@ class UnfitError(Exception):
     """An operation that cannot be taken; the text says why."""
 
 
-@frozen
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Document:
     """A description that was looked over. `is_30` says that its schemas are those of OpenAPI 3.0."""
 

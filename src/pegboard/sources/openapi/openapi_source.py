@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from pegboard.core.digests import digest
@@ -16,12 +16,12 @@ from pegboard.egress.credential_redaction import credentials_in, without_credent
 from pegboard.egress.destinations import Destinations, only_host_of
 from pegboard.egress.http import GuardedClient, as_servers_read
 from pegboard.egress.responses import text_of
-from pegboard.frozen import frozen
 from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.model.call_context import CallContext
 from pegboard.model.call_intent import with_marks
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.json_types import JSON, JSONValue
+from pegboard.model.record import replace
 from pegboard.model.secret import Secret
 from pegboard.model.source_state import SourceState
 from pegboard.model.tool import ToolEntry, ToolSpec
@@ -40,7 +40,7 @@ OPENAPI_NAME_BYTES = 256  # of an operation, before it is made a tool's name
 log = logging.getLogger("pegboard")
 
 
-@frozen
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ApiSettings:
     """One API.
 

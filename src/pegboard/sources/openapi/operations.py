@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import quote, unquote
 
+from msgspec import Struct
+
 from pegboard.core.names import legal
 from pegboard.core.schema import compile_schema
 from pegboard.egress.failures import EgressError
 from pegboard.egress.http import as_servers_read, checked_headers
 from pegboard.egress.responses import is_json
-from pegboard.frozen import frozen
 from pegboard.model.bounds import Bounds
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
@@ -55,8 +56,7 @@ _COMPOSED = frozenset({
 })  # fmt: skip
 
 
-@frozen
-class Argument:
+class Argument(Struct, frozen=True, kw_only=True):
     """One place of a request that an argument fills: `name` is ours, `wire` theirs."""
 
     name: str
@@ -68,8 +68,7 @@ class Argument:
     as_json: bool = False
 
 
-@frozen
-class Operation:
+class Operation(Struct, frozen=True, kw_only=True):
     """One operation, ready to be called."""
 
     method: str

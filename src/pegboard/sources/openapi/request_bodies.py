@@ -7,12 +7,12 @@ import binascii
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from pegboard.core.json_text import json_bytes
 from pegboard.egress.responses import is_json
-from pegboard.frozen import frozen
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.sources.http_service import query_of, scalar
@@ -38,8 +38,7 @@ _ALTERNATIVES = frozenset({"allOf", "anyOf", "oneOf"})
 _QUOTED: Final = {'"': "%22", "\r": "%0D", "\n": "%0A"}
 
 
-@frozen
-class Field:
+class Field(Struct, frozen=True, kw_only=True):
     """How one field of a form is written: as a query would be (`style`), as a part of this type, or as a file."""
 
     style: str | None = None
@@ -49,8 +48,7 @@ class Field:
     is_file: bool = False
 
 
-@frozen
-class Body:
+class Body(Struct, frozen=True, kw_only=True):
     """How a body is written. `argument` is the argument that is all of it, if one is; else each is a member.
 
     With `is_file` that argument is the bytes of the body, in base64.

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import orjson
+from msgspec import Struct
 
-from pegboard.frozen import frozen
 from pegboard.model.json_types import JSON, is_list, is_object
 from pegboard.testing.model_script import (
     CallsTool,
@@ -39,8 +39,7 @@ class RefusedRequestError(Exception):
         self.status = status
 
 
-@frozen
-class HttpCall:
+class HttpCall(Struct, frozen=True, kw_only=True):
     """A request before its format is known. Names of headers are in lower case."""
 
     path: str

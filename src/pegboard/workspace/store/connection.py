@@ -10,9 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
-
-from pegboard.frozen import frozen
 
 
 class Rows(Protocol):
@@ -25,8 +24,7 @@ class Rows(Protocol):
     def fetchall(self) -> list[Any]: ...
 
 
-@frozen
-class Dialect:
+class Dialect(Struct, frozen=True, kw_only=True):
     """What one database says in words of its own.
 
     `first_name` is the first name of the path `{path}`. `has_metadata` says that a document has, by a name, the only

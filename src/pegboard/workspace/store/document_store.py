@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from pegboard.model.context import ToolContext
@@ -20,6 +19,7 @@ from pegboard.model.document import (
 )
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
+from pegboard.model.record import replace
 from pegboard.models.embedding.vectors import Vectors
 from pegboard.models.limits import EMBED_BATCH
 from pegboard.workspace.passage_embedder import NO_ANSWER, PassageEmbedder

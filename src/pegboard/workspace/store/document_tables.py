@@ -7,15 +7,14 @@ from collections import Counter
 from collections.abc import Sequence
 
 import orjson
+from msgspec import Struct
 
-from pegboard.frozen import frozen
 from pegboard.model.json_types import JSON
 from pegboard.workspace.store.connection import Connection
 from pegboard.workspace.store.readable_spaces import ReadableSpaces
 
 
-@frozen
-class StoredTable:
+class StoredTable(Struct, frozen=True, kw_only=True):
     """A table of a document: its number, its name in its space, and how it is shown to this scope."""
 
     n: int

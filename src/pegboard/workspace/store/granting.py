@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from pegboard.model.call_intent import narrowed_to
@@ -11,6 +10,7 @@ from pegboard.model.context import ToolContext
 from pegboard.model.document import Access, DocumentScope
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
+from pegboard.model.record import replace
 from pegboard.workspace.shown_names import can_be_shown
 from pegboard.workspace.store.connection import Connection
 from pegboard.workspace.store.writing import space_number

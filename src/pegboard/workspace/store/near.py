@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import orjson
+from msgspec import Struct
+from msgspec.structs import asdict
 
-from pegboard.frozen import frozen
 from pegboard.model.json_types import JSON
 from pegboard.workspace.store.connection import Connection
 
 SEARCH_FUSED_PASSAGES = 200  # ranked by words, and by vectors, before the two are one
 
 
-@frozen
-class NearIndex:
+class NearIndex(Struct, frozen=True, kw_only=True):
     """An index of the vectors of one space: of which embedder, of how many passages, and what share it finds of the
     ten nearest. One that finds too few is remembered, so that it is not made again and again, and not used.
     """

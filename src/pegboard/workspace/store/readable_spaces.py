@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 import orjson
+from msgspec import Struct
 
-from pegboard.frozen import frozen
 from pegboard.model.document import DocumentFilters, DocumentScope
 from pegboard.model.error import CallError
 from pegboard.workspace.store.connection import Connection
@@ -15,8 +15,7 @@ from pegboard.workspace.store.connection import Connection
 Condition = tuple[str, list[Any]]
 
 
-@frozen
-class ReadableSpaces:
+class ReadableSpaces(Struct, frozen=True, kw_only=True):
     """What one scope may read. Every statement on documents has `of` a table of it in its WHERE."""
 
     spaces: dict[int, str]

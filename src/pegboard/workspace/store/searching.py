@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
-from pegboard.frozen import frozen
 from pegboard.model.document import EVERY_DOCUMENT, DocumentFilters, SearchMode
 from pegboard.model.json_types import JSON
 from pegboard.workspace.analyzer import telling_terms
@@ -39,8 +39,7 @@ NOT_READ: Final = (
 )
 
 
-@frozen
-class Question:
+class Question(Struct, frozen=True, kw_only=True):
     """What is asked: words, the vector that an embedder made of them, and how much its ranks count beside words.
 
     `mark` tells whose vector it is. `note` says why there is none although there is an embedder.
@@ -91,8 +90,7 @@ def search(
     return {**answer, "note": note} if note else answer
 
 
-@frozen
-class _Wanted:
+class _Wanted(Struct, frozen=True, kw_only=True):
     """Which passages of the scope are wanted: those of some documents, by a condition with its values, and the best.
 
     `is_whole` says that no document is left out.
@@ -109,8 +107,7 @@ class _Wanted:
         return condition if self.is_whole else "1 = 1"
 
 
-@frozen
-class _Words:
+class _Words(Struct, frozen=True, kw_only=True):
     """The terms of a question that some passage of the scope has, each with its weight.
 
     A term weighs as much as it is rare, times how often the question has it.

@@ -13,8 +13,8 @@ from typing import Any, Literal, NamedTuple
 
 import apsw
 import orjson
+from msgspec import Struct
 
-from pegboard.frozen import frozen
 from pegboard.model.document import DocumentScope, NewDocument, SourceType
 from pegboard.model.error import CallError
 from pegboard.workspace.analyzer import terms_of
@@ -44,8 +44,7 @@ class Passage(NamedTuple):
     counts: Mapping[str, int]
 
 
-@frozen
-class PreparedDocument:
+class PreparedDocument(Struct, frozen=True, kw_only=True):
     """A document with its passages, by which it is found."""
 
     document: NewDocument

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from importlib.util import find_spec
 from typing import Final, cast
 
@@ -13,6 +12,7 @@ from pegboard.model.context import ToolContext, seconds_left
 from pegboard.model.document import DocumentScope
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue
+from pegboard.model.record import replace
 from pegboard.model.result import call_error
 from pegboard.model.tool import Annotations, ToolEntry
 from pegboard.workspace.tools.declaration import (

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec import Struct
 
 from pegboard.core.ports import DocumentStore
 from pegboard.egress.limits import PATH_CHARS
-from pegboard.frozen import frozen
 from pegboard.model.call_context import CallContext
 from pegboard.model.call_intent import narrowed_to
 from pegboard.model.context import ToolContext
 from pegboard.model.document import DocumentFilters, DocumentScope
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
+from pegboard.model.record import replace
 from pegboard.model.tool import Annotations, ToolEntry, ToolSpec
 
 DOCUMENT_ID_CHARS = 100
@@ -36,8 +37,7 @@ Look = Callable[[DocumentStore, DocumentScope, JSON], Awaitable[JSON]]
 Scoped = Callable[[CallContext, DocumentScope, JSON], Awaitable[JSON]]
 
 
-@frozen
-class DocumentTool:
+class DocumentTool(Struct, frozen=True, kw_only=True):
     """One tool: its declaration, and what it asks of a store within the scope of its caller."""
 
     spec: ToolSpec

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Collection, Iterator, Sequence
-from dataclasses import field, replace
 from typing import Final
 
+from msgspec import Struct, field
+
 from pegboard.core.ports import DocumentStore
-from pegboard.frozen import frozen
 from pegboard.model.agent import AgentEntry, AgentMemory, AgentSpec, ModelSpec
 from pegboard.model.call_context import CallContext
 from pegboard.model.document import DocumentFilters, DocumentScope
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, is_list
+from pegboard.model.record import replace
 from pegboard.model.tool import ToolEntry
 from pegboard.workspace.limits import DOCUMENT_CHARS
 from pegboard.workspace.tools import grep_documents, read_document, search_documents
@@ -47,8 +48,7 @@ _DEPTHS: Final = {
 }
 
 
-@frozen
-class Reader:
+class Reader(Struct, frozen=True, kw_only=True):
     """One document, as far as whoever asked may see it."""
 
     store: DocumentStore
@@ -115,8 +115,7 @@ class Reader:
         return ToolEntry(spec=replace(tool.spec, input_schema=bare, examples=()), handler=run)
 
 
-@frozen
-class Citations:
+class Citations(Struct, frozen=True, kw_only=True):
     """What an analyst has cited so far, each found in the text."""
 
     reader: Reader

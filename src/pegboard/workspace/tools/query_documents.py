@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
+from msgspec import Struct
+
 from pegboard.core.ports import DocumentStore, Model
-from pegboard.frozen import frozen
 from pegboard.model.call_context import CallContext
 from pegboard.model.document import DocumentScope
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
+from pegboard.model.record import replace
 from pegboard.model.tool import ToolEntry
 from pegboard.workspace.tools.declaration import (
     DOCUMENT_FILTER_IDS,
@@ -90,8 +91,7 @@ def query_entry(store: DocumentStore, *, sql_s: float, model_of: ModelOf) -> Too
     return document_entry(replace(_SPEC, timeout_s=DOCUMENT_QUESTION_S), store, run)
 
 
-@frozen
-class _Selecting:
+class _Selecting(Struct, frozen=True, kw_only=True):
     """One call: the tables that it is about, and how many rows it wants of them."""
 
     store: DocumentStore

@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 import orjson
+from msgspec import Struct
 
 from pegboard.core.ports import Model
-from pegboard.frozen import frozen
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
 from pegboard.workspace.dates import dates_note, unclear_dates
@@ -47,8 +47,7 @@ _FENCED: Final = re.compile(r"```[A-Za-z]*\n(?P<sql>.*?)(?:```|\Z)", re.DOTALL)
 _MENDED: Final = ("invalid_arguments", "read_only", "not_found")
 
 
-@frozen
-class SqlWriter:
+class SqlWriter(Struct, frozen=True, kw_only=True):
     """A question about tables, and the model that writes SQL for it."""
 
     model: Model

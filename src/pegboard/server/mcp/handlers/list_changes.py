@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from itertools import compress
 from operator import attrgetter
 from typing import Any
@@ -14,6 +13,7 @@ from pegboard.core.judge import Selection
 from pegboard.model.context import ToolContext
 from pegboard.model.json_types import JSON
 from pegboard.model.policy import OPEN_POLICY
+from pegboard.model.record import replace
 from pegboard.server.gateway import Gateway
 from pegboard.server.limits import CHANGES_SETTLE_S
 from pegboard.server.mcp.asking.notifications import MessageOutlet

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, cast
 
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
+from pegboard.model.record import replace
 from pegboard.server.gateway import Gateway
 from pegboard.server.mcp.asking.notifications import MessageOutlet
 from pegboard.server.mcp.protocol.jsonrpc import INVALID_PARAMS, MISSING_CAPABILITY, RpcError

@@ -8,9 +8,8 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from pegboard.frozen import record
 from pegboard.model.json_types import JSON
 from pegboard.server.mcp.asking.unanswered_requests import UnansweredRequests
 from pegboard.server.mcp.protocol.jsonrpc import INVALID_PARAMS, RpcError
@@ -32,7 +31,7 @@ def _nothing(_session: Session) -> None:
     pass
 
 
-@record(kw_only=True, slots=True, eq=False)
+@dataclass(kw_only=True, slots=True, eq=False)
 class Session:
     """One client: what it said of itself, what it wants to hear, and what it was asked.
 

@@ -1,0 +1,54 @@
+"""Record: what every record needs beyond `msgspec.Struct`: a copy with changes, and a property computed once."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Generic, Self, TypeVar, overload
+
+import msgspec
+
+R = TypeVar("R")
+T_co = TypeVar("T_co", covariant=True)
+
+
+def replace(record: R, /, **changes: Any) -> R:
+    """Return a copy of a record with some fields changed, as `copy.replace` does from Python 3.13 on.
+
+    Takes the records of Pegboard and plain dataclasses; `dataclasses.replace` takes dataclasses only.
+
+    ```python
+    from pegboard import Policy, replace
+
+    strict = replace(Policy(allow=("docs.*",)), deny=("docs.delete",))
+    assert strict.allow == ("docs.*",)
+    ```
+    """
+    if isinstance(record, msgspec.Struct):
+        return msgspec.structs.replace(record, **changes)
+    plain: Any = record
+    return dataclasses.replace(plain, **changes)
+
+
+class lazy_property(Generic[T_co]):  # noqa: N801 - a decorator
+    """A property that is computed at its first use and kept in the `__dict__` of its record (`dict=True`).
+
+    `functools.cached_property` holds one lock for all records of a class in Python 3.11: a child forked while a thread
+    of its parent computes one would wait for it for ever. Here two threads may both compute.
+    """
+
+    def __init__(self, compute: Callable[[Any], T_co]) -> None:
+        self._compute, self._name, self.__doc__ = compute, "", compute.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, record: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, record: object, owner: type) -> T_co: ...
+    def __get__(self, record: object | None, owner: type) -> Self | T_co:
+        if record is None:
+            return self
+        value = record.__dict__[self._name] = self._compute(record)
+        return value
