@@ -62,8 +62,7 @@ class IngestReport:
         return self.counts.total()
 
 
-@frozen
-class _Reader:
+class _Reader(Struct, frozen=True, kw_only=True):
     """What reads the files of a run; `reads_all` where their encoding was changed."""
 
     files: FileReader
