@@ -12,6 +12,7 @@ from pegboard.limits.memory import MemoryLimitStore
 from pegboard.model.bounds import Bounds
 from pegboard.model.decision import Blocked, Decision
 from pegboard.model.error import CallError
+from pegboard.model.record import replace
 from pegboard.model.request import CallBudget
 from pegboard.model.source_state import SourceState
 from tests.core.parts import Clock, FakeSource, foreign
@@ -88,12 +89,12 @@ def budget_spent(catalog: Catalog) -> ToolContext:
 
 def unaudited(catalog: Catalog) -> None:
     add(catalog)
-    catalog.guards.audit, catalog.guards.audit_required = AuditThatIsDown(), True
+    catalog.executor.swap(replace(catalog.executor.ports, audit=AuditThatIsDown(), audit_required=True))
 
 
 def closing(catalog: Catalog) -> None:
     add(catalog)
-    catalog.guards.closing = True
+    catalog.executor.closing = True
 
 
 def too_deep(catalog: Catalog) -> ToolContext:
@@ -104,7 +105,7 @@ def too_deep(catalog: Catalog) -> ToolContext:
 
 def too_late(catalog: Catalog) -> ToolContext:
     add(catalog)
-    return ToolContext(budget=None, deadline=catalog.guards.clock() - 1)
+    return ToolContext(budget=None, deadline=catalog.executor.ports.clock() - 1)
 
 
 AWAY = CallError("upstream_unavailable", "The server 'git' is not available.", retry_after_s=5).error
@@ -138,7 +139,7 @@ def act() -> str:
 async def test_why_says_callable_exactly_where_the_call_runs(case: str) -> None:
     make, kind = CASES[case]
     catalog = Catalog()
-    catalog.guards.wall_clock = lambda: 1_800_000_000.0
+    catalog.executor.swap(replace(catalog.executor.ports, wall_clock=lambda: 1_800_000_000.0))
     ctx = make(catalog)
     view = catalog.view(ctx if isinstance(ctx, ToolContext) else ToolContext(budget=None))
     name = view.snapshot.entries[0].wire_name
@@ -153,7 +154,7 @@ async def test_why_says_callable_exactly_where_the_call_runs(case: str) -> None:
 async def test_a_full_limit_says_until_when_and_looking_charges_nothing() -> None:
     clock = Clock()
     catalog = Catalog(clock=clock)
-    catalog.guards.wall_clock = lambda: 1_800_000_000.0
+    catalog.executor.swap(replace(catalog.executor.ports, wall_clock=lambda: 1_800_000_000.0))
     add(catalog, rate_limit=RateLimit(max_calls=1, window_s=60))
     view = catalog.view(ToolContext(user_id="ann", budget=None))
     assert [view.why("act").callable for _ in range(5)] == [True] * 5

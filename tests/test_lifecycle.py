@@ -7,6 +7,7 @@ import pytest
 
 from pegboard import Catalog, Policy, Profile, ToolContext, ToolSpec, Verdict
 from pegboard.model.error import DefinitionError
+from pegboard.model.record import replace
 from tests.core.parts import FakeSource, foreign
 
 END = "2027-01-01"
@@ -15,7 +16,12 @@ END = "2027-01-01"
 def at(day: str) -> Catalog:
     """Return a catalog on whose clock it is noon of a day."""
     catalog = Catalog()
-    catalog.guards.wall_clock = lambda: datetime.fromisoformat(f"{day}T12:00").replace(tzinfo=UTC).timestamp()
+    catalog.executor.swap(
+        replace(
+            catalog.executor.ports,
+            wall_clock=lambda: datetime.fromisoformat(f"{day}T12:00").replace(tzinfo=UTC).timestamp(),
+        )
+    )
     return catalog
 
 

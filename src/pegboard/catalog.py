@@ -24,7 +24,6 @@ from pegboard.authoring.definition import (
 from pegboard.authoring.options import BuilderKeywords, ToolKeywords
 from pegboard.authoring.tool_class import Tool
 from pegboard.core.bounded_cache import BoundedCache
-from pegboard.core.call.record import Guards
 from pegboard.core.declarations import Declarations, Mirror, MirroredSource
 from pegboard.core.executor import Executor
 from pegboard.core.judge import Selection
@@ -53,7 +52,7 @@ from pegboard.model.secret import Secret
 from pegboard.model.skill import Skill
 from pegboard.model.tool import Handler, Runs, ToolEntry, ToolSpec
 from pegboard.resources import Resources
-from pegboard.runtime import Runtime, assemble
+from pegboard.runtime import Runtime, assemble, in_memory_ports
 
 if TYPE_CHECKING:
     from pegboard.agents.runtime import AgentRuntime
@@ -109,13 +108,12 @@ class Catalog:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         declared = Declarations(name=name, bounds=bounds or DEFAULT_BOUNDS)
-        self.runtime = assemble(
-            declared, context_type=context_type, limit_store=limit_store, embedder=embedder, clock=clock
-        )
-        self._is_of_config = False
-        self.guards.used_answers = consent_store
+        ports = in_memory_ports(declared.bounds, clock=clock).with_limits(limit_store)
+        ports = replace(ports, used_answers=consent_store)
         if isinstance(consent_store, ConsentRecords):
-            self.guards.consents = consent_store
+            ports = replace(ports, consents=consent_store)
+        self.runtime = assemble(declared, ports, context_type=context_type, embedder=embedder)
+        self._is_of_config = False
         if tasks is not None:
             self.use_tasks(tasks)
         self._default_loaders: list[Callable[[Catalog], object]] = []
@@ -128,11 +126,6 @@ class Catalog:
     def registry(self) -> Registry:
         """What is declared."""
         return self.runtime.registry
-
-    @property
-    def guards(self) -> Guards:
-        """What the stages of a call share."""
-        return self.runtime.guards
 
     @property
     def executor(self) -> Executor:
@@ -165,7 +158,7 @@ class Catalog:
         Raises:
             DefinitionError: there is no place for them.
         """
-        kept = self.guards.tasks
+        kept = self.executor.ports.tasks
         if kept is None:
             raise DefinitionError("Tasks are not configured: `tasks:` in a config, `Catalog(tasks=Tasks())` in Python.")
         return cast("Tasks", kept)
@@ -177,7 +170,7 @@ class Catalog:
             DefinitionError: another catalog has them.
         """
         tasks.attach(self.executor, self.view)
-        self.guards.tasks = tasks
+        self.executor.swap(replace(self.executor.ports, tasks=tasks))
 
     def use_documents(
         self, store: DocumentStore, *, model_of: ModelOf | None = None, analyst_model: ModelSpec | None = None
@@ -464,7 +457,7 @@ class Catalog:
 
         Its methods may be async. Calls wait a tenth of a second for them, until they have been slower once.
         """
-        return self.guards.observe(observer)
+        return self.executor.observe(observer)
 
     def on_tool_defined(self, notify: Callable[[ToolEntry], object]) -> None:
         """Call `notify` with every tool that is declared from now on."""
@@ -515,10 +508,10 @@ class Catalog:
 
         A catalog that was closed takes calls again.
         """
-        self.guards.closing = False
+        self.executor.closing = False
         self.registry.is_served = True
-        if self.guards.tasks is not None:
-            self.guards.tasks.reopen()
+        if self.executor.ports.tasks is not None:
+            self.executor.ports.tasks.reopen()
         if self._is_of_config:
             default_catalog.stand_aside(self.runtime)
         sources = self.registry.sources
@@ -538,7 +531,7 @@ class Catalog:
             default_catalog.stand_back(self.runtime)
         # Together: each may need a while to end its programs.
         await asyncio.gather(*map(_stop, self.registry.sources.values()))
-        if (close := getattr(self.guards.limits, "close", None)) is not None:
+        if (close := getattr(self.executor.ports.limits, "close", None)) is not None:
             await close()
 
     # ------------------------------------------------------------ select

@@ -127,7 +127,7 @@ class Show:
 
     def _on_done(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
-        if self._catalog.guards.closing:
+        if self._catalog.executor.closing:
             # Somebody has stopped the server already; that the visits end with it is no error.
             return
         self._error = error

@@ -1,8 +1,9 @@
-"""Runtime: the composition root. It makes the parts of a catalog and fills every port; nothing else knows them all."""
+"""Runtime: the composition root. It makes the parts of a catalog and fills every port; no other module knows all."""
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 
 from msgspec import Struct
@@ -10,16 +11,18 @@ from msgspec import Struct
 from pegboard.agents.lazy_runtime import LazyAgentRuntime
 from pegboard.authoring.builder import read_built
 from pegboard.consent.memory import MemoryConsents
-from pegboard.core.call.record import Guards
+from pegboard.core.call.record import Ports
 from pegboard.core.declarations import Declarations
 from pegboard.core.defaults import Defaults
 from pegboard.core.executor import Executor
-from pegboard.core.ports import Embedder, LimitStore
+from pegboard.core.ports import Embedder
 from pegboard.core.registry import Registry
 from pegboard.core.view import ViewParts
 from pegboard.discovery.exposure import Discovery
 from pegboard.limits.memory import MemoryLimitStore
+from pegboard.model.bounds import Bounds
 from pegboard.model.context import ToolContext
+from pegboard.model.record import replace
 from pegboard.model.secret import Secret
 from pegboard.models.language_models import LanguageModels
 from pegboard.providers import EXPORTERS
@@ -30,7 +33,7 @@ FLOODING_CALLERS = 10_000  # whose invalid calls are counted
 
 
 def key_of_environment(registry: Registry) -> Callable[[str], Secret | None]:
-    """Return what reads the key of a language model from the environment, and keeps it out of every result."""
+    """Return a function that reads a model's API key from the environment and adds it to the redacted secrets."""
 
     def key_of(variable: str) -> Secret | None:
         value = os.environ.get(variable)
@@ -47,14 +50,13 @@ def key_of_environment(registry: Registry) -> Callable[[str], Secret | None]:
 class Runtime(Struct, frozen=True, kw_only=True):
     """The parts of one catalog, each filled with what it needs of the others.
 
-    `registry` holds what is declared, `defaults` knows what of that code declares by itself, `guards` what the stages
-    of its calls share, `executor` runs them; `discovery` finds tools, `resources` is what there is beside them, and
-    `agents` runs agents on `models`, and `view_parts` is what every View is made of.
+    `registry` holds the declarations, `defaults` remembers which of them come from code, and `executor` runs calls on
+    its ports. `discovery` finds tools; `resources` holds resources, prompts and completions; `agents` runs agents on
+    `models`. Every View is made from `view_parts`.
     """
 
     registry: Registry
     defaults: Defaults
-    guards: Guards
     executor: Executor
     discovery: Discovery
     resources: Resources
@@ -63,41 +65,43 @@ class Runtime(Struct, frozen=True, kw_only=True):
     view_parts: ViewParts
 
 
-def assemble(
-    declared: Declarations,
-    *,
-    context_type: type[ToolContext],
-    limit_store: LimitStore | None,
-    embedder: Embedder | None,
-    clock: Callable[[], float],
-) -> Runtime:
-    """Return the parts of a catalog that declares this.
-
-    Without a `limit_store` limits are counted in memory; with one, memory decides while it does not answer.
-    Without an `embedder` tools are found by words alone.
-    """
-    registry = Registry(declared, read_built=read_built, context_type=context_type)
-    in_memory = MemoryLimitStore(clock=clock, max_keys=declared.bounds.ratelimit_keys)
-    guards = Guards(
-        registry=registry,
-        limits=in_memory if limit_store is None else limit_store,
+def in_memory_ports(bounds: Bounds, *, clock: Callable[[], float]) -> Ports:
+    """Return the ports of a catalog without stores: this process counts limits and remembers consents."""
+    in_memory = MemoryLimitStore(clock=clock, max_keys=bounds.ratelimit_keys)
+    return Ports(
+        limits=in_memory,
         local_limits=in_memory,
-        consents=MemoryConsents(lambda: registry.wall_clock()),  # noqa: PLW0108 - it may be set anew
-        # Whoever makes bad calls from many networks must not have everybody refused who is not known yet.
+        # A flood of invalid calls from many networks must not get every new caller refused.
         invalid_calls=MemoryLimitStore(clock=clock, max_keys=FLOODING_CALLERS, forgets=True),
+        consents=MemoryConsents(time.time),
         clock=clock,
         repair=repair,
     )
-    executor = Executor(guards)
+
+
+def assemble(
+    declared: Declarations, ports: Ports, *, context_type: type[ToolContext], embedder: Embedder | None
+) -> Runtime:
+    """Return the parts of a catalog that declares this and uses these ports, with its own agent runtime added.
+
+    Without an `embedder` tools are found by words alone.
+    """
+    registry = Registry(declared, read_built=read_built, context_type=context_type)
+    executor = Executor(registry, ports)
     models = LanguageModels(key_of_environment(registry))
     view_parts = ViewParts(registry=registry, runner=executor, exporters=EXPORTERS)
-    guards.agents = agents = LazyAgentRuntime(
-        registry, view_parts, make_model=models.model, load_model=models.load, clock=clock, redactor=guards.redactor
+    agents = LazyAgentRuntime(
+        registry,
+        view_parts,
+        make_model=models.model,
+        load_model=models.load,
+        clock=ports.clock,
+        redactor=executor.redactor,
     )
+    executor.swap(replace(ports, agents=agents))
     return Runtime(
         registry=registry,
         defaults=Defaults(),
-        guards=guards,
         executor=executor,
         discovery=Discovery.of(registry, embedder=embedder),
         resources=Resources(registry, executor),

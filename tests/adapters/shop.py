@@ -118,7 +118,7 @@ def open_shop() -> Shop:
     catalog.profile(Profile(name="clerk", include=("core", "clerks"), policy=Policy(deny=("raid",))))
     catalog.profile(Profile(name="guest", include=("core",)))
     catalog.observe(shop.events)
-    catalog.guards.record(_Records(shop.finished))
+    catalog.executor.record(_Records(shop.finished))
     return shop
 
 

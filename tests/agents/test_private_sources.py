@@ -7,6 +7,7 @@ import pytest
 from pegboard import Catalog, DefinitionError, ToolContext
 from pegboard.core.declarations import PrivateSource
 from pegboard.model.agent import AgentEntry
+from pegboard.model.record import replace
 from pegboard.model.tool import ToolSpec
 from pegboard.sources.agent_tool import agent_tool
 from tests.agents.team import agent
@@ -44,7 +45,7 @@ async def test_a_tool_that_runs_an_agent_says_so_where_nothing_runs_agents() -> 
     catalog = Catalog()
     catalog.agent(agent("a"))
     catalog.registry.add(agent_tool("ask", agent="a"))
-    catalog.guards.agents = None
+    catalog.executor.swap(replace(catalog.executor.ports, agents=None))
     assert kind_of(await catalog.view(ToolContext()).call("ask", {"query": "q"})) == "tool_error"
 
 

@@ -166,7 +166,7 @@ async def test_each_end_of_a_sub_agent_has_its_own_status_and_its_call_ends_once
 async def test_the_time_limit_of_the_tool_ends_the_agent_as_a_timeout() -> None:
     async def wait(ctx: CallContext, args: Any) -> str:
         # As the timer of the outer call does when its time is over.
-        [outer] = [call for call in catalog.guards.in_flight.values() if call.name == "ask_a"]
+        [outer] = [call for call in catalog.executor.in_flight.values() if call.name == "ask_a"]
         asyncio.get_running_loop().call_soon(outer.interrupt, "timeout")
         await asyncio.sleep(30)
         return "late"

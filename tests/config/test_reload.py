@@ -259,7 +259,7 @@ async def test_limits_bounds_profiles_and_secrets_are_of_the_new_config(project:
     project.env = {"KEY": "first-key-value", "NEW": "other-key-value"}
     project.write("settings: {k: '${KEY}'}\n", mine=MODULE.format(n=1))
     catalog, reloader = reloader_of(project)
-    counted = catalog.guards.limits
+    counted = catalog.executor.ports.limits
     project.write(
         "name: shop\nsettings: {k: '${NEW}'}\nlimits: {hook_s: 0.5}\nrate_limits: {default: 3/60s}\n"
         "profiles: {chat: {include: core}}\n"
@@ -268,7 +268,7 @@ async def test_limits_bounds_profiles_and_secrets_are_of_the_new_config(project:
     assert catalog.name == "shop"
     assert catalog.registry.bounds.hook_s == 0.5
     assert catalog.registry.declarations.default_limit is not None
-    assert catalog.guards.limits is counted, "what has been counted stays"
+    assert catalog.executor.ports.limits is counted, "what has been counted stays"
     assert "chat" in catalog.registry.profiles
     assert {secret.reveal() for secret in catalog.secrets} == {"first-key-value", "other-key-value"}
 
@@ -284,19 +284,19 @@ async def test_what_holds_floods_back_is_of_the_new_config_and_forgets_no_floode
     project.write(text_of(2) + "limits: {invalid_calls_per_minute: 4, ratelimit_keys: 7}\n", mine=MODULE.format(n=2))
     assert await reloader.reload()
     assert await kinds(3) == ["invalid_arguments", "rate_limited", "rate_limited"], "three of the four were made before"
-    assert isinstance(catalog.guards.limits, MemoryLimitStore)
-    assert catalog.guards.limits.max_keys == catalog.guards.local_limits.max_keys == 7
+    assert isinstance(catalog.executor.ports.limits, MemoryLimitStore)
+    assert catalog.executor.ports.limits.max_keys == catalog.executor.ports.local_limits.max_keys == 7
 
 
 async def test_a_store_elsewhere_is_kept_and_only_its_stand_in_bounded_anew(project: Project) -> None:
     store = "rate_limits: {store: 'redis://127.0.0.1:1/0'}\n"
     project.write(text_of(1) + store, mine=MODULE.format(n=1))
     catalog, reloader = reloader_of(project)
-    counted = catalog.guards.limits
+    counted = catalog.executor.ports.limits
     project.write(text_of(2) + store + "limits: {ratelimit_keys: 7}\n", mine=MODULE.format(n=2))
     assert await reloader.reload()
-    assert catalog.guards.limits is counted
-    assert catalog.guards.local_limits.max_keys == 7
+    assert catalog.executor.ports.limits is counted
+    assert catalog.executor.ports.local_limits.max_keys == 7
 
 
 async def test_a_change_that_the_host_refuses_is_refused(project: Project) -> None:

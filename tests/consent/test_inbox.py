@@ -65,7 +65,7 @@ class Shop:
 
     def __init__(self, store: Any = None, **options: Any) -> None:
         self.catalog, self.paid, self.observer = Catalog("shop", consent_store=store), list[str](), Observer()
-        self.catalog.guards.record(self.observer)
+        self.catalog.executor.record(self.observer)
 
         @self.catalog.tool(consent="always", **options)
         async def pay(to: str, amount: int = 1) -> str:
@@ -284,7 +284,7 @@ async def test_a_yes_of_the_host_that_served_no_call_is_there_for_the_next_and_o
 
 async def test_a_yes_that_ended_in_memory_is_no_yes() -> None:
     shop, answers, refusing, clock = Shop(), [True, False], [True, False], Clock()
-    shop.catalog.guards.wall_clock = clock
+    shop.catalog.executor.swap(replace(shop.catalog.executor.ports, wall_clock=clock))
 
     @shop.catalog.before("pay")
     def closed(call: Any) -> Verdict | None:
@@ -675,7 +675,7 @@ async def test_the_yes_of_a_task_that_is_cancelled_goes_back_unless_it_ran(tmp_p
     if stage in ("after", "before a guard"):
         await asyncio.wait_for((shop.reached if stage == "after" else is_thinking).wait(), PATIENCE_S)
     if "sweeper" in stage:
-        shop.catalog.guards.wall_clock = lambda: time.time() + 10 * 86_400
+        shop.catalog.executor.swap(replace(shop.catalog.executor.ports, wall_clock=lambda: time.time() + 10 * 86_400))
         assert await shop.catalog.tasks.sweep() == 4
     else:
         # As often as one likes.

@@ -58,14 +58,14 @@ async def test_a_catalog_whose_parent_was_busy_is_asked_and_changed_in_the_child
             go_on.wait(10)
 
     running = asyncio.create_task(catalog.view(ToolContext()).call("wait", {}))
-    while not catalog.guards.in_flight:
+    while not catalog.executor.in_flight:
         await asyncio.sleep(0)
     thread = threading.Thread(target=hold if is_held else held.set)
     thread.start()
     held.wait(10)
     for inheritor in (registry, catalog.executor, BoundedCache):
         inheritor.after_fork()
-    assert (catalog.guards.in_flight, registry.snapshot() is before) == ({}, not is_held)
+    assert (catalog.executor.in_flight, registry.snapshot() is before) == ({}, not is_held)
     catalog.tool(plain)
     assert catalog.view(ToolContext()).names() == ["wait", "plain"]
     assert (await catalog.view(ToolContext()).call("plain", {})).text == "1"

@@ -9,6 +9,7 @@ import pytest
 
 from pegboard import CallError, Catalog, ConsentRequest, Policy, RateLimit, ToolContext, Verdict
 from pegboard.consent.limits import CONSENT_DECLINED_S, CONSENT_GOOD_S
+from pegboard.consent.memory import MemoryConsents
 from pegboard.core.digests import digest
 from pegboard.model.record import replace
 from pegboard.model.tool import Annotations
@@ -238,7 +239,7 @@ async def test_a_yes_that_served_no_call_serves_the_next_one_within_its_hour() -
         catalog = one_tool(
             consent="always", rate_limit=RateLimit(max_calls=1, window_s=60.0), catalog=Catalog(clock=clock)
         )
-        catalog.registry.wall_clock = wall
+        catalog.executor.swap(replace(catalog.executor.ports, wall_clock=wall, consents=MemoryConsents(wall)))
         view = catalog.view(replace(ANN, approve=approve))
         results = await asyncio.gather(view.call("echo"), view.call("echo"))
         assert sorted(map(kind_of, results)) == ["ok", "rate_limited"]
@@ -250,7 +251,7 @@ async def test_a_yes_that_served_no_call_serves_the_next_one_within_its_hour() -
 async def test_a_no_is_remembered_for_a_day() -> None:
     questions: list[ConsentRequest] = []
     catalog, wall = one_tool(consent="always"), Clock()
-    catalog.registry.wall_clock = wall
+    catalog.executor.swap(replace(catalog.executor.ports, wall_clock=wall, consents=MemoryConsents(wall)))
     view = catalog.view(replace(ANN, approve=lambda request: questions.append(request)))
     declining = catalog.view(replace(ANN, approve=lambda request: questions.append(request) or False))
     assert kind_of(await declining.call("echo")) == "consent_declined"

@@ -106,9 +106,9 @@ async def test_limits_are_counted_where_the_config_says_now() -> None:
 
     catalog = Catalog()
     catalog.tool(name="t", rate_limit="5/60s")(lambda: "done")
-    catalog.guards.use_limits(Full())
+    catalog.executor.swap(catalog.executor.ports.with_limits(Full()))
     assert kind_of(await catalog.view(ANN).call("t")) == "rate_limited"
-    catalog.guards.use_limits(None)
+    catalog.executor.swap(catalog.executor.ports.with_limits(None))
     assert kind_of(await catalog.view(ANN).call("t")) == "ok"
 
 
@@ -203,5 +203,5 @@ async def test_whatever_an_observer_of_calls_raises_breaks_no_call(fault: type[B
 
     catalog = Catalog()
     catalog.tool(name="t")(lambda: "done")
-    catalog.guards.record(Broken())  # type: ignore[arg-type] - it does not say whether it times stages, either
+    catalog.executor.record(Broken())  # type: ignore[arg-type] - it does not say whether it times stages, either
     assert (await catalog.view(ANN).call("t")).text == "done"

@@ -82,7 +82,7 @@ async def test_events_carry_who_what_when_and_their_place() -> None:
 
     recorder = Recorder()
     catalog = one_tool(work)
-    catalog.guards.wall_clock = lambda: 1_700_000_000.0
+    catalog.executor.swap(replace(catalog.executor.ports, wall_clock=lambda: 1_700_000_000.0))
     ctx = replace(ANN, request_id="r1", parent_call="p0")
     result = await catalog.view(ctx).call("echo", {"a": 1}, callbacks=recorder)
     assert recorder.types() == ["on_tool_call", "on_progress", "on_progress", "on_tool_result"]

@@ -168,7 +168,7 @@ async def test_broken_telemetry_breaks_no_call() -> None:
             raise OSError("no disk")
 
     catalog = one_tool()
-    catalog.guards.record(Broken())
+    catalog.executor.record(Broken())
     assert kind_of(await catalog.view(ANN).call("echo")) == "ok"
 
 

@@ -231,7 +231,7 @@ async def test_a_call_is_the_same_however_its_arguments_are_spelled(spellings: l
     # A success in any spelling ends the row.
     tool.fails, tool.clock.now = (lambda: None), tool.clock.now + 60.0
     await view.call("echo", spellings[-1].encode())
-    assert not tool.catalog.guards.repeats.rows
+    assert not tool.catalog.executor.repeats.rows
 
 
 OTHER_CALLS = ['{"any": true}', '{"any": 1}', '{"any": "1"}', '{"any": [1]}', '{"any": null}', "{}", '{"any": 1.5}',
@@ -244,7 +244,7 @@ async def test_arguments_that_mean_something_else_are_another_call() -> None:
     for text in OTHER_CALLS:
         assert kind_of(await tool.catalog.view(ANN).call("echo", text.encode())) == "tool_error", text
     assert tool.ran == len(OTHER_CALLS)
-    rows = [len(row) for row in tool.catalog.guards.repeats.rows.values()]
+    rows = [len(row) for row in tool.catalog.executor.repeats.rows.values()]
     assert rows == [len(OTHER_CALLS)]
 
 
@@ -280,16 +280,16 @@ async def test_what_is_remembered_of_failures_is_bounded() -> None:
     for number in range(REPEATING_CALLERS + 20):
         tool.ctx = ToolContext(user_id=f"user {number}", budget=None)
         await tool.call()
-    rows = tool.catalog.guards.repeats.rows
+    rows = tool.catalog.executor.repeats.rows
     assert len(rows) == REPEATING_CALLERS
     assert max(map(len, rows.values())) <= REPEATED_ARGUMENTS
-    assert tool.catalog.guards.repeats.rows
+    assert tool.catalog.executor.repeats.rows
     # A success takes its row away; the last one leaves nothing to look at.
     fresh = Tool(COUNTED["tool_error"])
     await fresh.kinds(2)
     fresh.fails = lambda: None
     await fresh.kinds(1)
-    assert not fresh.catalog.guards.repeats.rows
+    assert not fresh.catalog.executor.repeats.rows
 
 
 async def test_a_call_that_failed_often_while_a_person_thought_is_refused_and_its_yes_goes_back() -> None:

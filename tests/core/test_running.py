@@ -181,7 +181,7 @@ async def test_the_callers_own_cancellation_is_raised_and_told_once() -> None:
         await running
     assert [(event.ok, event.payload["kind"]) for event in recorder.results()] == [(False, "cancelled")]
     assert completed == ["cancelled"]
-    assert not catalog.guards.in_flight
+    assert not catalog.executor.in_flight
 
 
 async def test_the_callers_timeout_ends_a_stubborn_tool_too() -> None:
@@ -279,7 +279,7 @@ async def test_a_call_that_is_stopped_while_it_waits_for_another_ends_so_and_the
     else:
         assert kind_of(result) == how
     assert not went_on
-    assert not catalog.guards.in_flight
+    assert not catalog.executor.in_flight
 
 
 async def test_a_call_that_another_cancels_is_an_answer_and_not_the_end_of_the_other() -> None:

@@ -252,7 +252,7 @@ async def test_what_observers_have_not_heard_is_bounded_and_a_closed_catalog_wai
     for _ in range(5):
         assert (await catalog.view(ANN).call("guarded")).text == "ran"
     ends()
-    assert len(catalog.guards.async_observers.unheard) == 3
+    assert len(catalog.executor.async_observers.unheard) == 3
     asyncio.get_running_loop().call_later(0.01, go.set)
     await catalog.close(grace_s=0)
     assert len(heard) == 2

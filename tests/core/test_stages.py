@@ -61,7 +61,7 @@ def watched(said: list[str], **options: Any) -> Catalog:
         said.append("around, back")
         return value
 
-    limits = catalog.guards.limits
+    limits = catalog.executor.ports.limits
 
     class Told:
         def wait_s(self, hits: Any, *, charge: bool) -> Any:
@@ -75,7 +75,7 @@ def watched(said: list[str], **options: Any) -> Catalog:
         def on_tool_result(self, event: Any) -> None:
             said.append("on_tool_result")
 
-    catalog.guards.limits = Told()
+    catalog.executor.swap(replace(catalog.executor.ports, limits=Told()))
     catalog.observe(Seen())
     return catalog
 
@@ -267,11 +267,11 @@ async def test_while_a_required_audit_is_down_only_reading_goes_on() -> None:
     catalog = Catalog()
     catalog.register(spec("write"), echo)
     catalog.register(spec("read", annotations=Annotations(read_only=True)), echo)
-    catalog.guards.audit = audit
+    catalog.executor.swap(replace(catalog.executor.ports, audit=audit))
     audit.is_up = False
     view = catalog.view(ANN)
     assert kind_of(await view.call("write")) == "ok", "it is not required by default"
-    catalog.guards.audit_required = True
+    catalog.executor.swap(replace(catalog.executor.ports, audit_required=True))
     assert [kind_of(await view.call(name)) for name in ("write", "read")] == ["audit_unavailable", "ok"]
     audit.is_up = True
     assert kind_of(await view.call("write")) == "ok"
@@ -288,8 +288,8 @@ async def test_who_records_calls_hears_of_each_once_with_all_that_an_audit_needs
     catalog = one_tool(work, catalog=Catalog(clock=clock), rate_limit=RateLimit(max_calls=5, window_s=60.0))
     catalog.register(spec("hidden", groups=("secret",)), echo)
     catalog.group("core")
-    catalog.guards.record(audit)
-    end = catalog.guards.record(other)
+    catalog.executor.record(audit)
+    end = catalog.executor.record(other)
     ctx = replace(ANN, request_id="r1", parent_call="p0")
     view = catalog.view(ctx, include=["core"])
     await view.call("echo", {"text": "x"})
@@ -327,7 +327,7 @@ async def test_the_record_of_a_call_that_never_reached_the_judge_has_no_decision
         return False
 
     catalog.register(spec("waits", available="later"), echo)
-    catalog.guards.record(audit)
+    catalog.executor.record(audit)
     await catalog.view(ANN).call("echo")
     await catalog.view(replace(ANN, depth=9)).call("echo")
     await catalog.view(replace(ANN)).call("waits")
@@ -346,7 +346,7 @@ async def test_the_record_of_a_call_that_never_reached_the_judge_has_no_decision
 async def test_a_record_tells_what_a_person_said() -> None:
     audit = AuditFake()
     catalog = one_tool(consent="always")
-    catalog.guards.record(audit)
+    catalog.executor.record(audit)
     for answer in (True, False):
         await catalog.view(replace(ANN, approve=lambda request, answer=answer: answer)).call("echo")
     assert [(row.kind, row.consent) for row in audit.rows] == [("ok", "yes"), ("consent_declined", "no")]
@@ -371,7 +371,8 @@ async def test_a_task_engine_takes_over_when_every_guard_has_said_yes() -> None:
     catalog = Catalog()
     for name, task in (("now", "forbidden"), ("either", "optional"), ("later", "required")):
         catalog.register(spec(name, task=task), work)
-    catalog.guards.tasks, catalog.registry.has_tasks = Engine(), True
+    catalog.executor.swap(replace(catalog.executor.ports, tasks=Engine()))
+    catalog.registry.has_tasks = True
     view = catalog.view(ANN)
     assert [(await view.call(name)).text for name in ("now", "either", "later")] == ["done", "done", "task 1"]
     assert (len(ran), taken) == (2, ["later"])

@@ -47,7 +47,7 @@ def catalog_of(file: Path | None = None, *, finance: str = TOOLS["finance"]) -> 
     catalog.profile(Profile(name="all", include=("core",), exposure="search"))
     catalog.profile(Profile(name="plain", include=("core",), exposure="search", policy=Policy(deny=("secret",))))
     if file is not None:
-        catalog.discovery.learn_from(SearchUse(UseStore(file, catalog="shop")), catalog.guards)
+        catalog.discovery.learn_from(SearchUse(UseStore(file, catalog="shop")), catalog.executor)
     return catalog
 
 

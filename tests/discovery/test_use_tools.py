@@ -438,4 +438,4 @@ async def test_a_batch_that_is_cancelled_cancels_its_calls() -> None:
     assert result.error is not None
     assert result.error.kind == "cancelled"
     assert ended.is_set()
-    assert catalog.guards.in_flight == {}
+    assert catalog.executor.in_flight == {}

@@ -26,7 +26,7 @@ from tests.server.doors import served
 
 async def main():
     catalog = conformance_catalog()
-    catalog.guards.used_answers = RedisAnswerStore(sys.argv[1])
+    catalog.executor.swap(replace(catalog.executor.ports, used_answers=RedisAnswerStore(sys.argv[1])))
     async with served(http_app(catalog, keys=(b"k" * 32,), bus=sys.argv[1])) as url:
         print(url, flush=True)
         await asyncio.Event().wait()

@@ -29,7 +29,7 @@ def test_two_catalogs_of_one_config_share_their_counts(server: RedisServer, tmp_
         catalogs = [project.catalog() for _ in range(2)]
         kinds = [kind for catalog in catalogs for kind in await calls(catalog)]
         for catalog in catalogs:
-            await catalog.guards.limits.close()  # pyright: ignore[reportAttributeAccessIssue] - what the URI brought
+            await catalog.executor.ports.limits.close()  # pyright: ignore[reportAttributeAccessIssue] - what the URI brought
         return kinds
 
     assert asyncio.run(both()) == ["ok", "ok", "rate_limited", "rate_limited"]

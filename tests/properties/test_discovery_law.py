@@ -69,7 +69,7 @@ def spellings(entry: ToolEntry) -> list[dict[str, Any]]:
 async def assert_discovery_law(world: World, catalog: Catalog, profile: Profile) -> None:
     catalog.profile(profile)
     # Guessing this much is stopped by the flood guard; here the judge is to be seen alone.
-    catalog.guards.flood.limit = RateLimit(max_calls=1_000_000, window_s=60.0)
+    catalog.executor.flood.limit = RateLimit(max_calls=1_000_000, window_s=60.0)
     runs = Runs()
     catalog.observe(runs)
     ctx = context_of(world)

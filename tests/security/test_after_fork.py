@@ -203,7 +203,7 @@ async def main():
     waits, thread = [], None
     if case == "calls":
         waits = [asyncio.create_task(view("ann").call("wait")) for _ in range(8)]
-        while len(catalog.guards.in_flight) < 8: await asyncio.sleep(0)
+        while len(catalog.executor.in_flight) < 8: await asyncio.sleep(0)
     if case == "reading_sources":
         source = Source()
         catalog.add_source(source)

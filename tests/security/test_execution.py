@@ -69,7 +69,7 @@ async def test_exec_08_whatever_a_handler_raises_becomes_one_definite_error(erro
     assert result.error.outcome_unknown is True
     assert said == ["before", "on_error", "on_complete"]
     assert [event.ok for event in recorder.results()] == [False]
-    assert not catalog.guards.in_flight
+    assert not catalog.executor.in_flight
     assert kind_of(await catalog.view(ANN).call("fine", {})) == "ok", "the process is alive"
 
 
@@ -180,7 +180,7 @@ async def test_exec_10_an_after_hook_that_fails_keeps_the_result_and_a_broken_au
     catalog.after()(lambda call, result: 1 / 0)
     recorder = Recorder()
     assert kind_of(await catalog.view(ANN).call("echo", callbacks=recorder)) == "ok"
-    catalog.guards.record(Broken())
+    catalog.executor.record(Broken())
     assert kind_of(await catalog.view(ANN).call("echo", callbacks=recorder)) == "ok"
     assert [event.ok for event in recorder.results()] == [True, True]
 

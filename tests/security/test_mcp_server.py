@@ -388,7 +388,7 @@ async def test_mcps_21_a_client_that_leaves_leaves_nothing_behind() -> None:
             left = time.perf_counter()
             await asyncio.wait_for(seen.ended.wait(), 60)
             assert is_within(time.perf_counter() - left, 0.1)
-        assert catalog.guards.in_flight == {}
+        assert catalog.executor.in_flight == {}
         async with asyncio.timeout(PATIENCE_S):
             while len(asyncio.all_tasks()) > before:
                 await asyncio.sleep(0.01)

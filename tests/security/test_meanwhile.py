@@ -375,7 +375,7 @@ async def test_a_catalog_that_closes_or_a_deadline_that_passes_meanwhile_ends_th
     closing = one_tool(consent="always")
 
     def close() -> None:
-        closing.guards.closing = True
+        closing.executor.closing = True
 
     assert kind_of(await closing.view(allowing(close)).call("echo")) == "shutting_down"
 

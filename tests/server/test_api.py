@@ -224,7 +224,7 @@ async def test_a_call_is_cancelled_by_its_id_and_only_by_its_caller() -> None:
         async with ann.stream("POST", "/v1/tools/wait/call", headers=EVENTS) as stream:
             lines = stream.aiter_lines()
             assert await anext(lines) == "event: on_tool_call"
-            (call_id,) = catalog.guards.in_flight
+            (call_id,) = catalog.executor.in_flight
             assert call_id in await anext(lines)
             path = f"/v1/calls/{call_id}/cancel"
             other = await ann.post(path, headers={"x-user": "bob"})

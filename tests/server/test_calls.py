@@ -93,7 +93,7 @@ async def test_a_call_may_be_cancelled_by_its_id_from_the_host() -> None:
     async with inside(http_app(catalog)) as client:
         asked = asyncio.create_task(call(client, "wait"))
         await seen.began.wait()
-        (call_id,) = catalog.guards.in_flight
+        (call_id,) = catalog.executor.in_flight
         assert catalog.cancel(call_id)
         assert (await asked)["result"]["structuredContent"]["error"]["kind"] == "cancelled"
 

@@ -12,6 +12,7 @@ import pytest
 
 from pegboard import http_app
 from pegboard.consent.sqlite_store import SqliteConsents
+from pegboard.model.record import replace
 from tests import forking
 from tests.server.doors import served, workshop
 
@@ -98,7 +99,7 @@ async def test_the_inspector_which_cannot_ask_makes_an_approved_call(era: str, t
     if not INSPECTOR.exists():
         pytest.skip("the inspector is not installed: make setup")
     store, (catalog, seen) = SqliteConsents(tmp_path / "consents.db"), workshop()
-    catalog.guards.consents = store
+    catalog.executor.swap(replace(catalog.executor.ports, consents=store))
     async with served(http_app(catalog)) as url:
         wipe = ["--method", "tools/call", "--tool-name", "wipe", "--tool-arg", "what=disk"]
 

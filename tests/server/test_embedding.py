@@ -103,7 +103,7 @@ async def test_a_long_silent_call_keeps_its_connection_warm(monkeypatch: pytest.
             assert response.headers["content-type"] == "text/event-stream"
             lines = response.aiter_lines()
             assert await anext(lines) == ": ping"
-            (call_id,) = catalog.guards.in_flight
+            (call_id,) = catalog.executor.in_flight
             catalog.cancel(call_id)
             rest = [line async for line in lines if line.startswith("data:")]
     assert "cancelled" in rest[-1]

@@ -51,14 +51,14 @@ async def test_metrics_count_every_call_by_tool_and_outcome_whatever_the_door() 
 
 async def test_two_apps_of_one_catalog_count_each_call_once_and_building_them_changes_nothing_in_it() -> None:
     catalog, _ = workshop()
-    before = catalog.guards.call_observers, catalog.snapshot().generation
+    before = catalog.executor.ports.call_observers, catalog.snapshot().generation
     first, second = http_app(catalog), http_app(catalog)
-    assert (catalog.guards.call_observers, catalog.snapshot().generation) == before
+    assert (catalog.executor.ports.call_observers, catalog.snapshot().generation) == before
     async with inside(first) as client, inside(second) as other:
         await call(client, "add", {"a": 1, "b": 2})
         for one in (client, other):
             assert samples((await one.get("/metrics")).text)["pegboard_calls_total", "add", "ok"] == 1
-    assert catalog.guards.call_observers == ()
+    assert catalog.executor.ports.call_observers == ()
 
 
 async def test_metrics_tell_what_runs_now_and_how_sources_are() -> None:

@@ -241,7 +241,7 @@ async def test_a_call_of_one_is_unknown_to_the_other_over_plain_http_too(tmp_pat
         ):
             waiting = asyncio.create_task(client.post("/v1/tools/wait/call", headers=ann, json={}))
             await seen.began.wait()
-            (call_id,) = catalog.guards.in_flight
+            (call_id,) = catalog.executor.in_flight
             lent = await client.post(f"/v1/calls/{call_id}/cancel", headers=bob)
             made_up = await client.post("/v1/calls/none-1/cancel", headers=bob)
             assert lent.status_code == made_up.status_code == 404

@@ -374,7 +374,7 @@ async def test_a_limit_that_comes_after_the_start_is_none_that_each_worker_count
     assert await ends("git__push") == ["ratelimit_unavailable"] * 2
     # What changes nothing goes on, as while a store is down; a config that names one is heard.
     assert await ends("git__log") == ["ok", "rate_limited"]
-    catalog.guards.use_limits(None)
+    catalog.executor.swap(catalog.executor.ports.with_limits(None))
     assert await ends("git__push") == ["ratelimit_unavailable"] * 2
-    catalog.guards.use_limits(MemoryLimitStore())
+    catalog.executor.swap(catalog.executor.ports.with_limits(MemoryLimitStore()))
     assert await ends("git__push") == ["ok", "rate_limited"]

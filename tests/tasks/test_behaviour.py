@@ -393,7 +393,7 @@ async def test_a_process_keeps_so_many_tasks_in_memory_and_no_more(monkeypatch: 
 
 async def test_an_expired_task_is_swept_running_or_not_and_is_unknown_before_that(catalog: Catalog) -> None:
     clock, stopped = Clock(), asyncio.Event()
-    catalog.guards.wall_clock = clock
+    catalog.executor.swap(replace(catalog.executor.ports, wall_clock=clock))
     catalog.tasks.ttl_s = 60.0
 
     @catalog.tool(task="required")

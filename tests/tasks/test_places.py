@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from pegboard import Bounds, CallContext, Catalog, Tasks, ToolContext
+from pegboard.model.record import replace
 from pegboard.tasks.places import Places
 from tests.sizes import examples
 from tests.tasks.test_behaviour import MANY, YES
@@ -68,7 +69,7 @@ class Waiting:
 
 async def test_tasks_that_wait_for_people_take_no_place_from_anybody() -> None:
     waiting = Waiting("memory")
-    waiting.catalog.guards.is_shared = True
+    waiting.catalog.executor.swap(replace(waiting.catalog.executor.ports, is_shared=True))
     ids = await waiting.begun("ask", ANN, 5 * PLACES)
     await waiting.until(5 * PLACES, "input_required", ANN)
     for ctx in (ANN, BOB):
@@ -107,7 +108,7 @@ async def test_a_task_begins_where_calls_have_all_the_places_of_calls() -> None:
     waiting = Waiting("memory")
     ids = await waiting.begun("work", ANN, PLACES)
     holding = [asyncio.ensure_future(waiting.catalog.view(ANN).call("hold", {})) for _ in range(PLACES)]
-    while sum(call.name == "hold" for call in waiting.catalog.guards.in_flight.values()) < PLACES:
+    while sum(call.name == "hold" for call in waiting.catalog.executor.in_flight.values()) < PLACES:
         await asyncio.sleep(0)
     waiting.goes_on.set()
     for task_id in ids:
@@ -132,7 +133,7 @@ async def test_a_process_goes_on_with_more_tasks_than_it_has_places_for(tmp_path
 async def test_one_caller_does_not_fill_the_memory_for_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pegboard.tasks.in_process.TASKS_IN_MEMORY", 8)
     waiting = Waiting("memory")
-    waiting.catalog.guards.is_shared = True
+    waiting.catalog.executor.swap(replace(waiting.catalog.executor.ports, is_shared=True))
     await waiting.begun("ask", ANN, 6)
     refused = await waiting.catalog.view(ANN).call("ask", {})
     assert refused.error is not None

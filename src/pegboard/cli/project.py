@@ -92,7 +92,7 @@ class Project(Struct, frozen=True, kw_only=True):
 
     def clean(self, value: JSONValue, ctx: ToolContext) -> JSONValue:
         """Return what is about to be printed without the secrets of the config and the context."""
-        redactor = self.catalog.guards.redactor(ctx)
+        redactor = self.catalog.executor.redactor(ctx)
         return value if redactor is None else redactor.value(value)
 
 

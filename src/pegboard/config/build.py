@@ -126,7 +126,7 @@ def _catalog_of(config: Config, report: Report, clock: Clock) -> Catalog:
         store = use_store.UseStore(file, catalog=config.name)
         try:
             store.check_place()
-            catalog.discovery.learn_from(search_use.SearchUse(store, clock=clock), catalog.guards)
+            catalog.discovery.learn_from(search_use.SearchUse(store, clock=clock), catalog.executor)
         except DefinitionError as error:
             report.add((config.learn.at / "file").problem(str(error)))
     catalog.runtime.agents.store = conversation_store(config, report)

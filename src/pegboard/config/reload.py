@@ -137,9 +137,10 @@ class Reloader:
             source.renew(made.registry.sources[name])
         # What the new catalog's own questions ask of a source reaches the one that goes on.
         made.registry.lend_sources({**made.registry.sources, **kept})
-        guards = catalog.guards
+        executor = catalog.executor
         if _uri(config) != _uri(self.config):
-            guards.use_limits(made.guards.limits if config.limit_store is not None else None)
+            store = None if config.limit_store is None else made.executor.ports.limits
+            executor.swap(executor.ports.with_limits(store))
         if (_store_of_answers(config), config.consent_page) != (
             _store_of_answers(self.config),
             self.config.consent_page,
@@ -167,10 +168,10 @@ class Reloader:
         # Calls in flight may still hold the old secrets.
         seen = (*catalog.secrets, *(secret for secret in made.secrets if secret not in catalog.secrets))
         catalog.registry.swap(replace(made.registry.declarations, secrets=seen))
-        guards.adopt_bounds()
+        executor.adopt_bounds()
         log.info("config_reloaded: %s", self._path)
         if retired:
-            task = asyncio.get_running_loop().create_task(self._retire(retired, set(guards.in_flight)))
+            task = asyncio.get_running_loop().create_task(self._retire(retired, set(executor.in_flight)))
             self._retiring.add(task)
             task.add_done_callback(self._retiring.discard)
 
@@ -178,7 +179,7 @@ class Reloader:
         """Stop sources that are no longer declared when the calls that may use them have ended."""
         try:
             for _ in range(int(RELOAD_RETIRE_S / self._interval_s)):
-                if calls.isdisjoint(self._catalog.guards.in_flight):
+                if calls.isdisjoint(self._catalog.executor.in_flight):
                     break
                 await self._sleep(self._interval_s)
         finally:

@@ -27,7 +27,7 @@ from pegboard.core.call.listeners import (
 from pegboard.core.call.output import checked, clean_error, finished
 from pegboard.core.call.rate_limit import limits_of, pass_limits
 from pegboard.core.call.readiness import ablocked, blocked
-from pegboard.core.call.record import Call, Guards, Prospect
+from pegboard.core.call.record import Call, ExecutorState, Ports, Prospect
 from pegboard.core.call.resolve import resolve, resolve_awaiting
 from pegboard.core.call.run import finish, start
 from pegboard.core.call.task_decision import goes_on_as_task
@@ -37,6 +37,7 @@ from pegboard.core.judge import VISIBLE
 from pegboard.core.limits import SHUTDOWN_GRACE_S
 from pegboard.core.normalise import normalise
 from pegboard.core.redaction import Redactor
+from pegboard.core.registry import Registry
 from pegboard.core.schema import copied
 from pegboard.core.view import View
 from pegboard.model.call_context import CallContext
@@ -50,19 +51,15 @@ log = logging.getLogger("pegboard")
 ENDING_POLL_S = 0.01
 
 
-class Executor:
-    """Runs guarded calls: the stages in their order, an end to each of them, and nothing around them.
+class Executor(ExecutorState):
+    """Runs guarded calls: every stage in order, and exactly one end to each call.
 
-    The order is argued in docs/decisions/0001.
+    docs/decisions/0001 explains the order.
     """
 
-    def __init__(self, guards: Guards) -> None:
-        self.guards = guards
+    def __init__(self, registry: Registry, ports: Ports) -> None:
+        super().__init__(registry, ports)
         renew_after_fork(self)
-
-    def after_fork(self) -> None:
-        """Forget the calls that run in the parent: they take no places here, and nobody waits for them."""
-        self.guards.leave_running_to_parent()
 
     async def call(
         self,
@@ -81,12 +78,12 @@ class Executor:
             asyncio.CancelledError: the caller's own task was cancelled, or a call around this one was stopped.
             CallError: the result is an error and `raise_errors` is set; its cause is what the tool raised.
         """
-        guards = self.guards
-        listeners = guards.listeners
+        ports = self.ports
+        listeners = ports.listeners
         if callbacks is not None or view.ctx.request.observers is not None:
             view, listeners = _heard(view, callbacks, listeners)
         call_id = call_id or new_id()
-        call = guards.in_flight[call_id] = Call(view, name, args, call_id, guards, listeners, as_task)
+        call = self.in_flight[call_id] = Call(view, name, args, call_id, self, ports, listeners, as_task)
         cause: BaseException | None = None
         try:
             result = await _guarded(call)
@@ -108,9 +105,9 @@ class Executor:
             result = _failed(call, raised)
             cause = raised if raise_errors else None
         finally:
-            guards.in_flight.pop(call_id, None)
+            self.in_flight.pop(call_id, None)
         error = result.error
-        if error is not None or guards.repeats.rows:
+        if error is not None or self.repeats.rows:
             _note_repeat(call, error)
         if call.asked is not None:
             await settle_consent(call, call.asked, result)
@@ -127,43 +124,43 @@ class Executor:
 
     def blocked(self, view: View, name: str, entry: ToolEntry) -> Blocked | None:
         """Return why a call of this visible tool would be refused now; a limit kept elsewhere is not asked."""
-        return blocked(Prospect(view, name, self.guards, entry))
+        return blocked(Prospect(view, name, self, entry))
 
     async def ablocked(self, view: View, name: str, entry: ToolEntry) -> Blocked | None:
         """Return why a call of this visible tool would be refused now."""
-        return await ablocked(Prospect(view, name, self.guards, entry))
+        return await ablocked(Prospect(view, name, self, entry))
 
     def off_loop(self, code: Callable[[], Any], ctx: ToolContext) -> Awaitable[Any]:
         """Run code that has held the event loop in a thread, one of its caller's share."""
-        return self.guards.checkers.run(code, caller=owner_of(ctx))
+        return self.checkers.run(code, caller=owner_of(ctx))
 
     # -- from outside
 
     def cancel(self, call_id: str) -> bool:
         """Stop a running call; `False` when there is none with this id. Call it from the loop's own thread."""
-        call = self.guards.in_flight.get(call_id)
+        call = self.in_flight.get(call_id)
         if call is not None:
             call.interrupt("cancelled")
         return call is not None
 
     async def close(self, *, grace_s: float = SHUTDOWN_GRACE_S) -> None:
         """Take no more calls, let running ones end for `grace_s`, then stop the rest with `shutting_down`."""
-        guards = self.guards
-        guards.closing = True
-        if guards.tasks is not None:
+        self.closing = True
+        clock, tasks = self.ports.clock, self.ports.tasks
+        if tasks is not None:
             # Their runs are calls as well, which nobody waits for here.
-            await guards.tasks.close()
-        ends = guards.clock() + grace_s
-        while guards.in_flight and guards.clock() < ends:  # noqa: ASYNC110 - at shutdown only; an event would cost every call
+            await tasks.close()
+        ends = clock() + grace_s
+        while self.in_flight and clock() < ends:  # noqa: ASYNC110 - at shutdown only; an event would cost every call
             await asyncio.sleep(ENDING_POLL_S)
-        for call in tuple(guards.in_flight.values()):
+        for call in tuple(self.in_flight.values()):
             call.interrupt("shutting_down")
         # Those of another loop, or of the process that this one was forked from, end there.
         loop = asyncio.get_running_loop()
-        if unheard := [task for task in guards.async_observers.unheard if task.get_loop() is loop]:
-            await asyncio.wait(unheard, timeout=guards.registry.bounds.hook_s)
-        guards.workers.close()
-        guards.checkers.close()
+        if unheard := [task for task in self.async_observers.unheard if task.get_loop() is loop]:
+            await asyncio.wait(unheard, timeout=self.registry.bounds.hook_s)
+        self.workers.close()
+        self.checkers.close()
 
 
 def _heard(view: View, callbacks: Any, listeners: Listeners) -> tuple[View, Listeners]:
@@ -201,14 +198,13 @@ async def _name(call: Call) -> None:
 
 async def _guarded(call: Call) -> ToolResult:
     """The ten stages but the last, in order. Each refuses by raising."""
-    guards = call.guards
     snapshot = call.view.snapshot
     if call.listeners["on_tool_call"]:
         if call.name not in snapshot.by_wire_name:
             await _name(call)
             snapshot = call.view.snapshot
         call.tell("on_tool_call", {"arguments": seen_arguments(call)})
-    is_timed = _observe_start(call) if guards.call_observers else False
+    is_timed = _observe_start(call) if call.ports.call_observers else False
     check_start(call)
     if (budget := call.view.ctx.request.budget) is not None:
         budget.spend(default=call.bounds.calls_per_request)
@@ -228,7 +224,7 @@ async def _guarded(call: Call) -> ToolResult:
         if is_timed:
             call.enter("before_hooks")
         await ask_before(call)
-    if guards.repeats.rows:
+    if call.executor.repeats.rows:
         check_repeats(call)
     limits = limits_of(call)
     if (call.question is not None or spec.consent != "never") and (reason := consent_reason(call)) is not None:
@@ -247,8 +243,8 @@ async def _guarded(call: Call) -> ToolResult:
             call.observed.charged = limits
     if is_timed:
         call.enter("run")
-    if call.as_task and guards.tasks is not None:
-        return await guards.tasks.start(call)
+    if call.as_task and call.ports.tasks is not None:
+        return await call.ports.tasks.start(call)
     value = start(call)
     if type(value) is Pending:
         value = await finish(call, value)
@@ -269,11 +265,11 @@ def _note_repeat(call: Call, error: ToolError | None) -> None:
         _leave_repeat(call)
         return
     schema = call.plan.arguments.schema
-    call.guards.repeats.note(call.view.ctx, call.entry, call.args, schema, error, call_id=call.call_id)
+    call.executor.repeats.note(call.view.ctx, call.entry, call.args, schema, error, call_id=call.call_id)
 
 
 def _leave_repeat(call: Call) -> None:
-    repeats = call.guards.repeats
+    repeats = call.executor.repeats
     if repeats.rows and call.is_resolved:
         repeats.give_back(call.view.ctx, call.entry, call.args, call.plan.arguments.schema, call_id=call.call_id)
 
@@ -314,7 +310,7 @@ def _finish(call: Call, result: ToolResult) -> Delivered:
     """
     # The context holds the call, to send its events; a ring of both would keep arguments until the next collection.
     call.made_ctx = None
-    duration_s = call.guards.clock() - call.started
+    duration_s = call.ports.clock() - call.started
     if call.observed is not None:
         _observe_end(call, call.observed, result, duration_s)
     if not call.listeners["on_tool_result"]:
@@ -333,12 +329,12 @@ def _finish(call: Call, result: ToolResult) -> Delivered:
 
 def _observe_start(call: Call) -> bool:
     """Give observers the record of a call that begins; tell whether one of them wants its stages timed."""
-    ctx, profile, observers = call.view.ctx, call.view.profile, call.guards.call_observers
+    ctx, profile, observers = call.view.ctx, call.view.profile, call.ports.call_observers
     request = ctx.request
     # As events are made: the way around the class takes half of the time.
     started: StartedCall = new_tuple(StartedCall, (
         call.call_id, request.id, request.parent_call, call.name, ctx.caller, profile and profile.name, request.door,
-        call.guards.registry.wall_clock(),
+        call.ports.wall_clock(),
     ))  # fmt: skip
     call.observed, is_timed = Observed(started), False
     for observer in observers:
@@ -361,7 +357,7 @@ def _observe_end(call: Call, observed: Observed, result: ToolResult, duration_s:
         "ok" if error is None else error.kind, error is not None and error.outcome_unknown, observed.upstream,
         duration_s, stage_seconds(observed.marks, call.started + duration_s),
     )  # fmt: skip
-    for observer in call.guards.call_observers:
+    for observer in call.ports.call_observers:
         try:
             observer.finished(record)
         except BaseException:  # boundary: foreign code; an observer breaks nothing

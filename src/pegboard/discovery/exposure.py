@@ -42,7 +42,7 @@ from pegboard.model.result import ToolResult
 from pegboard.model.tool import Handler, ToolEntry
 
 if TYPE_CHECKING:
-    from pegboard.core.call.record import Guards
+    from pegboard.core.call.record import ExecutorState
     from pegboard.discovery.learning.search_use import SearchUse
 
 EXPOSED_LISTS = 256  # lists with meta tools, remembered for one snapshot
@@ -67,10 +67,10 @@ class Discovery(Struct, kw_only=True):
     def of(cls, registry: Registry, *, embedder: Embedder | None = None) -> Discovery:
         return cls(registry=registry, finder=Finder(registry, embedder=embedder), loop_guard=LoopGuard())
 
-    def learn_from(self, use: SearchUse, guards: Guards) -> None:
+    def learn_from(self, use: SearchUse, executor: ExecutorState) -> None:
         """Let what is called after searches lift it in later ones."""
         self.finder.use = use
-        guards.record(use)
+        executor.record(use)
 
     @property
     def bounds(self) -> Bounds:

@@ -41,12 +41,22 @@ class CallBudget:
             self.used += 1
 
 
+class Attachment(NamedTuple):
+    """A file that came with a request: bytes, which JSON arguments cannot hold."""
+
+    content: bytes
+
+    def __repr__(self) -> str:
+        return f"Attachment({len(self.content)} bytes)"
+
+
 class Request(NamedTuple):
     """One request or turn: its id, deadline (on the executor's clock, seconds), budget, client and observers.
 
     `observers` hear the events of its calls. `steps` is the durable side where a task runs one call of the request.
     `door` names what it came in by, such as `mcp` or `http`; empty for host code.
     `hops` are the ids of the servers that it has passed, this one last; empty where no server is.
+    `attachment` is the file that it uploads.
     """
 
     id: str
@@ -62,6 +72,7 @@ class Request(NamedTuple):
     steps: StepRunner | None = None
     door: str = ""
     hops: tuple[str, ...] = ()
+    attachment: Attachment | None = None
 
 
 def new_request() -> Request:

@@ -119,7 +119,7 @@ def app_of(catalog: Catalog, options: AppOptions) -> Starlette:
         raise DefinitionError("identify= and the config's `identity:` both say who callers are. Keep one of them.")
     authenticator = Authenticator(catalog, profile=options.profile, identify=identify)
     host_guard = HostGuard(options.allowed_hosts)
-    catalog.guards.is_shared = True
+    catalog.executor.swap(replace(catalog.executor.ports, is_shared=True))
     sealing = sealing_with(keys, audience=catalog.name)
     has_others = options.has_others or options.bus is not None
     others = Others(bool(keys), has_others, _bus(options.bus, catalog, sealing, keys))
@@ -130,7 +130,7 @@ def app_of(catalog: Catalog, options: AppOptions) -> Starlette:
         # Workers on other machines have the keys, if not the folder.
         catalog.registry.server_id = server_id_of(keys[-1], catalog.name.encode())
         catalog.registry.link_key = hmac.digest(keys[-1], b"pegboard resource links", "sha256")
-    if keys and catalog.guards.used_answers is None:
+    if keys and catalog.executor.ports.used_answers is None:
         log.warning(
             "No store of consents: each answer of a person is taken by the worker that asked alone. Serve with one "
             "worker, or set `consents: {store: …}`."
@@ -215,10 +215,10 @@ class App(Starlette):
     @asynccontextmanager
     async def _serving(self, _app: Starlette) -> AsyncGenerator[None]:
         await self._catalog.start()
-        if self._catalog.guards.tasks is not None:
+        if self._catalog.executor.ports.tasks is not None:
             self._catalog.tasks.wake_soon()
         self._api.events.begin()
-        end_counting, end_logging = self._health.begin(), log_calls(self._catalog.guards)
+        end_counting, end_logging = self._health.begin(), log_calls(self._catalog.executor)
         try:
             # Left last: calls that end while the endpoint does are told of still.
             async with contextlib.nullcontext() if self._bus is None else self._bus.running():

@@ -132,7 +132,7 @@ class Gateway(Struct, frozen=True, kw_only=True):
         """
         callbacks = Progress(channel.progress) if channel.wants_progress else None
         # A server without tasks serves such a request as any other. Source: MCP 2025-11-25, tasks.
-        as_task = channel.wants_task and self.catalog.guards.tasks is not None
+        as_task = channel.wants_task and self.catalog.executor.ports.tasks is not None
         result = await view.call(name, arguments, callbacks=callbacks, as_task=as_task)
         error = result.error
         if error is None:

@@ -65,7 +65,7 @@ class Health:
         return {
             "worker": worker,
             "known": self._counts.known(),
-            "in_flight": len(self._gateway.catalog.guards.in_flight),
+            "in_flight": len(self._gateway.catalog.executor.in_flight),
             "streams": self._event_hub.streams,
             "is_refused": bool(self._problems()),
         }
@@ -78,7 +78,7 @@ class Health:
 
     def begin(self) -> Callable[[], None]:
         """Count the calls of the catalog from now on; returns the function that ends it."""
-        return self._gateway.catalog.guards.record(self._call_metrics)
+        return self._gateway.catalog.executor.record(self._call_metrics)
 
     async def leave(self) -> None:
         """Tell the other workers what was counted here, before this one ends."""
@@ -100,7 +100,7 @@ class Health:
         return PlainTextResponse("\n".join(lines))
 
     async def _readiness(self, _request: Request) -> Response:
-        is_ready = self._is_serving() and not self._gateway.catalog.guards.closing
+        is_ready = self._is_serving() and not self._gateway.catalog.executor.closing
         return PlainTextResponse("ready" if is_ready else "not ready", status_code=200 if is_ready else 503)
 
     async def _metrics(self, request: Request) -> Response:

@@ -146,7 +146,7 @@ class HostContexts:
         caller = self._callers.get(principal) or self._callers.remember(principal, _caller_of(principal, self._space))
         # Each request makes one: the way around the class takes half of the time.
         request = new_tuple(
-            Request, (new_id(), client, None, None, CallBudget(), 0, None, None, None, None, None, "", hops)
+            Request, (new_id(), client, None, None, CallBudget(), 0, None, None, None, None, None, "", hops, None)
         )
         return context_of(self._context_type, caller, self._host, request)
 

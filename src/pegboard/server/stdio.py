@@ -91,10 +91,10 @@ async def serve_stdio(
         return
     async with standard_streams(catalog.registry.bounds.message_line_bytes) as streams:
         await catalog.start()
-        if catalog.guards.tasks is not None:
+        if catalog.executor.ports.tasks is not None:
             catalog.tasks.wake_soon()
         line = StdioConnection(gateway, principal, streams)
-        end_logging = log_calls(catalog.guards)
+        end_logging = log_calls(catalog.executor)
         try:
             with _signals(line.stop):
                 await line.run(grace_s=grace_s)

@@ -8,11 +8,12 @@ from typing import NoReturn
 from pegboard.catalog import Catalog
 from pegboard.limits.memory import MemoryLimitStore
 from pegboard.model.rate_limit import RateLimit
+from pegboard.model.record import replace
 
 
 def counted_in_memory(catalog: Catalog) -> str | None:
     """Return what has a rate limit that each process counts for itself; `None` where nothing has."""
-    if not isinstance(catalog.guards.limits, MemoryLimitStore):
+    if not isinstance(catalog.executor.ports.limits, MemoryLimitStore):
         return None
     declared = catalog.registry.declarations
     if declared.default_limit is not None:
@@ -31,9 +32,8 @@ def count_for_all(catalog: Catalog, workers: int) -> None:
 
     Such a limit is held as one whose store is down: what changes something is refused, the rest is counted here.
     """
-    catalog.guards.stands_for_memory = _NotShared(workers)
-    if isinstance(catalog.guards.limits, MemoryLimitStore):
-        catalog.guards.use_limits(None)
+    ports = replace(catalog.executor.ports, limits_without_store=_NotShared(workers))
+    catalog.executor.swap(ports.with_limits(None) if isinstance(ports.limits, MemoryLimitStore) else ports)
 
 
 class _NotShared:

@@ -142,12 +142,12 @@ class Execution:
         self._caller_now = caller_now
         self.running: dict[str, str] = {}
         """The call that runs each task here."""
-        self._places = Places(executor.guards.registry.bounds.calls_in_flight)
+        self._places = Places(executor.registry.bounds.calls_in_flight)
         self._giving_back: set[asyncio.Future[None]] = set()
 
     def begin_anew(self) -> None:
         """Run on another event loop from now on, with nothing running."""
-        self._places = Places(self._executor.guards.registry.bounds.calls_in_flight)
+        self._places = Places(self._executor.registry.bounds.calls_in_flight)
 
     async def run(self, call: TaskCall, journal: Journal) -> Outcome:
         """Run a task to its end, once there is a place for it. The yes of one that ends unrun goes back."""
@@ -167,30 +167,30 @@ class Execution:
                 await asyncio.shield(giving_back)
 
     async def _run(self, call: TaskCall, journal: Journal, place: Place, attempt: _Attempt) -> Outcome:
-        guards = self._executor.guards
+        executor = self._executor
         try:
             view, entry = await self._permitted(call)
         except CallError as refused:
             return Outcome(None, refused.error)
         context, call_id = view.ctx, new_id()
         steps = attempt.steps = TaskSteps(
-            call.task_id, call_id, journal, timeout_s=entry.spec.timeout_s, redactor=guards.redactor(context),
+            call.task_id, call_id, journal, timeout_s=entry.spec.timeout_s, redactor=executor.redactor(context),
             look_again=partial(self._look_again, call, context.caller.roles), place=place,
         )  # fmt: skip
-        left_s = call.expires_at - guards.wall_clock()
+        left_s = call.expires_at - executor.ports.wall_clock()
         request = Request(
-            call.request_id or new_id(), TaskClient(steps, call.agreed), deadline=guards.clock() + left_s,
+            call.request_id or new_id(), TaskClient(steps, call.agreed), deadline=executor.ports.clock() + left_s,
             budget=CallBudget(), depth=call.depth, steps=steps, door=call.door, hops=call.hops,
         )  # fmt: skip
         view = view.renewed(replace(context, request=request))
         self.running[call.task_id] = call_id
-        guards.task_runs += 1
+        executor.task_runs += 1
         try:
             result = await self._executor.call(view, call.tool, copied(call.arguments), call_id=call_id)
         finally:
-            guards.task_runs -= 1
+            executor.task_runs -= 1
             del self.running[call.task_id]
-        if guards.closing and result.error is not None and result.error.kind in _INTERRUPTIONS:
+        if executor.closing and result.error is not None and result.error.kind in _INTERRUPTIONS:
             # It has not ended, its process does: somebody else goes on with it.
             raise asyncio.CancelledError
         if steps.refusal is not None:
@@ -212,7 +212,7 @@ class Execution:
         if attempt.is_interrupted and not await journal.was_cancelled():
             return
         if not await journal.was_begun():
-            await give_back(self._executor.guards.consents, agreed.consent_id)
+            await give_back(self._executor.ports.consents, agreed.consent_id)
 
     async def _permitted(self, call: TaskCall) -> tuple[View, ToolEntry]:
         """Return the tool, and a view that shows it, as everything is now.

@@ -134,7 +134,7 @@ class Tasks:
         if hasattr(self, "_executor"):
             raise DefinitionError("These Tasks are those of another catalog: each has its own.")
         self._executor = executor
-        self._registry = executor.guards.registry
+        self._registry = executor.registry
         self._execution = Execution(executor, make_view, self._context, self.caller_now)
         self._registry.has_tasks = True
 
@@ -149,7 +149,7 @@ class Tasks:
         """
         if not caller.proof:
             return caller
-        clock, is_told = self._executor.guards.wall_clock, False
+        clock, is_told = self._executor.ports.wall_clock, False
         while True:
             rules = self._registry.declarations.identity
             try:
@@ -203,9 +203,9 @@ class Tasks:
             if self._is_of_parent:
                 raise CallError("storage_unavailable", _OF_PARENT)
             if self._engine is None:
-                guards = self._executor.guards
-                clock = guards.wall_clock
-                engine: Engine = InProcessEngine(clock, is_shared=lambda: guards.is_shared)
+                executor = self._executor
+                clock = executor.ports.wall_clock
+                engine: Engine = InProcessEngine(clock, is_shared=lambda: executor.ports.is_shared)
                 if self._uri is not None:
                     engine = await asyncio.wrap_future(self._loading(self._uri, clock))
                 self._execution.begin_anew()
@@ -234,13 +234,13 @@ class Tasks:
         while True:
             await asyncio.sleep(TASK_SWEEP_S)
             try:
-                await engine.sweep(self._executor.guards.wall_clock())
+                await engine.sweep(self._executor.ports.wall_clock())
             except OSError as error:
                 log.warning("Expired tasks could not be swept: %s", error)
 
     async def sweep(self) -> int:
         """Forget every task whose time is over; return how many those were. A server does so each minute."""
-        return await (await self._opened()).sweep(self._executor.guards.wall_clock())
+        return await (await self._opened()).sweep(self._executor.ports.wall_clock())
 
     async def close(self) -> None:
         """Stop what runs here; what is durable goes on elsewhere, or later."""
@@ -293,7 +293,7 @@ class Tasks:
         return TaskCall(
             task_id=new_id(), owner=owner_of(ctx.caller), tool=call.entry.qualified_id,
             definition_hash=call.entry.fingerprint, arguments=call.args, caller=ctx.caller,
-            created_at=call.guards.wall_clock(), ttl_s=self._ttl_s(ctx), profile=selection.profile,
+            created_at=call.ports.wall_clock(), ttl_s=self._ttl_s(ctx), profile=selection.profile,
             include=selection.include, internal=tuple(sorted(selection.internal)), depth=ctx.request.depth + 1,
             request_id=ctx.request.id, door=ctx.request.door, hops=ctx.request.hops, agreed=agreed,
         )  # fmt: skip
@@ -398,7 +398,7 @@ class Tasks:
         Raises:
             CallError: `not_found`; `timeout`, where it goes on after `timeout_s`.
         """
-        clock = self._executor.guards.clock
+        clock = self._executor.ports.clock
         ends = None if timeout_s is None else clock() + timeout_s
         while True:
             engine, record = await self._found(task_id, ctx)
@@ -434,7 +434,7 @@ class Tasks:
 
     def _is_shown(self, record: TaskRecord, ctx: Asking) -> bool:
         """Tell whether who asks is told of a task: it is theirs, and its time is not over."""
-        return record.created_at + record.ttl_s > self._executor.guards.wall_clock() and _may_see(record, ctx)
+        return record.created_at + record.ttl_s > self._executor.ports.wall_clock() and _may_see(record, ctx)
 
 
 @contextlib.contextmanager

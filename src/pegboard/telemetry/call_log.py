@@ -10,7 +10,7 @@ from pegboard.core.call.finished_call import FinishedCall, StartedCall
 from pegboard.model.caller import Caller
 
 if TYPE_CHECKING:
-    from pegboard.core.call.record import Guards
+    from pegboard.core.call.record import ExecutorState
 
 LOGGED_NAME_CHARS = 128  # of what a call asked for, in the call log
 
@@ -20,7 +20,7 @@ log = logging.getLogger("pegboard.calls")
 class CallLog:
     """Logs finished calls at level info; a record's `fields` are those of the line, by name.
 
-    A `CallObserver`, from `Guards.record` on.
+    A `CallObserver`, from `Executor.record` on.
     """
 
     times_stages = False
@@ -46,9 +46,9 @@ def name_of(caller: Caller) -> str:
     return caller.user_id or caller.credential
 
 
-def log_calls(guards: Guards) -> Callable[[], None]:
+def log_calls(executor: ExecutorState) -> Callable[[], None]:
     """Log the calls from now on if the log takes them, so that nobody pays for lines that nobody reads.
 
     Returns what ends it.
     """
-    return guards.record(CallLog()) if log.isEnabledFor(logging.INFO) else lambda: None
+    return executor.record(CallLog()) if log.isEnabledFor(logging.INFO) else lambda: None

@@ -31,7 +31,7 @@ class ToolMetrics:
 class CallMetrics:
     """Counts finished calls by tool. Names that no tool has are counted as one, so that no caller can make it grow.
 
-    A `CallObserver`, from `Guards.record` on.
+    A `CallObserver`, from `Executor.record` on.
     """
 
     times_stages = False

@@ -1,10 +1,8 @@
-"""Upload: take one file in, under a path of a source; it stands in the place of what was there."""
+"""Upload: store one file under a path of a source; it replaces the document at that path."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextvars import ContextVar
-from typing import Final
 
 from pegboard.core.ports import DocumentStore
 from pegboard.model.call_context import CallContext
@@ -19,27 +17,29 @@ from pegboard.workspace.shown_names import can_be_shown
 
 UPLOAD_S = 300.0  # until the file of an upload is there
 
-sent: Final = ContextVar[bytes]("sent")
-"""The file that the present call brings: bytes, which no argument can be."""
-
 
 def upload_entry(store: DocumentStore, groups: Sequence[str]) -> ToolEntry:
-    """Return what takes in files that callers send, to be declared beside the tools: as guarded as any call.
+    """Return the entry that stores uploaded files; every upload is a guarded call of it.
 
-    It is there for whoever sees one of the groups. Hooks and records see where a file goes, how long it is and its
-    checksum, and not its content.
+    Callers who see one of the groups may upload. Hooks and records see the place, the size and the checksum of a file,
+    not its content: that is the attachment of the request.
     """
 
     async def take(ctx: CallContext, args: JSON) -> JSON:
+        attachment = ctx.request.attachment
+        if attachment is None:
+            raise CallError("invalid_arguments", "The request has no file. Send it as the body of POST /v1/documents.")
         scope = await store.scope(ctx)
-        return await upload(store, scope, sent.get(), space=args["space"], source=args["source"], path=args["path"])
+        return await upload(
+            store, scope, attachment.content, space=args["space"], source=args["source"], path=args["path"]
+        )
 
     texts: JSON = {name: {"type": "string"} for name in ("space", "source", "path", "checksum")}
     properties: JSON = {**texts, "size_bytes": {"type": "integer"}}
     spec = ToolSpec(
         name="upload_document",
         namespace="docs",
-        description="Takes a file into a source of a space; it stands in the place of what had its path.",
+        description="Stores a file in a source of a space; it replaces the document at the same path.",
         input_schema={"type": "object", "properties": properties, "required": [*properties]},
         groups=tuple(groups),
         annotations=Annotations(read_only=False, destructive=False, idempotent=True, open_world=False),

@@ -151,7 +151,7 @@ async def _limits(project: Project) -> list[Finding]:
         return []
     probe = [(("pegboard-doctor",), RateLimit(max_calls=1, window_s=1.0))]
     try:
-        answer = project.catalog.guards.limits.wait_s(probe, charge=False)
+        answer = project.catalog.executor.ports.limits.wait_s(probe, charge=False)
         if inspect.isawaitable(answer):
             await answer
     except OSError as error:

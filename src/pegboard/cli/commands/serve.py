@@ -26,6 +26,7 @@ from pegboard.config.reload import Reloader
 from pegboard.consent.sqlite_store import SqliteConsents
 from pegboard.lazy import LazyModule
 from pegboard.model.context import ToolContext
+from pegboard.model.record import replace
 from pegboard.model.secret import Secret
 from pegboard.platforms import platform
 from pegboard.server.host_guard import hosts_of
@@ -261,15 +262,16 @@ def _share(catalog: Catalog, worker: Worker) -> None:
             kind="not_shared",
         )
     count_for_all(catalog, worker.count)
-    if catalog.guards.tasks is not None and not catalog.tasks.is_durable:
+    if catalog.executor.ports.tasks is not None and not catalog.tasks.is_durable:
         raise CommandError(
             f"Tasks are kept in memory, and each of {worker.count} workers would know its own alone. Keep them for "
             'all: `tasks: {store: "sqlite:./tasks.db"}` in the config, or serve with one worker.',
             kind="not_shared",
         )
-    if catalog.guards.used_answers is None:
+    ports = catalog.executor.ports
+    if ports.used_answers is None:
         shared = SqliteConsents(worker.answers, takes_questions=False)
-        catalog.guards.used_answers = catalog.guards.consents = shared
+        catalog.executor.swap(replace(ports, used_answers=shared, consents=shared))
 
 
 def _refuse_http_options(options: Mapping[str, object]) -> None:

@@ -68,7 +68,7 @@ class _Closing:
 
 
 def _kept(project: Project) -> Tasks:
-    if project.catalog.guards.tasks is None:
+    if project.catalog.executor.ports.tasks is None:
         raise CommandError('There are no tasks: the config has no `tasks: {store: "sqlite:./tasks.db"}`.')
     tasks = project.catalog.tasks
     if not tasks.is_durable:

@@ -51,7 +51,7 @@ def declare(tool: Declared[BuiltinForm], build: BuildContext) -> None:
     folder = build.config.path.absolute().parent
     services = Services(
         folder=folder,
-        clock=build.catalog.guards.clock,
+        clock=build.catalog.executor.ports.clock,
         bounds=build.config.bounds,
         models=models_of(build),
         documents=build.documents,

@@ -46,9 +46,8 @@ def check_arguments(call: Call) -> None:
             call.parsed, call.is_flat = read_arguments(call.request, call.bounds)
         call.args = judged_arguments(call, call.parsed)
     except CallError:
-        guards = call.guards
-        if not guards.repair(call, lambda mended: judged_arguments(call, read_arguments(mended, call.bounds)[0])):
-            guards.flood.count(call.view.ctx)
+        if not call.ports.repair(call, lambda mended: judged_arguments(call, read_arguments(mended, call.bounds)[0])):
+            call.executor.flood.count(call.view.ctx)
             raise
 
 

@@ -14,22 +14,22 @@ from pegboard.model.error import CallError
 
 def check_start(call: Asked) -> None:
     """Refuse what must not start now: too deep, too many in flight, too late, a flood; costs the call nothing."""
-    ctx, guards, bounds = call.view.ctx, call.guards, call.bounds
+    ctx, executor, bounds = call.view.ctx, call.executor, call.bounds
     request = ctx.request
     # Most are of this very class; to ask what else one is takes four times as long.
     if type(ctx) is not ToolContext and isinstance(ctx, CallContext):
         ctx.check_running()
-    if guards.closing:
+    if executor.closing:
         raise CallError("shutting_down", "The server is shutting down. Try again in a moment.")
     if request.depth > bounds.agent_depth:
         text = f"Agents are nested {request.depth} deep; {bounds.agent_depth} is the limit. Answer without calling on."
         raise CallError("recursion_limit", text)
     # The call itself may be among them, and runs of tasks are: counted only where there may be too many.
-    if len(guards.in_flight) >= bounds.calls_in_flight // 2:
+    if len(executor.in_flight) >= bounds.calls_in_flight // 2:
         _check_places(call)
-    if request.deadline is not None and request.deadline <= guards.clock():
+    if request.deadline is not None and request.deadline <= call.ports.clock():
         raise CallError("timeout", "The time for this request is over. Start a new one.", retryable=False)
-    if not guards.flood.is_quiet and (wait_s := guards.flood.wait_s(ctx)) > 0.0:
+    if not executor.flood.is_quiet and (wait_s := executor.flood.wait_s(ctx)) > 0.0:
         text = "Too many invalid calls from this caller. Read the schemas before calling again."
         raise CallError("rate_limited", text, retry_after_s=wait_s)
 
@@ -42,8 +42,8 @@ def _check_places(call: Asked) -> None:
     is_in_flight = isinstance(call, Call)
     if is_in_flight and is_of_task(call):
         return
-    guards, places = call.guards, call.bounds.calls_in_flight
-    running = len(guards.in_flight) - is_in_flight - guards.task_runs
+    executor, places = call.executor, call.bounds.calls_in_flight
+    running = len(executor.in_flight) - is_in_flight - executor.task_runs
     share = share_of_one(places)
     if running < share:
         return
@@ -51,8 +51,8 @@ def _check_places(call: Asked) -> None:
         text = f"{places} calls are running already. Try again in a moment."
         raise CallError("busy", text, retry_after_s=BUSY_RETRY_S)
     owner = owner_of(call.view.ctx)
-    others = (each for each in guards.in_flight.values() if each is not call and not is_of_task(each))
+    others = (each for each in executor.in_flight.values() if each is not call and not is_of_task(each))
     of_one = sum(owner_of(each.view.ctx) == owner for each in others)
-    if of_one >= share and (guards.is_shared or of_one < running):
+    if of_one >= share and (call.ports.is_shared or of_one < running):
         text = f"This caller has {of_one} calls running; {share} are its share. Try again in a moment."
         raise CallError("busy", text, retry_after_s=BUSY_RETRY_S)

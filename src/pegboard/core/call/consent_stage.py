@@ -57,7 +57,7 @@ def standing_reason(call: Asked) -> str | None:
 def can_be_asked(call: Asked) -> bool:
     """Tell whether anybody could give a yes: the host's callback, a client that can ask its user, or an inbox."""
     ctx = call.view.ctx
-    if ctx.approve is not None or call.guards.consents.takes_questions:
+    if ctx.approve is not None or call.ports.consents.takes_questions:
         return True
     can = getattr(ctx.client, "can", None)
     return ctx.client is not None if can is None else can("elicitation") is True
@@ -78,7 +78,7 @@ async def ask_consent(call: Call, reason: str) -> ConsentRequest:
     asked = call.asked = AskedConsent(request)
     answer = await _carried(call, request)
     if answer is None:
-        answer = await _of_store(call, call.guards.consents.recall(request))
+        answer = await _of_store(call, call.ports.consents.recall(request))
     if answer is None:
         answer = await _asked(call, request)
     if answer is None:
@@ -99,7 +99,7 @@ async def _carried(call: Call, request: ConsentRequest) -> ConsentAnswer | None:
     A yes that a person has taken back since is none.
     """
     carried = getattr(call.view.ctx.request.client, "carried", None)
-    return None if carried is None else await _of_store(call, carried(request, call.guards.consents.stands))
+    return None if carried is None else await _of_store(call, carried(request, call.ports.consents.stands))
 
 
 async def _asked(call: Call, request: ConsentRequest) -> ConsentAnswer | None:
@@ -115,12 +115,12 @@ async def _asked(call: Call, request: ConsentRequest) -> ConsentAnswer | None:
         return ConsentAnswer("", False)
     if answer is None:
         return None
-    return await _of_store(call, call.guards.consents.record(request, is_yes=answer is True, decided_by=decided_by))
+    return await _of_store(call, call.ports.consents.record(request, is_yes=answer is True, decided_by=decided_by))
 
 
 async def _unanswered(call: Call, asked: AskedConsent) -> CallError:
     """Return the refusal of a call that nobody has answered; its question is filed where there is an inbox."""
-    consents, request = call.guards.consents, asked.request
+    consents, request = call.ports.consents, asked.request
     text = f"{call.name!r} was not run: a person must agree first ({request.reason})."
     if not consents.takes_questions:
         return CallError("consent_required", text)
@@ -153,7 +153,7 @@ async def settle_consent(call: Call, asked: AskedConsent, result: ToolResult) ->
     if asked.answer == "yes" and not call.ran and result.task_id is None:
         keeps = getattr(client, "keeps", None)
         if keeps is None or not keeps(asked.request):
-            await give_back(call.guards.consents, asked.consent_id)
+            await give_back(call.ports.consents, asked.consent_id)
     spent = getattr(client, "spent", None)
     if spent is not None and (result.error is None or result.error.kind != "consent_required"):
         spent(asked.request)
@@ -181,7 +181,7 @@ async def _ask_person(ask: Any, request: ConsentRequest, call: Call) -> object:
 
     There is no time limit but the request's own deadline.
     """
-    left_s = seconds_left(call.view.ctx, clock=call.guards.clock)
+    left_s = seconds_left(call.view.ctx, clock=call.ports.clock)
     try:
         answer = ask(request)
         if is_awaitable(answer):

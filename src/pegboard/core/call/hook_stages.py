@@ -149,7 +149,7 @@ async def _beside_the_loop(hook: Hook, args: tuple[object, ...], call: Call) -> 
         return hook.run(*args), copy_context()
 
     try:
-        answer, seen = await call.guards.checkers.run(run, caller=owner_of(call.view.ctx))
+        answer, seen = await call.executor.checkers.run(run, caller=owner_of(call.view.ctx))
     except (CallError, asyncio.CancelledError):
         raise
     except BaseException:

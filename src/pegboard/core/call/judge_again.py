@@ -35,7 +35,7 @@ async def judge_again(call: Call, agreed: ConsentRequest) -> None:
     check_arguments(call)
     if call.hooks.before:
         await ask_before(call)
-    if call.guards.repeats.rows:
+    if call.executor.repeats.rows:
         check_repeats(call)
     if digest(call.args) != agreed.args_digest:
         raise _mismatch(call, "its arguments changed after the yes")
@@ -43,7 +43,7 @@ async def judge_again(call: Call, agreed: ConsentRequest) -> None:
 
 def check_repeats(call: Call) -> None:
     """Refuse what has failed too often; see `RepeatBreaker.check`."""
-    repeats, schema = call.guards.repeats, call.plan.arguments.schema
+    repeats, schema = call.executor.repeats, call.plan.arguments.schema
     repeats.check(call.view.ctx, call.entry, call.args, schema, name=call.name, call_id=call.call_id)
 
 

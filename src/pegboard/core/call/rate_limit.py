@@ -31,7 +31,7 @@ def windows_of(call: Asked) -> Hits:
     """Return the windows that a first call counts in."""
     view, entry = call.view, call.entry
     ctx, profile = view.ctx, view.profile
-    own = entry.spec.rate_limit or call.guards.registry.declarations.default_limit
+    own = entry.spec.rate_limit or call.executor.registry.declarations.default_limit
     if own is None:
         if profile is None or profile.rate_limit is None:
             return ()
@@ -58,7 +58,7 @@ def pass_limits(call: Asked, hits: Hits, *, charge: bool, may_wait: bool) -> Awa
     Returns what to await when the store is not in memory; without `may_wait` such a store is not asked.
     """
     try:
-        wait_s: Any = call.guards.limits.wait_s(hits, charge=charge)
+        wait_s: Any = call.ports.limits.wait_s(hits, charge=charge)
     except OSError as error:
         wait_s = _without_store(call, hits, charge=charge, error=error)
     if wait_s == 0.0:
@@ -96,4 +96,4 @@ def _without_store(call: Asked, hits: Hits, *, charge: bool, error: OSError) -> 
         text = f"{call.name!r} cannot be used now: its rate limit cannot be checked. Try again in a moment."
         raise CallError("ratelimit_unavailable", text)
     local = [hit for hit, rule in zip(hits, rules, strict=True) if rule == "local"]
-    return call.guards.local_limits.wait_s(local, charge=charge)
+    return call.ports.local_limits.wait_s(local, charge=charge)

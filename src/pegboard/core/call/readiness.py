@@ -57,7 +57,7 @@ def _ask_after_limits(call: Prospect) -> None:
         text = f"{call.name!r} is not run: a person must agree first ({reason}), and nobody can be asked here."
         raise CallError("consent_required", text)
     source = call.entry.source
-    fault = None if source is None else call.guards.registry.states().get(source, UP).fault
+    fault = None if source is None else call.executor.registry.states().get(source, UP).fault
     if fault is not None:
         raise CallError(fault.kind, fault.message, retry_after_s=fault.retry_after_s)
 
@@ -65,5 +65,5 @@ def _ask_after_limits(call: Prospect) -> None:
 def _in_words(call: Prospect, error: ToolError) -> Blocked:
     until = None
     if error.retry_after_s is not None:
-        until = datetime.fromtimestamp(call.guards.wall_clock() + error.retry_after_s, UTC)
+        until = datetime.fromtimestamp(call.ports.wall_clock() + error.retry_after_s, UTC)
     return Blocked(error.kind, error.message, until)

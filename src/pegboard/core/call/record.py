@@ -1,4 +1,4 @@
-"""Record: one call on its way, and the guards that every call of an executor shares."""
+"""Record: one call, the ports it uses, and the running state that all calls of an executor share."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import logging
 import time
 from asyncio import get_running_loop
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
-from threading import get_ident
+from threading import Lock, get_ident
 from typing import Any, Final, Literal, NamedTuple, Protocol
+
+from msgspec import Struct, field
 
 from pegboard.core.after_fork import leave_to_parent
 from pegboard.core.bounded_cache import BoundedCache
@@ -89,100 +90,120 @@ class AgentRunner(Protocol):
         ...
 
 
-@dataclass(kw_only=True, slots=True)
-class Guards:
-    """What the stages of every call share: what is declared, clocks, stores and ports. State of one Executor.
+class Ports(Struct, frozen=True, kw_only=True, eq=False):
+    """What an executor needs from other packages, as one frozen value.
 
-    Bounds, the default limit and the secrets are read from what the registry declares now, so that a reload is one
-    swap. `local_limits` decides while a shared store is away; without one it is the store itself.
+    To change a port, swap the whole value: `executor.swap(replace(executor.ports, consents=store))`. A call reads the
+    ports when it starts and again after it has waited for a person.
+
+    `clock` is monotonic; `wall_clock` counts seconds since 1970. `local_limits` counts rate limits in memory: it
+    decides while `limits`, the shared store, does not answer. `limits_without_store` replaces it in a process that is
+    one of several workers. `invalid_calls` counts the callers that send invalid calls.
     """
 
-    registry: Registry
+    limits: LimitStore
     local_limits: LocalLimitStore
     invalid_calls: LocalLimitStore
-    limits: LimitStore
     consents: ConsentRecords
+    limits_without_store: LimitStore | None = None
     clock: Callable[[], float] = time.monotonic
+    wall_clock: Callable[[], float] = time.time
     used_answers: UsedAnswers | None = None
     tasks: TaskEngine | None = None
     agents: AgentRunner | None = None
     audit: AuditLog | None = None
     audit_required: bool = False
-    stands_for_memory: LimitStore | None = None
-    """Where limits are counted without a store, in a process that is one of several: memory knows its own calls."""
     repair: Callable[[Call, Callable[[object], JSON]], bool] = lambda call, judge: False
     listeners: Listeners = field(default_factory=Listeners)
+    """Receive the events of every call."""
     call_observers: tuple[CallObserver, ...] = ()
-    in_flight: dict[str, Call] = field(default_factory=dict[str, "Call"])
-    task_runs: int = 0
-    """How many of those in flight are runs of tasks, which wait for places of their own."""
-    workers: WorkerPool = field(default_factory=WorkerPool)
-    checkers: WorkerPool = field(default_factory=lambda: WorkerPool(name="pegboard-check"))
-    """Threads of predicates and hooks that have held the loop; those of tools may all be taken for long."""
-    async_observers: AsyncObservers = field(default_factory=AsyncObservers)
-    closing: bool = False
+    """Receive the started and finished record of every call."""
     is_shared: bool = False
-    """Whether callers come in who know nothing of each other, as over HTTP: then one never has all places."""
-    flood: FloodGuard = field(init=False)
-    repeats: RepeatBreaker = field(init=False)
-    _redactors: BoundedCache[tuple[Secret, ...], Redactor] = field(init=False)
+    """Whether unrelated callers share this process, as over HTTP: then no caller may take every place."""
 
-    def __post_init__(self) -> None:
-        allowed = RateLimit(max_calls=self.registry.bounds.invalid_calls_per_minute, window_s=FLOOD_WINDOW_S)
-        self.flood = FloodGuard(allowed, self.invalid_calls)
-        self.repeats = RepeatBreaker(self.clock)
-        self._redactors = BoundedCache(max_entries=REDACTORS_REMEMBERED)
+    def with_limits(self, store: LimitStore | None) -> Ports:
+        """Return the ports with rate limits counted in another store; `None` means the default of this process."""
+        # Compare with `None`: an empty store may be falsy.
+        stores = (store, self.limits_without_store, self.local_limits)
+        return replace(self, limits=next(each for each in stores if each is not None))
 
-    @property
-    def wall_clock(self) -> Callable[[], float]:
-        """Seconds since 1970; the registry's, as the judge asks it too."""
-        return self.registry.wall_clock
 
-    @wall_clock.setter
-    def wall_clock(self, clock: Callable[[], float]) -> None:
-        self.registry.wall_clock = clock
+class ExecutorState:
+    """The running state of one executor, which its calls share. `Executor` adds the way to run a call.
 
-    def leave_running_to_parent(self) -> None:
-        """Have no calls in flight: in a forked child, those that there are run in its parent."""
-        leave_to_parent(self.in_flight, self.async_observers)
-        self.in_flight, self.async_observers, self.task_runs = {}, AsyncObservers(), 0
+    `registry` holds the declarations; bounds, the default limit and the secrets are read from it for each call.
+    """
+
+    def __init__(self, registry: Registry, ports: Ports) -> None:
+        self.registry = registry
+        self.ports = ports
+        """The current ports; `swap` replaces them."""
+        self.in_flight: dict[str, Call] = {}
+        self.task_runs = 0
+        """How many calls in flight are runs of tasks; these have their own places."""
+        self.closing = False
+        self.workers = WorkerPool()
+        """Threads that run tools."""
+        self.checkers = WorkerPool(name="pegboard-check")
+        """Threads for predicates and hooks that have blocked the loop; the tools' threads may all be busy for long."""
+        self.async_observers = AsyncObservers()
+        allowed = RateLimit(max_calls=registry.bounds.invalid_calls_per_minute, window_s=FLOOD_WINDOW_S)
+        self.flood = FloodGuard(allowed, ports.invalid_calls)
+        self.repeats = RepeatBreaker(ports.clock)
+        self._redactors = BoundedCache[tuple[Secret, ...], Redactor](max_entries=REDACTORS_REMEMBERED)
+        self._swapping = Lock()
+        registry.wall_clock = ports.wall_clock
+
+    def swap(self, ports: Ports) -> None:
+        """Replace every port at once; running calls keep the ports they read at their start."""
+        self.ports = ports
+        self.registry.wall_clock = ports.wall_clock
 
     def observe(self, observer: object) -> Callable[[], None]:
-        """Send an observer the events of every call from now on; returns the function that ends it."""
-        self.listeners = Listeners((*self.listeners.observers, observer))
+        """Send the events of every later call to an observer; return a function that stops this."""
+        with self._swapping:
+            known = self.ports.listeners.observers
+            self.swap(replace(self.ports, listeners=Listeners((*known, observer))))
 
         def end() -> None:
-            self.listeners = Listeners(tuple(known for known in self.listeners.observers if known is not observer))
+            with self._swapping:
+                others = tuple(known for known in self.ports.listeners.observers if known is not observer)
+                self.swap(replace(self.ports, listeners=Listeners(others)))
 
         return end
 
     def record(self, observer: CallObserver) -> Callable[[], None]:
-        """Give an observer the started and finished record of every call from now on; returns what ends it."""
-        self.call_observers = (*self.call_observers, observer)
+        """Give the started and finished record of every later call to an observer; return a function that stops it."""
+        with self._swapping:
+            self.swap(replace(self.ports, call_observers=(*self.ports.call_observers, observer)))
 
         def end() -> None:
-            self.call_observers = tuple(known for known in self.call_observers if known is not observer)
+            with self._swapping:
+                others = tuple(known for known in self.ports.call_observers if known is not observer)
+                self.swap(replace(self.ports, call_observers=others))
 
         return end
 
-    def use_limits(self, store: LimitStore | None) -> None:
-        """Count limits in another store from now on; `None` counts them in memory, or where that is not to be."""
-        # A store that has counted nothing yet may be empty: it is one all the same.
-        self.limits = next(one for one in (store, self.stands_for_memory, self.local_limits) if one is not None)
-
     def adopt_bounds(self) -> None:
-        """Hold what is declared now where a bound is kept beside the declarations; what was counted stays counted."""
+        """Apply the declared bounds to the counters that hold a copy; their counts stay."""
         bounds = self.registry.bounds
         self.flood.limit = replace(self.flood.limit, max_calls=bounds.invalid_calls_per_minute)
-        self.local_limits.max_keys = bounds.ratelimit_keys
+        self.ports.local_limits.max_keys = bounds.ratelimit_keys
 
     def redactor(self, ctx: ToolContext) -> Redactor | None:
-        """Return what removes every secret in use in this context, or `None` where there is none."""
+        """Return the redactor of every secret in use in this context, or `None` if there is no secret."""
         declared, host = self.registry.declarations.secrets, ctx.host
         if not (declared or host.secrets or host.upstream_credentials):
             return None
         in_use = (*host.secrets.values(), *host.upstream_credentials.values(), *declared)
         return self._redactors.get(in_use) or self._redactors.remember(in_use, Redactor(in_use))
+
+    def after_fork(self) -> None:
+        """Forget the calls in flight, in a forked child: they run in its parent."""
+        leave_to_parent(self.in_flight, self.async_observers)
+        self.in_flight, self.async_observers, self.task_runs = {}, AsyncObservers(), 0
+        if self._swapping.locked():
+            self._swapping = Lock()
 
 
 class Asked(Protocol):
@@ -195,7 +216,10 @@ class Asked(Protocol):
     def name(self) -> str: ...
 
     @property
-    def guards(self) -> Guards: ...
+    def executor(self) -> ExecutorState: ...
+
+    @property
+    def ports(self) -> Ports: ...
 
     @property
     def bounds(self) -> Bounds: ...
@@ -209,12 +233,16 @@ class Prospect(NamedTuple):
 
     view: View
     name: str
-    guards: Guards
+    executor: ExecutorState
     entry: ToolEntry
 
     @property
+    def ports(self) -> Ports:
+        return self.executor.ports
+
+    @property
     def bounds(self) -> Bounds:
-        return self.guards.registry.bounds
+        return self.executor.registry.bounds
 
 
 class AskedConsent:
@@ -237,7 +265,7 @@ UNRESOLVED: Final = ToolHooks()
 class Call(CancelScope):
     """One call on its way; hooks are shown it as a `HookCall`. Only the stages write to it.
 
-    Made by the Executor, and in `guards.in_flight` until it is over. `resolve` fills `entry` and `plan`, `arguments`
+    Made by the Executor, and in `executor.in_flight` until it is over. `resolve` fills `entry` and `plan`, `arguments`
     fills `args`; `interrupt` stops it from outside, at whatever it waits for.
     """
 
@@ -251,7 +279,7 @@ class Call(CancelScope):
         "call_id",
         "deliveries",
         "entry",
-        "guards",
+        "executor",
         "has_paid",
         "hooks",
         "is_by_hand",
@@ -264,6 +292,7 @@ class Call(CancelScope):
         "observed",
         "parsed",
         "plan",
+        "ports",
         "question",
         "ran",
         "redactor",
@@ -280,16 +309,24 @@ class Call(CancelScope):
 
     # By position: names would cost every call a dictionary.
     def __init__(
-        self, view: View, name: str, request: object, call_id: str, guards: Guards, listeners: Listeners, as_task: bool
+        self,
+        view: View,
+        name: str,
+        request: object,
+        call_id: str,
+        executor: ExecutorState,
+        ports: Ports,
+        listeners: Listeners,
+        as_task: bool,
     ) -> None:
         # As `CancelScope` does, without entering it.
         self.name = name
         self.reason = self._stop = None
         self.is_left = False
         self.view, self.request, self.call_id = view, request, call_id
-        self.guards, self.listeners = guards, listeners
-        self.bounds, self.redactor = guards.registry.declarations.bounds, guards.redactor(view.ctx)
-        self.started = guards.clock()
+        self.executor, self.ports, self.listeners = executor, ports, listeners
+        self.bounds, self.redactor = executor.registry.declarations.bounds, executor.redactor(view.ctx)
+        self.started = ports.clock()
         self.loop, self.thread = get_running_loop(), get_ident()
         self.args: JSON = {}
         self.parsed: Any = NOT_PARSED
@@ -380,22 +417,24 @@ class Call(CancelScope):
         return await runner.run_own(agent, query, on_text=on_text, ctx=self.ctx, view=self.view)
 
     def _agent_runner(self, agent: str) -> AgentRunner:
-        if self.guards.agents is None:
+        if self.ports.agents is None:
             text = f"{self.name!r} runs the agent {agent!r}, and nothing here runs agents."
             raise CallError("tool_error", text, hint="Operators: install `pegboard[agents]`.")
-        return self.guards.agents
+        return self.ports.agents
 
     def renew(self) -> None:
-        """Have the guards asked as they are now: a person was waited for, and anything may have changed meanwhile."""
+        """Read the view, ports and bounds again: anything may have changed while a person was asked."""
         self.view = self.view.renewed()
-        self.bounds, self.redactor = self.guards.registry.declarations.bounds, self.guards.redactor(self.view.ctx)
+        executor = self.executor
+        self.ports = executor.ports
+        self.bounds, self.redactor = executor.registry.declarations.bounds, executor.redactor(self.view.ctx)
         self.warnings = self.made_ctx = None
         # A program may have changed the dict that it called with.
         self.parsed = NOT_PARSED
 
     async def in_thread(self, code: Callable[..., Any], /, *args: Any) -> Any:
         """Run code that may take long in a worker thread; see `RunningCall`."""
-        value = await self.guards.workers.run(partial(code, *args), caller=owner_of(self.view.ctx))
+        value = await self.executor.workers.run(partial(code, *args), caller=owner_of(self.view.ctx))
         # A plain callable may hide an async one, e.g. a lambda or a partial: that runs on the loop.
         return await value if is_awaitable(value) else value
 
@@ -423,7 +462,7 @@ class Call(CancelScope):
     def enter(self, stage: str) -> None:
         """Note when a stage was entered, where an observer times stages."""
         assert self.observed is not None
-        self.observed.marks.append((stage, self.guards.clock()))
+        self.observed.marks.append((stage, self.ports.clock()))
 
     def emit(
         self,
@@ -462,7 +501,7 @@ class Call(CancelScope):
                 payload = self.redactor.value(dict(payload))
             event: Event = new_tuple(Event, (
                 event_type, self.known_as, request.id, self.call_id, request.parent_call, next(ctx.sequence),
-                self.guards.registry.wall_clock(), ok, payload,
+                self.ports.wall_clock(), ok, payload,
             ))  # fmt: skip
             if of is not None:
                 event = event._replace(tool=of.tool, call_id=of.call_id, parent_call_id=of.parent_call_id)
@@ -483,5 +522,5 @@ class Call(CancelScope):
 
     def _deliver(self, answer: Awaitable[Any], event_type: str, *, is_part_of_answer: bool) -> None:
         if self.deliveries is None:
-            self.deliveries = Deliveries(self.guards.async_observers, self.loop, self.bounds.hook_s)
+            self.deliveries = Deliveries(self.executor.async_observers, self.loop, self.bounds.hook_s)
         self.deliveries.add(answer, event_type, is_part_of_answer=is_part_of_answer)

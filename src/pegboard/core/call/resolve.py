@@ -30,7 +30,7 @@ def keep(call: Call, entry: ToolEntry | None, snapshot: Snapshot) -> None:
     """Keep the tool that the View found on this snapshot, unless something beside visibility stops its calls now."""
     view, name = call.view, call.name
     if entry is None:
-        call.guards.flood.count(view.ctx)
+        call.executor.flood.count(view.ctx)
         raise absent(view, name)
     spec, wire_name = entry.spec, entry.wire_name
     plan = snapshot.plans.get(wire_name)
@@ -40,7 +40,7 @@ def keep(call: Call, entry: ToolEntry | None, snapshot: Snapshot) -> None:
     call.known_as, call.hooks = wire_name, plan.hooks
     if spec.deprecated is not None or spec.replaced_by is not None:
         call.warnings = {"deprecated": end_of(spec)}
-    if entry.source is not None or call.guards.audit is not None:
+    if entry.source is not None or call.ports.audit is not None:
         check_standing(call)
     if name != wire_name and (former := snapshot.former_name(name)) is not None:
         call.warnings = {**(call.warnings or {}), "renamed": f"{former!r} is now called {wire_name!r}"}
@@ -48,11 +48,11 @@ def keep(call: Call, entry: ToolEntry | None, snapshot: Snapshot) -> None:
 
 def check_standing(call: Asked) -> None:
     """Refuse a visible tool that waits for a review, or that must not run unrecorded."""
-    guards, entry, name = call.guards, call.entry, call.name
-    if entry.source is not None and entry.qualified_id in guards.registry.states().get(entry.source, UP).changed:
+    ports, entry, name = call.ports, call.entry, call.name
+    if entry.source is not None and entry.qualified_id in call.executor.registry.states().get(entry.source, UP).changed:
         text = f"The definition of {name!r} changed since it was accepted; a person must review it first."
         raise CallError("needs_review", text)
-    if guards.audit is not None and guards.audit_required and not guards.audit.is_up and not entry.spec.is_read_only:
+    if ports.audit is not None and ports.audit_required and not ports.audit.is_up and not entry.spec.is_read_only:
         text = f"{name!r} changes things and the audit log is down. Read-only tools still work."
         raise CallError("audit_unavailable", text)
 

@@ -32,9 +32,9 @@ def start(call: Call) -> Any:
         # A task ends with its deadline; the time limit of its tool is that of each step.
         call.timeout_s = NO_LIMIT_S
     if request.deadline is not None:
-        call.timeout_s = min(call.timeout_s, request.deadline - call.guards.clock())
+        call.timeout_s = min(call.timeout_s, request.deadline - call.ports.clock())
     if spec.max_concurrency is not None:
-        call.guards.workers.enter(entry.qualified_id, cap=spec.max_concurrency, name=call.name)
+        call.executor.workers.enter(entry.qualified_id, cap=spec.max_concurrency, name=call.name)
     call.ran = True
     if steps is not None:
         steps.has_run = True
@@ -54,7 +54,7 @@ def start(call: Call) -> Any:
         raise _interrupted(call, stopped) from None
     finally:
         if spec.max_concurrency is not None and type(value) is not Pending:
-            call.guards.workers.leave(entry.qualified_id)
+            call.executor.workers.leave(entry.qualified_id)
 
 
 async def finish(call: Call, pending: Pending) -> object:
@@ -65,7 +65,7 @@ async def finish(call: Call, pending: Pending) -> object:
         raise _interrupted(call, stopped) from None
     finally:
         if call.entry.spec.max_concurrency is not None:
-            call.guards.workers.leave(call.entry.qualified_id)
+            call.executor.workers.leave(call.entry.qualified_id)
 
 
 async def _innermost(call: Call, handler: Handler) -> object:
@@ -81,7 +81,7 @@ async def _settled(value: object) -> object:
 
 async def _in_thread(call: Call, handler: Handler) -> object:
     ctx, args = call.ctx, call.args
-    value, error = await call.guards.workers.run(lambda: _outcome(handler, ctx, args), caller=owner_of(call.view.ctx))
+    value, error = await call.executor.workers.run(lambda: _outcome(handler, ctx, args), caller=owner_of(call.view.ctx))
     if error is not None:
         raise error
     # A plain callable may hide an async one, e.g. a decorator without functools.wraps: that runs on the loop.

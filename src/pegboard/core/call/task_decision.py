@@ -25,7 +25,7 @@ def goes_on_as_task(call: Call) -> bool:
     support = call.entry.spec.task
     if is_of_task(call):
         return False
-    if call.guards.tasks is None:
+    if call.ports.tasks is None:
         text = f"{call.name!r} cannot be a task: tasks are not configured here. Call it without asking for one."
         raise CallError("invalid_arguments", text)
     if not isinstance(call.view.ctx, CallContext):

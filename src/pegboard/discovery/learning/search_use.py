@@ -57,7 +57,7 @@ class _Search:
 
 
 class SearchUse:
-    """State of one catalog whose operator turned learning on; a `CallObserver`, which `Guards.record` is given.
+    """State of one catalog whose operator turned learning on; a `CallObserver`, which `Executor.record` is given.
 
     It writes and reads on a thread of its own. A file that fails is said once in the log, and what would have been
     learned of it is missing from the answers.

@@ -89,7 +89,7 @@ class ConsentRoutes:
 
     def _store(self, person: Identity) -> SqlConsents | None:
         """Return the inbox for somebody who may decide; `None` for all others, and where there is none."""
-        store = self._api.gateway.catalog.guards.consents
+        store = self._api.gateway.catalog.executor.ports.consents
         is_person = APPROVER in person.roles and person.credential not in ("", ANONYMOUS)
         return store if is_person and isinstance(store, SqlConsents) and store.takes_questions else None
 

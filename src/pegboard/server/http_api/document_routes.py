@@ -5,25 +5,20 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from pegboard.core.ports import DocumentGrants, DocumentStore
 from pegboard.core.view import View
-from pegboard.lazy import LazyModule
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
 from pegboard.model.record import replace
+from pegboard.model.request import Attachment
 from pegboard.model.tool import ToolEntry
 from pegboard.server.http_api.api_app import Api, ApiRequest
 from pegboard.server.http_api.problem_details import STATUS_OF_KIND, ProblemError, not_found, problem_of
 from pegboard.server.http_api.responses import Reply, json_reply
 from pegboard.server.http_api.upload_places import UploadPlaces
 from pegboard.workspace.upload import UPLOAD_S
-
-if TYPE_CHECKING:
-    from pegboard.workspace import upload as uploading
-else:
-    uploading = LazyModule("pegboard.workspace.upload")
 
 T = TypeVar("T")
 ADMINISTRATOR = "document_administrator"
@@ -62,8 +57,9 @@ class DocumentRoutes:
                 "space": space, "source": request.query.get("source", _SOURCE), "path": request.query.get("path", ""),
                 "size_bytes": len(payload), "checksum": await asyncio.to_thread(_checksum, payload),
             }  # fmt: skip
-            uploading.sent.set(payload)
-            result = await view.call(entry.qualified_id, arguments)
+            ctx = view.ctx
+            carrying = replace(ctx, request=ctx.request._replace(attachment=Attachment(payload)))
+            result = await view.renewed(carrying).call(entry.qualified_id, arguments)
         if result.is_error:
             raise problem_of(result, "")
         stored: JSON = result.structured

@@ -59,7 +59,7 @@ class TaskRoutes:
 
     def _whose(self, request: ApiRequest) -> tuple[Tasks, ToolContext]:
         gateway = self._api.gateway
-        if gateway.catalog.guards.tasks is None:
+        if gateway.catalog.executor.ports.tasks is None:
             raise not_found("This server keeps no tasks.")
         return gateway.catalog.tasks, gateway.context(request.principal)
 

@@ -82,7 +82,7 @@ class Dispatcher:
     """
 
     def __init__(self, gateway: Gateway, lists: Lists, sealing: Sealing, changes: ListChanges) -> None:
-        self._states = RequestStates(sealing, gateway.catalog.guards.used_answers)
+        self._states = RequestStates(sealing, gateway.catalog.executor.ports.used_answers)
         self._meta: JSON = {SERVER_KEY: server_info(gateway)}
         self._tail = b',"resultType":"complete","_meta":%b}' % orjson.dumps(self._meta)
         self._methods = _methods(gateway, lists, sealing, changes)

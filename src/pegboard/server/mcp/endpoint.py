@@ -223,7 +223,7 @@ class Endpoint:
 
     async def _dispatched(self, request: JSON, principal: Principal, headers: RequestHeaders) -> Answer | Stream:
         try:
-            has_tasks = self._gateway.catalog.guards.tasks is not None
+            has_tasks = self._gateway.catalog.executor.ports.tasks is not None
             validation.check_headers(request, headers.pairs, has_tasks=has_tasks)
             await self._check_mirrored(request, principal, headers)
         except RpcError as error:

@@ -56,7 +56,7 @@ class TaskHandlers:
         Raises:
             RpcError: this server has no tasks, or the client has not declared that it follows them.
         """
-        if self._gateway.catalog.guards.tasks is None:
+        if self._gateway.catalog.executor.ports.tasks is None:
             raise RpcError(METHOD_NOT_FOUND, "Tasks are not supported by this server.")
         if not (request.era.is_earlier or declares_tasks(request.capabilities)):
             text = "Tasks need a client that declares the extension io.modelcontextprotocol/tasks."

@@ -39,7 +39,7 @@ class TaskNotifications:
             RpcError: the client has not declared that it follows tasks; the names are not ids, or there are too many.
         """
         wanted = _task_ids(request.params)
-        if not wanted or self._gateway.catalog.guards.tasks is None:
+        if not wanted or self._gateway.catalog.executor.ports.tasks is None:
             return []
         if not declares_tasks(request.capabilities):
             text = "Tasks need a client that declares the extension io.modelcontextprotocol/tasks."

@@ -37,7 +37,7 @@ def capabilities(gateway: Gateway) -> JSON:
 def capabilities_before_2026(gateway: Gateway) -> JSON:
     """Return what the server can do, as the revisions before 2026-07-28 say it."""
     shown = capabilities(gateway)
-    if gateway.catalog.guards.tasks is not None:
+    if gateway.catalog.executor.ports.tasks is not None:
         shown["tasks"] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
     return shown
 
@@ -45,7 +45,7 @@ def capabilities_before_2026(gateway: Gateway) -> JSON:
 def capabilities_of_2026(gateway: Gateway) -> JSON:
     """Return what the server can do, as 2026-07-28 says it."""
     shown = capabilities(gateway)
-    if gateway.catalog.guards.tasks is not None:
+    if gateway.catalog.executor.ports.tasks is not None:
         shown["extensions"] = {**shown.get("extensions", {}), TASKS_EXTENSION: {}}
     return shown
 
