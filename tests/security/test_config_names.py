@@ -19,8 +19,6 @@ import subprocess
 from os import system
 from subprocess import run as launch
 import acme_parts
-import yaml
-from yaml import unsafe_load
 from acme_parts import outside
 
 class Runner:
@@ -102,26 +100,11 @@ PYTHONS_OWN = [
     "python:acme_parts:outside.__call__",
     "python:__main__:main",
     "python:pegboard_command:main",
-    "python:yaml:unsafe_load",
-    "python:_yaml:CLoader",
-    "python:numpy:load",
-    "python:pydantic:validate_call",
-    "python:anyio.to_process:run_sync",
-    "python:typing_extensions:get_type_hints",
-    "python:pip:main",
-    "python:pip._internal.cli.main:main",
-    "python:setuptools:setup",
-    "python:google.genai:Client",
-    "python:mine:unsafe_load",
-    "python:mine:yaml.unsafe_load",
-    "python:mine:yaml.nodes.Node",
 ]
 
 
 @pytest.mark.parametrize("reference", PYTHONS_OWN)
-def test_a_function_of_python_or_pegboard_or_of_what_comes_with_them_is_refused_however_it_is_reached(
-    project: Project, reference: str
-) -> None:
+def test_a_function_of_python_or_pegboard_is_refused_however_it_is_reached(project: Project, reference: str) -> None:
     project.write(TOOL.format(reference))
     (problem,) = project.problems()
     assert problem.path == "tools[0].handler"
@@ -134,31 +117,9 @@ def test_a_function_of_the_operator_needs_no_permission(project: Project, name: 
     assert [said for said in project.write(handler).said() if "allow_imports" in said or "itself" in said] == []
 
 
-def test_what_comes_with_pegboard_is_not_called_and_what_was_installed_by_itself_is(
-    project: Project, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    site, ran = project.folder.parent / "site", project.folder / "ran"
-    info = site / "acme-1.0.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\nRequires-Dist: pegboard\n")
-    (info / "RECORD").write_text("acme_site/__init__.py,,\n")
-    (site / "acme_site").mkdir()
-    (site / "acme_site" / "__init__.py").write_text("def own(stream: str = '') -> str:\n    return 'seen: ' + stream\n")
-    monkeypatch.syspath_prepend(str(site))
-    takes = "parameters: {{stream: {{type: string, required: true}}}}"
-    text = f"tools: [{{{{name: run, type: internal, {takes}, handler: 'python:{{0}}'}}}}]"
-    wanted = f"stream=!!python/object/apply:os.mkdir [{ran}]"
-    project.write(text.format("acme_site:own"))
-    assert run("check")[0] == 0
-    assert "seen: " in run("call", "run", wanted)[1]
-    for allowed in ("", "allow_imports: ['*']\n", "allow_imports: ['y*', '?aml', mine]\n"):
-        project.write(allowed + text.format("yaml:unsafe_load"))
-        assert "'yaml' is a module of PyYAML, which comes with Pegboard" in run("check")[1]
-        assert (run("call", "run", wanted)[0], ran.exists()) == (2, False)
-    project.write("allow_imports: [yaml]\n" + text.format("yaml:unsafe_load"))
-    assert run("check")[0] == 0
-    run("call", "run", wanted)
-    assert ran.exists()
+def test_a_function_of_an_installed_package_needs_no_permission(project: Project) -> None:
+    handler = '{tools: [{name: run, type: internal, handler: "python:yaml:unsafe_load"}]}'
+    assert [said for said in project.write(handler).said() if "allow_imports" in said] == []
 
 
 def test_what_is_named_in_words_may_be_used_and_a_star_names_nothing_of_python(project: Project) -> None:

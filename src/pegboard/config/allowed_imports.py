@@ -14,12 +14,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from pegboard.config.brought_packages import bringer, roots
 from pegboard.model.tool import ToolEntry
 
 # The program that runs is Pegboard's, whatever its module is called.
 _OWN = frozenset({__name__.partition(".")[0], "pegboard_command", "__main__"})
-_HOME = Path(__file__).resolve().parents[2]
 _STDLIB = Path(sysconfig.get_path("stdlib")).resolve()
 # Below the standard library's folder, but not of it.
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
@@ -28,43 +26,30 @@ _SPELLINGS = {"os": {"posix", "nt"}, "os.path": {"posixpath", "ntpath", "generic
 
 
 class AllowedImports(Struct, frozen=True):
-    """What `allow_imports:` says: globs over names of modules; `None` where it is not given.
+    """What `allow_imports:` lists: globs over module names; `None` if the key is missing.
 
-    Without it any module may be named that is neither of Python itself, nor of Pegboard, nor of a package that comes
-    with either: those are always there, and can run every program and open every file. They are named in words, with
-    at least their first part spelled out. With it nothing else may be named. `folder` is that of the config.
+    Without the key, any installed module may be named except those of Python and of Pegboard, which are on every
+    machine and can run any program. Those must be listed, with at least their first part spelled out. With the key,
+    only listed modules are imported.
     """
 
     globs: tuple[str, ...] | None = None
-    folder: Path | None = None
 
     def module_fault(self, name: str) -> str | None:
-        """Return why a config may not name this module; `None` where it may."""
+        """Return why a config may not name this module; `None` if it may."""
         fitting = [glob for glob in self.globs or () if fnmatchcase(name, glob)]
         top = name.partition(".")[0]
         if any(glob.partition(".")[0] == top for glob in fitting):
             return None
-        if fitting or self.globs is None or _is_guarded(name):
-            owner = self._owner(name)
-            if owner is None:
-                return None
+        if _is_guarded(name):
+            owner = "Pegboard itself" if top in _OWN else "Python itself"
             return (
-                f"{name!r} is a module of {owner}, and such code runs only where it is named in words: "
+                f"{name!r} is a module of {owner}, and such code runs only if the config lists it: "
                 f"write a function of your own around it, or add `{name}` to `allow_imports:`"
             )
+        if fitting or self.globs is None:
+            return None
         return f"{name!r} is not under `allow_imports:`, so nothing is imported from it. Add it there if it is meant"
-
-    def _owner(self, name: str) -> str | None:
-        """Return whose module this is, where it is there without an operator having wanted it."""
-        if _is_guarded(name):
-            return "Pegboard itself" if name.partition(".")[0] in _OWN else "Python itself"
-        # What stands beside the config is the operator's; to ask of all others, what is installed is looked through.
-        brought = None if self._is_beside(name) else bringer(name)
-        return None if brought is None else f"{brought.package}, which comes with {brought.by}"
-
-    def _is_beside(self, name: str) -> bool:
-        """Tell whether a module lies in the config's folder itself, into which packages were not installed."""
-        return self.folder != _HOME and roots(name.partition(".")[0]) == {self.folder}
 
     def object_fault(self, module: str, target: Any) -> str | None:
         """Return why what was reached through an allowed module may not be used; `None` where it may.

@@ -74,7 +74,6 @@ def read(path: Path, *, env: Mapping[str, str], strict: bool = False) -> tuple[C
     A file that other users may write is a problem with `strict`, and a warning without.
     """
     loading = _Load(path=path, environment=Environment(env, folder=path.parent), strict=strict)
-    loading.imports = AllowedImports(folder=path.absolute().parent.resolve())
     loading.check_permissions([path])
     try:
         main = loading.file(path, MainFile)

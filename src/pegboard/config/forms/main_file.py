@@ -244,8 +244,8 @@ class MainFile(Fragment):
     files: tuple[FilledText, ...] = Field((), description="More files, as globs relative to this one.")
     allow_imports: Maybe[tuple[ModuleGlob, ...]] = Field(
         None,
-        description="Globs over modules: only these may be named after `python:`; those of Python, of Pegboard and of "
-        "the packages that come with them nowhere else.",
+        description="Globs over modules: only these may be named after `python:`. Modules of Python itself and of "
+        "Pegboard must always be listed.",
     )
     env: Maybe[tuple[VariableGlob, ...]] = Field(
         None,
