@@ -1,1 +1,1 @@
-"""model: the frozen records that pass between modules. Nothing here runs a tool or asks a judge."""
+"""model: the frozen records that pass between modules. This package runs no tools and makes no decisions."""

@@ -1,4 +1,4 @@
-"""Agent: the declaration of an agent, and of the language model that it runs on."""
+"""Agent: the declaration of an agent and of the language model it uses."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ RunStatus = Literal["completed", "failed", "cancelled", "timeout", "budget_excee
 
 
 class ModelSpec(Struct, frozen=True, kw_only=True):
-    """A language model: whose it is, what the provider calls it, and where it is reached.
+    """A language model: its provider, its name there and its endpoint.
 
-    Without a `base_url` it is the provider's own endpoint, without an `api_key` its own variable of the environment.
-    `parameters` are settings of each request, such as `temperature` and `max_tokens`. A request that an endpoint was
-    too busy for, or that did not reach it, is sent again up to `max_retries` times.
+    Without `base_url` the provider's default endpoint is used; without `api_key`, the provider's environment variable.
+    `parameters` are sent with each request, such as `temperature` and `max_tokens`. A request is retried up to
+    `max_retries` times if the endpoint is overloaded or unreachable.
     """
 
     provider: ModelProvider
@@ -36,7 +36,7 @@ class ModelSpec(Struct, frozen=True, kw_only=True):
 
 
 class AgentBudgets(Struct, frozen=True, kw_only=True):
-    """How much one run of an agent may use, with everything that its sub-agents use; `None` is without a limit."""
+    """The most one agent run may use, including its sub-agents; `None` means unlimited."""
 
     requests: int | None = None
     tool_calls: int | None = None
@@ -47,14 +47,14 @@ class AgentBudgets(Struct, frozen=True, kw_only=True):
 
 
 class AgentMemory(Struct, frozen=True, kw_only=True):
-    """What is remembered of a session: its conversation, and how many turns of it."""
+    """Memory settings of a session: whether to keep the conversation, and how many turns."""
 
     conversation: bool = True
     max_turns: int = 50
 
 
 class Guardrail(Struct, frozen=True, kw_only=True):
-    """A function of the operator that judges the query or the answer of a run; it says allow, deny or replace."""
+    """An operator's function that checks the query or the answer of a run; it allows, denies or replaces it."""
 
     run: Callable[..., Any]
     name: str
@@ -63,9 +63,9 @@ class Guardrail(Struct, frozen=True, kw_only=True):
 class AgentSpec(Struct, frozen=True, kw_only=True):
     """The declaration of one agent, without its private tools.
 
-    `groups` and `shared` are what it takes of the catalog: whole groups, and tools by qualified id. `policy` is its
-    permissions. `secrets` names those of its caller's that reach it; `None` is none for a sub-agent, and those of the
-    context for one that a host runs. `prompt` is a template that sees the context of the run.
+    `groups` and `shared` select tools from the catalog, by group and by qualified id. `policy` limits them further.
+    `secrets` lists the caller's secrets that the agent receives. `None` means none for a sub-agent and all secrets of
+    the context for an agent that a host runs. `prompt` is a template rendered with the context of the run.
     """
 
     name: str
@@ -89,7 +89,7 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
 
 
 class AgentEntry(Struct, frozen=True, kw_only=True):
-    """One agent: its declaration, its private tools, and the names of the sources that are its alone."""
+    """One agent: its declaration, its private tools, and the names of its private sources."""
 
     spec: AgentSpec
     tools: tuple[ToolEntry, ...] = ()
@@ -97,7 +97,7 @@ class AgentEntry(Struct, frozen=True, kw_only=True):
 
 
 class AgentUsage(Struct, frozen=True, kw_only=True):
-    """What a run used, its sub-agents included; `usd` is known where a budget asked for prices."""
+    """The usage of a run, including its sub-agents; `usd` is set if a budget asked for prices."""
 
     requests: int = 0
     tool_calls: int = 0
@@ -107,10 +107,10 @@ class AgentUsage(Struct, frozen=True, kw_only=True):
 
 
 class AgentResult(Struct, frozen=True, kw_only=True):
-    """How a run ended, exactly once. `output` is the answer: a text, or JSON where the agent has an `output_schema`.
+    """The single result of a run. `output` is text, or JSON if the agent has an `output_schema`.
 
-    `stopped_reason` says of a completed run why the answer is only what there was so far. `error` is set unless the
-    run completed.
+    `stopped_reason` explains why a completed run returned only a partial answer. `error` is set unless the run
+    completed.
     """
 
     agent: str
@@ -123,8 +123,8 @@ class AgentResult(Struct, frozen=True, kw_only=True):
 
 
 class AgentCall(Protocol):
-    """A running call whose tool is made of an agent that nobody else has; `CallContext.call` is one."""
+    """A running call whose tool wraps a private agent; `CallContext.call` is one."""
 
     def run_own_agent(self, agent: AgentEntry, query: str, *, on_text: Callable[[str], None]) -> Awaitable[AgentResult]:
-        """Run it as a part of the call, and return how it ended; `on_text` takes what it says as it comes."""
+        """Run the agent as part of the call and return its result; `on_text` receives its text as it streams."""
         ...

@@ -1,4 +1,4 @@
-"""Attempts: run a step until it succeeds or its tries are used up."""
+"""Attempts: run a step, with retries and a timeout for each try."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from typing import Any
 from pegboard.model.error import CallError
 from pegboard.model.json_types import is_awaitable
 
-STEP_FIRST_RETRY_S = 0.2  # before a step of a call is tried again; doubled each time
-STEP_LONGEST_RETRY_S = 10.0  # and the longest
+STEP_FIRST_RETRY_S = 0.2  # seconds before the first retry of a step; doubled after each retry
+STEP_LONGEST_RETRY_S = 10.0  # the longest wait before a retry of a step, in seconds
 
 running_step: ContextVar[str | None] = ContextVar("pegboard_running_step", default=None)
-"""The key of the step that runs here."""
+"""The idempotency key of the step that is running."""
 
 
 def key_of(owner: str, step: str) -> str:
-    """Return the idempotency key of a step of one task or call: equal for each try, also after a restart."""
+    """Return the idempotency key of a step of one task or call: the same for each try and after a restart."""
     return hashlib.sha256(f"{owner}\0{step}".encode()).hexdigest()[:32]
 
 
@@ -35,9 +35,9 @@ async def attempted(
     check: Callable[[], object],
     of: str,
 ) -> Any:
-    """Return what a step gives; what it raises is tried again `retries` times, after waits that double.
+    """Return the result of a step. Errors are retried `retries` times, with waits that double.
 
-    `check` is asked before each further try, and raises where there shall be none. `of` is the task or call.
+    `check` is called before each retry and raises to stop retrying. `of` is the id of the task or call.
     """
     wait_s = STEP_FIRST_RETRY_S
     limit = asyncio.timeout(timeout_s)
@@ -47,14 +47,14 @@ async def attempted(
             try:
                 async with limit:
                     return await _tried(run, args)
-            except Exception as error:  # boundary: foreign code, whose errors are what retries are for
+            except Exception as error:  # boundary: foreign code, whose errors are retried
                 if isinstance(error, TimeoutError) and limit.expired():
                     error = CallError("timeout", f"Step {name!r} gave no answer within {timeout_s:g} s.")
                     error.__cause__ = None
                 if not retries or (isinstance(error, CallError) and not _may_be_tried_again(error)):
                     raise error from error.__cause__
             retries -= 1
-            # Not all at the same moment, where many wait for one service.
+            # Jitter, so that many callers waiting for one service do not retry at the same moment.
             await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
             wait_s = min(2 * wait_s, STEP_LONGEST_RETRY_S)
             check()
@@ -71,5 +71,5 @@ async def _tried(run: Callable[..., Any], args: tuple[object, ...]) -> Any:
     if inspect.iscoroutinefunction(run):
         return await run(*args)
     value = await asyncio.to_thread(run, *args)
-    # A plain callable may hide an async one, e.g. a lambda or a partial: that runs on the loop.
+    # A plain callable may return a coroutine, e.g. a lambda or a partial: await it on the loop.
     return await value if is_awaitable(value) else value

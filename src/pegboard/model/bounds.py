@@ -1,4 +1,4 @@
-"""Bounds: the limits that an operator may change, under `limits:` in the config. Other limits are in their rooms."""
+"""Bounds: the limits that an operator can set, under `limits:` in the config."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MIB = 1024 * KIB
 class Bounds(Struct, frozen=True, kw_only=True):
     """The limits of one process. Sizes in bytes, times in seconds."""
 
-    # What comes in
+    # Incoming requests
     request_body_bytes: int = 4 * MIB
     json_depth: int = 64
     integer_digits: int = 1_000
@@ -24,12 +24,12 @@ class Bounds(Struct, frozen=True, kw_only=True):
     upload_bytes: int = 100 * MIB
     invalid_calls_per_minute: int = 300
 
-    # What is declared
+    # Declarations
     schema_depth: int = 32
     subschemas: int = 2_000
     description_bytes: int = 4 * KIB
 
-    # What a call may use
+    # Calls
     calls_in_flight: int = 1_000
     agent_depth: int = 8
     calls_per_request: int = 100
@@ -42,7 +42,7 @@ class Bounds(Struct, frozen=True, kw_only=True):
     result_bytes: int = 1 * MIB
     ratelimit_keys: int = 100_000
 
-    # What comes back from outside
+    # Responses from other servers
     upstream_list_bytes: int = 8 * MIB
     upstream_pages: int = 100
     upstream_tools: int = 1_000
@@ -59,7 +59,7 @@ class Bounds(Struct, frozen=True, kw_only=True):
 
 
 def share_of_one(places: int) -> int:
-    """Return how many of all places one caller may have: three quarters, so that the others find some."""
+    """Return how many of all places one caller may take: three quarters, so that other callers find some."""
     return max(1, places * 3 // 4)
 
 

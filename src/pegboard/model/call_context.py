@@ -1,4 +1,4 @@
-"""Call context: what a handler is given of one call, beside the request's own context."""
+"""Call context: what a handler can read and do during one call."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SUB_AGENT_ENDS = frozenset({"cancelled", "timeout", "budget_exceeded"})
 
 
 class Emit(Protocol):
-    """Sends one event of a call; with `of` it is one of a call below, which goes out under that call's own ids."""
+    """Sends one event of a call; `of` is an event of a nested call, which is sent under that call's own ids."""
 
     def __call__(
         self,
@@ -37,32 +37,32 @@ class Emit(Protocol):
 
 
 class RunningCall(Protocol):
-    """The call that a context belongs to, as far as its tool may use it."""
+    """The running call behind a context, as its tool may use it."""
 
     @property
     def reason(self) -> str | None:
-        """Why it was told to stop; `None` while it was not."""
+        """Why the call was told to stop; `None` if it was not."""
         ...
 
     def run_agent(
         self, agent: str, query: str, data: Mapping[str, JSONValue], *, transform: str | None
     ) -> Awaitable[ToolResult]:
-        """Run an agent as a part of this call; `transform` is a template that makes its context of `data`."""
+        """Run an agent as part of this call; `transform` is a template that builds the agent's context from `data`."""
         ...
 
     async def in_thread(self, code: Callable[..., Any], /, *args: Any) -> Any:
-        """Run code that may take long in a thread, one of its caller's share, and await what it gives to await."""
+        """Run slow code in one of the caller's threads; if it returns an awaitable, await that."""
         ...
 
     async def check_standing(self) -> None:
-        """See whether the call would still be let through, after somebody was waited for; raises `CallError` if not."""
+        """Check that the call is still allowed, after a wait for a person; raises `CallError` if it is not."""
         ...
 
 
 class _AskedClient:
-    """The client of a running call. A person may take an hour: after each wait for one the call is judged again.
+    """The client of a running call. A person may take an hour to answer, so the call is checked again after each wait.
 
-    What is asked leaves the server as results do: without secrets.
+    Questions are redacted like results before they leave the server.
     """
 
     def __init__(self, client: Client, call: RunningCall, redactor: TextRedactor | None) -> None:
@@ -93,7 +93,7 @@ class TextRedactor(Protocol):
 
     @property
     def telling(self) -> TextRedactor:
-        """The same for secrets that are no word, which no name or value needs to have."""
+        """A redactor that skips secrets which are ordinary words, since names and values may contain those."""
         ...
 
 
@@ -102,10 +102,11 @@ def _question_without_secrets(message: str, schema: JSONValue, redactor: TextRed
 
 
 def _form_without_secrets(schema: JSONValue, redactor: TextRedactor) -> JSONValue:
-    """Return a form without secrets in its prose.
+    """Return a form with the secrets removed from its titles and descriptions.
 
     Raises:
-        CallError: one stands in a name or a value, which the answer is judged by.
+        CallError: a secret is in a name or a value. It cannot be removed there, because the answer is validated against
+            it.
     """
     if is_object(schema):
         return {
@@ -126,7 +127,7 @@ def _judged_by(text: str, redactor: TextRedactor) -> str:
 
 
 class SubAgent:
-    """What a running sub-agent reports; made by `CallContext.sub_agent`. Never seen by the parent's model."""
+    """Reports what a running sub-agent does; made by `CallContext.sub_agent`. The parent's model never sees it."""
 
     def __init__(self, emit: Emit, *, sub_id: str, agent: str, depth: int = 1) -> None:
         self._emit, self._base = emit, {"sub_id": sub_id, "agent": agent, "depth": depth}
@@ -145,7 +146,7 @@ class SubAgent:
         return self._emit("on_sub_agent_tool_result", payload, ok)
 
     def pass_on(self, event: Event) -> Awaitable[None]:
-        """Report an event of a call of the sub-agent's own, or of one further below, under its own ids."""
+        """Report an event of one of the sub-agent's calls, or of a call nested in it, under that call's ids."""
         return self._emit(event.type, event.payload, event.ok, of=event)
 
 
@@ -153,8 +154,8 @@ class SubAgent:
 class CallContext(ToolContext):
     """A ToolContext plus what belongs to one call. Made by the Executor; handlers ask for it by annotation.
 
-    `origin_context` is the request's own context, whose memo and sequence of events it shares. It ends with its call:
-    who keeps it can make no calls with it, ask nobody and send no events.
+    `origin_context` is the context of the request; both share one memo and one event sequence. A CallContext ends with
+    its call: after that it makes no calls, asks no questions and sends no events.
     """
 
     origin_context: ToolContext = field(repr=False)
@@ -168,7 +169,7 @@ class CallContext(ToolContext):
     call: RunningCall | None = field(default=None, repr=False)
 
     def plain(self) -> ToolContext:
-        """Return the request's context, of the host's own class.
+        """Return the context of the request, in the host's own class.
 
         Raises:
             CallError: the call is over.
@@ -186,7 +187,7 @@ class CallContext(ToolContext):
         return super().child(**said)
 
     def check_running(self) -> None:
-        """Refuse to act for a call that is over.
+        """Raise an error if the call is over.
 
         Raises:
             CallError: `tool_error`.
@@ -199,7 +200,9 @@ class CallContext(ToolContext):
 
     @property
     def client(self) -> Client | None:  # pyright: ignore[reportIncompatibleVariableOverride] - a property there too
-        """The client at the other end, while the call runs. What it answers ends a call that was forbidden meanwhile.
+        """The client at the other end, while the call runs.
+
+        Its answer ends the call if the call was forbidden meanwhile.
 
         Raises:
             CallError: the call is over.
@@ -213,18 +216,18 @@ class CallContext(ToolContext):
         )
 
     def progress(self, fraction: float, message: str = "") -> Awaitable[None]:
-        """Report how far the call is, 0.0 to 1.0; what is beyond that is cut. Works from worker threads.
+        """Report the progress of the call, from 0.0 to 1.0; other numbers are clipped. Works from worker threads.
 
         Awaiting it is optional.
         """
-        # Not a number is no progress: `min` would hand it on.
+        # `min` and `max` would pass NaN on.
         reached = min(max(fraction, 0.0), 1.0) if fraction == fraction else 0.0
         if self.steps is not None and self.is_running():
             self.steps.progress(reached, message)
         return self.emitter("on_progress", {"fraction": reached, "message": message}, None)
 
     def emit(self, event: Mapping[str, JSONValue]) -> Awaitable[None]:
-        """Send observers a progress event with a payload of one's own."""
+        """Send a progress event with a custom payload to the observers."""
         return self.emitter("on_progress", event, None)
 
     def log(self, message: str, *, level: int = 20) -> None:
@@ -234,9 +237,10 @@ class CallContext(ToolContext):
 
     @asynccontextmanager
     async def sub_agent(self, name: str) -> AsyncGenerator[SubAgent]:
-        """Announce a sub-agent for the time of the block; its end says how that ended.
+        """Announce a sub-agent that runs during the block, and report its end when the block ends.
 
-        That is `completed`, `cancelled`, `timeout`, `budget_exceeded`, or `failed` for whatever else it raised.
+        The reported status is `completed`, `cancelled`, `timeout`, `budget_exceeded`, or `failed` for any other
+        exception.
         """
         self.check_running()
         sub_id = os.urandom(8).hex()
@@ -247,7 +251,7 @@ class CallContext(ToolContext):
             yield SubAgent(self.emitter, sub_id=sub_id, agent=name, depth=self.depth + 1)
             status = "completed"
         except asyncio.CancelledError:
-            # A call whose time is over is stopped as one that is cancelled is.
+            # A call that times out is stopped by cancellation, too.
             status = "timeout" if self.call is not None and self.call.reason == "timeout" else "cancelled"
             raise
         except TimeoutError:
@@ -262,21 +266,21 @@ class CallContext(ToolContext):
     async def step(
         self, name: str, run: Callable[..., Any], *args: Any, retries: int = 0, timeout_s: float | None = None
     ) -> Any:
-        """Run a unit of work; inside a task its result is stored, and it is not run again.
+        """Run a unit of work. In a task the result is stored, and the step is not run again after a restart.
 
-        A plain function runs in a thread. What it raises is tried again up to `retries` times, after waits that double;
-        what is raised for good is not: a cancellation, and a `CallError` that says it is not retryable. `timeout_s` is
-        for each try. In a task each step has a name of its own, and gives JSON of at most 1 MiB.
+        Plain functions run in a thread. Exceptions are retried up to `retries` times, with waits that double. A
+        cancellation and a `CallError` that is not retryable end the step at once. `timeout_s` limits each try. In a
+        task each step needs its own name and returns JSON of at most 1 MiB.
 
         Raises:
             ValueError: `retries` is less than 0.
-            CallError: in a task: a name that is taken, a result that cannot be stored, and whatever the step raised.
+            CallError: in a task: the name is taken, the result cannot be stored, or the step failed.
         """
         self.check_running()
         if retries < 0:
             raise ValueError(f"step({name!r}, retries={retries}): give 0 or more.")
         if self.call is not None and not inspect.iscoroutinefunction(run):
-            # In the threads of all, a few slow steps of one caller would hold every other's.
+            # In the shared thread pool, a few slow steps of one caller would block all other callers.
             run = partial(self.call.in_thread, run)
         if self.steps is not None:
             return await self.steps.step(name, run, args, retries=retries, timeout_s=timeout_s)
@@ -286,7 +290,7 @@ class CallContext(ToolContext):
 
     @property
     def step_key(self) -> str:
-        """The same each time that the running step is run, and different for every other: for services that take keys.
+        """The idempotency key of the running step: the same on every try, and different for every other step.
 
         Raises:
             CallError: no step is running.
@@ -300,7 +304,7 @@ class CallContext(ToolContext):
         """Ask the person behind the call.
 
         Raises:
-            CallError: `consent_required`, when nobody can be asked here.
+            CallError: `consent_required`, if no person can be asked.
         """
         self.check_running()
         if self.steps is not None:
@@ -309,7 +313,7 @@ class CallContext(ToolContext):
             return answer
         if self.client is not None:
             answer = await self.client.elicit(question, schema)
-            # A person may take an hour: what this call calls next is judged by what is true then.
+            # A person may take an hour to answer, so nested calls are checked against current facts.
             await self.memo.renew(self.plain())
             return answer
         raise CallError("consent_required", f"{self.tool!r} needs an answer from a person: {question}")

@@ -1,4 +1,4 @@
-"""Call intent: the words for what a model says that it is about, and the mark of what is filled with it."""
+"""Call intent: the fields in which a model states its intent, and the schema keyword that fills arguments from them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
 
 IntentField: TypeAlias = Literal["workspaceId", "sessionId", "memory", "goal", "constraints"]
 FilledName: TypeAlias = Literal["workspaceId", "sessionId", "memory", "goal", "constraints", "context"]
-"""A property that is filled by its name; `context` is filled with the whole intent."""
+"""A field of the intent that fills a property; `context` is the whole intent."""
 FIELDS: Final[tuple[str, ...]] = get_args(IntentField)
 SERVICE: Final = "call_intent"
-"""Where handlers and hooks find the intent of a call: `ctx.services["call_intent"]`."""
+"""The name under which handlers and hooks find the intent of a call: `ctx.services["call_intent"]`."""
 MARK: Final = "x-call-intent"
-"""A property with this key takes its value from the intent: `true` by its own name, or the name of a field."""
+"""A property with this key takes its value from the intent: `true` by its own name, or from the named field."""
 
 
 def with_marks(schema: JSON, names: Collection[str]) -> JSON:
-    """Return an input schema whose properties of these names take their value from the intent."""
+    """Return an input schema in which the properties with these names take their values from the intent."""
     properties = schema.get("properties")
     if not is_object(properties) or properties.keys().isdisjoint(names):
         return schema
@@ -33,6 +33,6 @@ def with_marks(schema: JSON, names: Collection[str]) -> JSON:
 
 
 def narrowed_to(ctx: ToolContext) -> str | None:
-    """Return the workspace that a call is about, as the model said; `None` where it said none. It grants nothing."""
+    """Return the workspace that the model named for a call, or `None`. The name grants no rights."""
     workspace: object = getattr(ctx.services.get(SERVICE), "narrows_to", None)
     return workspace if isinstance(workspace, str) else None

@@ -1,4 +1,4 @@
-"""Caller: who asks, as a verified credential or host code says it."""
+"""Caller: the identity behind a request, from a verified credential or from host code."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from pegboard.model.policy import OPEN_POLICY, Policy
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Caller:
-    """Who asks: hashable, and one value for all requests of a credential through a profile.
+    """The identity behind a request. Hashable; all requests with one credential and profile share one value.
 
-    `credential` names what was verified; empty where host code says who asks. `address` is the network that a request
-    came from which nobody vouches for: it counts for what callers share, and gives no rights. `is_session_brief`: the
-    session is that of a connection, as in the earlier revisions over HTTP; the same caller has another one next time.
-    `proof` is what is kept of the credential, so that a task can ask for its rights again; empty where nobody can say.
+    `credential` names the verified credential; it is empty for host code. `address` is the network of an
+    unauthenticated request: it is used for shared limits and gives no rights. `is_session_brief` means that the session
+    lasts as long as a connection (MCP revisions before 2026-07-28 over HTTP), so the same caller gets another one next
+    time. `proof` is the part of the credential from which a task can look up the current rights again; empty if that is
+    impossible.
     """
 
     user_id: str | None = None

@@ -1,4 +1,4 @@
-"""Consent: one concrete call that needs a person's yes, and what is remembered of the answer."""
+"""Consent: a call that needs a person's approval, and the stored answer."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ ConsentState: TypeAlias = Literal["asked", "agreed", "declined"]
 
 
 class ConsentRequest(Struct, frozen=True, kw_only=True):
-    """One concrete call that needs a person's yes; it binds definition, arguments and person.
+    """A call that needs a person's approval, bound to the definition, the arguments and the person.
 
-    `credential` names what was verified of the caller, `address` the network of one whom nobody vouches for, and
-    `request_id` the request or turn that the call is a part of. What people decide later outlives a session that
-    `is_session_brief`.
+    `credential` names the verified credential of the caller, `address` the network of an unauthenticated caller, and
+    `request_id` the request or turn of the call. If `is_session_brief`, the answer outlives the session.
     """
 
     tool: str
@@ -37,10 +36,10 @@ class ConsentRequest(Struct, frozen=True, kw_only=True):
 
 
 class Consent(Struct, frozen=True, kw_only=True):
-    """One record: a question to a person, their answer to it, or a bounded grant. Times in seconds since 1970.
+    """One record: a question to a person, the answer to it, or a limited grant. Times in seconds since 1970.
 
-    `matching` is the JSON Schema that the arguments of a grant's calls must fit; `None` for an answer to one call.
-    `arguments` are without secrets, and `None` where they are too long to be kept; `question` is what a person reads.
+    `matching` is a JSON Schema for the arguments of calls under a grant; `None` for an answer to one call. `arguments`
+    are redacted, and `None` if they are too long to store; `question` is the text that a person reads.
     """
 
     id: str
@@ -65,14 +64,14 @@ class Consent(Struct, frozen=True, kw_only=True):
 
     @property
     def is_grant(self) -> bool:
-        """Whether it is good for all calls that match, and not for one concrete call."""
+        """Whether it approves all matching calls instead of one call."""
         return self.matching is not None
 
 
 class Grant(Struct, frozen=True, kw_only=True):
-    """Up to `calls` calls of a tool, as it is declared now, whose arguments fit the schema `matching`.
+    """Permission for up to `calls` calls of a tool, as declared now, with arguments that fit the schema `matching`.
 
-    For one principal: `None` is a caller without user or space; `credential=None` is any credential of that user.
+    `principal=None` is a caller without user or space; `credential=None` is any credential of that user.
     """
 
     tool: str
@@ -86,12 +85,12 @@ class Grant(Struct, frozen=True, kw_only=True):
 
 
 class ConsentAnswer(NamedTuple):
-    """A person's answer to a call, and the id of the record that it stands in."""
+    """A person's answer to a call, and the id of its record."""
 
     consent_id: str
     is_yes: bool
 
 
 Stands: TypeAlias = "Callable[[str], Awaitable[bool]]"
-"""Tells by its id whether a yes is there still, or a person has taken it back."""
+"""Tells whether the approval with this id is still valid, i.e. has not been revoked."""
 Approve: TypeAlias = "Callable[[ConsentRequest], Awaitable[bool | None] | bool | None]"

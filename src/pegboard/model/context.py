@@ -1,4 +1,4 @@
-"""Context: the one face of caller, host and request, as handlers and predicates see it."""
+"""Context: the caller, the host and the request as handlers and predicates see them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pegboard.model.record import replace
 from pegboard.model.request import CallBudget, Request, new_request
 from pegboard.model.secret import Secret
 
-# Where each field of a context lives: the value that it is a part of, and its name there.
+# Maps each field of a context to the value that holds it and the field's name there.
 _PLACES: Mapping[str, tuple[str, str]] = {
     **{name: ("caller", name) for name in ("user_id", "space_id", "session_id", "agent", "roles", "policy")},
     **{
@@ -45,7 +45,7 @@ C = TypeVar("C", bound="ToolContext")
 
 
 class _FieldsOfThreeValues(type):
-    """Lets a context be made, and copied by `dataclasses.replace`, by its flat fields or by its three values."""
+    """Lets a context be constructed and copied from its flat fields or from its three values."""
 
     def __call__(cls, **fields: Any) -> Any:
         if not fields.keys() <= _VALUES:
@@ -54,9 +54,9 @@ class _FieldsOfThreeValues(type):
 
 
 def _grouped(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return keyword arguments with the flat fields put into the value that each is a part of, without any answers.
+    """Return keyword arguments with the flat fields grouped into the three values, without any cached answers.
 
-    What was asked of one caller says nothing of another: a copy asks anew.
+    Cached answers hold for one caller only, so a copy starts without them.
     """
     parts: dict[str, dict[str, Any]] = {"caller": {}, "host": {}, "request": {}}
     rest: dict[str, Any] = {}
@@ -69,7 +69,7 @@ def _grouped(fields: dict[str, Any]) -> dict[str, Any]:
     if "roles" in parts["caller"]:
         roles = parts["caller"]["roles"]
         parts["caller"]["roles"] = frozenset([roles] if isinstance(roles, str) else roles)
-    # Most are made by flat fields alone: a copy of what is nobody's would take several times as long.
+    # Most contexts are made from flat fields only; copying an empty default takes several times as long.
     if given := parts["caller"]:
         rest["caller"] = replace(rest["caller"], **given) if "caller" in rest else Caller(**given)
     if given := parts["host"]:
@@ -80,7 +80,7 @@ def _grouped(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 if TYPE_CHECKING:
-    # What users write and read: the flat fields. `_PLACES` is held equal to them by a test.
+    # The flat fields that users read and write. A test compares them with `_PLACES`.
     @dataclass(frozen=True, kw_only=True, eq=False)
     class _Face:
         user_id: str | None = None
@@ -116,13 +116,13 @@ else:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ToolContext(_Face):
-    """Who asks, and what the host lends for one request or turn. Trusted: never built from a model's words.
+    """The caller, the host and the request of one request or turn. Trusted: never built from a model's output.
 
-    It is a face over three values: `caller` (one a credential and profile), `host` (one a config) and `request`. Hosts
-    make one a request, by flat fields: `ToolContext(user_id="ann", secrets={…})`; doors, by the three values.
-    Predicates are asked once a context. Subclasses are frozen, keyword-only dataclasses; they may add fields, and
-    properties or methods that serve as predicates by their name. `dataclasses.replace` takes flat fields too; a copy
-    starts with a fresh memo.
+    It combines three values: `caller` (one per credential and profile), `host` (one per config) and `request`. Hosts
+    make one per request from flat fields: `ToolContext(user_id="ann", secrets={…})`; transports make one from the three
+    values. Each predicate is evaluated once per context. Subclasses are frozen, keyword-only dataclasses. They may add
+    fields, and properties or methods that predicates refer to by name. `dataclasses.replace` takes flat fields too; a
+    copy starts with a fresh memo.
 
     >>> from dataclasses import replace
     >>> ctx = ToolContext(user_id="ann", roles=["reader"])
@@ -137,16 +137,17 @@ class ToolContext(_Face):
     sequence: Iterator[int] = field(default_factory=itertools.count, repr=False)
 
     def plain(self) -> ToolContext:
-        """Return the request's own context: this one, unless it belongs to a call."""
+        """Return the context of the request: this one, unless it belongs to a call."""
         return self
 
     def with_request(self, **changes: Any) -> ToolContext:
-        """Return a copy with other fields of `Request`, such as `client=` or `observers=`; it asks everything anew."""
+        """Return a copy with other fields of `Request`, such as `client=` or `observers=`, and a fresh memo."""
         return replace(self, request=self.request._replace(**changes))
 
     def inside(self, *, host: Host, request: Request, asks_anew: bool = False) -> ToolContext:
-        """Return this context for calls that one of its calls makes: what was asked is not asked again, unless
-        `asks_anew` says that something in it may change the answers.
+        """Return this context for nested calls. Cached answers are reused.
+
+        With `asks_anew` they are not, because something in the nested calls may change them.
         """
         added = {name: getattr(self, name) for name in context_fields(type(self)) if name not in _PLACES}
         if asks_anew:
@@ -154,7 +155,7 @@ class ToolContext(_Face):
         return sharing_answers(type(self), self, caller=self.caller, host=host, request=request, **added)
 
     def factory(self, name: str) -> Callable[..., Any]:
-        """Return the factory that the host supplied under `name`; `KeyError` if none."""
+        """Return the factory that the host supplied under `name`; `KeyError` if there is none."""
         return self.factories[name]
 
     def child(
@@ -169,11 +170,11 @@ class ToolContext(_Face):
     ) -> ToolContext:
         """Return the context of a sub-agent: never more rights than this one, a fresh memo, the same budget.
 
-        `credentials` names the upstream credentials that the child gets; by default none.
-        `changes` are other fields, e.g. `conversation`; identity and limits are not among them.
+        `credentials` names the upstream credentials that the child gets; by default none. `changes` are other fields,
+        e.g. `conversation`, but not identity or limits.
 
         Raises:
-            DefinitionError: a change that would lend the child somebody else's identity or limits.
+            DefinitionError: a change would give the child another identity or other limits.
         """
         whole = self.plain()
         unknown = set(changes) - context_fields(type(whole))
@@ -195,26 +196,26 @@ class ToolContext(_Face):
 
 
 def sharing_answers(kind: type[C], origin: ToolContext, **fields: Any) -> C:
-    """Return a context of the same request: what was asked of `origin` is not asked again, and its events go on.
+    """Return a context of the same request that reuses the cached answers and the event sequence of `origin`.
 
-    For those who run calls; `dataclasses.replace` makes a context that asks anew. `fields` are the three values and
-    what the class adds, no flat fields; a `memo` among them is the one that answers.
+    For code that runs calls; `dataclasses.replace` makes a context with a fresh memo. `fields` are the three values and
+    the fields that the class adds, not flat fields; a `memo` among them replaces the memo of `origin`.
     """
     return type.__call__(kind, **{"memo": origin.memo, "sequence": origin.sequence, **fields})
 
 
 def context_of(kind: type[C], caller: Caller, host: Host, request: Request) -> C:
-    """Return the context that `kind(caller=…, host=…, request=…)` does, without looking for flat fields."""
+    """Return the same context as `kind(caller=…, host=…, request=…)`, without looking for flat fields."""
     return type.__call__(kind, caller=caller, host=host, request=request)
 
 
 def context_fields(kind: type[ToolContext]) -> frozenset[str]:
-    """Return the fields by which a context of this class can be made, flat ones and those that a host added."""
+    """Return the names of the fields that construct a context of this class: flat ones and those that a host added."""
     added = {item.name for item in fields(kind) if item.init} - _VALUES - _ANSWERS
     return frozenset(_PLACES) | added
 
 
 def seconds_left(ctx: ToolContext, *, clock: Callable[[], float] = time.monotonic) -> float | None:
-    """Return the seconds until the request's deadline, or `None` where it has none."""
+    """Return the seconds until the request's deadline, or `None` without a deadline."""
     deadline = ctx.request.deadline
     return None if deadline is None else deadline - clock()

@@ -1,4 +1,4 @@
-"""Context ports: what a call can ask of the other end, and of the task that it is a part of. Ports of the context."""
+"""Context ports: how a call reaches its client and the task that it belongs to."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pegboard.model.json_types import JSON, JSONValue
 
 
 class ClientBridge(Protocol):
-    """What the client at the other end of this call can do for us.
+    """The requests that a call can send to its client.
 
-    One that asks by having the client call again also has `begins(tool, definition_hash)`, which is told of each call
-    before anybody is asked, and `has_paid(tool) -> bool`: whether limits were charged for it before its question. Its
-    `carry(request, consent_id)` takes a yes along to the next round, where `await carried(request, stands)` gives
-    it back if `await stands(consent_id)` says that nobody has taken it back;
-    `spent(request)` hears that a call which was answered has ended, and `keeps(request)` tells whether it was begun in
-    a round before, or goes on in the next: then its yes does not go back where it is refused now.
+    A client of the revision 2026-07-28 answers a question by calling again. Its bridge has more methods. `begins(tool,
+    definition_hash)` is called for each call before anybody is asked. `has_paid(tool) -> bool` tells whether an earlier
+    round was already charged to the limits. `carry(request, consent_id)` keeps an approval for the next round; `await
+    carried(request, stands)` returns it unless `await stands(consent_id)` says that it was revoked. `spent(request)` is
+    called when an approved call has ended. `keeps(request)` tells whether the call began in an earlier round or
+    continues in the next; then a refusal does not give its approval back.
     """
 
     @property
@@ -26,7 +26,7 @@ class ClientBridge(Protocol):
     async def elicit(self, message: str, schema: JSONValue = None) -> JSONValue: ...
 
     async def approve(self, request: ConsentRequest) -> bool | None:
-        """Ask the person for a yes; `None` when the client cannot be asked now."""
+        """Ask the person for approval; `None` if the client cannot be asked now."""
         ...
 
 
@@ -34,35 +34,35 @@ class Client(ClientBridge, Protocol):
     """The MCP client at the other end of a call, as `ctx.client` of a handler.
 
     A question that the client cannot answer ends the call with `consent_required`. A client of the revision 2026-07-28
-    is asked by calling again with the answer: the tool then runs from its beginning, so ask before you do anything
-    that should happen once. `key` names a question among those of one call; without it, its words do.
+    answers by calling again: the tool then runs from its beginning, so ask before side effects that should happen once.
+    `key` identifies a question within a call; without it, the text does.
     """
 
     def can(self, capability: str) -> bool:
-        """Tell whether it declared a capability: `elicitation`, `sampling` or `roots`."""
+        """Tell whether the client declared a capability: `elicitation`, `sampling` or `roots`."""
         ...
 
     async def elicit(self, message: str, schema: JSONValue = None, *, key: str | None = None) -> JSONValue:
-        """Ask the person for values: an object that fits `schema`, or one value where the schema is no object."""
+        """Ask the person for values: an object that fits `schema`, or one value if the schema is not an object."""
         ...
 
     async def sample(self, prompt: str, *, max_tokens: int = ..., key: str | None = None) -> JSONValue:
-        """Ask the client's own model; gives the text of its answer."""
+        """Ask the client's own model; returns the text of its answer."""
         ...
 
     async def roots(self, *, key: str = ...) -> list[JSON]:
-        """Ask for the folders that the client works in, each with its `uri` and perhaps a `name`."""
+        """Ask for the client's root folders, each with its `uri` and optionally a `name`."""
         ...
 
     async def log(self, data: JSONValue, *, level: str = ..., logger: str = ...) -> None:
-        """Send a line to its log, if it wants lines of that level."""
+        """Send a log message to the client, if it wants messages of that level."""
         ...
 
 
 class StepRunner(Protocol):
-    """The durable side of one task, behind `CallContext.step` and `ask`. It belongs to the call `call_id` alone.
+    """The durable side of one task, behind `CallContext.step` and `ask`. It belongs to the call `call_id` only.
 
-    `has_run` is set when every guard has let that call pass, and its tool is run.
+    `has_run` is set once all guards have passed and the tool runs.
     """
 
     has_run: bool
@@ -86,5 +86,5 @@ class StepRunner(Protocol):
     async def ask(self, question: str, schema: JSONValue) -> JSONValue: ...
 
     def progress(self, fraction: float, message: str) -> None:
-        """Note how far the task is, for those who ask."""
+        """Record the progress of the task, for callers who ask."""
         ...

@@ -14,7 +14,7 @@ Code = Literal[
 
 
 class Fix(NamedTuple):
-    """The smallest change that passes one code: what kind, on what, in words."""
+    """The smallest change that resolves one code: its kind, its target and a description."""
 
     kind: Code
     subject: str
@@ -22,24 +22,24 @@ class Fix(NamedTuple):
 
 
 class Blocked(NamedTuple):
-    """Why a call of a visible tool would be refused now: the error kind that it would get, in words, until when."""
+    """Why a call of a visible tool would be refused now: its error kind, an explanation, and the end of the refusal."""
 
     kind: ErrorKind
     reason: str
     until: datetime | None = None
-    """When it may be tried again, in UTC; `None` where that is not known."""
+    """When the call may be retried, in UTC; `None` if unknown."""
 
     def as_json(self) -> JSON:
-        """Return it in wire form, the time as ISO 8601."""
+        """Return the decision in wire form, with the time as ISO 8601."""
         until = None if self.until is None else self.until.isoformat(timespec="seconds")
         return {"kind": self.kind, "reason": self.reason, "until": until}
 
 
 class Decision(NamedTuple):
-    """Whether one caller may use one tool now, and why; `next` is the code met once `fix` is applied.
+    """Whether one caller may use one tool now, and why; `next` is the code that remains once `fix` is applied.
 
-    `blocked` says of a visible tool why a call of it would be refused all the same; what only the arguments or a hook
-    decide is not foreseen.
+    `blocked` explains why a call of a visible tool would still be refused. Refusals that depend on arguments or hooks
+    are not predicted.
     """
 
     code: Code
@@ -55,5 +55,5 @@ class Decision(NamedTuple):
 
     @property
     def callable(self) -> bool:
-        """Whether a call with good arguments would run now."""
+        """Whether a call with valid arguments would run now."""
         return self.code == "visible" and self.blocked is None

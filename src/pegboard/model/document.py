@@ -1,4 +1,4 @@
-"""Document: who may see and write which documents, which of them a question is about, and what a file becomes."""
+"""Document: the scope, filters and contents of documents in a workspace."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ SourceType = Literal["folder", "upload", "web", "feed"]
 
 
 class DocumentScope(Struct, frozen=True, kw_only=True):
-    """Whose documents one request may use: a store makes it from its grants, and asks for it first in every method.
+    """The document spaces that one request may use. Every method of a store first derives it from the store's grants.
 
-    `spaces` are those that may be read, `writable` those of them that may be changed too.
+    `spaces` may be read; `writable` is the subset that may also be changed.
     """
 
     user: str | None = None
@@ -26,10 +26,10 @@ class DocumentScope(Struct, frozen=True, kw_only=True):
 
 
 class DocumentFilters(Struct, frozen=True, kw_only=True):
-    """Which documents of a scope a question is about; an empty field leaves all of them.
+    """Selects documents of a scope; an empty field selects all.
 
-    `collection` is the id or the name of a source; there need not be one. `folder_path` takes what lies below it too.
-    `metadata` has values that a document's own must equal.
+    `collection` is the id or the name of a source, which need not exist. `folder_path` includes its subfolders.
+    `metadata` has values that a document must equal.
     """
 
     source_ids: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ EVERY_DOCUMENT = DocumentFilters()
 
 
 class DocumentTable(Struct, frozen=True, kw_only=True):
-    """The rows of a table in a document; a row has one JSON value for each column."""
+    """The rows of a table in a document; a row has one JSON value per column."""
 
     name: str
     columns: tuple[str, ...]
@@ -52,10 +52,10 @@ class DocumentTable(Struct, frozen=True, kw_only=True):
 
 
 class NewDocument(Struct, frozen=True, kw_only=True):
-    """A document that is to be taken in: where it stands in its source, and what its file says.
+    """A document to ingest: its place in its source, and the parsed contents of its file.
 
-    `path` has its folders, with slashes between them. `error` says why nothing could be read of the file; it is then
-    known by its name alone. `metadata` is what is told of it: title, author, dates, language, headings, pages.
+    `path` includes the folders, separated by slashes. `error` explains why the file could not be read; such a document
+    can be found by its name only. `metadata` describes the document: title, author, dates, language, headings, pages.
     """
 
     path: str
@@ -70,5 +70,5 @@ class NewDocument(Struct, frozen=True, kw_only=True):
 
     @property
     def is_empty(self) -> bool:
-        """Whether the file was read and says nothing, as a PDF of scanned pages does."""
+        """Whether the file was read but has no text, such as a PDF of scanned pages."""
         return not self.error and not self.tables and not self.text.strip()

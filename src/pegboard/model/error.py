@@ -20,7 +20,7 @@ ErrorKind = Literal[
 ]  # fmt: skip
 ERROR_KINDS: frozenset[str] = frozenset(get_args(ErrorKind))
 
-# Waiting or trying again unchanged may help with these; with the others only a change does.
+# Waiting or an unchanged retry may help with these kinds; the others need a change.
 _RETRYABLE: frozenset[str] = frozenset({
     "rate_limited", "ratelimit_unavailable", "timeout", "busy", "upstream_unavailable",
     "upstream_lost", "storage_unavailable", "audit_unavailable", "shutting_down",
@@ -82,21 +82,21 @@ class CallError(PegboardError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Problem:
-    """One fault of a declaration: where it stands (`file:line:column` or `module:line`), what, and what is right."""
+    """One fault of a declaration: its location (`file:line:column` or `module:line`), the fault and the correction."""
 
     message: str
     where: str = ""
     path: str = ""
     source: str = field(default="", compare=False, repr=False)
     source_column: int = field(default=0, compare=False, repr=False)
-    """The line of the config that it stands in, where that may be shown, and the column in it, from 1."""
+    """The line of the config that has the fault, if it may be shown, and the column in it, from 1."""
 
     def __str__(self) -> str:
         return ": ".join(part for part in (self.where, self.path, self.message) if part)
 
 
 class DefinitionError(PegboardError):
-    """A declaration cannot be honoured. `problems` has all of them, in file order."""
+    """A declaration is invalid. `problems` has all its faults, in file order."""
 
     def __init__(self, problems: str | Problem | Sequence[Problem]) -> None:
         if isinstance(problems, str):
@@ -106,7 +106,7 @@ class DefinitionError(PegboardError):
 
 
 class DuplicateToolError(DefinitionError):
-    """Two declarations have one qualified id; the message names both origins."""
+    """Two declarations have the same qualified id; the message names both origins."""
 
     def __init__(self, qualified_id: str, *, first: str, second: str) -> None:
         super().__init__(
@@ -116,7 +116,7 @@ class DuplicateToolError(DefinitionError):
 
 
 class AsyncPredicateError(PegboardError):
-    """A synchronous question met an async predicate that has no answer yet in this context."""
+    """A synchronous method met an async predicate that has not been awaited in this context."""
 
     def __init__(self, predicate: str) -> None:
         super().__init__(

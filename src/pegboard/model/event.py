@@ -28,4 +28,4 @@ class Event(NamedTuple):
 
 
 class Observer(Protocol):
-    """Any object with some of the methods named in `EventType`, each taking an `Event`, sync or async."""
+    """An object with some of the methods named in `EventType`, each taking an `Event`, sync or async."""

@@ -1,4 +1,4 @@
-"""Hook: user code at one point of a call, and what it answers."""
+"""Hook: user code that runs at one point of a call, and its verdict."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pegboard.model.loop_record import LoopRecord
 
 
 class Verdict(NamedTuple):
-    """What a before-hook answers. `None` from a hook means `allow`."""
+    """The verdict of a before-hook. `None` from a hook means `allow`."""
 
     kind: Literal["allow", "deny", "ask", "replace"]
     reason: str = ""
@@ -41,11 +41,11 @@ HookKind = Literal["before", "around", "after", "on_error", "on_complete"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Hook:
-    """User code at one point of the path. `match` is a glob over qualified id and wire name.
+    """User code at one point of the call path. `match` is a glob over qualified id and wire name.
 
-    Signatures, sync or async: `before(call) -> Verdict | None` · `around(call, proceed)`, which
-    awaits `proceed()` and returns a value · `after(call, result) -> value | None` ·
-    `on_error(call, result)` · `on_complete(call, result)`. One that is not async and has taken long runs in a thread.
+    Signatures, sync or async: `before(call) -> Verdict | None` · `around(call, proceed)`, which awaits `proceed()` and
+    returns a value · `after(call, result) -> value | None` · `on_error(call, result)` · `on_complete(call, result)`. A
+    sync hook that has been slow once runs in a thread from then on.
     """
 
     kind: HookKind

@@ -1,4 +1,4 @@
-"""Hook call: what a hook sees of the call that it stands before, around or after."""
+"""Hook call: the view of a call that a hook gets."""
 
 from __future__ import annotations
 

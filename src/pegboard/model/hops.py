@@ -1,7 +1,8 @@
-"""Hops: the servers that a request has passed, so that gateways which lead to each other do not go round.
+"""Hops: the servers that a request has passed, to stop loops between gateways.
 
-A path is a list of server ids, oldest first. Each server adds its own when it asks another, in `_meta` over MCP and in
-a header over HTTP. It says nothing of who asks, and gives no rights: whoever sends it can only be refused for it.
+A path is a list of server ids, oldest first. Each server appends its own id when it asks another, in `_meta` over MCP
+and in a header over HTTP. The path is not an identity and gives no rights: a forged path can only get a request
+refused.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from hashlib import sha256
 from pegboard.model.error import CallError
 from pegboard.model.json_types import is_list
 
-HOPS = 4  # servers that a request may have passed on its way here
-HOP_ID_CHARS = 64  # of the id of one
+HOPS = 4  # servers that a request may pass on its way here
+HOP_ID_CHARS = 64  # characters of a server id
 
 HOPS_KEY = "pegboard/hops"
 HOPS_HEADER = "pegboard-hops"
@@ -26,12 +27,12 @@ Path = tuple[str, ...]
 
 
 def server_id_of(*parts: bytes) -> str:
-    """Return an id that is the same wherever the same parts are known, and tells nothing of them."""
+    """Return an id that is the same wherever the same parts are known, and reveals nothing about them."""
     return sha256(b"".join(b"%d:%b" % (len(part), part) for part in (b"pegboard server", *parts))).hexdigest()[:32]
 
 
 def path_of(said: object) -> Path | None:
-    """Return the path that a message has; `None` for what is none, or longer than any that is sent."""
+    """Return the path in a message; `None` if it is not a path, or longer than any that we send."""
     if not is_list(said) or not 0 < len(said) <= HOPS + 1:
         return None
     ids = [each for each in said if isinstance(each, str) and len(each) <= HOP_ID_CHARS and _ID.fullmatch(each)]
@@ -39,20 +40,20 @@ def path_of(said: object) -> Path | None:
 
 
 def header_of(path: Sequence[str]) -> str:
-    """Return a path as a header has it."""
+    """Return a path as a header value."""
     return ",".join(path)
 
 
 def ids_of_header(value: str) -> list[str]:
-    """Return what a header says, unread; of one too long nothing that is a path."""
+    """Split a header value into ids without checking them; a header that is too long gives an invalid path."""
     return [each.strip(" \t") for each in value.split(",")] if len(value) <= _HEADER_CHARS else []
 
 
 def path_through(said: object, server_id: str) -> Path:
-    """Return the path of what a request to this server asks of others.
+    """Return the path to send with the outgoing requests of a request to this server.
 
     Raises:
-        CallError: `recursion_limit`: it was here before, has passed too many servers, or names them in no readable way.
+        CallError: `recursion_limit`: the request was here before, passed too many servers, or has an unreadable path.
     """
     path = path_of(said)
     if path is None or len(path) > HOPS:
@@ -71,7 +72,7 @@ def path_through(said: object, server_id: str) -> Path:
 
 
 def check_may_leave(path: Path) -> None:
-    """Refuse to ask one server more.
+    """Refuse to send a request to one more server if the path is full.
 
     Raises:
         CallError: `recursion_limit`.

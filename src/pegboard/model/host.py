@@ -1,4 +1,4 @@
-"""Host: what a host lends to every request of a config or an application."""
+"""Host: what the host application lends to every request."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from pegboard.model.secret import Secret
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Host:
-    """What the host lends: settings, secrets, factories, services, and how it asks a person. One value a config.
+    """Settings, secrets, factories, services and the consent prompt that the host lends. One value per config.
 
     Raises:
-        DefinitionError: a secret that is not wrapped in `Secret`.
+        DefinitionError: a secret is not wrapped in `Secret`.
     """
 
     settings: Mapping[str, JSONValue] = field(default_factory=dict[str, Any], repr=False)

@@ -1,4 +1,4 @@
-"""JSON types: what a value is, as far as types can say."""
+"""JSON types: type aliases and type checks for JSON values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ JSONValue: TypeAlias = Any
 JSON: TypeAlias = dict[str, Any]
 
 
-# Tells whether a value is a dict. Every call asks often, and this is one call into C where a function would be two.
+# Tells whether a value is a dict. Every call checks this often; it is one call into C instead of two Python calls.
 is_object: Callable[[object], TypeGuard[JSON]] = cast("Any", dict).__instancecheck__
 
 
@@ -28,7 +28,7 @@ _NEVER_AWAITED = frozenset({dict, str, list, int, float, bool, tuple, type(None)
 def is_awaitable(value: object) -> TypeGuard[Awaitable[Any]]:
     """Tell whether a value can be awaited."""
     kind = type(value)
-    # Told at once of what code gives mostly: asking an abstract class takes ten times as long.
+    # The common types are checked first: an `isinstance` check of an abstract class takes ten times as long.
     return kind is CoroutineType or (kind not in _NEVER_AWAITED and isinstance(value, Awaitable))
 
 
@@ -36,15 +36,15 @@ _PLACE = re.compile("0|[1-9][0-9]{0,8}")
 
 
 def place_in(items: list[JSONValue], step: str) -> int | None:
-    """Return the place in a list that a step of a JSON Pointer names; `None` for one that is not there.
+    """Return the list index that a step of a JSON Pointer names; `None` if it does not exist.
 
-    No other digits than ASCII's, and no more of them than any list has places.
+    Only ASCII digits are accepted, and at most as many as a list index can have.
     """
     return int(step) if _PLACE.fullmatch(step) and int(step) < len(items) else None
 
 
 def at_pointer(whole: JSONValue, steps: Iterable[str]) -> list[JSONValue]:
-    """Return what the steps of a JSON Pointer lead to, as a list of one; an empty one where there is nothing."""
+    """Return the value at a JSON Pointer as a list of one; an empty list if it does not exist."""
     part = whole
     for step in steps:
         name = step.replace("~1", "/").replace("~0", "~")

@@ -1,4 +1,4 @@
-"""Lint rule: what `pegboard lint` looks for, how much each matters, and what an operator lets pass."""
+"""Lint rule: the rules of `pegboard lint`, their levels, and the exceptions that an operator declares."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ LintRule: TypeAlias = Literal[
 ]
 LintLevel: TypeAlias = Literal["note", "warning", "error"]
 LINT_LEVELS: Final[tuple[LintLevel, ...]] = get_args(LintLevel)
-"""From what matters least."""
+"""In ascending order of severity."""
 
 
 class LintIgnore(Struct, frozen=True, kw_only=True):
-    """Findings that are meant to be so: of which tools, by a glob, by which rule, and why."""
+    """Findings that are intended: the tools (a glob), the rule and the reason."""
 
     tool: str
     rule: LintRule
     reason: str
 
     def fits(self, rule: str, names: Iterable[str]) -> bool:
-        """Tell whether it lets pass a finding by `rule` on the tool with these names."""
+        """Tell whether it permits a finding by `rule` on the tool with these names."""
         return rule == self.rule and any(fnmatchcase(name.casefold(), self.tool.casefold()) for name in names)

@@ -1,13 +1,13 @@
-"""Loop record: whether code of a user, which is not async, has held the event loop once; then it runs beside it."""
+"""Loop record: remembers whether synchronous user code has blocked the event loop; such code then runs in a thread."""
 
 from __future__ import annotations
 
 
 class LoopRecord:
-    """Starts as quick. Whoever sees the code hold the loop says so, and from then on it is slow.
+    """Starts as quick. Once the code has blocked the loop it counts as slow.
 
-    Some code works on one thread only, such as a connection of `sqlite3`. Where the first run beside the loop fails,
-    that may be why: then the code goes back to the loop, and stays there.
+    Some code works on one thread only, such as a `sqlite3` connection. If the first run in a thread fails, that may be
+    the reason: the code then returns to the loop and stays there.
     """
 
     __slots__ = ("_is_bound", "_is_proven", "is_slow")
@@ -16,13 +16,13 @@ class LoopRecord:
         self.is_slow = self._is_proven = self._is_bound = False
 
     def held_the_loop(self) -> bool:
-        """Take note; tell whether that moves the code."""
+        """Record a run that blocked the loop; return True if the code should run in a thread from now on."""
         moves = not (self.is_slow or self._is_bound)
         self.is_slow = self.is_slow or moves
         return moves
 
     def ran_beside(self, *, failed: bool) -> bool:
-        """Take note of a run beside the loop; tell whether that moves the code back."""
+        """Record a run in a thread; return True if the code should run on the loop again."""
         if failed and not self._is_proven:
             moves, self._is_bound, self.is_slow = self.is_slow, True, False
             return moves

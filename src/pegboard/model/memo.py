@@ -1,4 +1,4 @@
-"""Memo: ask each question once, and keep the answer."""
+"""Memo: evaluate each predicate and builder once per context, and cache the answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UNANSWERED: Any = object()
 
 
 class Question(NamedTuple):
-    """Something asked at most once of a context: a predicate, or a builder."""
+    """Something evaluated at most once per context: a predicate or a builder."""
 
     key: object
     name: str
@@ -33,12 +33,12 @@ class Question(NamedTuple):
 
     @property
     def is_slow(self) -> bool:
-        """Whether it could be answered at once, and has held the event loop before."""
+        """Whether it is synchronous and has blocked the event loop before."""
         return self.pace is not None and self.pace.is_slow
 
 
 class SlowPredicateError(AsyncPredicateError):
-    """A question that has held the event loop is better asked beside it, by somebody who can wait."""
+    """A slow question was met where it would block the event loop; the caller can await it in a thread."""
 
     def __init__(self, question: Question) -> None:
         super().__init__(question.name)
@@ -46,30 +46,30 @@ class SlowPredicateError(AsyncPredicateError):
 
 
 class _Answers:
-    """What was answered since somebody was last waited for; replaced whole, so that nothing old slips into the new."""
+    """The answers since the last `renew`; replaced as a whole, so that late old answers do not mix with new ones."""
 
     __slots__ = ("awaited", "futures", "kept", "owners")
 
     def __init__(self) -> None:
         self.futures: dict[object, Future[Any]] = {}
-        # The same answers where they are values: a future takes a lock each time it is asked.
+        # Answers that are plain values: reading a future takes a lock each time.
         self.kept: dict[object, Any] = {}
         self.owners: dict[object, int] = {}
         self.awaited: dict[object, Question] = {}
 
 
 class Memo:
-    """The answers of one context. Each question runs once, whatever the answer, under tasks and threads.
+    """The answers of one context. Each question runs once, whatever the answer, across tasks and threads.
 
-    A person who is asked may take an hour, and what was true before may not be true after: then `renew` has everything
-    asked anew, by all contexts that share the memo.
+    A person may take an hour to answer a question, and facts may change meanwhile. After that, `renew` discards all
+    answers, for every context that shares the memo.
     """
 
     __slots__ = ("_answers", "_deferring", "_lock")
 
     def __init__(self) -> None:
         self._deferring: int | None = None
-        # Made when something is asked: most requests ask nothing.
+        # Created by the first question: most requests ask none.
         self._answers: _Answers | None = None
         self._lock = threading.Lock()
 
@@ -81,13 +81,13 @@ class Memo:
         return self._answers
 
     async def renew(self, ctx: object) -> None:
-        """Forget every answer; ask again at once what needs awaiting, so that who had it ready has it ready still."""
+        """Forget every answer, and at once evaluate the async questions again that had one: callers rely on those."""
         before, self._answers = self._now, _Answers()
         again = before.awaited.values()
         await self.answer_async(again, ctx)
 
     def _claim(self, key: object, now: _Answers) -> tuple[Future[Any], bool]:
-        """Return the answer's future, and whether the caller is the one to fill it."""
+        """Return the future of the answer, and whether the caller must fill it."""
         with self._lock:
             if key in now.futures:
                 return now.futures[key], False
@@ -96,11 +96,11 @@ class Memo:
             return answer, True
 
     def answer(self, question: Question, ctx: object) -> Any:
-        """Return the answer, asking now if nobody has.
+        """Return the answer; evaluate the question if it has none.
 
         Raises:
-            AsyncPredicateError: the question needs awaiting and nobody has awaited it yet.
-            Exception: whatever asking raised, again for each one who asks.
+            AsyncPredicateError: the question is async and has not been awaited yet.
+            Exception: the exception of the question, raised again for each caller.
         """
         now = self._now
         kept = now.kept.get(question.key, _UNANSWERED)
@@ -115,11 +115,11 @@ class Memo:
             raise SlowPredicateError(question)
         answer, is_mine = self._claim(question.key, now)
         if is_mine:
-            # What asking asks in its turn cannot wait.
+            # A nested question cannot be deferred.
             deferring, self._deferring = self._deferring, None
             try:
                 value = now.kept[question.key] = question.ask(ctx)
-            except BaseException as error:  # boundary: foreign code; it raises for each one who asks
+            except BaseException as error:  # boundary: foreign code, whose exception is raised for each caller
                 answer.set_exception(error)
                 raise
             finally:
@@ -128,14 +128,14 @@ class Memo:
             return value
         if not answer.done() and now.owners.get(question.key) == threading.get_ident():
             raise RecursionError(f"Predicate {question.name!r} asks for itself.")
-        # Two threads may each ask for what the other is asking: no wait is for ever.
+        # Two threads may each wait for the other's answer, so the wait is limited.
         return answer.result(timeout=2 * question.limit_s)
 
     def deferring(self, ask: Callable[[], T]) -> T:
-        """Return what `ask` gives, for somebody who can wait.
+        """Return the result of `ask`, for a caller who can wait.
 
         Raises:
-            SlowPredicateError: it met a question that has held the event loop before, and has no answer yet.
+            SlowPredicateError: a question without an answer has blocked the event loop before.
         """
         self._deferring = threading.get_ident()
         try:
@@ -149,7 +149,7 @@ class Memo:
         return found is not None and found.done()
 
     async def answer_async(self, questions: Iterable[Question], ctx: object) -> None:
-        """Have the questions answered together, awaiting what must be. What one raises is kept, not raised here."""
+        """Evaluate the questions together, awaiting async ones. Exceptions are cached, not raised here."""
         now = self._now
         waiting: list[asyncio.Future[Any]] = []
         for question in questions:
@@ -160,7 +160,7 @@ class Memo:
             elif not answer.done():
                 waiting.append(asyncio.wrap_future(answer))
         if waiting:
-            # Others wait for the answers too: a caller that is cancelled here leaves those who ask to go on.
+            # Other callers wait for these answers too, so a cancellation here does not cancel the evaluation.
             await asyncio.wait(waiting)
 
 

@@ -1,4 +1,4 @@
-"""Policies: allow and deny lists, which a request may only narrow."""
+"""Policies: allow and deny lists that a request can only narrow."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pegboard.model.record import replace
 class Policy(Struct, frozen=True, kw_only=True):
     """Allow and deny globs over qualified ids and wire names; deny wins, `allow=()` allows nothing.
 
-    `within` is a policy that must allow the tool too: a child's policy is the intersection.
+    `within` is a policy that must allow the tool too; a child's policy is the intersection of both.
     """
 
     allow: tuple[str, ...] | None = None

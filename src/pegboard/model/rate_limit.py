@@ -1,4 +1,4 @@
-"""Rate limit: how many calls in how long a window, and what is counted together."""
+"""Rate limit: how many calls a window allows, and which calls are counted together."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from msgspec import Struct
 
 from pegboard.model.error import DefinitionError
 
-# Digits of ASCII, and no more of them than a number of the machine has.
+# ASCII digits only, and no more than a machine number has.
 _FORM = re.compile(r"([0-9]{1,18})/([0-9]{1,15}\.?[0-9]{0,9}|\.[0-9]{1,9})s")
 LimitScope = Literal["caller", "tool", "user", "space", "agent", "session"]
 
 
 WhenStoreIsDown = Literal["closed", "open", "local"]
-# As a config and Python write it, and the field that it is.
+# The keys in a config and in Python, and their fields.
 _KEYS = {
     "max_calls": "max_calls",
     "window_seconds": "window_s",
@@ -26,10 +26,10 @@ _KEYS = {
 
 
 class RateLimit(Struct, frozen=True, kw_only=True):
-    """At most `max_calls` in any `window_s` seconds, counted apart for each `scope` and tool.
+    """At most `max_calls` in any `window_s` seconds, counted separately for each `scope` and tool.
 
-    `when_store_is_down` decides while a shared store does not answer; `None` means `local` for
-    read-only tools and `closed` for the rest.
+    `when_store_is_down` decides what happens while a shared store does not respond; `None` means `local` for read-only
+    tools and `closed` for the others.
     """
 
     max_calls: int
@@ -44,7 +44,7 @@ class RateLimit(Struct, frozen=True, kw_only=True):
         A mapping may have `scope` and `when_store_is_down` too.
 
         Raises:
-            DefinitionError: it has another form.
+            DefinitionError: the limit has another form.
         """
         return cls._parse_text(limit) if isinstance(limit, str) else cls._parse_mapping(limit)
 

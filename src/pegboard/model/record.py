@@ -1,4 +1,4 @@
-"""Record: what every record needs beyond `msgspec.Struct`: a copy with changes, and a property computed once."""
+"""Record: additions to `msgspec.Struct`: a copy with changes, and a property computed once."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def replace(record: R, /, **changes: Any) -> R:
 
 
 class lazy_property(Generic[T_co]):  # noqa: N801 - a decorator
-    """A property that is computed at its first use and kept in the `__dict__` of its record (`dict=True`).
+    """A property that is computed on first use and kept in the `__dict__` of its record (`dict=True`).
 
-    `functools.cached_property` holds one lock for all records of a class in Python 3.11: a child forked while a thread
-    of its parent computes one would wait for it for ever. Here two threads may both compute.
+    In Python 3.11 `functools.cached_property` has one lock per class. A child process that is forked while another
+    thread computes such a property would wait for that lock for ever. Here two threads may both compute the value.
     """
 
     def __init__(self, compute: Callable[[Any], T_co]) -> None:

@@ -1,4 +1,4 @@
-"""Request: what belongs to one request or turn, and to every call that it makes."""
+"""Request: what belongs to one request or turn and to all calls in it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pegboard.model.error import CallError
 
 
 class CallBudget:
-    """How many calls one root request may still make; shared by all its sub-agents.
+    """The number of calls that one root request may still make, shared by all its sub-agents.
 
-    `max_calls=None` takes the bound `calls_per_request`.
+    `max_calls=None` means the bound `calls_per_request`.
     """
 
     __slots__ = ("max_calls", "used")
@@ -23,10 +23,10 @@ class CallBudget:
         self.used: int = 0
 
     def spend(self, *, default: int | None = None, look_only: bool = False) -> None:
-        """Take one call from the budget, or look whether there is one.
+        """Take one call from the budget, or with `look_only` check that one is left.
 
         Raises:
-            CallError: `budget_exceeded`, when none is left.
+            CallError: `budget_exceeded`, if none is left.
         """
         limit = default if self.max_calls is None else self.max_calls
         if limit is None:
@@ -53,9 +53,9 @@ class Attachment(NamedTuple):
 class Request(NamedTuple):
     """One request or turn: its id, deadline (on the executor's clock, seconds), budget, client and observers.
 
-    `observers` hear the events of its calls. `steps` is the durable side where a task runs one call of the request.
-    `door` names what it came in by, such as `mcp` or `http`; empty for host code.
-    `hops` are the ids of the servers that it has passed, this one last; empty where no server is.
+    `observers` receive the events of its calls. `steps` is the durable side if a task runs a call of the request.
+    `door` names the transport of the request, such as `mcp` or `http`; empty for host code. `hops` are the ids of the
+    servers that it has passed, this one last; empty without a server.
     `attachment` is the file that it uploads.
     """
 
@@ -76,5 +76,5 @@ class Request(NamedTuple):
 
 
 def new_request() -> Request:
-    """Return a request with an id that nobody can guess, and a budget of its own."""
+    """Return a request with an unguessable id and its own budget."""
     return Request(os.urandom(16).hex(), budget=CallBudget())

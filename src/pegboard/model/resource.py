@@ -1,4 +1,4 @@
-"""Resource: the records of resources, prompts and completions, and which of them a URI means."""
+"""Resource: the records of resources, prompts and completions, and the matching of URIs with them."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from msgspec import Struct
 
 from pegboard.model.json_types import JSON
 
-TEMPLATE_STEPS = 100_000  # characters of a URI times variables of a template; with more it is none of its resources
+TEMPLATE_STEPS = 100_000  # length of a URI times variables of a template; above this the URI does not match
 
-# What a variable cannot have in it.
+# The characters that a variable cannot contain.
 _PLAIN, _SLASHED = frozenset("/?#"), frozenset("\n")
 _VARIABLE = re.compile(r"\{(\+?)([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 class ResourceSpec(Struct, frozen=True, kw_only=True):
-    """A resource, or a family of them: `uri` is a template when it has `{variables}`; `{+path}` takes slashes too.
+    """A resource or a template of resources: `uri` is a template if it has `{variables}`.
 
-    `way` has the ids of the servers behind it, the nearest first; empty for one of our own. `members` tells, of a
-    template, which resources of it a caller has now, given the caller's context; without it none of them are listed.
-    One that is not listed can be read by whoever was given its address.
+    `{+path}` matches slashes too. `way` has the ids of the upstream servers, the nearest first; empty for our own
+    resources. `members` lists the resources of a template for a caller's context; without it none are listed. Unlisted
+    resources can still be read by their URI.
     """
 
     uri: str
@@ -45,14 +45,14 @@ class ResourceSpec(Struct, frozen=True, kw_only=True):
         return tuple(name for _, name in _VARIABLE.findall(self.uri))
 
     def match(self, uri: str) -> dict[str, str] | None:
-        """Return the values of the variables for a URI of this resource; `None` when it is another's."""
+        """Return the values of the variables in a URI; `None` if the URI does not match."""
         if not self.variables:
             return {} if uri == self.uri else None
         raw = _values(self.uri, uri)
         if raw is None:
             return None
         values = {name: unquote(value) for name, value in raw.items()}
-        # As in arguments, which JSON brings: NUL means the end of a text to some, and is stored nowhere.
+        # NUL ends a text for some programs and cannot be stored, so it is refused here as in arguments.
         if "\0" in "".join(values.values()):
             return None
         slashed = {name for plus, name in _VARIABLE.findall(self.uri) if plus}
@@ -60,7 +60,7 @@ class ResourceSpec(Struct, frozen=True, kw_only=True):
 
 
 class PromptArgument(NamedTuple):
-    """One argument of a prompt; all are text."""
+    """One argument of a prompt; all arguments are text."""
 
     name: str
     description: str = ""
@@ -68,7 +68,7 @@ class PromptArgument(NamedTuple):
 
 
 class PromptSpec(Struct, frozen=True, kw_only=True):
-    """A prompt that a person may choose; `way` as that of a resource."""
+    """A prompt for a person to choose; `way` is as in `ResourceSpec`."""
 
     name: str
     title: str | None = None
@@ -87,30 +87,30 @@ class CompletionSpec(Struct, frozen=True, kw_only=True):
     resource: str | None = None
 
     def completes(self, named: str, argument: str) -> bool:
-        """Tell whether these are the suggestions for an argument of the prompt or template of that name."""
+        """Tell whether these suggestions are for this argument of the prompt or template named `named`."""
         return argument == self.argument and named in (self.prompt, self.resource)
 
 
 class UploadSpec(Struct, frozen=True, kw_only=True):
-    """What takes in a file that a caller sends to a door. No list shows it, and no model calls it."""
+    """Receives a file that a caller uploads. No list shows it, and no model can call it."""
 
     name: str
 
 
 Offer = ResourceSpec | PromptSpec | CompletionSpec | UploadSpec
-"""What a catalog offers beside tools."""
+"""What a catalog offers in addition to tools."""
 
 
 def _values(template: str, uri: str) -> dict[str, str] | None:
-    """Return what the variables stand for, the first ones as long as can be; `None` where the URI is another's."""
+    """Return the values of the variables, the first ones as long as possible; `None` if the URI does not match."""
     # Text, "+" or nothing, name, text, …
     words = _VARIABLE.split(template)
     literals, names = words[::3], words[2::3]
     excluded = [_SLASHED if plus else _PLAIN for plus in words[1::3]]
     if len(uri) * len(names) > TEMPLATE_STEPS or not uri.startswith(literals[0]):
         return None
-    # Where each variable may end so that all behind it still fits, from the last one on: a regular expression would
-    # try every way to share a text out among several variables.
+    # The places where each variable may end so that the rest of the template still fits, from the last variable on. A
+    # regular expression would try every way to split the text among several variables.
     ends = [{len(uri) - len(literals[-1])} if uri.endswith(literals[-1]) else set[int]()]
     for text, marks in zip(literals[-2:0:-1], excluded[:0:-1], strict=True):
         starts = _starts(uri, ends[0], marks)
@@ -128,7 +128,7 @@ def _values(template: str, uri: str) -> dict[str, str] | None:
 
 
 def _starts(uri: str, ends: set[int], marks: frozenset[str]) -> Iterator[int]:
-    """Yield where a variable may start that has none of these marks, and ends at one of those places."""
+    """Yield the places where a variable without these characters may start so that it ends at one of `ends`."""
     is_open = False
     for place in reversed(range(len(uri))):
         is_open = (is_open or place + 1 in ends) and uri[place] not in marks
@@ -137,5 +137,5 @@ def _starts(uri: str, ends: set[int], marks: frozenset[str]) -> Iterator[int]:
 
 
 def _is_segment(value: str) -> bool:
-    """Tell whether a decoded value is one path segment, as its place in the template says."""
+    """Tell whether a decoded value is a single path segment, as the template requires."""
     return value not in (".", "..") and not set(value) & {"/", "\\", "\0"}

@@ -6,7 +6,7 @@ MASK = "***"
 
 
 class Secret(str):
-    """A value that prints, formats, pickles and serialises as `***`. `reveal()` gives it to the one who needs it."""
+    """A value that prints, formats, pickles and serialises as `***`. `reveal()` returns the real value."""
 
     __slots__ = ("_value",)
     _value: str

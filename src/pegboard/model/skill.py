@@ -1,4 +1,4 @@
-"""Skill: how to use the tools of a namespace together, as files that an agent reads when it needs them."""
+"""Skill: files that explain how to use the tools of a namespace together; an agent reads them on demand."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from msgspec import Struct
 
 from pegboard.model.json_types import JSONValue
 
-SKILL_FILES = 512  # of one skill
+SKILL_FILES = 512  # files of one skill
 
 MAIN_FILE = "SKILL.md"
 
 
 class SkillFile(Struct, frozen=True, kw_only=True):
-    """One file of a skill, as it is. `path` is relative to the skill's folder, with slashes; `digest` is SHA-256."""
+    """One file of a skill, unchanged. `path` is relative to the skill's folder, with slashes; `digest` is SHA-256."""
 
     uri: str
     path: str
@@ -25,7 +25,7 @@ class SkillFile(Struct, frozen=True, kw_only=True):
 
 
 class Skill(Struct, frozen=True, kw_only=True):
-    """The skill of one namespace: what the front matter of its SKILL.md says, and its files by their path."""
+    """The skill of one namespace: the front matter of its SKILL.md, and its files by path."""
 
     namespace: str
     uri: str

@@ -1,4 +1,4 @@
-"""Source state: how a source of tools is."""
+"""Source state: whether a source of tools works, and which of its tools are held back."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ SourceStatus = Literal["ok", "connecting", "unreachable", "auth_required", "quar
 
 
 class SourceState(Struct, frozen=True, kw_only=True):
-    """How one source is. `is_up` decides code `source`: it stays true while a grace period runs.
+    """The state of one source. `is_up` decides code `source`; it stays true during a grace period.
 
-    `quarantined` are qualified ids to hide; `changed` are those that stay listed with their
-    pinned definition while calls answer `needs_review`. `fault` is what calls answer now, although it is up.
+    `quarantined` are the qualified ids to hide. `changed` are tools that stay listed with their pinned definition while
+    calls to them fail with `needs_review`. `fault` is the error that calls get although the source is up.
     """
 
     status: SourceStatus = "ok"

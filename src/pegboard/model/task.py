@@ -1,4 +1,4 @@
-"""Task: a call that outlives its request: who made it, what is kept of it, and how far it is."""
+"""Task: a call that outlives its request: its stored form, its state and its questions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TERMINAL: Final = frozenset({"completed", "failed", "cancelled"})
 
 
 class Agreement(NamedTuple):
-    """What a person said yes to when a task was made: this tool, so defined, with these arguments."""
+    """What a person approved when a task was made: the tool with this definition and these arguments."""
 
     tool: str
     definition_hash: str
@@ -27,11 +27,11 @@ class Agreement(NamedTuple):
 
 
 class TaskCall(Struct, frozen=True, kw_only=True):
-    """What is kept of a call that became a task: nothing that is alive.
+    """The stored form of a call that became a task; it holds no live objects.
 
-    `owner` is whose task it is, empty where nobody vouches for them: then it is whoever holds the id. `tool` is its
-    qualified id, `definition_hash` what it was when the task was made. `door` is what the call came in by, `hops` the
-    servers that it has passed.
+    `owner` is the owner of the task; without one, anyone who has the id owns it. `tool` is a qualified id,
+    `definition_hash` the definition when the task was made. `door` is the transport of the call, `hops` the servers
+    that it has passed.
     """
 
     task_id: str
@@ -53,12 +53,12 @@ class TaskCall(Struct, frozen=True, kw_only=True):
 
     @property
     def expires_at(self) -> float:
-        """When it is swept, in seconds since 1970."""
+        """When the task is deleted, in seconds since 1970."""
         return self.created_at + self.ttl_s
 
 
 class Question(Struct, frozen=True, kw_only=True):
-    """What a task asks the person behind it: words, and the form that the answer must have."""
+    """A question of a task to its person: the text, and the schema of the answer."""
 
     message: str
     form: JSON
@@ -68,8 +68,8 @@ class Question(Struct, frozen=True, kw_only=True):
 class TaskRecord(Struct, frozen=True, kw_only=True):
     """A task as its owner sees it.
 
-    `result` is there when it is completed, `error` when it failed: when it could not be run any further, while a tool
-    that ran and failed is completed with an error for its result. `questions` are those that wait, by key.
+    `result` is set if the task completed, `error` if it failed. A task fails if it could not continue; a tool that ran
+    and failed completes its task with an error as its result. `questions` are the open questions, by key.
     """
 
     task_id: str
@@ -88,16 +88,16 @@ class TaskRecord(Struct, frozen=True, kw_only=True):
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended, however that was; then nothing of it changes any more."""
+        """Whether the task has ended; it does not change after that."""
         return self.state in TERMINAL
 
 
 class Outcome(NamedTuple):
-    """How the run of a task ended: with a result, or with what stopped it."""
+    """The outcome of a task's run: a result, or the error that stopped it."""
 
     result: ToolResult | None = None
     error: ToolError | None = None
 
 
 Answers = Mapping[str, JSONValue]
-"""By the key of the question: `{"action": "accept" | "decline" | "cancel", "content": {…}}`, as MCP has it."""
+"""By question key: `{"action": "accept" | "decline" | "cancel", "content": {…}}`, as in MCP."""

@@ -1,4 +1,4 @@
-"""Tool: the declaration of a tool, and the entry that joins it with what runs it."""
+"""Tool: the declaration of a tool, and the entry that adds its handler."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Runs = Literal["async", "thread", "inline"]
 
 
 class Annotations(Struct, frozen=True, kw_only=True):
-    """Hints about a tool, in the words of MCP; `None` means not said. `extra` goes out as it is."""
+    """MCP's hints about a tool; `None` means not declared. `extra` is sent unchanged."""
 
     read_only: bool | None = None
     destructive: bool | None = None
@@ -35,10 +35,9 @@ ConsentRule: TypeAlias = "Literal['never', 'always', 'destructive'] | Callable[[
 class ToolSpec(Struct, frozen=True, kw_only=True):
     """The declaration of one tool, without its handler.
 
-    `input_schema` and `output_schema` are JSON Schema 2020-12 and must not be changed in place.
-    `aliases` maps an accepted argument name to the property it stands for. `available` has one of
-    the forms of `pegboard.core.predicates`. `origin` is where the declaration stands. `output_check` of `None` is
-    `strict` for our own tools and `warn` for foreign ones.
+    `input_schema` and `output_schema` are JSON Schema 2020-12 and must not be changed in place. `aliases` maps an
+    accepted argument name to its property. `available` has one of the forms of `pegboard.core.predicates`. `origin` is
+    the location of the declaration. `output_check=None` means `strict` for our own tools and `warn` for foreign ones.
     """
 
     name: str
@@ -73,7 +72,7 @@ class ToolSpec(Struct, frozen=True, kw_only=True):
 
     @property
     def qualified_id(self) -> str:
-        """The one identity of the tool: `namespace.name`."""
+        """The unique id of the tool: `namespace.name`."""
         return f"{self.namespace}.{self.name}"
 
     @property
@@ -81,7 +80,7 @@ class ToolSpec(Struct, frozen=True, kw_only=True):
         return self.annotations.read_only is True
 
     def definition(self) -> JSON:
-        """Return what the model is shown and a lock pins, as JSON without empty keys."""
+        """Return the definition that models see and locks pin, as JSON without empty keys."""
         own = self.annotations
         hints = {"title": self.title, "readOnlyHint": own.read_only, "destructiveHint": own.destructive,
                  "idempotentHint": own.idempotent, "openWorldHint": own.open_world, **own.extra}  # fmt: skip
@@ -93,7 +92,7 @@ class ToolSpec(Struct, frozen=True, kw_only=True):
         return {key: value for key, value in shown.items() if key == "inputSchema" or value not in (None, "", {}, [])}
 
     def extended(self, *, extra_properties: JSON | None = None, extra_required: Sequence[str] = ()) -> ToolSpec:
-        """Return a copy with more properties, for one caller; this declaration stays as it is."""
+        """Return a copy with additional properties, for one caller; the original does not change."""
         schema = dict(self.input_schema)
         schema["properties"] = {**schema.get("properties", {}), **(extra_properties or {})}
         required = [*schema.get("required", []), *extra_required]
@@ -105,10 +104,10 @@ class ToolSpec(Struct, frozen=True, kw_only=True):
     def from_openai(cls, definition: JSON, **options: Any) -> ToolSpec:
         """Read an OpenAI function definition, with or without its `{"type": "function"}` wrapper.
 
-        `options` are other fields of this class, e.g. `groups`. The handler is given apart.
+        `options` are other fields of this class, e.g. `groups`. The handler is passed separately.
 
         Raises:
-            DefinitionError: there is no name.
+            DefinitionError: the name is missing.
         """
         function: JSON = definition.get("function", definition)
         if not isinstance(function.get("name"), str):
@@ -118,12 +117,12 @@ class ToolSpec(Struct, frozen=True, kw_only=True):
         return cls(name=function["name"], **(described | options))
 
     def bind(self, handler: Handler, *, runs: Runs = "async") -> ToolEntry:
-        """Return the declaration together with the code that runs it, e.g. for a builder to give back."""
+        """Return the declaration together with its handler, e.g. from a builder."""
         return ToolEntry(spec=self, handler=handler, runs=runs)
 
 
 class Handler(Protocol):
-    """Code that runs one call: validated arguments in, any value that a result can be made of out."""
+    """Code that runs one call: takes validated arguments and returns any value that can become a result."""
 
     def __call__(self, ctx: CallContext, args: JSON, /) -> Awaitable[object] | object: ...
 
@@ -132,7 +131,7 @@ Builder: TypeAlias = "Callable[[ToolContext], object]"
 
 
 class BuilderRef(Struct, frozen=True, kw_only=True):
-    """A builder with the names it declares; one object shared by the entries it gives."""
+    """A builder and the names it declares; its entries share one of these."""
 
     build: Builder
     names: tuple[str, ...]
@@ -140,17 +139,16 @@ class BuilderRef(Struct, frozen=True, kw_only=True):
 
 
 class ToolEntry(Struct, frozen=True, kw_only=True, dict=True, weakref=True):
-    """One peg: a declaration, what runs it, and where it comes from.
+    """A tool in the catalog: a declaration, its handler, and its source.
 
-    A handler with `needs_context=False` gets `None` for its context, which then need not be made.
-    `source` names a supervised source (`None` for our own code). `is_foreign` marks definitions
-    that come from outside, `is_toolset` namespaces that a policy may name as a whole. `offer` is what it is where it
-    is no tool: a resource, prompt or completion, which are judged and run alike. `agent` is the agent that a tool runs.
-    `exact_output` is what results were said to be where less is demanded of them (`output_check="warn"`).
-    `reread` makes of a result that misses its promise what the annotation means by it, and raises where it is nothing.
-    `stray_words` are names that the docstring describes as parameters and that are none.
-    `reaches` is a digest of what beside the declaration says what a call does, as an address or settings; empty where
-    only code says it. It is a part of the fingerprint.
+    A handler with `needs_context=False` gets `None` as its context, which saves making one. `source` names a supervised
+    source (`None` for our own code). `is_foreign` marks definitions from outside, `is_toolset` namespaces that a policy
+    may name as a whole. `offer` is set if the entry is not a tool but a resource, prompt or completion; these are
+    judged and run like tools. `agent` names the agent that a tool runs. `exact_output` is the declared output schema if
+    results are checked against a weaker one (`output_check="warn"`). `reread` converts a result that misses its schema
+    to the annotated type, and raises if it cannot. `stray_words` are names that the docstring describes as parameters
+    although they are not. `reaches` is a digest of settings outside the declaration that determine what a call does,
+    such as an address; it is empty if only code does. It is part of the fingerprint.
     """
 
     spec: ToolSpec
@@ -172,11 +170,11 @@ class ToolEntry(Struct, frozen=True, kw_only=True, dict=True, weakref=True):
     wire_name: str = ""
 
     def called(self, wire_name: str) -> ToolEntry:
-        """Return the same under this wire name."""
+        """Return a copy with this wire name."""
         return self if self.wire_name == wire_name else self._with(wire_name=wire_name)
 
     def sealed(self, fingerprint: str) -> ToolEntry:
-        """Return the same with its fingerprint."""
+        """Return a copy with its fingerprint."""
         return self._with(fingerprint=fingerprint)
 
     def _with(self, **changes: str) -> ToolEntry:
@@ -185,24 +183,24 @@ class ToolEntry(Struct, frozen=True, kw_only=True, dict=True, weakref=True):
         kept.update((name, value) for name, value in vars(self).items() if name not in _OF_ITS_NAMES)
         return same
 
-    # Computed once, since both are asked on every call and for every tool of a list.
+    # Computed once, since every call and every list asks for both.
 
     @lazy_property
     def qualified_id(self) -> str:
-        """The one identity of the tool: `namespace.name`."""
+        """The unique id of the tool: `namespace.name`."""
         return self.spec.qualified_id
 
     @lazy_property
     def is_conditional(self) -> bool:
-        """Whether anything but groups and policy may hide it."""
+        """Whether anything in addition to groups and policy may hide it."""
         spec = self.spec
         return bool(self.source or self.builder or spec.factory or spec.available is not None or spec.deprecated)
 
     @lazy_property
     def condition(self) -> Hashable:
-        """What may hide it beside groups, policy and builder: whatever hides one tool of a condition hides them all.
+        """What may hide the tool besides groups, policy and builder; tools with equal conditions are hidden together.
 
-        But for a quarantine, which names tools. `None` where nothing may.
+        Quarantine is an exception, since it names tools. `None` if nothing may hide the tool.
         """
         if self.hangs_on_source_alone or not self.is_conditional:
             return self.source
@@ -211,21 +209,22 @@ class ToolEntry(Struct, frozen=True, kw_only=True, dict=True, weakref=True):
 
     @lazy_property
     def hangs_on_source_alone(self) -> bool:
-        """Whether nothing may hide it, beside groups and policy, but how its source is."""
+        """Whether only the state of its source may hide it, besides groups and policy."""
         spec = self.spec
         return bool(self.source) and not (self.builder or spec.factory or spec.available is not None or spec.deprecated)
 
     @lazy_property
     def drawn(self) -> dict[str, Any]:
-        """A scratch place for what exporters draw from this entry alone; it lives as long as the entry does."""
+        """A cache for what exporters render from this entry; it lives as long as the entry."""
         return {}
 
     @lazy_property
     def is_for_apps_alone(self) -> bool:
-        """Whether only its interface may use it, through the host: no list that a model reads has it.
+        """Whether only the tool's own interface may call it, through the host; lists for models leave it out.
 
-        Ours say so, and those of a server behind us. The extension leaves it to hosts to keep such tools from the
-        model; who does not declare it is no such host, and what searches or calls by a name of the model's is ours.
+        Both our own tools and those of upstream servers can declare this. The extension relies on hosts to hide such
+        tools from the model. A client that does not declare the extension does not hide them, and search and calls by
+        model-facing names are ours, so we hide them there.
         Source: MCP Apps (`io.modelcontextprotocol/ui`), `_meta.ui.visibility`.
         """
         ui: Any = self.spec.meta.get("ui") if self.spec.meta else None
@@ -234,27 +233,27 @@ class ToolEntry(Struct, frozen=True, kw_only=True, dict=True, weakref=True):
 
     @lazy_property
     def names(self) -> tuple[str, ...]:
-        """Every name that it is known by: on the wire, `namespace.name` and `namespace__name`."""
+        """All names of the tool: its wire name, `namespace.name` and `namespace__name`."""
         spec = self.spec
         return tuple(dict.fromkeys((self.wire_name, spec.qualified_id, f"{spec.namespace}__{spec.name}")))
 
     @lazy_property
     def folded_names(self) -> tuple[str, ...]:
-        """Its names in the form in which globs are held against them, those that it had before too.
+        """The casefolded names that globs are compared with, including former names.
 
-        A rule or a hook that was written for the former name goes on meaning it: a renaming opens nothing.
+        A rule or a hook written for a former name still applies: renaming a tool never lifts a restriction.
         """
         place, former = self.spec.namespace, self.spec.renamed_from
         told = [*self.names, *(known for old in former for known in (old, f"{place}.{old}", f"{place}__{old}"))]
         return tuple(dict.fromkeys(name.casefold() for name in told))
 
 
-# What is worked out of an entry's wire name, too: it is another's under another name.
+# Values that depend on an entry's wire name; a copy with another name computes them again.
 _OF_ITS_NAMES = ("names", "folded_names", "drawn")
 
 
 def _as_key(form: Any) -> Hashable:
-    """Return a form of `available` as a value that equals that of the same form alone."""
+    """Return a hashable form of `available` that is equal only for equal conditions."""
     if isinstance(form, Mapping):
         return frozenset((key, _as_key(inner)) for key, inner in form.items())  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - checked later
     if isinstance(form, list | tuple):
