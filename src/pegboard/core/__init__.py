@@ -1,1 +1,1 @@
-"""core: the idea itself; knows no framework."""
+"""core: the catalog, the judge and the guarded call; depends on no framework."""

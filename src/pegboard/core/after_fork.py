@@ -1,4 +1,4 @@
-"""After fork: what a child process inherits and cannot use, such as threads and connections, is made anew there."""
+"""After fork: recreates in a child process the threads and connections that it cannot inherit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 from weakref import WeakSet
 
-# What belongs to the parent is kept: to free it would close what the two share, or tell the parent's event loop of it.
+# Keeps the parent's objects alive: freeing them would close what both share, or notify the parent's event loop.
 _of_the_parent: list[object] = []
 
 
@@ -15,12 +15,12 @@ class Inheritor(Protocol):
     """Something that a fork copies although it works in one process only."""
 
     def after_fork(self) -> None:
-        """Let go of what belongs to the parent; called in the child, before any of its code."""
+        """Release what belongs to the parent; called in the child, before any of its code."""
         ...
 
 
 class Lock(Protocol):
-    """A lock of threads, whichever kind it is."""
+    """Any lock for threads."""
 
     def acquire(self, blocking: bool = True) -> bool: ...
 
@@ -31,12 +31,12 @@ _inheritors = WeakSet[Inheritor]()
 
 
 def renew_after_fork(inheritor: Inheritor) -> None:
-    """Have `after_fork` of this object called in every child that this process forks."""
+    """Call `after_fork` of this object in every child that this process forks."""
     _inheritors.add(inheritor)
 
 
 def is_held(lock: Lock) -> bool:
-    """Tell, in a child, whether another thread held a lock at the fork: that one will never let go of it here."""
+    """Tell, in a child, whether another thread held a lock at the fork: it is never released here."""
     if not lock.acquire(blocking=False):
         return True
     lock.release()
@@ -44,7 +44,7 @@ def is_held(lock: Lock) -> bool:
 
 
 def leave_to_parent(*things: object) -> None:
-    """Keep things of the parent, unused, for as long as the child lives."""
+    """Keep the parent's objects, unused, for as long as the child lives."""
     _of_the_parent.extend(things)
 
 
@@ -58,7 +58,7 @@ if hasattr(os, "register_at_fork"):  # pragma: no branch - there is nothing to f
 
 
 class Threads:
-    """Worker threads, started with the first work. A forked child has none of its parent's, and gets its own."""
+    """Worker threads, started with the first work. A forked child starts its own."""
 
     def __init__(self, most: int, *, name: str) -> None:
         self._most, self._name = most, name
@@ -67,7 +67,7 @@ class Threads:
 
     @property
     def executor(self) -> ThreadPoolExecutor:
-        """What `loop.run_in_executor` takes."""
+        """The argument for `loop.run_in_executor`."""
         if self._executor is None:
             self._executor = ThreadPoolExecutor(self._most, thread_name_prefix=self._name)
         return self._executor
@@ -78,7 +78,7 @@ class Threads:
         self._executor = None
 
     def close(self) -> None:
-        """Let the threads end with what they run; nothing waits for them."""
+        """End the threads when their work is done, without waiting for them."""
         executor, self._executor = self._executor, None
         if executor is not None:
             executor.shutdown(wait=False, cancel_futures=True)

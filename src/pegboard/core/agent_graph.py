@@ -1,4 +1,4 @@
-"""Agent graph: which agent may run which, and the shortest way on which one would run itself."""
+"""Agent graph: which agents may run which, and the shortest cycle in that graph."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def agent_graph(declared: Declarations) -> Graph:
 
 
 def _agent_tools(agent: AgentEntry, shared: list[ToolEntry]) -> Iterator[ToolEntry]:
-    """Yield the tools of an agent that run agents, as far as its permissions let it call them."""
+    """Yield the tools of an agent that run agents and that its permissions allow."""
     spec = agent.spec
     own = [entry for entry in agent.tools if entry.agent is not None]
     taken = [
@@ -45,16 +45,16 @@ def _agent_tools(agent: AgentEntry, shared: list[ToolEntry]) -> Iterator[ToolEnt
         if entry.qualified_id in spec.shared or not set(spec.groups).isdisjoint(entry.spec.groups)
     ]
     for entry in (*own, *taken):
-        # As it is called in the agent's view, where its permissions are held against it.
+        # Permissions are matched against the name that the tool has in the agent's view.
         if permits(spec.policy, replace(entry, wire_name=entry.wire_name or entry.spec.name)):
             yield entry
 
 
 def check_agents(declared: Declarations) -> None:
-    """Refuse agents that run what there is not, or themselves.
+    """Refuse agents that run an unknown agent or, directly or indirectly, themselves.
 
     Raises:
-        DefinitionError: with all faults; a cycle is told as the shortest one, with the files.
+        DefinitionError: with all faults; a cycle is shown as the shortest one, with the files.
     """
     problems = list(agent_faults(declared))
     if problems:
@@ -62,7 +62,7 @@ def check_agents(declared: Declarations) -> None:
 
 
 def agent_faults(declared: Declarations) -> Iterator[Problem]:
-    """Yield what is wrong with which agent runs which."""
+    """Yield the faults in the graph of agents."""
     known = declared.agents
     private = [entry for agent in known.values() for entry in agent.tools]
     for entry in (*private, *(entry for _, entry in declared.tools.items())):
@@ -78,16 +78,16 @@ def agent_faults(declared: Declarations) -> Iterator[Problem]:
 
 
 def cycles(graph: Graph) -> Iterator[tuple[Edge, ...]]:
-    """Yield for each agent that runs itself by some way the shortest way, once for each set of agents on it."""
+    """Yield the shortest cycle through each agent, once for each set of agents."""
     for start in graph:
         way = _way_back(graph, start)
-        # From each of its agents the same circle is found: it is told from the first by name.
+        # Each agent of a cycle finds the same one; it is reported from the first agent by name.
         if way is not None and start == min(edge.agent for edge in way):
             yield way
 
 
 def _way_back(graph: Graph, start: str) -> tuple[Edge, ...] | None:
-    """Return the shortest way from an agent to itself."""
+    """Return the shortest path from an agent to itself."""
     reached: dict[str, tuple[Edge, ...]] = {start: ()}
     waiting = deque([start])
     while waiting:

@@ -1,4 +1,4 @@
-"""A bounded cache: a dict of answers that can be had again, which forgets the oldest when it is full."""
+"""A bounded cache: a dict of values that can be computed again; when full, it drops the oldest."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ V = TypeVar("V")
 
 
 class BoundedCache(dict[K, V]):
-    """Holds at most `max_entries` entries; of one too many, the one that was remembered longest ago goes.
+    """Holds at most `max_entries` entries and drops the oldest one when full.
 
-    It is a dict, so that asking costs what asking a dict costs. Write with `remember` alone, from any thread. Reading
-    makes no entry younger: whoever wants that remembers it again.
+    It is a dict, so a lookup costs the same as in a dict. Write only with `remember`, from any thread. Reading does not
+    make an entry younger; call `remember` again for that.
 
-    For what can be made again. Whoever must not lose an entry (a limit's count, a used ticket) needs a store that
-    refuses when it is full.
+    Only for values that can be recreated. Data that must not be lost (a limit's count, a used ticket) needs a store
+    that refuses writes when it is full.
     """
 
     __slots__ = ("max_entries",)
 
-    # One for all of them, which a forked child makes anew: a thread that held it goes on in the parent alone. What
-    # goes may have a finalizer that remembers something itself.
+    # One lock for all caches, recreated in a forked child, where the thread that held it does not exist. Reentrant,
+    # since a dropped entry may have a finalizer that calls `remember`.
     _writing: ClassVar = threading.RLock()
 
     def __init__(self, *, max_entries: int) -> None:
@@ -32,11 +32,11 @@ class BoundedCache(dict[K, V]):
 
     @classmethod
     def after_fork(cls) -> None:
-        """Let go, in a child, of what a thread of the parent held."""
+        """Replace, in a child, the lock that a thread of the parent may hold."""
         cls._writing = threading.RLock()
 
     def remember(self, key: K, value: V) -> V:
-        """Keep a value as the youngest entry, and return it."""
+        """Store a value as the youngest entry, and return it."""
         with self._writing:
             self.pop(key, None)
             while len(self) >= self.max_entries:

@@ -1,8 +1,7 @@
-"""Consent text: what a person reads before saying yes: every key and every value, and nothing that hides.
+"""Consent text: the question that a person reads before approving a call, with every key and value.
 
-Two different calls never have the same text. Arguments are written as JSON, which can be read in one way only; what is
-too long to read stands as its beginning, its end, its length and its SHA-256, outside of the quotes, where JSON has no
-place for a string's own words.
+Two different calls never have the same text. Arguments are written as JSON, which has one reading. A value that is too
+long is shown as its beginning, end, length and SHA-256, outside of the quotes, so that no string can imitate this form.
 """
 
 from __future__ import annotations
@@ -18,29 +17,30 @@ from pegboard.model.consent import ConsentRequest
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSONValue
 
-CONSENT_TEXT_CHARS = 8_000  # of the arguments in one question; a call with more is refused, never shown in part
-CONSENT_LINE_CHARS = 160  # of arguments that stand in one line
-CONSENT_VALUE_CHARS = 400  # of one key or value that is shown whole
-CONSENT_ENDS_CHARS = 120  # and of the beginning and the end of a longer one
-CONSENT_REASON_CHARS = 300  # of why a person is asked
+# characters of the arguments in one question; a call with more is refused, never shown in part
+CONSENT_TEXT_CHARS = 8_000
+CONSENT_LINE_CHARS = 160  # characters of arguments that are shown in one line
+CONSENT_VALUE_CHARS = 400  # characters of a key or value that is shown whole
+CONSENT_ENDS_CHARS = 120  # characters shown of the beginning and of the end of a longer value
+CONSENT_REASON_CHARS = 300  # characters of the reason for asking
 
 _SHORT_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
-# Control, format, surrogate, private, unassigned; separators of lines and paragraphs, all spaces but the plain one.
+# Unicode categories: control, format, surrogate, private, unassigned; line and paragraph separators; spaces.
 _HIDING = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs", "Me"))
-# Letters, marks and symbols that show nothing: Default_Ignorable_Code_Point of Unicode, and two blanks.
+# Letters, marks and symbols that are invisible: Default_Ignorable_Code_Point of Unicode, and two blanks.
 _BLANKS = (
     (0x034F, 0x034F), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x2800, 0x2800), (0x3164, 0x3164),
     (0xFE00, 0xFE0F), (0xFFA0, 0xFFA0), (0x13441, 0x13442), (0x16FE4, 0x16FE4), (0x1D159, 0x1D159), (0xE0000, 0xE0FFF),
 )  # fmt: skip
-# Marks that strike out what stands before them.
+# Marks that strike out the preceding character.
 _OVERLAYS = ((0x0334, 0x0338), (0x20D0, 0x20F0), (0x1ABE, 0x1ABE))
-_MARKS_IN_A_ROW = 2  # as many as languages put on a letter; more cover their neighbours
+_MARKS_IN_A_ROW = 2  # the most marks that real languages put on a letter; more would cover the neighbours
 _RIGHT_TO_LEFT = frozenset(("R", "AL"))
-_BMP = 0xFFFF  # the last character that four hexadecimal digits can spell
+_BMP = 0xFFFF  # the last character that fits in four hexadecimal digits
 _LOOKS_LIKE_JSON = frozenset('"{}[]:<&')
-# A client may show the question as Markdown or HTML, which hide comments, tags and where a link leads, and strike out.
+# A client may render the question as Markdown or HTML, which can hide comments, tags and link targets.
 _MARKUP = re.compile(r"<(?=[A-Za-z/!?])|(?<=\])[(\[:]|!(?=\[)|&(?=#?\w{1,40};)|(?<!^)~|^~(?!/)")
-# Within a word of ASCII only these are shown: what is written beside it without a space and passes for none of it.
+# Only these characters may be shown inside an ASCII word: they are written without spaces and resemble no letter.
 _WORD = re.compile(r"\w+")
 _GUESTS = (
     "LATIN ", "CJK ", "HIRAGANA LETTER", "KATAKANA LETTER", "KATAKANA-HIRAGANA", "HANGUL SYLLABLE", "THAI CHARACTER",
@@ -50,7 +50,7 @@ _FALSE_LATIN = (
     "LATIN LETTER", "LATIN SMALL LETTER ALPHA", "LATIN SMALL LETTER SCRIPT G", "LATIN SMALL LETTER IOTA",
     "LATIN SMALL LETTER TONE",
 )  # fmt: skip
-# Marks that pass for `.`, `/`, `:`, `-`, `@` and `"`: of an address, and of the text around a value.
+# Marks that look like `.`, `/`, `:`, `-`, `@` and `"`, which structure addresses and the text around a value.
 _FALSE_MARKS = frozenset(
     "\u2024\u2044\u2215\u29f8\u2571\u1735\ua789\u2236\u02d0\u0589\u05c3\u02ba\u02ee\u2033\u3003\uff02"
     "\ufe52\u2010\u2043\u02d7\u2212\ufe6b\uff20"
@@ -59,14 +59,14 @@ _SHORTENED = " (SHA-256 "
 
 
 class QuestionTooLongError(ValueError):
-    """The question would be longer than a person reads."""
+    """The question would be longer than a person can read."""
 
 
 def consent_text(request: ConsentRequest, *, max_chars: int | None = CONSENT_TEXT_CHARS) -> str:
-    """Return the question for a yes to one concrete call.
+    """Return the question that asks a person to approve one call.
 
-    Every key and every value stands in it. Characters that are not seen, or that move others, are spelled out; a long
-    value is shown by its beginning, its end, its length and its SHA-256, and stands whole in `request.arguments`.
+    It shows every key and value. Invisible characters, and those that move others, are escaped. A long value is shown
+    by its beginning, end, length and SHA-256; `request.arguments` has all of it.
 
     Raises:
         QuestionTooLongError: it would have more than `max_chars`; nothing is ever left out instead.
@@ -76,7 +76,7 @@ def consent_text(request: ConsentRequest, *, max_chars: int | None = CONSENT_TEX
 
 
 def too_long(request: ConsentRequest, error: QuestionTooLongError) -> CallError:
-    """Return the refusal of a call about which nobody could be asked in a text that is read."""
+    """Return the refusal of a call whose question would be too long to read."""
     text = (
         f"{request.tool!r} was not run: a person must agree first, and the question would be too long to read "
         f"({error}). Make calls with smaller arguments."
@@ -85,7 +85,7 @@ def too_long(request: ConsentRequest, error: QuestionTooLongError) -> CallError:
 
 
 def shown_arguments(arguments: Mapping[str, JSONValue], *, max_chars: int | None = CONSENT_TEXT_CHARS) -> str:
-    """Return arguments as a person is shown them; see `consent_text`.
+    """Return arguments in the form that a person sees; see `consent_text`.
 
     Raises:
         QuestionTooLongError: it would have more than `max_chars`.
@@ -94,14 +94,14 @@ def shown_arguments(arguments: Mapping[str, JSONValue], *, max_chars: int | None
         line = _joined(_value(arguments, None), CONSENT_LINE_CHARS)
     except QuestionTooLongError:
         line = None
-    # Scripts that are written from right to left would move their neighbours: there each member has its own line.
+    # Right-to-left scripts would reorder their neighbours, so each member gets its own line.
     if line is None or any(unicodedata.bidirectional(char) in _RIGHT_TO_LEFT for char in line):
         return _joined(_value(arguments, "\n"), max_chars)
     return line
 
 
 def is_shortened(text: str) -> bool:
-    """Tell whether a text shows a value by its beginning and end only; in doubt it does."""
+    """Tell whether a text shows a value by its beginning and end only; true in doubt."""
     return _SHORTENED in text
 
 
@@ -118,7 +118,7 @@ def _joined(parts: Iterator[str], max_chars: int | None) -> str:
 
 
 def _value(value: object, indent: str | None) -> Iterator[str]:
-    """Yield a value in parts; each member on a line of its own, unless `indent` is `None`."""
+    """Yield a value in parts; each member on its own line, unless `indent` is `None`."""
     if isinstance(value, str):
         yield _string(value)
     elif value is None or isinstance(value, bool):
@@ -131,7 +131,7 @@ def _value(value: object, indent: str | None) -> Iterator[str]:
     elif isinstance(value, list | tuple):
         yield from _members("[]", (("", item) for item in cast("Sequence[object]", value)), indent)
     else:
-        # Host code may give anything; what is no JSON names its type, outside of the quotes.
+        # Host code may pass any value; a value that is not JSON shows its type, outside of the quotes.
         yield f"{_plain(type(value).__name__)} {_string(str(value))}"
 
 
@@ -159,7 +159,7 @@ def _number(value: float) -> str:
 
 
 def _string(text: str, most: int = CONSENT_VALUE_CHARS) -> str:
-    """Return a text in quotes, with what is not seen spelled out; a long one by its ends, length and digest."""
+    """Return a text in quotes with invisible characters escaped; a long one by its ends, length and digest."""
     spelled = _spelled(text[: most + 1])
     if len(text) <= most and len(spelled) <= most:
         return f'"{spelled}"'
@@ -169,7 +169,7 @@ def _string(text: str, most: int = CONSENT_VALUE_CHARS) -> str:
 
 
 def _first(text: str) -> str:
-    """Return the beginning of a text, spelled out."""
+    """Return the beginning of a text, escaped."""
     head = text[:CONSENT_ENDS_CHARS]
     while len(spelled := _spelled(head)) > CONSENT_ENDS_CHARS:
         head = head[:-1]
@@ -184,12 +184,12 @@ def _last(text: str) -> str:
 
 
 def _spelled(text: str) -> str:
-    """Return a text with quotes, backslashes and every character that hides or moves something as an escape."""
+    """Return a text with quotes, backslashes and misleading characters escaped."""
     if text.isascii() and text.isprintable():
         return _without_markup(text.replace("\\", "\\\\").replace('"', '\\"'))
     false = _false_places(text)
     shown: list[str] = []
-    marks = _MARKS_IN_A_ROW  # at the beginning there is no letter to stand on
+    marks = _MARKS_IN_A_ROW  # at the beginning there is no letter that a mark could belong to
     for place, char in enumerate(text):
         category = unicodedata.category(char)
         is_mark = category[0] == "M"
@@ -200,7 +200,7 @@ def _spelled(text: str) -> str:
             category = "Cf"
         else:
             shown.append(char)
-        # A mark belongs on a letter: on anything else, and on what was spelled out, it would change how that reads.
+        # A mark belongs on a letter; after anything else, or after an escape, it would change how that reads.
         marks = 0 if category[0] == "L" else marks + 1 if is_mark and category[0] == "M" else _MARKS_IN_A_ROW
     return _without_markup("".join(shown))
 
@@ -214,7 +214,7 @@ def _without_markup(spelled: str) -> str:
 
 
 def _false_places(text: str) -> frozenset[int]:
-    """Return where stands what passes for another: `р` of Cyrillic in a word of ASCII, `৪` alone, marks like `/`."""
+    """Return the places of lookalikes: a Cyrillic `р` in an ASCII word, a single `৪`, marks that resemble `/`."""
     scripts = {_script(char) for char in text if not char.isascii() and char.isalpha()}
     places = {place for place, char in enumerate(text) if char in _FALSE_MARKS or _is_stray(char, scripts)}
     for word in _WORD.finditer(text):
@@ -231,7 +231,7 @@ def _is_guest(char: str) -> bool:
 
 
 def _is_stray(char: str, scripts: set[str]) -> bool:
-    """Tell whether a digit stands where no letter of its script does: it looks like another digit, or swaps with it."""
+    """Tell whether a digit appears without letters of its script: it may look like another digit, or swap with it."""
     if char.isascii():
         return False
     if unicodedata.category(char) != "Nd" and unicodedata.bidirectional(char) != "AN":
@@ -241,7 +241,7 @@ def _is_stray(char: str, scripts: set[str]) -> bool:
 
 
 def _script(char: str) -> str:
-    """Return the script that a character's name begins with; that of `ARABIC-INDIC DIGIT FIVE` is Arabic."""
+    """Return the first word of a character's name, e.g. ARABIC-INDIC for `ARABIC-INDIC DIGIT FIVE`: its script."""
     return unicodedata.name(char, "").removeprefix("EXTENDED ").partition(" ")[0].partition("-")[0]
 
 
@@ -257,6 +257,6 @@ def _plain(name: str) -> str:
 
 
 def _reason(reason: str) -> str:
-    """Return why a person is asked; a hook may have written words of the call into it, which then stand in quotes."""
+    """Return the reason for asking; parts that a hook copied from the call are shown in quotes."""
     is_plain = reason.isascii() and reason.isprintable() and len(reason) <= CONSENT_REASON_CHARS
     return reason if is_plain and not _LOOKS_LIKE_JSON.intersection(reason) else _string(reason, CONSENT_REASON_CHARS)

@@ -1,8 +1,7 @@
-"""Coroutine runner: run foreign code to its end or to a limit, in the caller's own task.
+"""Coroutine runner: run foreign coroutines to their end or to a time limit, in the caller's own task.
 
-A coroutine is stepped by hand. One that never really waits costs neither task nor timer. One that
-does gets a timer, and is given up when it ignores its cancellation: the caller is answered at the
-deadline whatever the code does.
+Coroutines are stepped by hand. One that never waits costs neither a task nor a timer. One that waits gets a timer; if
+it ignores its cancellation it is abandoned, so the caller gets an answer at the deadline in any case.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from time import perf_counter, thread_time
 from types import CoroutineType
 from typing import Any, Literal, cast
 
-STEP_GRACE_S = 0.25  # that code may go on after it was told to stop, before it is left alone
-LOOP_BLOCKED_S = 0.1  # of CPU that async code may use at a stretch before the log names it: it stops every other call
-CPU_SAMPLE_S = 0.01  # that a reading of the CPU clock is used for; the log may name code so much too late
+STEP_GRACE_S = 0.25  # seconds that code may continue after its cancellation before it is abandoned
+LOOP_BLOCKED_S = 0.1  # seconds of CPU without a break before async code is logged as blocking the event loop
+CPU_SAMPLE_S = 0.01  # seconds for which a reading of the CPU clock is reused; the log may be late by as much
 
 
 log = logging.getLogger("pegboard")
@@ -34,7 +33,7 @@ _STOPPED = "stopped from outside"
 
 
 class InterruptedWaitError(Exception):
-    """The code was stopped: at its time limit, by a cancellation from outside, or at shutdown."""
+    """The code was stopped: by its time limit, by a cancellation from outside, or at shutdown."""
 
     def __init__(self, reason: Reason) -> None:
         super().__init__(reason)
@@ -42,7 +41,7 @@ class InterruptedWaitError(Exception):
 
 
 class CancelScope:
-    """What somebody may interrupt: the wait that runs now, or the next one. `reason` is why it was told to stop."""
+    """Something that can be interrupted: its current wait, or the next one. `reason` is why."""
 
     __slots__ = ("_stop", "is_left", "name", "reason")
 
@@ -50,12 +49,12 @@ class CancelScope:
         self.name = name
         self.reason: Reason | None = None
         self.is_left = False
-        """Whether what is around it gave it up: nothing can be waited for any more."""
+        """Whether the surrounding code abandoned it; it cannot wait any more."""
         self._stop: Callable[[], None] | None = None
 
     @property
     def runs_on_loop(self) -> bool:
-        """Whether the event loop's thread runs the code that `name` names."""
+        """Whether the code that `name` names runs in the event loop's thread."""
         return True
 
     def interrupt(self, reason: Reason) -> None:
@@ -66,21 +65,21 @@ class CancelScope:
                 self._stop()
 
     def attach(self, stop: Callable[[], None] | None) -> None:
-        """Name what stops the wait that runs now; `None` when there is none."""
+        """Set the function that stops the current wait; `None` if there is no wait."""
         self._stop = stop
 
 
 def is_cancelled() -> bool:
-    """Tell whether the running task was told to stop, and not only some code in it raised `CancelledError`."""
+    """Tell whether the running task itself was cancelled, as opposed to code in it that raised `CancelledError`."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 def is_stop(error: asyncio.CancelledError) -> bool:
-    """Tell whether a cancellation comes from outside of the code that sees it: from its task, or from a scope around.
+    """Tell whether a cancellation comes from outside the code that sees it: from its task or a surrounding scope.
 
-    A call within a call runs in one task with it, so that nothing but its words tells the stop of the outer call from
-    what the code of the inner one cancels itself.
+    A nested call runs in the same task as the outer one, so only the message of the exception distinguishes the outer
+    call's stop from a cancellation by the inner code.
     """
     return is_cancelled() or _is_stop_of_a_scope(error)
 
@@ -90,7 +89,7 @@ def _is_stop_of_a_scope(error: asyncio.CancelledError) -> bool:
 
 
 def is_on_loop() -> bool:
-    """Tell whether the event loop's thread runs this."""
+    """Tell whether the current thread runs an event loop."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -104,11 +103,11 @@ async def coroutine_of(value: Awaitable[Any]) -> Any:
 
 
 def begin(code: Awaitable[Any], *, timeout_s: float, scope: CancelScope) -> Any:
-    """Take the first step. Returns the value of code that is done already, or else a `Pending` to await.
+    """Take the first step. Returns the value of code that is already done, or else a `Pending` to await.
 
     Raises:
         InterruptedWaitError: it was stopped before it began.
-        BaseException: whatever the code raised.
+        BaseException: any exception of the code.
     """
     steps: Any = code if type(code) is CoroutineType else coroutine_of(code)  # pyright: ignore[reportUnknownVariableType] - any
     if scope.reason is not None:
@@ -128,7 +127,7 @@ def begin(code: Awaitable[Any], *, timeout_s: float, scope: CancelScope) -> Any:
 
 
 class _CpuSample(threading.local):
-    """What the thread's CPU clock said not long ago. It is a system call, far too dear to read for every step."""
+    """A recent reading of the thread's CPU clock; the system call is too slow for every step."""
 
     taken_at = float("-inf")
     cpu_s = 0.0
@@ -141,7 +140,7 @@ _sample = _CpuSample()
 
 
 def _warn_blocked(started: float, scope: CancelScope) -> None:
-    """Say that code held the loop, if it was the code: on a busy machine a step takes long that computes nothing."""
+    """Log that code blocked the loop, if its CPU time shows it: on a busy machine any step can take long."""
     held_s = thread_time() - _sample.cpu_s - (started - _sample.taken_at)
     if held_s > LOOP_BLOCKED_S and scope.runs_on_loop:
         log.warning("%r held the event loop for %.0f ms, and every other call with it: make it a plain `def`, "
@@ -149,7 +148,7 @@ def _warn_blocked(started: float, scope: CancelScope) -> None:
 
 
 class Begun:
-    """The rest of a coroutine that has taken its first step; awaiting it goes on, in the caller's own task."""
+    """The rest of a coroutine after its first step; awaiting it continues in the caller's own task."""
 
     def __init__(self, code: Coroutine[Any, Any, Any], waited: Any) -> None:
         self._code, self._waited = code, waited
@@ -170,9 +169,9 @@ class Begun:
 
 
 def first_step(code: Coroutine[Any, Any, Any]) -> Any:
-    """Take the first step. Returns the value of code that is done already, or else what is left of it to await.
+    """Take the first step. Returns the value of code that is already done, or else the rest to await.
 
-    Most code never waits, and then costs nobody who looks after it. `begin` is the same under a time limit.
+    Most code never waits and then needs no supervision. `begin` does the same under a time limit.
     """
     try:
         waited = code.send(None)
@@ -182,10 +181,10 @@ def first_step(code: Coroutine[Any, Any, Any]) -> Any:
 
 
 class Pending:
-    """The rest of a coroutine that has begun to wait: steps it whenever what it waits for is done.
+    """The rest of a coroutine that has begun to wait; steps it whenever its awaited future is done.
 
-    Awaiting it raises `InterruptedWaitError` when it was stopped, and `CancelledError` when the
-    caller's own task was cancelled.
+    Awaiting it raises `InterruptedWaitError` if it was stopped, and `CancelledError` if the caller's own task was
+    cancelled.
     """
 
     __slots__ = (
@@ -238,7 +237,7 @@ class Pending:
         except StopIteration as stop:
             return stop.value
         except asyncio.CancelledError:
-            # Cancelled from outside counts first: then our caller must hear of it as such.
+            # A cancellation from outside takes precedence: the caller must see it as such.
             if scope.reason is None or self._is_stopped_around or self._task.cancelling() > self._cancelling:
                 raise
             raise InterruptedWaitError(scope.reason) from None
@@ -250,10 +249,10 @@ class Pending:
             self._timer.cancel()
 
     def _until_done(self) -> Generator[Any, None, BaseException | None]:
-        """Wait until what the code waits for is done, or the code is given up; return what to throw into it."""
+        """Wait until the awaited future is done or the code is abandoned; return the exception to throw into it."""
         waited = self._waited
         if waited is None:
-            # A bare yield, as of `sleep(0)`: let the loop turn once.
+            # A bare yield, as in `sleep(0)`: let the loop run once.
             try:
                 yield None
             except asyncio.CancelledError as error:
@@ -262,7 +261,7 @@ class Pending:
             return self._tell()
         waited._asyncio_future_blocking = False
         if self._scope.reason is not None and not self._is_stop_sent:
-            # It was told to stop just when its last wait was over, so that wait could not be cancelled.
+            # The stop arrived just as the last wait ended, so there was no wait to cancel.
             self._is_stop_sent = waited.cancel(_STOPPED)
         waited.add_done_callback(self._wake)
         while True:
@@ -272,7 +271,7 @@ class Pending:
             try:
                 yield from self._waker
             except asyncio.CancelledError as error:
-                # The caller, or a scope of the code itself, cancels: pass it on with its words, which scopes read.
+                # The caller, or a scope in the code itself, cancels: keep the message, which scopes read.
                 self._cancel_by(error)
                 if not waited.cancel(*error.args[:1]):
                     return error
@@ -280,7 +279,7 @@ class Pending:
                 return None
 
     def _tell(self) -> BaseException | None:
-        """Return what tells the code to stop, once: told again, its clean-up would be cut."""
+        """Return the exception that stops the code, once: a second one would interrupt its clean-up."""
         if self._scope.reason is None or self._is_stop_sent:
             return None
         self._is_stop_sent = True
@@ -291,7 +290,7 @@ class Pending:
             self._waker.set_result(None)
 
     def _stop(self) -> None:
-        """Tell the code to stop, and give it up if it has not ended after a grace."""
+        """Cancel the code, and abandon it if it has not ended after the grace period."""
         self._start_grace()
         if self._waited is not None:
             self._is_stop_sent = self._waited.cancel(_STOPPED)
@@ -306,7 +305,7 @@ class Pending:
         self._loop.call_later(STEP_GRACE_S, self._give_up_cancelled)
 
     def _give_up_cancelled(self) -> None:
-        """Give the code up if its caller is cancelled still; a scope of its own has undone that by then."""
+        """Abandon the code if its caller is still cancelled; the code's own scope would have undone that by now."""
         if self._task.cancelling() > self._cancelling:
             self._give_up()
 

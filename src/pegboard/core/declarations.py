@@ -1,4 +1,4 @@
-"""Declarations: everything that a catalog declares, as one frozen value that a reload, a reset and a plan swap."""
+"""Declarations: everything that a catalog declares, as one frozen value that reload, reset and plan replace."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ from pegboard.model.tool import ToolEntry, ToolSpec
 
 
 class NamedLater(NamedTuple):
-    """Tools of a builder whose names are asked anew with every question."""
+    """Tools of a builder whose names are computed again for each snapshot."""
 
     names: Callable[[], Sequence[str]]
     entries: Callable[[tuple[str, ...]], Sequence[ToolEntry]]
 
 
 class Mirror(NamedTuple):
-    """A name for allow-lists alone, such as an SDK's own tool."""
+    """A name that exists for allow-lists only, such as an SDK's own tool."""
 
     groups: tuple[str, ...]
     full_names: object = None
     available: object = None
     listed: ToolEntry | None = None
-    """The tool of a source that it stands for."""
+    """The source's tool behind this name."""
 
     def entry(self, name: str) -> ToolEntry:
-        """Return what the judge decides on: a tool of this name, in a namespace that none can be declared in."""
+        """Return an entry for the judge: a tool with this name, in a namespace that nothing can be declared in."""
         if self.listed is not None:
-            # A list of names asks for each of them, again and again.
+            # A list of names asks for each entry again and again.
             key = (self.groups, id(self.available))
             kept: ToolEntry | None = self.listed.drawn.get("mirrored", {}).get(key)
             if kept is None:
                 spec = replace(self.listed.spec, groups=self.groups, available=self.available)
                 kept = replace(self.listed, spec=spec, wire_name=f"{spec.namespace}__{spec.name}", fingerprint="")
-                # It holds what is asked of it, so that the id cannot come to mean another.
+                # The value keeps `available` alive, so that its id cannot be reused.
                 self.listed.drawn["mirrored"] = {key: kept}
             return kept
         spec = ToolSpec(name=name, namespace=MIRRORED, groups=self.groups, available=self.available)
@@ -60,9 +60,9 @@ MIRRORED = "pegboard__mirror"
 
 
 class MirroredSource(Struct, frozen=True):
-    """A source whose tools are names for allow-lists alone: an SDK runs them itself. Fills the port `Source`.
+    """A source whose tools are names for allow-lists only; an SDK runs them itself. Implements the port `Source`.
 
-    Made by `Catalog.mirror`, it lives as any source does; it lists no tool here, so that none can be called.
+    Made by `Catalog.mirror`; its lifecycle is that of any source. It lists no tools here, so none can be called.
     """
 
     source: Source
@@ -75,11 +75,11 @@ class MirroredSource(Struct, frozen=True):
         return self.source.name
 
     def entries(self) -> Sequence[ToolEntry]:
-        """Return nothing: what is mirrored is no tool here."""
+        """Return nothing: mirrored names are not tools here."""
         return ()
 
     def mirrors(self) -> dict[str, Mirror]:
-        """Return the names that the source gives now."""
+        """Return the names that the source provides now."""
         return {
             f"mcp__{self.name}__{entry.spec.name}": Mirror(
                 self.wanted_groups or entry.spec.groups, None, self.available, entry
@@ -88,7 +88,7 @@ class MirroredSource(Struct, frozen=True):
         }
 
     def secrets(self) -> Iterable[Secret]:
-        """Return what the source authenticates with."""
+        """Return the credentials of the source."""
         return self.source.secrets() if isinstance(self.source, HoldsSecrets) else ()
 
     def groups(self) -> frozenset[str]:
@@ -96,7 +96,7 @@ class MirroredSource(Struct, frozen=True):
         return frozenset(self.wanted_groups) or self.source.groups()
 
     def state(self) -> SourceState:
-        """Return how the source is."""
+        """Return the state of the source."""
         return self.source.state()
 
     def subscribe(self, on_change: Callable[[], None]) -> None:
@@ -113,32 +113,32 @@ class MirroredSource(Struct, frozen=True):
 
 
 class PrivateSource(Struct, frozen=True):
-    """A source whose tools one agent alone has. Fills the port `Source`: it lives as any source does, and lists none.
+    """A source whose tools belong to one agent. Implements the port `Source`, but lists no tools.
 
-    Its tools keep the name of their source, which is `name` here: two agents may each have a server of one name.
+    Its tools keep the source's name, which is `name` here: two agents may each have a server with the same name.
     """
 
     source: Source
     name: str
 
     def entries(self) -> Sequence[ToolEntry]:
-        """Return nothing: what is private is in no list but the agent's."""
+        """Return nothing: private tools are listed for their agent only."""
         return ()
 
     def private_entries(self) -> list[ToolEntry]:
-        """Return the tools that it lists now, as the agent has them."""
+        """Return the tools that it lists now, as the agent sees them."""
         return [replace(entry, source=self.name) for entry in self.source.entries()]
 
     def secrets(self) -> Iterable[Secret]:
-        """Return what the source authenticates with."""
+        """Return the credentials of the source."""
         return self.source.secrets() if isinstance(self.source, HoldsSecrets) else ()
 
     def groups(self) -> frozenset[str]:
-        """Return nothing: an agent has its own tools whole."""
+        """Return nothing: an agent gets all of its private tools."""
         return frozenset()
 
     def state(self) -> SourceState:
-        """Return how the source is."""
+        """Return the state of the source."""
         return self.source.state()
 
     def subscribe(self, on_change: Callable[[], None]) -> None:
@@ -154,23 +154,22 @@ class PrivateSource(Struct, frozen=True):
         await self.source.stop()
 
     def fits(self, other: object) -> bool:
-        """Tell whether it can go on in place of another, of a new reading of the config: where its source can."""
+        """Tell whether it can replace another after a reload of the config: if its source can."""
         fits: Callable[[object], bool] | None = getattr(self.source, "fits", None)
         return fits is not None and isinstance(other, PrivateSource) and fits(other.source)
 
     def renew(self, other: PrivateSource) -> None:
-        """Take over what the other says, and keep the connection; only where it `fits`."""
+        """Take over the settings of the other and keep the connection; only if it `fits`."""
         source: Any = self.source
         source.renew(other.source)
 
 
 class Declarations(Struct, frozen=True, kw_only=True, eq=False):
-    """Everything that is declared. A field that is added here survives a reload and ends with a reset by itself.
+    """Everything that is declared. A field added here is kept by a reload and cleared by a reset automatically.
 
-    `tools` and `resources` (resources, prompts and completions) are by folded qualified id, in the order in which they
-    were declared; what sources list is not among them, since it changes by itself. `identity` is who may come in over
-    HTTP, as `auth` reads it; `None` lets in whoever reaches the server. `documents` is the store that the tools for
-    documents are on.
+    `tools` and `resources` (resources, prompts and completions) are keyed by folded qualified id, in order of
+    declaration; tools that sources list are not included, since they change by themselves. `identity` is the HTTP
+    authentication, as `auth` reads it; `None` lets everybody in. `documents` is the store behind the document tools.
     """
 
     name: str = "pegboard"
@@ -209,21 +208,21 @@ class Declarations(Struct, frozen=True, kw_only=True, eq=False):
         return replace(self, tools=self.tools.with_entries(tools), resources=self.resources.with_entries(resources))
 
     def all_mirrors(self) -> Mapping[str, Mirror]:
-        """Return every name for allow-lists, also those that sources give at this moment."""
+        """Return every name for allow-lists, including those that sources provide now."""
         mirrored = [source.mirrors() for source in self.sources.values() if isinstance(source, MirroredSource)]
         return {name: mirror for names in (*mirrored, self.mirrors) for name, mirror in names.items()}
 
     def with_secrets_of(self, sources: Iterable[Source]) -> Declarations:
-        """Return the declarations with the credentials of these sources among what nothing may say.
+        """Return the declarations with the credentials of these sources among the secrets to redact.
 
-        They stay there when a source goes: calls that it answered may still have them.
+        They stay there when a source is removed, since running calls may still contain them.
         """
         held = (secret for source in sources if isinstance(source, HoldsSecrets) for secret in source.secrets())
         known = dict.fromkeys((*self.secrets, *held))
         return self if len(known) == len(self.secrets) else replace(self, secrets=tuple(known))
 
     def without_offers(self) -> Declarations:
-        """Return the declarations of an empty catalog that is protected as this one is."""
+        """Return the declarations of an empty catalog with the same protection."""
         protecting = {name: getattr(self, name) for name in ("name", "bounds", "default_limit", "identity", "secrets")}
         return Declarations(**protecting)
 

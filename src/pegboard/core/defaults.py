@@ -1,4 +1,4 @@
-"""Defaults: what code declares by itself, set aside by a reset and brought back when the defaults are loaded."""
+"""Defaults: tools that code declares at import; a reset sets them aside, and loading the defaults restores them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _IN_ORDER = ("hooks", "named_later")
 
 
 class Defaults:
-    """What decorators and classes declared on one catalog. State of the catalog.
+    """The tools that decorators and classes declared on one catalog. State of the catalog.
 
-    A reset sets aside what is declared then; a further one, before anything is brought back, adds nothing: what a test
-    declares in between is the test's own. What a default loader declares is not set aside, as that runs again.
+    A reset sets aside the current declarations. A second reset before `bring_back` adds nothing, since tools declared
+    in between belong to a test. Declarations of a default loader are not set aside, because the loader runs again.
     """
 
     def __init__(self) -> None:
@@ -46,23 +46,23 @@ class Defaults:
         return any(known() is tool for known in self._classes)
 
     def namesake(self, tool: type) -> type | None:
-        """Return the class that was defined before under this very name: a notebook's cell that is run again."""
+        """Return the earlier class with the same name, e.g. from a notebook cell that is run again."""
         name = (tool.__module__, tool.__qualname__)
         known = (ref() for ref in self._classes)
         return next((each for each in known if each is not None and (each.__module__, each.__qualname__) == name), None)
 
     def forget(self, key: str) -> None:
-        """Leave out a tool that was taken back, or that something else took the place of; by folded qualified id."""
+        """Forget a tool that was removed or replaced; by folded qualified id."""
         self._decorated.discard(key)
         self._classes = [ref for ref in self._classes if _key_of(ref()) != key]
 
     def forget_class(self, tool: type) -> None:
-        """Leave out a class that another took the place of."""
+        """Forget a class that another one replaced."""
         self._classes = [ref for ref in self._classes if ref() is not tool]
 
     @contextmanager
     def loading(self, registry: Registry) -> Generator[None]:
-        """Take what is declared in the block for the work of default loaders."""
+        """Attribute the declarations in the block to default loaders."""
         before, self._is_loading = registry.declarations, True
         try:
             yield
@@ -76,7 +76,7 @@ class Defaults:
             self._listed_by_loaders = tuple(item for item in items if not _is_among(item, known))
 
     def set_aside(self, registry: Registry) -> None:
-        """Keep what is declared now, for `bring_back`."""
+        """Keep the current declarations for `bring_back`."""
         if self._aside is not None:
             return
         declared = registry.declarations
@@ -84,14 +84,14 @@ class Defaults:
             field: {n: v for n, v in getattr(declared, field).items() if n not in self._named_by_loaders[field]}
             for field in _BY_NAME
         }
-        # Classes are not among them: one that nobody else holds must be free to go.
+        # Classes are not included: one that is not referenced elsewhere must be collectable.
         self._aside["tools"] = {key: declared.tools[key] for key in declared.tools if key in self._decorated}
         for field in _IN_ORDER:
             items = enumerate(item for item in getattr(declared, field) if not _is_among(item, self._listed_by_loaders))
             self._aside[field] = dict(items)
 
     def bring_back(self, registry: Registry) -> None:
-        """Declare again what a reset took away, unless something has its place by now."""
+        """Declare again what a reset removed, unless its name is taken by now."""
         if self._aside is None:
             return
         aside, self._aside = self._aside, None
@@ -112,7 +112,7 @@ class Defaults:
         self._bring_back_tools(registry, aside["tools"])
 
     def _bring_back_tools(self, registry: Registry, decorated: Mapping[str, ToolEntry]) -> None:
-        # A class that nobody holds any more may wait to be collected.
+        # An unreferenced class may still wait for the garbage collector.
         gc.collect()
         self._classes = [ref for ref in self._classes if ref() is not None]
         living = {_key_of(tool): tool.tool_entry for ref in self._classes if (tool := _tool(ref)) is not None}

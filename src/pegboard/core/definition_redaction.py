@@ -1,8 +1,8 @@
-"""Definition redaction: take secrets in use out of what sources say of their tools, before anybody is shown it.
+"""Definition redaction: remove secrets from the definitions that sources list, before anybody sees them.
 
-A server may write the credential that it was given into a description, an icon or an address. Prose is cleaned as
-results are. What means something to the source, a name, an address or a rule of a schema, cannot be changed: what has a
-secret there is left out.
+A server may put the credential that it got into a description, an icon or an address. Prose is redacted like results.
+Names, addresses and schema rules have a meaning for the source and cannot be changed, so an item with a secret there is
+left out.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from pegboard.model.secret import Secret
 from pegboard.model.tool import Annotations, ToolEntry
 
 _PROSE: Final = frozenset({"description", "title", "$comment"})
-# They bind nobody, and one with a part that is replaced would be a wrong one.
+# Annotations: they validate nothing, and a sample with a redacted part would be wrong.
 _SAMPLES: Final = frozenset({"default", "examples", "example"})
 _NAMED: Final = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 
 
 class DefinitionRedactor:
-    """Takes secrets out of definitions: of entries as they are here, and of tools as the wire of MCP says them."""
+    """Removes secrets from definitions: from entries, and from tools in MCP's wire form."""
 
     def __init__(self, secrets: Iterable[Secret]) -> None:
         self._redactor = Redactor(secrets)
@@ -40,13 +40,13 @@ class DefinitionRedactor:
         }
 
     def entry(self, entry: ToolEntry) -> ToolEntry:
-        """Return an entry without secrets; the very same where it has none.
+        """Return an entry without secrets; the same object if it has none.
 
         Raises:
-            DefinitionError: one stands where it cannot be taken out.
+            DefinitionError: a secret is in a place where it cannot be removed.
         """
         if not self._redactor.forms:
-            # Most catalogs know no secret: nothing is written then to be searched.
+            # Most catalogs have no secrets; then nothing is serialised for a search.
             return entry
         offer = entry.offer and self._cleaned(entry.offer)
         spec = entry.spec
@@ -57,10 +57,10 @@ class DefinitionRedactor:
         return replace(entry, spec=spec, offer=offer, fingerprint="")
 
     def definition(self, definition: JSON) -> JSON:
-        """Return what the wire says of one tool without secrets.
+        """Return the wire form of one tool without secrets.
 
         Raises:
-            DefinitionError: one stands where it cannot be taken out.
+            DefinitionError: a secret is in a place where it cannot be removed.
         """
         if not self._has_any(definition):
             return definition
@@ -93,7 +93,7 @@ class DefinitionRedactor:
         return self._value(annotations)
 
     def _icons(self, icons: Any) -> Any:
-        # Half an address shows nothing.
+        # An icon with a part of its address redacted would not load.
         return type(icons)(icon for icon in icons if not self._has_any(icon))
 
     def _arguments(self, arguments: Any) -> Any:

@@ -17,13 +17,13 @@ def canonical_json(value: JSONValue) -> bytes:
     try:
         return orjson.dumps(value, option=_CANONICAL, default=str)
     except TypeError:  # an integer of more than 64 bits
-        # Not in ASCII: two lone surrogates would be written as the one character that they are not.
+        # With `ensure_ascii`, two lone surrogates would become one character.
         text = json.dumps(value, default=str, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return text.encode("utf-8", "surrogatepass")
 
 
 def quick_digest(value: JSONValue) -> str | None:
-    """Return what `digest` does; `None` of what takes long to write: it is too deep, or has too long an integer."""
+    """Return `digest`; `None` for a value that is slow to write: too deep, or with too long an integer."""
     try:
         return hashlib.sha256(orjson.dumps(value, option=_CANONICAL, default=str)).hexdigest()
     except TypeError:

@@ -1,4 +1,4 @@
-"""Elicitation form: the form in which a person is asked for values, and whether an answer has what it asks for."""
+"""Elicitation form: the form for asking a person for values, and the check of the answer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def form_of(schema: Any) -> tuple[JSON, bool]:
 
 
 def fits_form(form: JSON, answer: JSON) -> bool:
-    """Tell whether an accepted answer has what the form asks for; others always fit."""
+    """Tell whether an accepted answer fits the form; declined ones always do."""
     if answer.get("action") != "accept":
         return True
     content: JSONValue = answer.get("content")

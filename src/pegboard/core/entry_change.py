@@ -1,8 +1,8 @@
-"""Entry change: how the entries of one moment follow those of the moment before, so that what stays is not made anew.
+"""Entry change: the difference between the entries of two snapshots, so that unchanged derived data is reused.
 
-Of a large catalog one tool changes now and then. Whatever is worked out of its entries is kept by their places; here it
-moves along with them. What stays together moves together, as runs of places: all that is done for each entry is done by
-the interpreter's own loops, since ten thousand entries must not hold the event loop for what happened to one.
+In a large catalog single tools change now and then. Data derived from entries is stored by place and moves along with
+them. Neighbours move together, as runs of places. Work per entry is done by the interpreter's built-in loops, since one
+change among ten thousand entries must not block the event loop.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from pegboard.model.tool import ToolEntry
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
-_FEW = 8  # one of so many is found sooner by itself than by going through all
-_TOGETHER = 256  # so many ids are compared at once
+_FEW = 8  # changes below which single lookups are faster than a pass over all entries
+_TOGETHER = 256  # ids that are compared at once
 _NEW = -1
 
 
@@ -39,7 +39,7 @@ def _placed(ordered: Ordered, places: Iterable[int]) -> tuple[Placed, ...]:
 
 
 class Run(NamedTuple):
-    """Places one after the other, whose entries stood one after the other before, from `came_from` on; or are new."""
+    """Consecutive places. Their entries were consecutive before, from `came_from` on, or are new."""
 
     place: int
     length: int
@@ -47,16 +47,16 @@ class Run(NamedTuple):
 
 
 class Moves(NamedTuple):
-    """Where entries were before: the runs of their places, `None` where all are in the same places.
+    """Where entries were before: the runs of their places, `None` if all are in the same places.
 
-    `new` are the places of entries that were not there before, or not as they are.
+    `new` are the places of entries that are new or have changed.
     """
 
     runs: Sequence[Run] | None
     new: tuple[int, ...]
 
     def moved(self, values: Sequence[T], missing: T) -> list[T]:
-        """Return what was kept by place, by the places of now; `missing` for the entries that are new or others."""
+        """Return values kept by place, moved to the current places; `missing` for new or changed entries."""
         if self.runs is None:
             kept = [*values]
         else:
@@ -68,7 +68,7 @@ class Moves(NamedTuple):
         return kept
 
     def moved_bytes(self, values: bytes | bytearray, missing: int) -> bytearray:
-        """Return the same of values that are bytes."""
+        """Like `moved`, for values that are bytes."""
         kept = bytearray(values)
         if self.runs is not None:
             runs = (bytes(length) if came == _NEW else kept[came : came + length] for _, length, came in self.runs)
@@ -79,10 +79,10 @@ class Moves(NamedTuple):
 
 
 class EntryChange(Struct, frozen=True):
-    """What became of the entries of one moment in the next. Made by `between`.
+    """The difference between the entries of two moments. Made by `between`.
 
-    `added` are the entries that are new or others, with their places; `removed` those that are gone or replaced, with
-    the places that they had.
+    `added` are the new or changed entries, with their places; `removed` those that are gone or replaced, with their
+    former places.
     """
 
     added: tuple[Placed, ...]
@@ -93,7 +93,7 @@ class EntryChange(Struct, frozen=True):
     def between(cls, then: Ordered, now: Ordered) -> EntryChange:
         """Return the change from `then` to `now`.
 
-        What is the same at the beginning and at the end is not looked up: nearly all, as a rule.
+        The common beginning and end are skipped: usually nearly all entries.
         """
         if len(then.keys) == len(now.keys) and then.keys == now.keys:
             places = tuple(places_of(1, bytes(map(is_not, now.entries, then.entries))))
@@ -118,7 +118,7 @@ class EntryChange(Struct, frozen=True):
         return cls(_placed(now, new), _placed(then, sorted(gone)), Moves(runs, tuple(new)))
 
     def of_others(self, then: Sequence[ToolEntry], now: Sequence[ToolEntry]) -> EntryChange:
-        """Return the same change of what was made of these entries, one of each."""
+        """Return the same change for lists derived one to one from these entries."""
         added = tuple([one._replace(entry=now[one.place]) for one in self.added])
         removed = tuple([one._replace(entry=then[one.place]) for one in self.removed])
         return EntryChange(added, removed, self.moves)
@@ -126,12 +126,12 @@ class EntryChange(Struct, frozen=True):
     def followed(
         self, places: Mapping[K, tuple[int, ...]], key_of: Callable[[ToolEntry], K | None]
     ) -> dict[K, tuple[int, ...]]:
-        """Return the places of the entries of each key; those without a key are left out."""
+        """Return the places of the entries by key; entries without a key are left out."""
         followed = {**places}
         removed, added = places_by(self.removed, key_of), places_by(self.added, key_of)
         for key, taken in removed.items():
             if self.moves.runs is None and added.get(key) == taken:
-                # Others of the same key in the same places.
+                # Other entries with the same key are in the same places.
                 del added[key]
                 continue
             gone = {*taken}
@@ -146,7 +146,7 @@ class EntryChange(Struct, frozen=True):
 
 
 class _GoesTo:
-    """Where each place of before is now, for those that are somewhere."""
+    """Maps each former place to its current one, if there is one."""
 
     def __init__(self, runs: Sequence[Run]) -> None:
         self._runs = sorted([run for run in runs if run.came_from != _NEW], key=attrgetter("came_from"))
@@ -155,7 +155,7 @@ class _GoesTo:
         self._stays_until = first.length if first.place == first.came_from == 0 else 0
 
     def all_of(self, places: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the places of now of some of before, in order both."""
+        """Return the current places of some former ones; both are in order."""
         if places[-1] < self._stays_until:
             return places
         moved = list[int]()
@@ -170,7 +170,7 @@ class _GoesTo:
 
 
 def places_by(entries: Iterable[Placed], key_of: Callable[[ToolEntry], K | None]) -> dict[K, tuple[int, ...]]:
-    """Return the places of the entries of each key; those without a key are left out."""
+    """Return the places of the entries by key; entries without a key are left out."""
     by_key: defaultdict[K, list[int]] = defaultdict(list)
     for place, _, entry in entries:
         if (key := key_of(entry)) is not None:
@@ -179,7 +179,7 @@ def places_by(entries: Iterable[Placed], key_of: Callable[[ToolEntry], K | None]
 
 
 def places_of(value: int, values: bytes | bytearray) -> Iterator[int]:
-    """Yield the places of a value among bytes, of which few have it."""
+    """Yield the places of a rare value among bytes."""
     place = values.find(value)
     while place >= 0:
         yield place
@@ -187,14 +187,14 @@ def places_of(value: int, values: bytes | bytearray) -> Iterator[int]:
 
 
 def picked(values: Sequence[T], chosen: bytes) -> list[T]:
-    """Return the values of the places that have a 1: few of very many cost what those few do."""
+    """Return the values whose place has a 1; the cost depends on how many are chosen."""
     if chosen.count(1) * _FEW > len(chosen):
         return [*compress(values, chosen)]
     return [values[place] for place in places_of(1, chosen)]
 
 
 def _alike(keys: list[str], others: list[str]) -> int:
-    """Return how many keys are the same at the beginning."""
+    """Return how many keys are equal at the beginning."""
     length, same = min(len(keys), len(others)), 0
     while same < length and keys[same : same + _TOGETHER] == others[same : same + _TOGETHER]:
         same += _TOGETHER
@@ -204,13 +204,13 @@ def _alike(keys: list[str], others: list[str]) -> int:
 
 
 def _alike_at_end(keys: list[str], others: list[str], *, at_most: int) -> int:
-    """Return how many keys are the same at the end, of so many."""
+    """Return how many keys are equal at the end, at most `at_most`."""
     keys, others = keys[len(keys) - at_most :][::-1], others[len(others) - at_most :][::-1]
     return _alike(keys, others)
 
 
 def _runs(came_from: Iterable[int], first: int) -> Iterator[Run]:
-    """Yield the runs of places from the first on, each told where it came from."""
+    """Yield the runs of places from the first on, each with its former place."""
     place, length, start = first, 0, _NEW
     for came in came_from:
         if length and came == (_NEW if start == _NEW else start + length):
@@ -224,7 +224,7 @@ def _runs(came_from: Iterable[int], first: int) -> Iterator[Run]:
 
 
 class Column:
-    """What is worked out of each entry of a snapshot by itself, by place; `known` has a 1 where it is."""
+    """Values computed from single entries of a snapshot, by place; `known` has a 1 for each computed one."""
 
     __slots__ = ("known", "values")
 
@@ -232,7 +232,7 @@ class Column:
         self.values, self.known = values, known
 
     def fill(self, place: int, value: object) -> None:
-        """Keep a value; it is known only when it stands there, as others may read it in the meantime."""
+        """Store the value before marking it as known, since other threads may read it."""
         self.values[place] = value
         self.known[place] = 1
 
@@ -244,13 +244,13 @@ class Columns:
         self._entries = entries
         self._columns: dict[Hashable, Column] = {}
         if before is not None and moves is not None:
-            # What is known is copied first: what somebody fills in meanwhile is then there, or is filled in again.
+            # Copy `known` first: a value added meanwhile is then copied too, or computed again.
             for key, column in [*before._columns.items()]:
                 known = moves.moved_bytes(column.known, 0)
                 self._columns[key] = Column(moves.moved(column.values, None), known)
 
     def column(self, key: Hashable) -> Column:
-        """Return the column of a key, for you to fill in."""
+        """Return the column of a key, for the caller to fill."""
         column = self._columns.get(key)
         if column is None:
             size = len(self._entries)
@@ -258,7 +258,7 @@ class Columns:
         return column
 
     def whole(self, key: Hashable, of: Callable[[ToolEntry], T]) -> list[T]:
-        """Return `of` of each entry, worked out where it is not known."""
+        """Return `of` of each entry, computing it where it is unknown."""
         column = self.column(key)
         while (place := column.known.find(0)) >= 0:
             column.fill(place, of(self._entries[place]))

@@ -1,4 +1,4 @@
-"""Entry table: entries by their ids in the order of declaration; immutable, and one more entry costs no copy."""
+"""Entry table: immutable mapping of ids to entries in order of declaration; adding an entry makes no copy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Ordered(NamedTuple):
 
 
 class _Storage:
-    """What tables that grew out of each other share. It only ever grows; each table sees the first part of it."""
+    """Storage shared by tables that grew from each other. It only grows; each table sees a prefix of it."""
 
     __slots__ = ("entries", "keys", "lock", "places")
 
@@ -28,7 +28,7 @@ class _Storage:
         self.lock = threading.Lock()
 
     def append(self, size: int, added: Mapping[str, ToolEntry]) -> bool:
-        """Add new entries after the first `size`; `False` where somebody else did so first."""
+        """Add new entries after the first `size`; `False` if another table did so first."""
         with self.lock:
             if len(self.entries) != size:
                 return False
@@ -39,11 +39,11 @@ class _Storage:
             return True
 
     def after_fork(self) -> None:
-        """Let go of what a thread of the parent held; what it had not added to the end belongs to no table."""
+        """Replace the lock in a child; entries that a thread of the parent was adding belong to no table."""
         self.lock = threading.Lock()
 
     def replaced(self, entries: Mapping[str, ToolEntry]) -> _Storage:
-        """Return a storage of its own with other entries of known keys; copied whole, which is faster than by keys."""
+        """Return a new storage with some entries replaced; a full copy is faster than one by keys."""
         copied = _Storage({})
         with self.lock:
             copied.keys, copied.entries, copied.places = self.keys.copy(), self.entries.copy(), self.places.copy()
@@ -52,7 +52,7 @@ class _Storage:
         return copied
 
     def without(self, place: int, size: int) -> _Storage:
-        """Return a storage of its own of the first `size` entries but one."""
+        """Return a new storage of the first `size` entries without one."""
         copied = _Storage({})
         copied.keys, copied.entries = self.keys[:size], self.entries[:size]
         del copied.keys[place], copied.entries[place]
@@ -61,11 +61,11 @@ class _Storage:
 
 
 class EntryTable(Mapping[str, ToolEntry]):
-    """Entries by folded qualified id, in the order in which they were declared.
+    """Entries by folded qualified id, in order of declaration.
 
-    A catalog is often filled tool by tool: 10,000 declarations must not be 10,000 copies of a mapping. So a table
-    appends to the storage of the one it comes from, which goes on seeing its own part alone, and copies only to
-    replace or remove.
+    Catalogs are often filled tool by tool, and 10,000 declarations must not make 10,000 copies of a mapping. A new
+    table therefore appends to the storage of its predecessor, which still sees only its own prefix. Tables are copied
+    only to replace or remove entries.
     """
 
     __slots__ = ("_size", "_storage")
@@ -90,23 +90,23 @@ class EntryTable(Mapping[str, ToolEntry]):
         return self._size
 
     def after_fork(self) -> None:
-        """Let a forked child change tables that came from this one, whatever a thread of its parent was doing."""
+        """Let a forked child change tables derived from this one, even if a thread of the parent held the lock."""
         self._storage.after_fork()
 
     def ordered(self) -> Ordered:
-        """Return copies of both that are yours to change."""
+        """Return copies of both, for the caller to change."""
         return Ordered(self._storage.keys[: self._size], self._storage.entries[: self._size])
 
     def has_none_of(self, keys: Collection[str]) -> bool:
-        """Tell whether none of these keys is here; it may not tell, where a table of the same storage has one."""
+        """Tell whether none of these keys is here. May say no because of another table with the same storage."""
         return self._storage.places.keys().isdisjoint(keys)
 
     def to_dict(self) -> dict[str, ToolEntry]:
-        """Return a copy that is yours to change; faster than asking for each."""
+        """Return a copy, for the caller to change; faster than reading each entry."""
         return dict(zip(self, self._storage.entries, strict=False))
 
     def with_entries(self, added: Mapping[str, ToolEntry]) -> EntryTable:
-        """Return the table with these; one with a known key takes its place, others come last."""
+        """Return the table with these entries; known keys are replaced in place, others appended."""
         if self.keys().isdisjoint(added) and self._storage.append(self._size, added):
             return EntryTable(self._storage, self._size + len(added))
         if not added:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 
 from pegboard.model.event import Event
 
-QUEUED_EVENTS = 1_000  # for one reader; the oldest go
+QUEUED_EVENTS = 1_000  # events in the queue of one reader; the oldest are dropped
 
 
 class EventQueue:
@@ -29,7 +29,7 @@ class EventQueue:
         self._events.put_nowait(event)
 
     def close(self) -> None:
-        """End the iteration after what is queued."""
+        """End the iteration after the queued events."""
         self._put(None)
 
     async def __aiter__(self) -> AsyncIterator[Event]:

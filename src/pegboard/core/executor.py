@@ -1,4 +1,4 @@
-"""Executor: run one guarded call, the only way a handler is ever reached."""
+"""Executor: runs one guarded call; no handler is reached in any other way."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ class Executor(ExecutorState):
         """Run one call; see `View.call`. Ends exactly once, with a result or a typed error.
 
         Raises:
-            asyncio.CancelledError: the caller's own task was cancelled, or a call around this one was stopped.
-            CallError: the result is an error and `raise_errors` is set; its cause is what the tool raised.
+        asyncio.CancelledError: the caller's own task was cancelled, or a surrounding call was stopped.
+        CallError: the result is an error and `raise_errors` is set; its cause is the tool's exception.
         """
         ports = self.ports
         listeners = ports.listeners
@@ -120,7 +120,7 @@ class Executor(ExecutorState):
             raise call_error(error) from _told_cause(cause, call.redactor)
         return result
 
-    # -- looking ahead
+    # -- prediction
 
     def blocked(self, view: View, name: str, entry: ToolEntry) -> Blocked | None:
         """Return why a call of this visible tool would be refused now; a limit kept elsewhere is not asked."""
@@ -134,7 +134,7 @@ class Executor(ExecutorState):
         """Run code that has held the event loop in a thread, one of its caller's share."""
         return self.checkers.run(code, caller=owner_of(ctx))
 
-    # -- from outside
+    # -- control
 
     def cancel(self, call_id: str) -> bool:
         """Stop a running call; `False` when there is none with this id. Call it from the loop's own thread."""
@@ -155,7 +155,7 @@ class Executor(ExecutorState):
             await asyncio.sleep(ENDING_POLL_S)
         for call in tuple(self.in_flight.values()):
             call.interrupt("shutting_down")
-        # Those of another loop, or of the process that this one was forked from, end there.
+        # Calls of another loop, or of the parent process, end there.
         loop = asyncio.get_running_loop()
         if unheard := [task for task in self.async_observers.unheard if task.get_loop() is loop]:
             await asyncio.wait(unheard, timeout=self.registry.bounds.hook_s)
@@ -164,22 +164,22 @@ class Executor(ExecutorState):
 
 
 def _heard(view: View, callbacks: Any, listeners: Listeners) -> tuple[View, Listeners]:
-    """Return the view and those who hear its call: of every call, of the request's, and of this one."""
+    """Return the view, and the observers of its call: of all calls, of the request, and of this call."""
     if callbacks is not None:
         view, callbacks = _following(view, as_observers(callbacks))
     observers = view.ctx.request.observers
     if observers is not None and isinstance(view.ctx, CallContext) and not view.ctx.is_running():
-        # It will be refused; those who follow the call that is over hear nothing of this one.
+        # The call will be refused; observers of the finished call receive nothing about this one.
         observers = None
     if observers is None and not callbacks:
         return view, listeners
-    # Those of a sub-agent go to the call around it alone, which tells all others.
+    # A sub-agent's events go to the surrounding call only, which forwards them to all others.
     general = None if type(observers) is SubAgentObservers else listeners
     return view, Listeners((*as_observers(observers), *(callbacks or ())), general)
 
 
 def _following(view: View, callbacks: tuple[Any, ...]) -> tuple[View, tuple[Any, ...]]:
-    """Return the view whose calls, and all below them, the callbacks hear; and those that want this one call alone."""
+    """Return the view whose calls the callbacks observe at every depth, and the callbacks for this call only."""
     below = tuple([one for one in callbacks if getattr(one, "own_call_only", False) is not True])
     ctx = view.ctx
     if not below or (isinstance(ctx, CallContext) and not ctx.is_running()):
@@ -190,7 +190,7 @@ def _following(view: View, callbacks: tuple[Any, ...]) -> tuple[View, tuple[Any,
 
 
 async def _name(call: Call) -> None:
-    """Have the beginning of a call name its tool as its end will: as the caller's list does, where it is in it."""
+    """Make the start record name the tool as its end record will: by the name in the caller's list, if it is there."""
     entry = await call.view.afind(call.name)
     if entry is not None:
         call.known_as = entry.wire_name
@@ -260,7 +260,7 @@ async def _guarded(call: Call) -> ToolResult:
 
 
 def _note_repeat(call: Call, error: ToolError | None) -> None:
-    """Have the breaker know how a call has ended that ran; of any other, that it tells nothing."""
+    """Tell the breaker the outcome of a call that ran, or that it did not run."""
     if not call.ran:
         _leave_repeat(call)
         return
@@ -275,7 +275,7 @@ def _leave_repeat(call: Call) -> None:
 
 
 def _failed(call: Call, error: BaseException) -> ToolResult:
-    """Return the result of a call that raised. Only `CallError` says anything to the model."""
+    """Return the result of a call that raised. Only the text of a `CallError` reaches the model."""
     if isinstance(error, InterruptedWaitError):
         text = f"{call.name!r} was stopped {'after' if call.ran else 'before'} it ran ({error.reason})."
         error = CallError(error.reason, text, outcome_unknown=call.ran)
@@ -292,7 +292,7 @@ def _failed(call: Call, error: BaseException) -> ToolResult:
 
 
 def _told_cause(error: BaseException | None, redactor: Redactor | None) -> BaseException | None:
-    """Return what an error is chained to: what the tool raised, or its text where that has a secret in it."""
+    """Return the cause of an error: the tool's exception, or its redacted text if it contains a secret."""
     cause = error.__cause__ if isinstance(error, CallError) else error
     if cause is None or redactor is None:
         return cause
@@ -304,11 +304,11 @@ def _told_cause(error: BaseException | None, redactor: Redactor | None) -> BaseE
 
 
 def _finish(call: Call, result: ToolResult) -> Delivered:
-    """Give the record of the call to those who keep one, and its end to those who listen, exactly once.
+    """Give the record of the call to its observers and send its end event, exactly once.
 
-    Nothing here changes the result.
+    The result does not change here.
     """
-    # The context holds the call, to send its events; a ring of both would keep arguments until the next collection.
+    # The context refers to the call; that cycle would keep the arguments until the next garbage collection.
     call.made_ctx = None
     duration_s = call.ports.clock() - call.started
     if call.observed is not None:
@@ -318,7 +318,7 @@ def _finish(call: Call, result: ToolResult) -> Delivered:
         return call.delivered()
     error, structured = result.error, result.structured
     if structured is not None:
-        # What an observer writes into its event must not reach the caller.
+        # An observer's changes to its event must not reach the caller.
         spare = call.spare_copy
         result = result.with_structured(copied(structured) if spare is None or call.redactor is not None else spare)
     kind = "ok" if error is None else error.kind
@@ -331,7 +331,7 @@ def _observe_start(call: Call) -> bool:
     """Give observers the record of a call that begins; tell whether one of them wants its stages timed."""
     ctx, profile, observers = call.view.ctx, call.view.profile, call.ports.call_observers
     request = ctx.request
-    # As events are made: the way around the class takes half of the time.
+    # Constructed like events: calling the class takes twice as long.
     started: StartedCall = new_tuple(StartedCall, (
         call.call_id, request.id, request.parent_call, call.name, ctx.caller, profile and profile.name, request.door,
         call.ports.wall_clock(),
@@ -340,7 +340,7 @@ def _observe_start(call: Call) -> bool:
     for observer in observers:
         try:
             observer.started(started)
-        except BaseException:  # boundary: foreign code; an observer breaks nothing
+        except BaseException:  # boundary: foreign code; a failing observer is logged only
             log.warning("The beginning of %r could not be recorded.", call.name, exc_info=True)
         if getattr(observer, "times_stages", False):
             is_timed = True
@@ -360,12 +360,12 @@ def _observe_end(call: Call, observed: Observed, result: ToolResult, duration_s:
     for observer in call.ports.call_observers:
         try:
             observer.finished(record)
-        except BaseException:  # boundary: foreign code; an observer breaks nothing
+        except BaseException:  # boundary: foreign code; a failing observer is logged only
             log.warning("The end of %r could not be recorded.", call.name, exc_info=True)
 
 
 def decision_of(call: Call, result: ToolResult) -> Decision | None:
-    """Return how the judge decided, with the rule; `None` where the call ended before, or it takes awaiting to say."""
+    """Return the judge's decision and its rule; `None` if the call ended before, or if it needs awaiting."""
     if call.is_resolved:
         return VISIBLE
     if result.error is None or result.error.kind != "not_found":
@@ -377,7 +377,7 @@ def decision_of(call: Call, result: ToolResult) -> Decision | None:
 
 
 def _log_text(call: Call, error: BaseException, redactor: Redactor | None) -> str:
-    """Return the log entry of an unexpected error, without secrets, also for one whose own text raises."""
+    """Return the log entry of an unexpected error, redacted; works for errors whose `__str__` raises."""
     text = f"Tool {call.name!r} failed in call {call.call_id}:\n{_trace(error)}"
     return text if redactor is None else redactor.text(text)
 

@@ -1,4 +1,4 @@
-"""Hooks: which user code stands before, around and after a tool."""
+"""Hooks: which hooks run before, around and after a tool."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pegboard.model.tool import ToolEntry
 
 
 class ToolHooks(Struct, frozen=True):
-    """The hooks of one tool, in the order in which they run; catalog-wide ones outside those of its class."""
+    """The hooks of one tool in running order; catalog-wide ones outside those of its class."""
 
     before: tuple[Hook, ...] = ()
     around: tuple[Hook, ...] = ()
@@ -40,7 +40,7 @@ def hooks_of(entry: ToolEntry, catalog_wide: Sequence[Hook]) -> ToolHooks:
 
 
 def describe(hook: Hook) -> str:
-    """Return how a hook is named in messages and logs."""
+    """Return the name of a hook for messages and logs."""
     return hook.name or getattr(hook.run, "__qualname__", repr(hook.run))
 
 

@@ -1,18 +1,18 @@
-"""Identifiers: ids of calls and requests that nobody can guess, and that tell nothing of how many others there are."""
+"""Identifiers: unguessable ids of calls and requests that do not reveal how many others there are."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 
-_BYTES = 16  # of one id, as a UUID has
-_AT_ONCE = 256  # drawn together, since each draw is a call of the kernel
+_BYTES = 16  # bytes of one id, as in a UUID
+_AT_ONCE = 256  # ids drawn together, since each draw is a system call
 _drawn: Iterator[str] = iter(())
 
 
 def new_id() -> str:
     """Return a fresh random id in hexadecimal. Safe from any thread, and after a fork."""
-    # Taking the next item of a list's iterator is one step, so no two threads get the same.
+    # Taking the next item of a list iterator is atomic, so no two threads get the same.
     return next(_drawn, "") or _draw()
 
 
@@ -26,7 +26,7 @@ def _draw() -> str:
 
 
 def _forget() -> None:  # pragma: no cover - in forked children, see tests/security/test_kept_contexts.py
-    """Draw anew: a child of a fork has inherited what its parent is going to use."""
+    """Discard the drawn ids: a forked child has inherited those of its parent."""
     global _drawn  # noqa: PLW0603 - see `_draw`
     _drawn = iter(())
 

@@ -1,4 +1,4 @@
-"""Inventory: all entries of a catalog at one moment, our own and those of sources, in their order and by group."""
+"""Inventory: all entries of a catalog at one moment, our own and those of sources, in order and by group."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pegboard.model.tool import ToolEntry
 
 
 class _Traits(NamedTuple):
-    """What an inventory tells apart of an entry. Few combinations are in use, so places are kept for each."""
+    """The traits by which an inventory groups entries. Few combinations occur, so places are stored for each."""
 
     groups: tuple[str, ...]
     is_renamed: bool
@@ -38,14 +38,14 @@ class _Traits(NamedTuple):
 class Inventory:
     """The entries of one moment, by namespace and then by declaration. Immutable.
 
-    Made with the one `before`, it looks only at what is not as it was there. Its entries are `ordered`, with
-    their folded qualified ids.
+    Built from the inventory `before`, it examines only changed entries. Its entries are `ordered`, with their folded
+    qualified ids.
     """
 
     def __init__(self, given: Ordered, before: Inventory | None = None) -> None:
         before, self._given = before or _NOTHING, given
         change = EntryChange.between(before._given, self._given)
-        # As those of a tool are asked at each change, they are kept apart from it: that is where most of the time went.
+        # Stored separately, since reading them from each entry at each change took most of the time.
         self._spaces: list[str] = change.moves.moved(before._spaces, "")
         for one in change.added:
             self._spaces[one.place] = one.entry.spec.namespace
@@ -54,17 +54,17 @@ class Inventory:
         if self.ordered is not self._given or before.ordered is not before._given:
             change = EntryChange.between(before.ordered, self.ordered)
         self._places: Mapping[_Traits, tuple[int, ...]] = change.followed(before._places, _Traits.of)
-        # Weak: what follows is kept, and what was before must be free to go.
+        # Weak: the successor is kept, and the predecessor must be collectable.
         self._followed = weakref.ref(before), change
 
     def since(self, before: Inventory) -> EntryChange:
-        """Return what changed since an inventory of before."""
+        """Return the change since an earlier inventory."""
         followed, change = self._followed
         return change if followed() is before else EntryChange.between(before.ordered, self.ordered)
 
     @cached_property
     def groups(self) -> Mapping[str, tuple[int, ...]]:
-        """The places among the entries of those of each group."""
+        """The places of the entries of each group."""
         by_group: defaultdict[str, list[int]] = defaultdict(list)
         for traits, places in self._places.items():
             for group in dict.fromkeys(traits.groups):
@@ -73,29 +73,29 @@ class Inventory:
 
     @cached_property
     def renamed(self) -> tuple[int, ...]:
-        """The places of those with former names."""
+        """The places of entries with former names."""
         return self._where(lambda traits: traits.is_renamed)
 
     @cached_property
     def conditional(self) -> tuple[int, ...]:
-        """The places of those with availability."""
+        """The places of entries that may be hidden by a condition."""
         return self._where(lambda traits: traits.is_conditional)
 
     @cached_property
     def bundles(self) -> tuple[int, ...]:
-        """The places of builders of any tools."""
+        """The places of builders whose tools are not known in advance."""
         return self._where(lambda traits: traits.is_bundle)
 
     @cached_property
     def tasks(self) -> tuple[int, ...]:
-        """The places of those that may be tasks."""
+        """The places of tools that may run as tasks."""
         return self._where(lambda traits: traits.may_be_task)
 
     def _where(self, holds: Callable[[_Traits], bool]) -> tuple[int, ...]:
         return tuple(sorted([place for traits, places in self._places.items() if holds(traits) for place in places]))
 
     def reduced_to(self, groups: Iterable[str], ids: frozenset[str], *, own: Iterable[ToolEntry]) -> Inventory:
-        """Return what is in these groups or has these qualified ids, and `own` entries, which come first."""
+        """Return the entries in these groups or with these qualified ids, preceded by the `own` entries."""
         wanted = frozenset(groups)
         entries = {
             key: entry
@@ -121,9 +121,9 @@ class Inventory:
 
 
 def _by_namespace(given: Ordered, spaces: Sequence[str]) -> Ordered:
-    """Return entries in the order of their namespaces, and else as they come.
+    """Return entries grouped by namespace, and otherwise in their order.
 
-    Those of one namespace mostly come together, so that a few slices are sorted, and not each of ten thousand.
+    Entries of one namespace are mostly adjacent, so a few slices are sorted instead of ten thousand entries.
     """
     ends = [*[place + 1 for place in places_of(1, bytes(map(ne, spaces[1:], spaces)))], len(spaces)]
     runs = [(spaces[end - 1], start, end) for start, end in pairwise([0, *ends]) if end]
@@ -138,7 +138,7 @@ def _by_namespace(given: Ordered, spaces: Sequence[str]) -> Ordered:
 
 
 class _Nothing(Inventory):
-    """The inventory of nothing, which comes before every other."""
+    """The empty inventory, which precedes every other."""
 
     def __init__(self) -> None:
         self.ordered = self._given = Ordered([], [])

@@ -1,7 +1,7 @@
-"""JsonReader: read JSON text in one way, whoever sent it, so that no two readers of it see different values.
+"""JsonReader: the one strict parser for JSON text, so that two readers cannot see different values.
 
-What readers differ in is refused: a key that stands twice in one object, NaN and Infinity, numbers beyond a double, a
-byte order mark, other encodings than UTF-8, halves of characters, and in what comes in also NUL.
+It refuses everything on which parsers differ: duplicate keys, NaN and Infinity, numbers beyond a double, a byte order
+mark, other encodings than UTF-8, lone surrogates, and NUL in requests.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pegboard.model.bounds import DEFAULT_BOUNDS, KIB, Bounds
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 
-JSON_PIECE_BYTES = 64 * KIB  # of a text whose keys are counted, at once
+JSON_PIECE_BYTES = 64 * KIB  # bytes of text whose keys are counted at once
 
 _LONG_NUMBER = re.compile(rb"[0-9]{19}")
 _ID = rb'(-?[0-9]{1,15}|"[^"\\\x00-\x1f]{0,100}")'
@@ -28,7 +28,7 @@ _VERSION = rb'"jsonrpc"\s*:\s*"2\.0"\s*,\s*'
 _ID_FIRST = re.compile(rb'\s*\{\s*(?:%b)?"id"\s*:\s*%b\s*,\s*"([a-z]+)"\s*:' % (_VERSION, _ID))
 _FIRST_KEY = re.compile(rb'\s*\{\s*(?:%b)?"([a-z]+)"\s*:' % _VERSION)
 _ID_LAST = re.compile(rb',\s*(?:%b)?"id"\s*:\s*%b\s*\}\s*$' % (_VERSION, _ID))
-_ID_BYTES = 300  # in so many at its end a message has its id
+_ID_BYTES = 300  # bytes at each end of a message in which its id is looked for
 _QUOTES = 100_000  # of a text with more it takes too long to tell what stands outside of them
 _KEY_CHARS = 80  # how much of a key is shown
 _FEW = 32  # what has more brackets is left to the careful reader
@@ -66,15 +66,15 @@ def quickly_read(raw: bytes) -> JSON | None:
 
 
 def parse_json(text: str | bytes, *, bounds: Bounds = DEFAULT_BOUNDS) -> JSONValue:
-    """Read JSON text that somebody sends us, strictly and within the bounds.
+    """Parse JSON text from a request, strictly and within the bounds.
 
     Raises:
-        CallError: `invalid_arguments`, saying where reading stopped.
+        CallError: `invalid_arguments`, with the place where parsing stopped.
     """
     raw = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
     if len(raw) > bounds.request_body_bytes:
         raise _refused(f"the text is longer than {bounds.request_body_bytes} bytes")
-    # Counted before reading: a million small keys cost more to read than to refuse.
+    # Counted before parsing: parsing a million small keys costs more than refusing them.
     if raw.count(b":") > bounds.json_keys and members_written(raw) > bounds.json_keys:
         raise _refused(f"they have more than {bounds.json_keys} keys in all")
     value = _unique(raw, bounds)
@@ -85,34 +85,34 @@ def parse_json(text: str | bytes, *, bounds: Bounds = DEFAULT_BOUNDS) -> JSONVal
 
 
 def read_answer(body: bytes, *, bounds: Bounds = DEFAULT_BOUNDS) -> JSONValue:
-    """Read the JSON that somebody answered us: as strictly, but with NUL in its texts, and as long as it came.
+    """Parse the JSON of a response: strictly, but NUL is allowed, and there is no limit of length.
 
-    What it has of keys and levels is not judged here.
+    Keys and depth are not checked here.
 
     Raises:
         TooManyValuesError: it has more values, or more lists and objects, than an answer may have.
-        ValueError: it is no such JSON, with what is wrong.
+        ValueError: it is not valid JSON; says what is wrong.
     """
     check_count(body, bounds=bounds)
     return read_counted(body, bounds=bounds)
 
 
 def read_message(body: bytes, *, bounds: Bounds) -> JSONValue:
-    """Read what a server that we asked sent as one message, as `read_answer` does.
+    """Parse one message from a server that we asked, like `read_answer`.
 
     Raises:
         TooManyValuesError: it has more values, or more lists and objects, than a message may have.
-        ValueError: it is no such JSON, with what is wrong.
+        ValueError: it is not valid JSON; says what is wrong.
     """
     check_message_count(body, bounds=bounds)
     return read_counted(body, bounds=bounds)
 
 
 def read_counted(body: bytes, *, bounds: Bounds) -> JSONValue:
-    """Read what `check_count` or `check_message_count` has let through.
+    """Parse a body that has passed `check_count` or `check_message_count`.
 
     Raises:
-        ValueError: it is no such JSON, with what is wrong.
+        ValueError: it is not valid JSON; says what is wrong.
     """
     try:
         return _unique(body, bounds)
@@ -121,7 +121,7 @@ def read_counted(body: bytes, *, bounds: Bounds) -> JSONValue:
 
 
 def check_count(body: bytes, *, bounds: Bounds = DEFAULT_BOUNDS) -> None:
-    """Refuse an answer that takes long to read: five megabytes of `[]` are a second in which nobody else is served.
+    """Refuse a response that is slow to parse: five megabytes of `[]` would block the event loop for a second.
 
     Raises:
         TooManyValuesError: it has more values, or more lists and objects, than an answer may have.
@@ -132,7 +132,7 @@ def check_count(body: bytes, *, bounds: Bounds = DEFAULT_BOUNDS) -> None:
 
 
 def check_message_count(body: bytes, *, bounds: Bounds) -> None:
-    """Refuse a message that takes long to read, as `check_count` does an answer.
+    """Refuse a message that is slow to parse, as `check_count` does for a response.
 
     Raises:
         TooManyValuesError: it has more values, or more lists and objects, than a message may have.
@@ -148,25 +148,25 @@ def _check_containers(body: bytes, bounds: Bounds) -> None:
 
 
 class TooManyValuesError(ValueError):
-    """An answer was not read, as that would take too long; says how many of what an answer may have."""
+    """A response was not parsed, because it has too many values; the text says how many are allowed."""
 
 
 def fault_of(error: CallError) -> str:
-    """Return what was wrong with JSON text, without the words that say what became of it."""
+    """Return the fault in JSON text, without the words about its consequence."""
     return str(error).partition(": ")[2].rstrip(".")
 
 
 class Envelope(NamedTuple):
-    """Whose a message of JSON-RPC is that cannot be taken: a request of this id, or the answer to it."""
+    """The addressee of a refused JSON-RPC message: a request with this id, or the answer to it."""
 
     id: int | str
     is_answer: bool
 
 
 def envelope_of(refused: bytes) -> Envelope | None:
-    """Return whose a refused message is, where its first or last words say it; `None` for all others.
+    """Return the addressee of a refused message, if its beginning or end shows it; otherwise `None`.
 
-    On a stream of many messages somebody waits for the answer to this one, whatever is wrong with the rest of it.
+    On a stream with many messages, a caller waits for this answer, whatever is wrong with the rest of it.
     """
     first, last = _ID_FIRST.match(refused), _ID_LAST.search(refused[-_ID_BYTES:])
     if first is not None:
@@ -176,7 +176,7 @@ def envelope_of(refused: bytes) -> Envelope | None:
     else:
         return None
     if not _is_closed(refused):
-        # A part of a message is none: the whole of it may come yet.
+        # An incomplete message: the rest may still come.
         return None
     try:
         return Envelope(orjson.loads(written), is_answer=beside in (b"result", b"error"))
@@ -185,9 +185,9 @@ def envelope_of(refused: bytes) -> Envelope | None:
 
 
 def _is_closed(raw: bytes) -> bool:
-    """Tell whether every brace of a text has its other one, so that its last belongs to its first."""
+    """Tell whether the braces of a text are balanced, so that the last one closes the first."""
     plain = raw.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in raw else raw
-    # Two quotes in a row begin and end a text, or end one and begin the next: what is outside of texts stays so.
+    # Two adjacent quotes end one string and begin the next, or enclose an empty one; text outside strings is kept.
     plain = plain.translate(None, _NO_BRACES).replace(b'""', b"")
     if plain.count(b'"') > _QUOTES:
         return False
@@ -196,32 +196,32 @@ def _is_closed(raw: bytes) -> bool:
 
 
 def members_written(raw: bytes) -> int:
-    """Count the members of all objects in a JSON text, those included that an object has twice.
+    """Count the members of all objects in a JSON text, including duplicates.
 
-    Exact for what is JSON: after the escapes are gone each `"` begins or ends a text, and the colons outside of texts
-    are those of members.
+    Exact for valid JSON: without escapes each `"` begins or ends a string, and each colon outside strings belongs to a
+    member.
     """
     return sum(outside.count(b":") for outside in _outside_of_texts(raw))
 
 
 def has_more_values(raw: bytes, most: int) -> bool:
-    """Tell whether a JSON text has more values than so many, objects and lists included.
+    """Tell whether a JSON text has more values than `most`, including objects and lists.
 
-    Without reading it: millions of small values are megabytes, and seconds of work.
+    Does not parse the text: millions of small values take seconds to parse.
     """
     return _has_more(raw, most - 1, _values_begun)
 
 
 def _has_more(raw: bytes, most: int, begun: Callable[[bytes], int]) -> bool:
-    """Tell whether more than so many begin in a JSON text; texts inside of it do not count."""
+    """Tell whether more than `most` values begin in a JSON text outside of its strings."""
     if len(raw) <= most or begun(raw) <= most:
         return False
-    # Told as soon as there are too many: a text that is all quotes takes long to look through.
+    # Stops as soon as there are too many: a text of nothing but quotes takes long to scan.
     return any(count > most for count in accumulate(map(begun, _outside_of_texts(raw))))
 
 
 def _values_begun(part: bytes) -> int:
-    # Each value but the first of all comes after a comma, or first in an object or a list that is not empty.
+    # Each value follows a comma, or is the first in a list or object that is not empty, or is the whole text.
     return part.count(b",") + _containers_begun(part) - part.count(b"[]") - part.count(b"{}")
 
 
@@ -230,9 +230,9 @@ def _containers_begun(part: bytes) -> int:
 
 
 def _outside_of_texts(raw: bytes) -> Iterator[bytes]:
-    """Yield what of a JSON text stands outside of its texts, in pieces; a `"` stands for each text."""
+    """Yield the parts of a JSON text outside its strings, in pieces; one `"` stands for each string."""
     plain = raw.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in raw else raw
-    # The first part of a piece is outside of a text, or (1) inside.
+    # 0 if a piece begins outside a string, 1 if inside.
     first = 0
     for at in range(0, len(plain), JSON_PIECE_BYTES):
         parts = plain[at : at + JSON_PIECE_BYTES].split(b'"')
@@ -240,28 +240,28 @@ def _outside_of_texts(raw: bytes) -> Iterator[bytes]:
         first ^= (len(parts) - 1) & 1
 
 
-# ---------------------------------------------------------------- the reading
+# ---------------------------------------------------------------- parsing
 
 
 def _unique(raw: bytes, bounds: Bounds) -> JSONValue:
-    """Return the value of a text in which no key stands twice."""
+    """Return the value of a text without duplicate keys."""
     try:
         value = orjson.loads(raw)
     except ValueError as error:
-        # It takes an integer of 309 digits for a number beyond all bounds.
+        # orjson treats an integer of 309 digits as out of range.
         if _LONG_NUMBER.search(raw):
             return _exactly(raw, bounds)
         raise _refused(f"they are no JSON, or nested too deep: {_first_line(error)}") from None
     if len(raw) <= _COMPARED_BYTES and _few_brackets(raw, _SHALLOW) and orjson.dumps(value) == raw:
-        # As in `quickly_read`. Most programs write so; a long text would be written for nothing where one does not.
+        # As in `quickly_read`. Most programs write this way; a long text is not serialised to compare it.
         return value
     keys, has_floats = _shape_of(value)
     if has_floats and _LONG_NUMBER.search(raw):
-        # It makes floats of integers of more than 64 bits.
+        # orjson turns integers of more than 64 bits into floats.
         return _exactly(raw, bounds)
     if _is_unique(raw, keys):
         return value
-    # Python's reader says which key it is, where the text is not too deep for it.
+    # Python's parser names the key, if the text is not too deep for it.
     fault = "a key stands twice in one object"
     try:
         json.loads(raw, object_pairs_hook=_unique_keys)
@@ -273,7 +273,7 @@ def _unique(raw: bytes, bounds: Bounds) -> JSONValue:
 
 
 def _exactly(raw: bytes, bounds: Bounds) -> JSONValue:
-    """Read with Python's own reader, which keeps every digit and takes more than is JSON: that is refused here."""
+    """Parse with Python's own parser, which keeps every digit; what it accepts beyond JSON is refused here."""
     try:
         value = json.loads(
             raw.decode("utf-8"),
@@ -299,9 +299,9 @@ def _few_brackets(raw: bytes, most: int) -> bool:
 
 
 def _is_unique(raw: bytes, keys: int) -> bool:
-    """Tell whether a JSON text has as many members as its value has keys: a key that stands twice is one key there.
+    """Tell whether a JSON text has as many members as its value has keys; a duplicate key is stored only once.
 
-    Each member has a colon, and in most messages nothing else has one.
+    Each member has a colon, and most messages have no other colons.
     """
     return keys == raw.count(b":") or keys == members_written(raw)
 
@@ -349,7 +349,7 @@ def _shape_of(value: JSONValue) -> tuple[int, bool]:
 
 
 def _texts(value: JSONValue) -> Iterator[str]:
-    """Yield every text of a value, keys as well."""
+    """Yield every string of a value, including keys."""
     waiting: list[JSONValue] = [value]
     while waiting:
         item = waiting.pop()

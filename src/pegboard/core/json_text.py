@@ -1,4 +1,4 @@
-"""JSON text: values as JSON and back, with what the fast writer refuses and the fast reader rounds."""
+"""JSON text: write and read JSON, including values that orjson refuses or rounds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import orjson
 
 from pegboard.model.json_types import JSONValue
 
-# An integer of more than 64 bits has as many digits.
+# Integers of more than 64 bits have at least this many digits.
 _LONG_NUMBER = re.compile(rb"[0-9]{19}")
 
 
@@ -23,10 +23,10 @@ def json_bytes(
     sort_keys: bool = False,
     any_keys: bool = False,
 ) -> bytes:
-    """Return JSON, also of what orjson refuses: integers of more than 64 bits, and halves of characters.
+    """Return JSON, also for values that orjson refuses: integers of more than 64 bits, and lone surrogates.
 
     Raises:
-        TypeError: it is no JSON, and `default` makes none of it.
+        TypeError: a value is not JSON, and `default` does not convert it.
         ValueError: it is nested too deep.
     """
     option = (
@@ -45,7 +45,7 @@ def json_bytes(
 
 
 def is_written_within(value: object, max_bytes: int) -> bool:
-    """Tell whether a value has at most so many bytes as JSON; of what the fast writer refuses that is not known."""
+    """Tell whether the JSON of a value has at most `max_bytes`; false if orjson refuses the value."""
     try:
         return len(orjson.dumps(value)) <= max_bytes
     except TypeError:
@@ -53,9 +53,9 @@ def is_written_within(value: object, max_bytes: int) -> bool:
 
 
 def json_value(raw: bytes) -> JSONValue:
-    """Read JSON of our own writing, with every digit of its integers.
+    """Parse JSON that we wrote, with every digit of its integers.
 
     Raises:
-        ValueError: it is no JSON.
+        ValueError: it is not JSON.
     """
     return json.loads(raw) if _LONG_NUMBER.search(raw) else orjson.loads(raw)

@@ -1,1 +1,1 @@
-"""call: the guarded call: its record, its stages, and what remains of it when it is over."""
+"""call: the guarded call: its record, its stages and its result."""

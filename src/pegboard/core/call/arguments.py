@@ -1,4 +1,4 @@
-"""Arguments: read them within the bounds, and judge them by the tool's schema."""
+"""Arguments: read them within the bounds, and validate them against the tool's schema."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 
 
 def read_arguments(request: object, bounds: Bounds) -> tuple[Any, bool]:
-    """Return what a request holds, as JSON within the bounds that shares nothing with its sender; and if it is flat."""
+    """Return the JSON of a request as a copy within the bounds, and whether it is flat."""
     if isinstance(request, bytes):
         return parse_json(request, bounds=bounds), False
     arguments: Any = {} if request is None else request
@@ -27,7 +27,7 @@ def read_arguments(request: object, bounds: Bounds) -> tuple[Any, bool]:
 
 
 def seen_arguments(call: Call) -> JSONValue:
-    """Return the arguments as observers are shown them: a copy, and nothing of what will be refused unread."""
+    """Return a copy of the arguments for observers, without anything that will be refused unread."""
     try:
         parsed, is_flat = read_arguments(call.request, call.bounds)
     except CallError:
@@ -37,9 +37,9 @@ def seen_arguments(call: Call) -> JSONValue:
 
 
 def check_arguments(call: Call) -> None:
-    """Judge the arguments: bounds first, then aliases, schema and defaults. Fills `call.args`.
+    """Validate the arguments: bounds first, then aliases, schema and defaults. Fills `call.args`.
 
-    Refused ones are shown to the injected `repair`, which may fill it with what this same judge takes.
+    Invalid arguments are passed to the injected `repair`; its suggestion is validated in the same way.
     """
     try:
         if call.parsed is NOT_PARSED:
@@ -52,8 +52,8 @@ def check_arguments(call: Call) -> None:
 
 
 def copied_arguments(call: Call) -> JSON:
-    """Return the judged arguments as a copy that shares nothing with them."""
-    # Read and found flat, and these are they: neither an alias nor a default has made others of them.
+    """Return a copy of the validated arguments that shares nothing with them."""
+    # A flat request whose arguments were changed by neither an alias nor a default.
     return {**call.args} if call.is_flat and call.args is call.parsed else copied(call.args)
 
 
@@ -79,7 +79,7 @@ def judged_arguments(call: Call, args: JSONValue) -> JSON:
 
 
 def unaliased(args: JSON, aliases: Mapping[str, str]) -> JSON:
-    """Return the arguments with every alias as the property it stands for; refuses two values for one."""
+    """Return the arguments with each alias replaced by its property; refuses two values for one property."""
     plain = {key: value for key, value in args.items() if key not in aliases}
     for alias, target in aliases.items():
         if alias in args:

@@ -1,4 +1,4 @@
-"""Begin: refuse what must not start: too deep, over budget, too much in flight, a flood of invalid calls."""
+"""Begin: refuse calls that are too deep, over budget or too many at once, and floods of invalid calls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def check_start(call: Asked) -> None:
     """Refuse what must not start now: too deep, too many in flight, too late, a flood; costs the call nothing."""
     ctx, executor, bounds = call.view.ctx, call.executor, call.bounds
     request = ctx.request
-    # Most are of this very class; to ask what else one is takes four times as long.
+    # Most contexts are of exactly this class; `isinstance` takes four times as long.
     if type(ctx) is not ToolContext and isinstance(ctx, CallContext):
         ctx.check_running()
     if executor.closing:
@@ -35,9 +35,9 @@ def check_start(call: Asked) -> None:
 
 
 def _check_places(call: Asked) -> None:
-    """Refuse where all places are taken, and leave the last quarter of them to others, where there are or may be such.
+    """Refuse a call if all places are taken; reserve the last quarter for other callers, if there may be any.
 
-    Runs of tasks take none: they wait for weeks, and a refusal would be their end.
+    Task runs are not counted: they may wait for weeks, and a refusal would end them.
     """
     is_in_flight = isinstance(call, Call)
     if is_in_flight and is_of_task(call):

@@ -1,4 +1,4 @@
-"""Consent: a person's yes to one concrete call."""
+"""Consent: ask a person to approve one concrete call."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from pegboard.model.result import ToolResult
 log = logging.getLogger("pegboard")
 T = TypeVar("T")
 _FAILED: Final = object()
-"""What is no answer: asking failed, or gave something that is neither yes nor no."""
+"""No answer: asking failed, or returned something that is neither yes nor no."""
 
 
 def consent_reason(call: Call) -> str | None:
-    """Return why a person must say yes to this call; `None` when nobody need be asked."""
+    """Return why a person must approve this call; `None` if nobody needs to."""
     rule, name = call.entry.spec.consent, call.name
     if call.question is not None or rule == "never":
         return call.question
@@ -35,27 +35,27 @@ def consent_reason(call: Call) -> str | None:
         return standing_reason(call)
     try:
         needed = rule(call.args)
-    except BaseException as error:  # boundary: foreign code; in doubt a person is asked
+    except BaseException as error:  # boundary: foreign code; if it fails, a person is asked
         log.warning("The consent rule of %r failed; a person is asked.", name, exc_info=error)
         needed = True
     return f"{name!r} asks for a yes for these arguments" if needed is not False else None
 
 
 def standing_reason(call: Asked) -> str | None:
-    """Return why a person must say yes to every call of the tool, whatever its arguments."""
+    """Return why a person must approve every call of the tool, whatever its arguments."""
     rule, name = call.entry.spec.consent, call.name
     if rule == "always":
         return f"{name!r} asks for a yes before every call"
     if rule != "destructive":
         return None
-    # Our own tools say so; foreign ones may, unless they are trusted to be read-only.
+    # Our own tools declare it. For foreign tools it is assumed, unless they are trusted to be read-only.
     hints = call.entry.spec.annotations
     may_destroy = hints.read_only is not True if call.entry.is_foreign else hints.destructive is True
     return f"{name!r} may destroy something" if may_destroy else None
 
 
 def can_be_asked(call: Asked) -> bool:
-    """Tell whether anybody could give a yes: the host's callback, a client that can ask its user, or an inbox."""
+    """Tell whether anybody could approve a call: the host's callback, a client that can ask its user, or an inbox."""
     ctx = call.view.ctx
     if ctx.approve is not None or call.ports.consents.takes_questions:
         return True
@@ -64,9 +64,9 @@ def can_be_asked(call: Asked) -> bool:
 
 
 async def ask_consent(call: Call, reason: str) -> ConsentRequest:
-    """Find the answer that holds for this call, or ask: the host's callback, the client, the inbox.
+    """Find an existing answer for this call, or ask: the host's callback, the client, the inbox.
 
-    Returns what the yes was given to. Anything but a clear yes ends the call.
+    Returns the request that was approved. Anything but a clear yes ends the call.
     """
     ctx = call.view.ctx
     request = ConsentRequest(
@@ -94,16 +94,16 @@ async def ask_consent(call: Call, reason: str) -> ConsentRequest:
 
 
 async def _carried(call: Call, request: ConsentRequest) -> ConsentAnswer | None:
-    """Return what is carried of a call that was answered and goes on: by a client that calls again, or by a task.
+    """Return the answer that a client that calls again or a task carries for this call.
 
-    A yes that a person has taken back since is none.
+    An approval that was revoked since does not count.
     """
     carried = getattr(call.view.ctx.request.client, "carried", None)
     return None if carried is None else await _of_store(call, carried(request, call.ports.consents.stands))
 
 
 async def _asked(call: Call, request: ConsentRequest) -> ConsentAnswer | None:
-    """Ask each way in turn, until one has an answer, and write that down; `None` where none has."""
+    """Ask each way in turn until one has an answer, and record it; `None` if none has."""
     ctx = call.view.ctx
     answer, decided_by = None, "host"
     if ctx.approve is not None:
@@ -111,7 +111,7 @@ async def _asked(call: Call, request: ConsentRequest) -> ConsentAnswer | None:
     if answer is None and ctx.client is not None:
         answer, decided_by = await _ask_person(ctx.client.approve, request, call), "client"
     if answer is _FAILED:
-        # Nobody said no: it is not remembered as one.
+        # Nobody said no, so no refusal is recorded.
         return ConsentAnswer("", False)
     if answer is None:
         return None
@@ -125,7 +125,7 @@ async def _unanswered(call: Call, asked: AskedConsent) -> CallError:
     if not consents.takes_questions:
         return CallError("consent_required", text)
     if call.redactor is not None:
-        # What is kept is kept without secrets; the digest says which arguments they were.
+        # Stored arguments are redacted; the digest identifies the original ones.
         request = replace(request, arguments=call.redactor.value(dict(request.arguments)))
     try:
         question = consent_text(request)
@@ -144,12 +144,12 @@ async def _unanswered(call: Call, asked: AskedConsent) -> CallError:
 
 
 async def settle_consent(call: Call, asked: AskedConsent, result: ToolResult) -> None:
-    """Give back a yes that served no call, and tell a client that calls again with answers that this one is used.
+    """Return an unused approval, and tell a client that calls again that its answer was used.
 
-    Unless the call goes on that way.
+    Does nothing if the call continues in a next round.
     """
     client = call.view.ctx.request.client
-    # A task that was made of the call has the yes with it.
+    # A task made from the call keeps the approval.
     if asked.answer == "yes" and not call.ran and result.task_id is None:
         keeps = getattr(client, "keeps", None)
         if keeps is None or not keeps(asked.request):
@@ -160,7 +160,7 @@ async def settle_consent(call: Call, asked: AskedConsent, result: ToolResult) ->
 
 
 async def give_back(consents: ConsentRecords, consent_id: str) -> None:
-    """Put back the use of a yes that served no call, where the store takes it."""
+    """Return an unused approval to the store, if the store supports it."""
     try:
         await consents.give_back(consent_id)
     except OSError as error:
@@ -177,9 +177,9 @@ async def _of_store(call: Call, asked: Awaitable[T]) -> T:
 
 
 async def _ask_person(ask: Any, request: ConsentRequest, call: Call) -> object:
-    """Ask; return `True`, `False`, or `None` where nobody can answer; `_FAILED` for all else, which is no clear yes.
+    """Ask; return `True`, `False`, or `None` if nobody can answer. `_FAILED` means any other outcome.
 
-    There is no time limit but the request's own deadline.
+    The only time limit is the deadline of the request.
     """
     left_s = seconds_left(call.view.ctx, clock=call.ports.clock)
     try:
@@ -193,7 +193,7 @@ async def _ask_person(ask: Any, request: ConsentRequest, call: Call) -> object:
         raise CallError("consent_expired", f"{call.name!r} was not run: nobody answered in time.") from None
     except (asyncio.CancelledError, CallError):
         raise
-    except BaseException as error:  # boundary: foreign code; no clear yes is a no
+    except BaseException as error:  # boundary: foreign code; only a clear yes counts
         log.warning("Asking for consent to %r failed; taken as a no.", call.name, exc_info=error)
         return _FAILED
     return answer if answer is None or answer is True or answer is False else _FAILED

@@ -1,4 +1,4 @@
-"""Deliveries: async observers hear of a call one event after the other, and no call waits long for them."""
+"""Deliveries: sends the events of a call to async observers, in order, without delaying the call for long."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from typing import Any
 from pegboard.core.call.listeners import DELIVERED, Delivered
 from pegboard.core.coroutine_runner import is_cancelled
 
-OBSERVERS_S = 0.1  # that a call waits for its async observers, until they have been slower once
-OBSERVED_EVENTS = 10_000  # that async observers have not heard yet; what comes on top is lost to them
+OBSERVERS_S = 0.1  # seconds that a call waits for its async observers, until they have been slower once
+OBSERVED_EVENTS = 10_000  # events that wait for async observers; further ones are dropped for them
 
 log = logging.getLogger("pegboard")
 
 
 class AsyncObservers:
-    """What the calls of one catalog know of their async observers together. `unheard` are tasks that still hear."""
+    """State of the async observers that all calls of a catalog share. `unheard` are tasks that still deliver."""
 
     def __init__(self) -> None:
         self.unheard: set[asyncio.Task[None]] = set()
         self.lag = False
-        """Whether they have been slow once: calls no longer wait for them."""
+        """Whether they have been slow once; then calls no longer wait for them."""
 
     def note_lag(self, how: str) -> None:
-        """Note that they are slow; said once in the log."""
+        """Record that they are slow; logged once."""
         if not self.lag:
             log.warning("Async observers of calls %s: calls no longer wait for them.", how)
         self.lag = True
 
 
 class Deliveries:
-    """The events of one call that async observers have not heard to their end: two chains of tasks, each in order.
+    """The events of one call that async observers have yet to receive: two chains of tasks, each in order.
 
-    What is part of the answer, as progress is, goes before it; for all others it is waited a moment.
+    Events that belong to the answer, such as progress, are delivered before it; the others get a short wait.
     """
 
     def __init__(self, observers: AsyncObservers, loop: AbstractEventLoop, limit_s: float) -> None:
@@ -46,7 +46,7 @@ class Deliveries:
         self._last_of_answer: asyncio.Task[None] | None = None
 
     def add(self, answer: Awaitable[Any], event_type: str, *, is_part_of_answer: bool) -> None:
-        """Have an observer's code run when those before it are done, each within its limit."""
+        """Run an observer's code after the earlier ones are done, each within its limit."""
         if is_part_of_answer:
             self._last_of_answer = self._loop.create_task(
                 _hear(self._last_of_answer, answer, event_type, self._limit_s)
@@ -62,7 +62,7 @@ class Deliveries:
         task.add_done_callback(partial(_delivered, unheard, answer))
 
     def delivered(self) -> Delivered:
-        """Return what waits for those who listen, if it must."""
+        """Return an awaitable for the observers, if the call must wait for them."""
         if self._last is None and self._last_of_answer is None:
             return DELIVERED
         return Delivered(partial(self._heard, self._last_of_answer, self._last))
@@ -78,7 +78,7 @@ class Deliveries:
 
 def _delivered(unheard: set[asyncio.Task[None]], answer: Awaitable[Any], task: asyncio.Task[None]) -> None:
     unheard.discard(task)
-    # A program that ends cancels what has not begun.
+    # At exit the loop cancels coroutines that have not started.
     _forget(answer)
 
 

@@ -1,4 +1,4 @@
-"""Finished call: what is known of a call when it begins and when it is over, for audit, traces and metrics."""
+"""Finished call: the records of a call's start and end, for audit, traces and metrics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CallKind = ErrorKind | Literal["ok"]
 
 
 class UpstreamOutcome(NamedTuple):
-    """How the three layers of an upstream ended, each in a word such as `ok`, `503`, `lost` or `is_error`."""
+    """The outcome of each of an upstream's three layers, as a word such as `ok`, `503`, `lost` or `is_error`."""
 
     transport: str = ""
     protocol: str = ""
@@ -25,7 +25,7 @@ class UpstreamOutcome(NamedTuple):
 
 
 class StartedCall(NamedTuple):
-    """A call that begins. `name` is what was asked for, which may be no tool; `at` is seconds since 1970."""
+    """A call that begins. `name` is the requested name, which may not be a tool; `at` is seconds since 1970."""
 
     call_id: str
     request_id: str
@@ -38,19 +38,19 @@ class StartedCall(NamedTuple):
 
 
 class FinishedCall:
-    """A call that is over, refused ones too. It changes no more; what an observer does not ask for costs nothing.
+    """A call that has ended, including refused ones. Immutable; fields that no observer reads cost nothing.
 
     Args:
-        started: what was known when it began.
-        tool: the wire name, or the name that was asked where no tool of it is visible.
-        entry: the tool; `None` where none is visible.
-        arguments: those that were judged good. They belong to the call: an observer digests or copies them at once.
-        judge: tells how the judge decided, with the rule; asked at most by those who write it down.
-        consent: empty where nobody was asked, else `yes`, `no`, or `nobody` where nobody could be.
-        consent_id: the record of the answer, or of the question that was filed; empty where there is none.
-        limit_keys: the windows that the call was charged to.
+    started: the record of its start.
+    tool: the wire name, or the requested name if no such tool is visible.
+    entry: the tool; `None` if none is visible.
+    arguments: the valid arguments. They belong to the call: an observer digests or copies them at once.
+    judge: computes the judge's decision and its rule; called only by observers that record it.
+    consent: empty if nobody was asked, else `yes`, `no`, or `nobody` if nobody could be asked.
+    consent_id: the id of the answer or of the filed question; empty if there is none.
+    limit_keys: the rate-limit windows charged for the call.
         kind: `ok`, or the kind of its error.
-        stage_s: the seconds of each stage that was entered; empty unless an observer `times_stages`.
+    stage_s: the seconds spent in each stage; empty unless an observer sets `times_stages`.
     """
 
     __slots__ = (
@@ -58,7 +58,7 @@ class FinishedCall:
         "stage_s", "started", "tool", "upstream",
     )  # fmt: skip
 
-    # By position: names would cost every call a dictionary.
+    # Positional: keyword arguments would cost every call a dictionary.
     def __init__(
         self,
         started: StartedCall,
@@ -82,43 +82,43 @@ class FinishedCall:
 
     @property
     def qualified_id(self) -> str:
-        """The one identity of the tool; empty where none is visible."""
+        """The unique id of the tool; empty if none is visible."""
         return "" if self.entry is None else self.entry.qualified_id
 
     @property
     def definition_hash(self) -> str:
-        """The fingerprint of the tool's definition, as a consent is bound to it; empty where none is visible."""
+        """The fingerprint of the tool's definition, as consents use it; empty if no tool is visible."""
         return "" if self.entry is None else self.entry.fingerprint
 
     @property
     def decision(self) -> Decision | None:
-        """How the judge decided; `None` where the call never got there, or nobody could say without awaiting."""
+        """The judge's decision; `None` if the call ended before, or if it needs awaiting."""
         return self._judge()
 
     def arguments_digest(self) -> str:
-        """Return the SHA-256 of the arguments, as a consent is bound to it."""
+        """Return the SHA-256 of the arguments, as consents use it."""
         return digest(self.arguments)
 
 
 class Observed:
-    """A call whose beginning observers were told, and what is kept of it for its end."""
+    """A call whose start observers have seen, and the data needed for its end."""
 
     __slots__ = ("charged", "marks", "started", "upstream")
 
     def __init__(self, started: StartedCall) -> None:
         self.started = started
         self.marks: list[tuple[str, float]] = []
-        """When each stage was entered; empty unless an observer times them."""
+        """The times at which stages were entered; empty unless an observer times them."""
         self.charged: Hits = ()
-        """The windows that it was charged to."""
+        """The rate-limit windows charged for it."""
         self.upstream: UpstreamOutcome | None = None
 
 
 class CallObserver(Protocol):
-    """Takes both records of every call: the audit, traces, metrics. What it raises is logged and changes nothing.
+    """Receives both records of every call: audit, traces, metrics. Its exceptions are logged and change nothing.
 
-    It is called on the loop, once each, in order; what takes time goes through a queue of its own. `times_stages` says
-    whether it wants the seconds of each stage, which somebody must take.
+    It is called on the loop, once per record, in order; slow work belongs in its own queue. `times_stages` says whether
+    it needs the seconds of each stage, which cost time to measure.
     """
 
     times_stages: bool
@@ -129,6 +129,6 @@ class CallObserver(Protocol):
 
 
 def stage_seconds(marks: list[tuple[str, float]], ended: float) -> dict[str, float]:
-    """Return the seconds of each stage, from the times at which they were entered; empty where nobody took them."""
+    """Return the seconds of each stage from its entry times; empty if they were not measured."""
     following = [*[at for _, at in marks[1:]], ended][: len(marks)]
     return {stage: after - at for (stage, at), after in zip(marks, following, strict=True)}

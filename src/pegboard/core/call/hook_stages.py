@@ -1,4 +1,4 @@
-"""Hook stages: the user code before, after and at the end of a call, each within its second."""
+"""Hook stages: run the user's hooks before, after and at the end of a call, each with a time limit."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ log = logging.getLogger("pegboard")
 
 
 async def ask_before(call: Call) -> None:
-    """Ask the before-hooks in order. One that denies, errs or hangs ends the call; new arguments are judged again."""
+    """Run the before-hooks in order. A deny, an error or a timeout ends the call; new arguments are validated again."""
     hooks, judged = call.hooks.before, copied_arguments(call)
     rewrites = index = 0
     while index < len(hooks):
@@ -49,7 +49,7 @@ async def ask_before(call: Call) -> None:
         except BaseException as error:  # boundary: foreign code; before the tool it fails closed
             log.warning("Before-hook %s failed; %r was refused.", describe(hook), call.name, exc_info=error)
             raise CallError("hook_refused", f"A check before {call.name!r} failed, so it was not run.") from error
-        # What the next hook sees and what runs is what was judged, whatever this one wrote into the dict.
+        # The next hook and the tool see the validated arguments, even if this hook changed the dict.
         if call.args != judged:
             call.args = copied(judged)
         if verdict is None or verdict.kind == "allow":
@@ -67,7 +67,7 @@ async def ask_before(call: Call) -> None:
         if verdict.args != judged:
             call.args = judged_arguments(call, read_arguments(verdict.args, call.bounds)[0])
             judged = copied(call.args)
-            # Every hook must have seen the arguments that run.
+            # Every hook must see the final arguments.
             index = 0
 
 
@@ -78,7 +78,7 @@ def _verdict(answer: object) -> Verdict | None:
 
 
 async def ask_after(call: Call, result: ToolResult) -> ToolResult:
-    """Show the result to the after-hooks; what one gives instead is checked again. One that fails is skipped."""
+    """Pass the result to the after-hooks and check their replacements. A failing hook is skipped."""
     structured = result.structured
     unchanged = copied(structured)
     for hook in call.hooks.after:
@@ -120,9 +120,9 @@ class HookTimeoutError(Exception):
 
 
 def run_hook(hook: Hook, args: tuple[object, ...], call: Call, scope: CancelScope | None = None) -> Any:
-    """Run one hook within its second. Returns what it gave, or an awaitable while an async one really waits.
+    """Run one hook within its time limit. Returns its value, or an awaitable if an async hook has to wait.
 
-    `scope` is what stops it from outside: the call, unless another is given for a hook that runs after the call.
+    `scope` can stop it from outside: the call, unless another scope is passed for a hook that runs after the call.
     """
     started = perf_counter()
     answer = _beside_the_loop(hook, args, call) if hook.pace.is_slow else hook.run(*args)
@@ -143,7 +143,7 @@ def run_hook(hook: Hook, args: tuple[object, ...], call: Call, scope: CancelScop
 
 
 async def _beside_the_loop(hook: Hook, args: tuple[object, ...], call: Call) -> Any:
-    """Run a hook that has held the event loop in a thread; what it sets in context variables counts as before."""
+    """Run a hook that has blocked the event loop in a thread, and keep the context variables that it sets."""
 
     def run() -> tuple[Any, Context]:
         return hook.run(*args), copy_context()
@@ -177,7 +177,7 @@ async def _async_hook(pending: Pending, hook: Hook, inner: CancelScope, outer: C
 
 
 async def tell_hooks(call: Call, result: ToolResult) -> None:
-    """Run `on_error` and `on_complete`. The call is over: what one writes into the result that it is shown is lost."""
+    """Run `on_error` and `on_complete`. The call is over, so their changes to the result are discarded."""
     result = result.with_structured(copied(result.structured))
     for hook in (*(call.hooks.on_error if result.is_error else ()), *call.hooks.on_complete):
         try:

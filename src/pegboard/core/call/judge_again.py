@@ -1,4 +1,4 @@
-"""Judge again: what was allowed before a person was asked may be forbidden now."""
+"""Judge again: repeat the guards of a call after a person was asked."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pegboard.model.error import AsyncPredicateError, CallError
 
 
 async def judge_again(call: Call, agreed: ConsentRequest) -> None:
-    """Take the call through every guard once more, as if it began now, and hold what comes of it against the yes.
+    """Run every guard again, as if the call began now, and compare the outcome with the approved request.
 
-    A person may take an hour. Profile, policy, predicates, definition, bounds and hooks are those of now; limits are
-    looked up afterwards, by the caller.
+    A person may take an hour. Profile, policy, predicates, definition, bounds and hooks are the current ones; the
+    caller checks the limits afterwards.
 
     Raises:
-        CallError: whatever a guard says; `consent_mismatch` where it would be another call than the one agreed to.
+        CallError: the refusal of a guard; `consent_mismatch` if the call differs from the approved one.
     """
     if digest(call.args) != agreed.args_digest:
         raise _mismatch(call, "its arguments changed after the yes")

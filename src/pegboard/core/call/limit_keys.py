@@ -1,4 +1,4 @@
-"""Limit keys: what a rate limit counts by, and who is refused for invalid calls."""
+"""Limit keys: the keys under which rate limits count calls, and the guard against floods of invalid calls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Hits = Sequence[tuple[Key, RateLimit]]
 
 
 def scope_key(scope: LimitScope, ctx: ToolContext, subject: str) -> Key:
-    """Return what a limit counts by: the verified caller as its scope says, and the one identity of what is limited."""
+    """Return the key of a limit: the verified caller as its scope says, and the id of the limited tool."""
     caller = ctx.caller
     if scope == "caller":
         return (scope, subject, caller.space_id, caller.user_id, caller.agent)
@@ -29,16 +29,16 @@ def scope_key(scope: LimitScope, ctx: ToolContext, subject: str) -> Key:
 
 
 def owner_of(ctx: ToolContext) -> Key:
-    """Return who shares what there is of threads and places with the others: one credential, user and space.
+    """Return the key for sharing threads and places fairly: one credential, user and space.
 
-    Of those whom nobody vouches for, each network is one.
+    Unauthenticated callers share one key per network.
     """
     caller = ctx.caller
     return (caller.credential, caller.user_id, caller.space_id, caller.address)
 
 
 class FloodGuard:
-    """Remembers who makes many invalid calls; a cheap look for everyone else."""
+    """Remembers callers who make many invalid calls; a cheap check for everyone else."""
 
     def __init__(self, limit: RateLimit, store: LocalLimitStore) -> None:
         self.limit = limit
@@ -46,7 +46,7 @@ class FloodGuard:
         self.is_quiet = True
 
     def wait_s(self, ctx: ToolContext) -> float:
-        """Return how long this caller must wait; 0.0 for all but flooders, and for all while `is_quiet`."""
+        """Return how long this caller must wait; 0.0 for all but flooders, and for everybody while `is_quiet`."""
         return self._pass(ctx, charge=False)
 
     def count(self, ctx: ToolContext) -> None:

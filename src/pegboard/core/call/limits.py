@@ -1,4 +1,4 @@
-"""Limits that several modules of `core/call` share. Those that an operator may change are in `Bounds`."""
+"""Limits that several modules of `core/call` share."""
 
-NO_LIMIT_S = 3.0e7  # about a year; stands for no deadline of its own
-BUSY_RETRY_S = 1.0  # that a caller who is told `busy` shall wait
+NO_LIMIT_S = 3.0e7  # seconds, about a year; used if there is no deadline
+BUSY_RETRY_S = 1.0  # seconds after which a `busy` caller should retry

@@ -1,4 +1,4 @@
-"""Listeners: who listens to the events of a call, and what sending one gives back."""
+"""Listeners: the observers of a call's events, and the awaitable that emitting returns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def as_observers(callbacks: object) -> tuple[Any, ...]:
     """Return observers from one object, a list of them, or `None`.
 
     Raises:
-        DefinitionError: one that hears nothing, such as a function or a dict of them.
+        DefinitionError: an object has no observer method, such as a function or a dict of functions.
     """
     if callbacks is None:
         return ()
@@ -37,22 +37,22 @@ def _hears_any(observer: object) -> bool:
 
 
 class SubAgentObservers(tuple[Any, ...]):
-    """Those who hear the calls of a sub-agent: what tells the call around it, and whoever was given to one of them.
+    """The observers of a sub-agent's calls: the bridge to the surrounding call, and callbacks passed to single calls.
 
-    Who observes every call hears of these from the call around them, and not a second time.
+    Observers of every call receive these events through the surrounding call, and not a second time.
     """
 
     __slots__ = ()
 
 
 def joined(observers: object, more: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return observers with some more; those of a sub-agent stay such."""
+    """Return observers with some more, keeping the class `SubAgentObservers`."""
     every = (*as_observers(observers), *more)
     return SubAgentObservers(every) if type(observers) is SubAgentObservers else every
 
 
 class Delivered:
-    """What emitting gives back: done already for sync observers, to be awaited for async ones; awaiting is optional."""
+    """The return value of emitting: already done for sync observers, awaitable for async ones; awaiting is optional."""
 
     __slots__ = ("_wait",)
 
@@ -68,9 +68,9 @@ DELIVERED = Delivered()
 
 
 class Listeners(dict[EventType, tuple[Callable[[Event], Any], ...]]):
-    """The methods of some observers that hear a type of event; each is looked up once.
+    """The methods of some observers by event type; each method is looked up once.
 
-    `general` are others, who hear it before them.
+    `general` observers receive an event before them.
     """
 
     __slots__ = ("general", "observers")

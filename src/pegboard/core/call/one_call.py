@@ -1,4 +1,4 @@
-"""One call: tell when two calls of a tool are the same, however their arguments are spelled."""
+"""One call: tells whether two calls of a tool are equal, however their arguments are spelled."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from pegboard.core.digests import canonical_json, digest
 from pegboard.core.limits import SCHEMA_HOPS
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 
-_EXACT = 1 << 53  # up to here every whole number has a float of its own
+_EXACT = 1 << 53  # the largest integer up to which every integer is exact as a float
 _WITHIN = "#/$defs/"
 _PLAIN = frozenset({str, int, bool, type(None)})
 _NO_SCHEMA: JSON = {}
 
 
 def call_digest(args: JSON, schema: JSON) -> str:
-    """Return one hash for arguments that mean one call by the schema of its tool.
+    """Return the same hash for all arguments that mean the same call under the tool's schema.
 
-    As JSON Schema compares: numbers by their value (1, 1.0 and 1e0 are one, true is none), objects in any order; and
-    what is given as its default is as if it was left out, at any depth that properties, items and references lead to.
+    Compares as JSON Schema does: numbers by value (1, 1.0 and 1e0 are equal, true is not 1), objects in any order. A
+    value equal to its default counts as omitted, at any depth within properties, items and references.
     """
     return digest(_meant(args, schema, schema))
 
 
 def _meant(value: JSONValue, schema: JSONValue, whole: JSON) -> JSONValue:
-    """Return a value in its one spelling. Values get smaller and never larger: a default may have itself as a part."""
+    """Return a value in canonical form. The value only shrinks on the way down, since a default may contain itself."""
     if is_object(value):
         schema = _resolved(schema, whole)
         properties, others = schema.get("properties"), schema.get("additionalProperties")
@@ -49,14 +49,14 @@ def _equal(one: JSONValue, other: JSONValue) -> bool:
 
 
 def _number(value: float) -> JSONValue:
-    """Return a whole number as the integer that its digits write: the float 1e23 is not 10**23, and was written so."""
+    """Return a whole number as the integer that its digits show: the float 1e23 is written so, but is not 10**23."""
     if not value.is_integer():
         return value
     return int(value) if -_EXACT < value < _EXACT else int(Decimal(repr(value)))
 
 
 def _resolved(schema: JSONValue, whole: JSON) -> JSON:
-    """Return what a schema says of objects and lists: where it leads to another, or to one beside `null`, that one."""
+    """Follow references and return the schema of an object or list; of alternatives with `null`, the other one."""
     hops = 0
     while is_object(schema) and hops < SCHEMA_HOPS:
         hops += 1

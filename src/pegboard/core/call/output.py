@@ -1,4 +1,4 @@
-"""Output: see that a result fits its promise, tells no secret, and is not too large."""
+"""Output: check a result against its schema, remove secrets, and limit its size."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from pegboard.model.json_types import JSONValue, is_list, is_object
 from pegboard.model.record import replace
 from pegboard.model.result import Content, TextContent, ToolResult
 
-SHOWN_MISFITS = 10  # of a result that is given all the same
+SHOWN_MISFITS = 10  # problems shown of a result that is returned with a warning
 
 log = logging.getLogger("pegboard")
 
 
 def checked(call: Call, result: ToolResult, given: object) -> ToolResult:
-    """Hold a result against the output schema. A tool that promises structure must give it.
+    """Validate a result against the output schema. A tool with a schema must return structured output.
 
-    `given` is what the result was made of: where that misses its promise, it is read once more as the code's annotation
-    means it. The tool ran, and `True` is an int to Python.
+    `given` is the handler's return value. If it does not fit, it is converted once more by the handler's annotation:
+    the tool has run already, and Python treats `True` as an int.
     """
     promise = call.plan.output
     if promise is None or result.is_error:
@@ -47,7 +47,7 @@ def checked(call: Call, result: ToolResult, given: object) -> ToolResult:
         if promise.is_valid(result.structured):
             return result if call.plan.exact_output is None else _warned(call, call.plan.exact_output, result)
     except CallError as error:
-        # It ran: what takes too long to judge is given all the same, and says so.
+        # The tool has run, so a result that takes too long to validate is returned with a warning.
         return _with_warning(result, [{"path": "$", "rule": error.error.kind, "message": error.error.message}])
     if (reread := _reread(call, promise, given)) is not None:
         return reread
@@ -63,7 +63,7 @@ def checked(call: Call, result: ToolResult, given: object) -> ToolResult:
 
 
 def _reread(call: Call, promise: Compiled, given: object) -> ToolResult | None:
-    """Return the result as its annotation means it; `None` where it is nothing of the kind."""
+    """Return the result converted by its annotation; `None` if that fails."""
     if call.entry.reread is None:
         return None
     try:
@@ -75,7 +75,7 @@ def _reread(call: Call, promise: Compiled, given: object) -> ToolResult | None:
 
 
 def _odd_numbers(given: object) -> dict[str, str]:
-    """Return what is to be said of each float that JSON has no number for, by its path."""
+    """Return a problem text, by path, for each float that JSON cannot represent."""
     said: dict[str, str] = {}
     stack: list[tuple[tuple[str | int, ...], object]] = [((), given)]
     while stack:
@@ -90,7 +90,7 @@ def _odd_numbers(given: object) -> dict[str, str]:
 
 
 def _warned(call: Call, exact: Compiled, result: ToolResult) -> ToolResult:
-    """Return the result with what it misses of what was said of it, where that is not all that is demanded."""
+    """Return the result with warnings about the declared schema, if only a weaker one is enforced."""
     try:
         if exact.is_valid(result.structured):
             return result
@@ -105,7 +105,7 @@ def _with_warning(result: ToolResult, misfits: list[JSONValue]) -> ToolResult:
 
 
 def _problems(judge: Compiled, result: ToolResult) -> list[ArgumentProblem]:
-    """Return what is wrong with a result. The values stay out: they may hold what the schema was to keep in."""
+    """Return the problems of a result, without values: they may contain data that the schema should keep in."""
     return [
         problem._replace(value="", message=problem.message.replace(NO_ARGUMENT, "is not in the schema"))
         for problem in judge.problems(result.structured)
@@ -113,7 +113,7 @@ def _problems(judge: Compiled, result: ToolResult) -> list[ArgumentProblem]:
 
 
 def redacted(result: ToolResult, redactor: Redactor) -> ToolResult:
-    """Return the result without any secret in use, in whatever spelling; the very same where there is none in it."""
+    """Return the result with every secret removed, in any spelling; the same object if it has none."""
     content, structure, meta, error = result.content, result.structured, result.meta, result.error
     clean = [_clean_block(block, redactor) for block in content]
     if not all(map(is_, clean, content)):
@@ -130,7 +130,7 @@ def redacted(result: ToolResult, redactor: Redactor) -> ToolResult:
 
 
 def clean_error(error: ToolError, redactor: Redactor) -> ToolError:
-    """Return the error without secrets in its words."""
+    """Return the error with the secrets removed from its texts."""
     return replace(
         error,
         message=redactor.text(error.message),
@@ -160,15 +160,15 @@ def _clean_block(block: Content, redactor: Redactor) -> Content:
 
 
 def _clean_bytes(raw: bytes, redactor: Redactor) -> bytes:
-    # latin-1 keeps one character a byte, so a secret is found and nothing else is changed.
+    # latin-1 maps each byte to one character, so secrets are found and other bytes stay unchanged.
     text = raw.decode("latin-1")
     return redactor.text(text).encode("latin-1") if redactor.finds(text) else raw
 
 
 def finished(call: Call, result: ToolResult) -> ToolResult:
-    """Return the result without secrets; `result_too_large` when it is.
+    """Return the redacted result; `result_too_large` if it exceeds the cap.
 
-    What is too large is refused before anything is looked for in it; without secrets it may have become larger.
+    The size is checked before redaction, which costs time, and again after it, which may add bytes.
     """
     _check_size(call, result)
     if call.redactor is None or (clean := redacted(result, call.redactor)) is result:
@@ -186,12 +186,12 @@ def _check_size(call: Call, result: ToolResult) -> None:
         text, _, meta = block
         if meta is None and len(text) * 4 <= cap:
             return
-    # Four bytes a character at most: what is short need not be encoded to know that it fits.
+    # A character has at most four bytes, so a short text fits without being encoded.
     if sum([_length(block, 4) for block in result.content]) <= cap and not call.is_by_hand:
         return
     size = sum(_length(block, 0) for block in result.content)
     if call.is_by_hand and result.structured is not None:
-        # Structure that a tool put beside its text by hand may be far larger than the text, or no JSON at all.
+        # Structured output set by a tool may be far larger than its text, or not JSON at all.
         size = max(size, len(canonical_json(result.structured)))
     if size <= cap:
         return
@@ -200,7 +200,7 @@ def _check_size(call: Call, result: ToolResult) -> None:
 
 
 def _length(block: Content, bytes_a_character: int) -> int:
-    """Return the bytes of a block; 0 bytes a character means: count them."""
+    """Return the size of a block in bytes; 0 bytes per character means an exact count."""
     size = 0
     for part in block:
         if isinstance(part, str):

@@ -1,4 +1,4 @@
-"""Rate limit: look at the windows that a call counts in, or charge them, in one atomic step."""
+"""Rate limit: check or charge all windows of a call in one atomic step."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ log = logging.getLogger("pegboard")
 
 
 def limits_of(call: Call) -> Hits:
-    """Return the windows that this call counts in: the tool's own (or the default), and the profile's."""
+    """Return the windows of this call: the tool's own limit (or the default), and the profile's."""
     hits = windows_of(call)
     client = call.view.ctx.request.client
     if client is None:
         return hits
     if call.has_paid is None:
         call.has_paid = _has_paid(call, client, is_limited=bool(hits))
-    # A call that ended with a question goes on, with the answer, as another one. What may not run at all is not paid.
+    # A client that calls again with an answer was charged in the first round. Limits of 0 calls apply regardless.
     return [hit for hit in hits if not hit[1].max_calls] if call.has_paid else hits
 
 
 def windows_of(call: Asked) -> Hits:
-    """Return the windows that a first call counts in."""
+    """Return the windows of a first call."""
     view, entry = call.view, call.entry
     ctx, profile = view.ctx, view.profile
     own = entry.spec.rate_limit or call.executor.registry.declarations.default_limit
@@ -44,7 +44,7 @@ def windows_of(call: Asked) -> Hits:
 
 
 def _has_paid(call: Call, client: object, *, is_limited: bool) -> bool:
-    """Tell the client that a call begins; and whoever asks, whether it was charged before that client was asked."""
+    """Tell the client that a call begins; return whether the call was charged before the client was asked."""
     begins = getattr(client, "begins", None)
     if begins is None:
         return False
@@ -53,9 +53,9 @@ def _has_paid(call: Call, client: object, *, is_limited: bool) -> bool:
 
 
 def pass_limits(call: Asked, hits: Hits, *, charge: bool, may_wait: bool) -> Awaitable[None] | None:
-    """Look at the limits, or charge them in one atomic step; a refused call is not recorded.
+    """Check the limits, or charge them in one atomic step; a refused call is not recorded.
 
-    Returns what to await when the store is not in memory; without `may_wait` such a store is not asked.
+    Returns an awaitable if the store is not in memory; without `may_wait` such a store is skipped.
     """
     try:
         wait_s: Any = call.ports.limits.wait_s(hits, charge=charge)

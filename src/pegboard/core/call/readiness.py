@@ -1,7 +1,7 @@
 """Readiness: why a call of a visible tool would be refused now.
 
-The stages of the call are asked, and nothing is charged. What only the arguments decide is not foreseen: a schema, a
-hook, a consent that hangs on them.
+Runs the stages of a call without charging anything. Refusals that depend on arguments are not predicted: a schema, a
+hook, a consent rule on arguments.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pegboard.model.error import CallError, ToolError
 
 
 def blocked(call: Prospect) -> Blocked | None:
-    """Return the first refusal that such a call would meet; a limit that takes awaiting is not asked."""
+    """Return the first refusal of such a call, skipping limits that need awaiting."""
     try:
         _ask_before_limits(call, may_wait=False)
         _ask_after_limits(call)
@@ -30,7 +30,7 @@ def blocked(call: Prospect) -> Blocked | None:
 
 
 async def ablocked(call: Prospect) -> Blocked | None:
-    """Return the first refusal that such a call would meet."""
+    """Return the first refusal of such a call."""
     try:
         asked = _ask_before_limits(call, may_wait=True)
         if asked is not None:

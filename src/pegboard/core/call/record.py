@@ -41,34 +41,35 @@ from pegboard.model.result import ToolResult, new_tuple
 from pegboard.model.secret import Secret
 from pegboard.model.tool import ToolEntry, ToolSpec
 
-FLOOD_WINDOW_S = 60.0  # in which a caller's invalid calls are counted
-REDACTORS_REMEMBERED = 256  # one for each set of secrets
+FLOOD_WINDOW_S = 60.0  # seconds in which a caller's invalid calls are counted
+REDACTORS_REMEMBERED = 256  # redactors in the cache, one for each set of secrets
 
 log = logging.getLogger("pegboard")
 
 
 class TaskEngine(Protocol):
-    """Runs long calls as tasks; asked at the run stage, when every guard has said yes."""
+    """Runs long calls as tasks; called at the run stage, after every guard has passed."""
 
     async def start(self, call: Call) -> ToolResult:
-        """File the call and return the handle that its caller gets in place of a result.
+        """Store the call and return the handle that its caller gets instead of a result.
 
         Raises:
-            CallError: it cannot be kept: `storage_unavailable`; `invalid_arguments`, with a secret in its arguments.
+            CallError: `storage_unavailable` if it cannot be stored; `invalid_arguments` if its arguments contain a
+                secret.
         """
         ...
 
     async def close(self) -> None:
-        """Stop what runs here; what is durable goes on elsewhere, or later."""
+        """Stop the tasks that run here; durable ones continue elsewhere or later."""
         ...
 
     def reopen(self) -> None:
-        """Take tasks again after a `close`."""
+        """Accept tasks again after `close`."""
         ...
 
 
 class AgentRunner(Protocol):
-    """Runs another agent as a part of a call."""
+    """Runs an agent as part of a call."""
 
     async def run_below(
         self,
@@ -80,13 +81,13 @@ class AgentRunner(Protocol):
         ctx: CallContext,
         view: View,
     ) -> ToolResult:
-        """Run it with the rights of the call's view at most; raises `CallError` unless it completes."""
+        """Run it with at most the rights of the call's view; raises `CallError` unless it completes."""
         ...
 
     async def run_own(
         self, agent: AgentEntry, query: str, *, on_text: Callable[[str], None], ctx: CallContext, view: View
     ) -> AgentResult:
-        """Run one that is a part of the call's tool, within all that is denied to the call's view."""
+        """Run a private agent of the call's tool, under every restriction of the call's view."""
         ...
 
 

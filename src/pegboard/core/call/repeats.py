@@ -14,21 +14,21 @@ from pegboard.model.error import CallError, ToolError
 from pegboard.model.json_types import JSON
 from pegboard.model.tool import ToolEntry
 
-REPEAT_FAILURES = 5  # of one call, in a row and in the same words
-REPEAT_PAUSE_S = 60.0  # and the next is refused for this long
-REPEATING_CALLERS = 2_000  # pairs of caller and tool with failures that are counted
-REPEATED_ARGUMENTS = 100  # and of each, different arguments
+REPEAT_FAILURES = 5  # failures of one call in a row, with the same error text, before it is refused
+REPEAT_PAUSE_S = 60.0  # seconds for which the next call is refused
+REPEATING_CALLERS = 2_000  # pairs of caller and tool with counted failures
+REPEATED_ARGUMENTS = 100  # different arguments counted for each pair
 
 _COUNTED = frozenset(("tool_error", "output_invalid", "upstream_error"))
 _WORD = re.compile(r"[\w.:+-]+")
-_SERVER_FAULT = 500  # HTTP statuses from here on are the other side's fault
+_SERVER_FAULT = 500  # the first HTTP status that is the server's fault
 
 
 class _Row(NamedTuple):
-    """How often one call failed in a row, in which words, and until when it is refused.
+    """How often one call failed in a row, its error text, and the end of its pause.
 
-    `gist` are the words without what is another each time: ids, times, counts. `let_through` is the id of the call that
-    decides about the next minute, since the pause is over.
+    `gist` is the error text without its varying parts: ids, times, counts. `let_through` is the id of the call that
+    runs after a pause and decides about the next one.
     """
 
     failures: int
@@ -40,23 +40,24 @@ class _Row(NamedTuple):
 
 
 class RepeatBreaker:
-    """Counts failures in a row of one call: the caller, the tool as it is defined, the arguments, however spelled.
+    """Counts consecutive failures of one call: caller, tool definition and arguments, however spelled.
 
-    After five of one kind and text the next is refused for a minute; then one is let through, which decides about the
-    next minute. A success ends the row, and so does every other error: what is retryable is never refused, so that a
-    source which is back serves the next call at once. State of one executor; bounded, the oldest rows go.
+    After five failures with the same kind and text, the next call is refused for a minute. Then one call runs; if it
+    fails as well, the next minute is refused, too. A success or a different error resets the count. Retryable errors
+    are never refused, so calls work as soon as a source is back. State of one executor; when full, the oldest counts
+    are dropped.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        # By caller and tool, then by arguments. While it is empty, as it mostly is, calls are not looked at.
+        # By caller and tool, then by arguments. Usually empty; then calls are not inspected.
         self.rows = BoundedCache[Key, BoundedCache[str, _Row]](max_entries=REPEATING_CALLERS)
 
     def check(self, ctx: ToolContext, entry: ToolEntry, args: JSON, schema: JSON, *, name: str, call_id: str) -> None:
-        """Refuse a call that failed too often; `schema` is that of its arguments, `name` what the caller knows it as.
+        """Refuse a call that failed too often; `schema` is the input schema, `name` the name that the caller uses.
 
         Raises:
-            CallError: `rate_limited`, with what failed.
+            CallError: `rate_limited`, with the error of the failures.
         """
         rows = self.rows.get(_key(ctx, entry))
         if rows is None:
@@ -67,7 +68,7 @@ class RepeatBreaker:
             return
         now = self._clock()
         if row.until <= now:
-            # Of those that come together it alone runs.
+            # Of several calls at the end of a pause, only this one runs.
             rows[arguments] = row._replace(until=now + REPEAT_PAUSE_S, let_through=call_id)
             return
         wait_s = row.until - now
@@ -80,7 +81,7 @@ class RepeatBreaker:
         raise CallError("rate_limited", text, retry_after_s=wait_s, details=details)
 
     def give_back(self, ctx: ToolContext, entry: ToolEntry, args: JSON, schema: JSON, *, call_id: str) -> None:
-        """Let another one through, where this call was and told nothing: it was refused for something else, or left."""
+        """Let another call through if this one ended without an outcome, by another refusal or a cancellation."""
         rows = self.rows.get(_key(ctx, entry))
         arguments = call_digest(args, schema)
         row = None if rows is None else rows.get(arguments)
@@ -90,7 +91,7 @@ class RepeatBreaker:
     def note(
         self, ctx: ToolContext, entry: ToolEntry, args: JSON, schema: JSON, error: ToolError | None, *, call_id: str
     ) -> None:
-        """Count how a call that ran has ended; its id stands in some texts, and makes them no other ones."""
+        """Record the outcome of a call. Its id is ignored when error texts are compared."""
         key = _key(ctx, entry)
         rows = self.rows.get(key)
         if error is None or not _is_counted(error):
@@ -109,7 +110,7 @@ class RepeatBreaker:
 
 
 def _without_digits(word: re.Match[str]) -> str:
-    """Return a word, or what stands for all that have digits: `req_8f3a`, `12:00:01`, `17`."""
+    """Return a word, or a placeholder for words with digits: `req_8f3a`, `12:00:01`, `17`."""
     return "…" if any(map(str.isdigit, word[0])) else word[0]
 
 

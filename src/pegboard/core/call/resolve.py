@@ -1,4 +1,4 @@
-"""Resolve: keep the tool that the caller's View holds under the name; whatever else is said by one text."""
+"""Resolve: find the tool of a call in the caller's View; every other name gets the same error."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from pegboard.model.tool import ToolEntry
 
 
 def resolve(call: Call, snapshot: Snapshot) -> None:
-    """Find the tool on the snapshot that the call began with, as the judge decides. Unknown and hidden answer alike.
+    """Find the tool in the snapshot with which the call began. Unknown and hidden names get the same error.
 
     Raises:
-        AsyncPredicateError: a predicate of the tool must be awaited; `resolve_awaiting` does.
+        AsyncPredicateError: a predicate of the tool must be awaited; `resolve_awaiting` does that.
     """
     keep(call, call.view.find(call.name, within=snapshot, can_wait=True), snapshot)
 
 
 async def resolve_awaiting(call: Call) -> None:
-    """Do what `resolve` does, awaiting what its answer needs."""
+    """Like `resolve`, awaiting async predicates."""
     entry = await call.view.afind(call.name)
     keep(call, entry, call.view.snapshot)
 
 
 def keep(call: Call, entry: ToolEntry | None, snapshot: Snapshot) -> None:
-    """Keep the tool that the View found on this snapshot, unless something beside visibility stops its calls now."""
+    """Store the tool found by the View, unless something other than visibility blocks its calls now."""
     view, name = call.view, call.name
     if entry is None:
         call.executor.flood.count(view.ctx)
@@ -58,5 +58,5 @@ def check_standing(call: Asked) -> None:
 
 
 def absent(view: View, name: str) -> CallError:
-    """Return the one error for every name that this caller may not use, but for one that ended: that says so."""
+    """Return the error for every name that the caller may not use; for a tool past its end date it says so."""
     return CallError("not_found", view.absence(name))

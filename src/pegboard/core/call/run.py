@@ -1,4 +1,4 @@
-"""Run: execute the handler inside its around-hooks, under timeout, cancellation and concurrency cap."""
+"""Run: execute the handler inside its around-hooks, with timeout, cancellation and concurrency cap."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from pegboard.model.tool import Handler
 
 
 def start(call: Call) -> Any:
-    """Begin the work. Returns what the handler gave, or a `Pending` for `finish` when it really waits.
+    """Start the handler. Returns its value, or a `Pending` for `finish` if it has to wait.
 
     Raises:
-        CallError: `timeout`, `cancelled`, `shutting_down`, `busy`, or what the handler chose to raise.
-        BaseException: anything else that the handler raised.
+        CallError: `timeout`, `cancelled`, `shutting_down`, `busy`, or an error raised by the handler.
+        BaseException: any other exception of the handler.
     """
     entry, request = call.entry, call.view.ctx.request
     spec, handler = entry.spec, entry.handler
@@ -29,7 +29,7 @@ def start(call: Call) -> Any:
     call.timeout_s = call.bounds.tool_timeout_s if spec.timeout_s is None else spec.timeout_s
     steps = request.steps if request.steps is not None and is_of_task(call) else None
     if steps is not None:
-        # A task ends with its deadline; the time limit of its tool is that of each step.
+        # A task ends at its deadline; the tool's time limit applies to each step.
         call.timeout_s = NO_LIMIT_S
     if request.deadline is not None:
         call.timeout_s = min(call.timeout_s, request.deadline - call.ports.clock())
@@ -58,7 +58,7 @@ def start(call: Call) -> Any:
 
 
 async def finish(call: Call, pending: Pending) -> object:
-    """Wait for work that has begun; raises as `start` does."""
+    """Wait for the started handler; raises as `start` does."""
     try:
         return await pending
     except InterruptedWaitError as stopped:
@@ -75,7 +75,7 @@ async def _innermost(call: Call, handler: Handler) -> object:
 
 
 async def _settled(value: object) -> object:
-    """Handlers and around-hooks may give a value or something to await."""
+    """Await the value of a handler or an around-hook, if it is awaitable."""
     return await value if is_awaitable(value) else value
 
 
@@ -84,12 +84,12 @@ async def _in_thread(call: Call, handler: Handler) -> object:
     value, error = await call.executor.workers.run(lambda: _outcome(handler, ctx, args), caller=owner_of(call.view.ctx))
     if error is not None:
         raise error
-    # A plain callable may hide an async one, e.g. a decorator without functools.wraps: that runs on the loop.
+    # A plain callable may return a coroutine, e.g. a decorator without functools.wraps: await it on the loop.
     return await _settled(value)
 
 
 def _outcome(handler: Handler, ctx: Any, args: JSON) -> tuple[object, BaseException | None]:
-    # A future cannot carry StopIteration, and takes some exceptions as its own; a pair carries all.
+    # A future cannot carry StopIteration and reinterprets some exceptions; a tuple can carry all.
     try:
         return handler(ctx, args), None
     except BaseException as error:  # noqa: BLE001 - boundary: foreign code

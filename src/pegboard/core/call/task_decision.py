@@ -1,4 +1,4 @@
-"""Task decision: whether a call runs here and now, or goes on as a task that is asked for later."""
+"""Task decision: whether a call runs now or becomes a task."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from pegboard.model.error import CallError
 
 
 def is_of_task(call: Call) -> bool:
-    """Tell whether this very call is what a task runs; those that it makes in turn are not."""
+    """Tell whether this call is the run of a task, and not a call nested in it."""
     steps = call.view.ctx.request.steps
     return steps is not None and steps.call_id == call.call_id
 
 
 def goes_on_as_task(call: Call) -> bool:
-    """Tell whether a call shall be a task: by its tool's `task`, and by what was asked for.
+    """Tell whether a call becomes a task: by its tool's `task`, and by the caller's request.
 
-    A client over MCP says what it can follow; in Python, over HTTP and on the command line a call whose tool requires
-    it is a task, and any other that may be one where it is asked for.
+    An MCP client declares what it supports. In Python, over HTTP and on the command line, a tool that requires a task
+    gets one; a tool with an optional task gets one on request.
 
     Raises:
-        CallError: a task was asked for and cannot be, or is required of a client that cannot follow one.
+        CallError: a task was requested but is forbidden, or is required but the client does not support tasks.
     """
     support = call.entry.spec.task
     if is_of_task(call):

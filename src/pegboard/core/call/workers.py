@@ -1,4 +1,4 @@
-"""Workers: the threads that run sync handlers, shared fairly, and how many calls each capped tool has running."""
+"""Workers: the threads that run sync handlers, shared fairly, and the concurrency caps of tools."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from pegboard.core.after_fork import Threads, leave_to_parent, renew_after_fork
 from pegboard.core.call.limits import BUSY_RETRY_S
 from pegboard.model.error import CallError
 
-TOOL_THREADS = 64  # of functions that are not async
-TOOL_THREADS_OF_ONE = 48  # and of one caller, so that the others have some
+TOOL_THREADS = 64  # threads that run sync functions
+TOOL_THREADS_OF_ONE = 48  # threads that one caller may use, so that others find some
 
 
 class _Job(NamedTuple):
-    """Code that waits for a thread, and where its outcome goes."""
+    """Code that waits for a thread, and the future of its outcome."""
 
     caller: Hashable
     code: Callable[[], Any]
@@ -30,8 +30,8 @@ class _Job(NamedTuple):
 class WorkerPool:
     """Worker threads, started with the first sync call, and the places of tools with a `max_concurrency`.
 
-    One caller has at most three quarters of the threads, also with calls that were answered at their deadline and
-    never came back. Who waits is served in turn: of those who may, the one with the fewest threads.
+    One caller gets at most three quarters of the threads, counting calls that timed out and never returned. Waiting
+    calls are served in turn; the caller with the fewest threads goes first.
     """
 
     def __init__(self, *, name: str = "pegboard-tool") -> None:
@@ -44,17 +44,17 @@ class WorkerPool:
         renew_after_fork(self)
 
     def after_fork(self) -> None:
-        """Give every place back: what runs and what waits does so in the parent."""
+        """Free every place: running and waiting jobs belong to the parent."""
         leave_to_parent(self._waiting)
         self._running, self._busy, self._waiting = {}, Counter[Hashable](), {}
         # A thread of the parent may have held it.
         self._lock = threading.Lock()
 
     def enter(self, qualified_id: str, *, cap: int, name: str) -> None:
-        """Take one of the tool's places; `name` is what the caller knows it as.
+        """Take one of the tool's places; `name` is the name that the caller uses.
 
         Raises:
-            CallError: `busy`, when all are taken.
+            CallError: `busy`, if all are taken.
         """
         running = self._running.get(qualified_id, 0)
         if running >= cap:
@@ -63,11 +63,11 @@ class WorkerPool:
         self._running[qualified_id] = running + 1
 
     def leave(self, qualified_id: str) -> None:
-        """Give the place back."""
+        """Free the place."""
         self._running[qualified_id] -= 1
 
     def run(self, code: Callable[[], Any], *, caller: Hashable) -> asyncio.Future[Any]:
-        """Run `code` in a worker thread, with the caller's context variables; it may have to wait for its turn."""
+        """Run `code` in a worker thread, with the caller's context variables; it may wait for its turn."""
         job = _Job(caller, partial(contextvars.copy_context().run, code), Future[Any]())
         with self._lock:
             self._is_closed = False
@@ -85,8 +85,8 @@ class WorkerPool:
         self._threads.executor.submit(self._work, job)
 
     def _work(self, job: _Job) -> None:
-        """Do a job, in a thread of the pool; then let the next begin."""
-        # Whoever gave up waiting for its turn has cancelled it; what runs cannot be cancelled.
+        """Run a job in a thread of the pool, then start the next one."""
+        # A caller that gave up waiting has cancelled the future; running code cannot be cancelled.
         try:
             if job.outcome.set_running_or_notify_cancel():
                 try:
@@ -110,11 +110,11 @@ class WorkerPool:
         jobs = self._waiting.pop(chosen)
         self._start(jobs.popleft())
         if jobs:
-            # Behind the others, who have waited as long for their turn.
+            # To the end of the queue, behind callers who have waited as long.
             self._waiting[chosen] = jobs
 
     def close(self) -> None:
-        """Let the threads end with what they run; nothing waits for them."""
+        """End the threads when their work is done, without waiting for them."""
         with self._lock:
             waiting, self._waiting, self._is_closed = self._waiting, {}, True
         for jobs in waiting.values():
