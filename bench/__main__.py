@@ -26,6 +26,7 @@ from bench.measure import BRIEF, THOROUGH, Effort, Row, Spread
 BENCHES = ("calls", "builtins", "lists", "why", "imports", "stdio", "http")
 # Starts six servers and more, or reads documents that only some have: too much for a test.
 ALONE = (
+    "instructions",
     "agents",
     "clients",
     "credentials",

@@ -14,6 +14,7 @@ import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -21,7 +22,6 @@ from typing import Any, NamedTuple
 from bench import credentials, peers
 from bench.http import CONNECTIONS, ECHO, FASTMCP, MANY, OURS, SDK, Server, serving
 from bench.measure import THOROUGH, Cost, Effort, Row, Spread, compared
-from pegboard.model.record import replace
 
 ROUNDS = 9
 RECORDED = Path(__file__).with_name("requests") / "clients.jsonl"

@@ -3,14 +3,15 @@
 import asyncio
 import json
 import re
+import shutil
 from importlib import import_module
 from importlib.util import find_spec
 
 import pytest
 
-from bench import http, imports, path, processes, why
+from bench import http, imports, instructions, path, processes, why
 from bench.__main__ import BENCHES, RESULTS, DidNotRunError, measured, parts_of, table, with_part
-from bench.measure import BRIEF, Row, Spread
+from bench.measure import BRIEF, THOROUGH, Row, Spread
 
 # These start dozens of processes.
 HEAVY = ("http", "imports", "stdio")
@@ -113,3 +114,27 @@ def test_a_bench_that_takes_too_long_is_ended_and_has_no_figures(monkeypatch):
     monkeypatch.setattr(why, "run", run)
     with pytest.raises(DidNotRunError, match="why: TimeoutError: not over after 1 s"):
         measured("why", BRIEF, within_s=1)
+
+
+@pytest.mark.soak
+@pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind counts them")
+def test_instructions_are_counted_and_hardly_differ_between_two_runs():
+    first, second = (
+        {row.what: row for row in instructions.counted(THOROUGH, ("requests", "in-process"))} for _ in range(2)
+    )
+    assert first.keys() == second.keys()
+    assert first["tools/call"].count > first["tools/call"].echo > 0
+    assert all(abs(row.count / second[what].count - 1) < 0.02 for what, row in first.items())
+
+
+def test_without_valgrind_instructions_are_skipped_with_a_line_that_says_so(monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    assert list(instructions.lines(BRIEF)) == ["Skipped: valgrind is not installed (`apt-get install valgrind`)."]
+
+
+@pytest.mark.parametrize(("count", "verdict"), [(200, "PASS"), (201, "short")])
+def test_a_count_is_held_against_the_echo_and_the_baseline(count, verdict):
+    by_echo = instructions.Counted(what="a", count=count, echo=100, hold=2.0)
+    by_change = instructions.Counted(what="a", count=count, change_hold=1.0)
+    assert list(by_echo.cells(None)) == ["a", str(count), f"{count / 100:.2f}×", "≤ 2×", "", "", "", verdict]
+    assert list(by_change.cells(200))[-1] == verdict
