@@ -29,12 +29,12 @@ _ID_FIRST = re.compile(rb'\s*\{\s*(?:%b)?"id"\s*:\s*%b\s*,\s*"([a-z]+)"\s*:' % (
 _FIRST_KEY = re.compile(rb'\s*\{\s*(?:%b)?"([a-z]+)"\s*:' % _VERSION)
 _ID_LAST = re.compile(rb',\s*(?:%b)?"id"\s*:\s*%b\s*\}\s*$' % (_VERSION, _ID))
 _ID_BYTES = 300  # bytes at each end of a message in which its id is looked for
-_QUOTES = 100_000  # of a text with more it takes too long to tell what stands outside of them
-_KEY_CHARS = 80  # how much of a key is shown
-_FEW = 32  # what has more brackets is left to the careful reader
-_MANY = 1_000  # what has more keys is left to it too
-_SHALLOW = 200  # what has no more brackets is not too deep for orjson to write, which reads deeper
-_COMPARED_BYTES = 1 << 14  # a longer text is looked through, not written again
+_QUOTES = 100_000  # strings in a text; with more it takes too long to separate strings from the rest
+_KEY_CHARS = 80  # characters of a key in an error text
+_FEW = 32  # brackets of a text that the quick path parses
+_MANY = 1_000  # keys of a text that the quick path parses
+_SHALLOW = 200  # brackets of a text that orjson can certainly write, which accepts less depth than it reads
+_COMPARED_BYTES = 1 << 14  # bytes of a text that is compared with its re-serialised form; longer texts are scanned
 _SCALARS = frozenset((str, int, bool, type(None)))
 _NO_MORE_FLOATS = _SCALARS | {float}
 _WHITE_SPACE = b" \t\r\n"
@@ -42,10 +42,10 @@ _NO_BRACES = bytes(set(range(256)) - {*b'"{}'})
 
 
 def quickly_read(raw: bytes) -> JSON | None:
-    """Return a small object that certainly is strict JSON within every bound; `None` leaves it to the careful reader.
+    """Parse a small object that is certainly strict JSON within every bound; `None` leaves it to the full parser.
 
-    Most messages are such: few brackets, so they are not deep; not many keys, and none of them twice; no float that may
-    have been an integer of more than 64 bits.
+    Most messages qualify: few brackets, so they are not deep; few keys without duplicates; no float that may have been
+    an integer of more than 64 bits.
     """
     if not _few_brackets(raw, _FEW):
         return None
@@ -55,8 +55,8 @@ def quickly_read(raw: bytes) -> JSON | None:
         return None
     written = orjson.dumps(value)
     if written == raw or written.translate(None, b" ") == raw.translate(None, _WHITE_SPACE):
-        # It is what writing it gives, so nothing in it stands twice or is a float that was none. Most is written so.
-        # Without white space, that inside of texts included, as many members are left of either.
+        # If the text equals its re-serialised form, it has no duplicate keys and no rounded numbers. Most texts do.
+        # Otherwise, compare both without white space, including that in strings: the number of members is then equal.
         is_plain = raw.count(b":") <= _MANY and b"\\u0000" not in raw
         return value if is_plain and is_object(value) else None
     keys, has_floats = _shape_of(value)

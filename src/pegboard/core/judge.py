@@ -1,4 +1,4 @@
-"""Judge: decide whether one caller may use one tool now. List, search, schema, call and `why` all ask here."""
+"""Judge: decides whether one caller may use one tool now. List, search, schema, call and `why` all use it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ UP = SourceState()
 
 
 class Selection(Struct, frozen=True, kw_only=True):
-    """What one caller asked for: groups (`None` = all), a policy, internal tools opened by name, extra tools."""
+    """The selection of one caller: groups (`None` = all), a policy, internal tools opened by name, extra tools."""
 
     include: tuple[str, ...] | None = None
     policy: Policy = OPEN_POLICY
@@ -37,7 +37,7 @@ class Selection(Struct, frozen=True, kw_only=True):
 
 
 class Catalogued(Protocol):
-    """What the judge needs of a snapshot."""
+    """The part of a snapshot that the judge uses."""
 
     def find(self, name: str) -> ToolEntry | None: ...
 
@@ -48,11 +48,11 @@ class Catalogued(Protocol):
     def today(self) -> date: ...
 
 
-# ---------------------------------------------------------------- the two halves of the judgement
+# ---------------------------------------------------------------- the two halves of the decision
 
 
 def static_code(entry: ToolEntry, selection: Selection, own: Policy) -> Code | None:
-    """Return the first code that hides `entry` whatever the context's state: internal, group, policy."""
+    """Return the first code that hides `entry` in any state of the context: internal, group, policy."""
     spec = entry.spec
     if spec.internal_only and not _is_opened(entry, selection):
         return "internal"
@@ -69,7 +69,7 @@ def dynamic_code(entry: ToolEntry, snapshot: Catalogued, ctx: ToolContext, state
     """Return the first code that hides `entry` now: quarantine, source, factory, available, builder.
 
     Raises:
-        AsyncPredicateError: an async predicate is not answered yet in this context.
+        AsyncPredicateError: an async predicate has not been awaited in this context.
     """
     spec = entry.spec
     if entry.source is not None:
@@ -91,12 +91,12 @@ def dynamic_code(entry: ToolEntry, snapshot: Catalogued, ctx: ToolContext, state
 
 
 def hides_nothing(state: SourceState) -> bool:
-    """Tell whether a source that is so hides none of its tools; then a list need not ask for each of them."""
+    """Tell whether a source in this state hides none of its tools; lists then need not check each of them."""
     return state.is_up and not state.quarantined
 
 
 def build_fault(entry: ToolEntry, snapshot: Catalogued, ctx: ToolContext) -> str:
-    """Return why the builder gives no such tool in this context; empty when it does. Runs it at most once a context."""
+    """Return why the builder makes no such tool in this context; empty if it does. Runs at most once per context."""
     try:
         built: dict[str, ToolEntry] = ctx.memo.answer(snapshot.build_question(entry), ctx)
     except AsyncPredicateError:
@@ -108,7 +108,7 @@ def build_fault(entry: ToolEntry, snapshot: Catalogued, ctx: ToolContext) -> str
 
 
 def without_builder(entry: ToolEntry) -> ToolEntry:
-    """Return the entry as it is judged while only names are asked: its builder must not run then."""
+    """Return the entry for questions about names only, in which its builder must not run."""
     return entry if entry.builder is None else replace(entry, builder=None)
 
 
@@ -124,7 +124,7 @@ def _in_groups(entry: ToolEntry, include: tuple[str, ...], extra: frozenset[str]
 
 
 def permits(policy: Policy, entry: ToolEntry) -> bool:
-    """Tell whether the policy, and every policy around it, allows the tool. Deny comes first: deny wins."""
+    """Tell whether the policy, and every policy it is within, allows the tool. Deny wins."""
     for layer in layers(policy):
         if _has_glob_for(entry, layer.deny):
             return False
@@ -141,7 +141,7 @@ def _has_glob_for(entry: ToolEntry, globs: Iterable[str]) -> bool:
 
 
 def applies(glob: str, entry: ToolEntry) -> bool:
-    """Tell whether a policy entry means this tool: by one of its names, or its whole toolset."""
+    """Tell whether a policy glob applies to this tool: to one of its names, or to its whole toolset."""
     if entry.is_toolset and glob.casefold() == entry.spec.namespace.casefold():
         return True
     return matches_folded(glob, entry.folded_names)
@@ -151,10 +151,10 @@ def applies(glob: str, entry: ToolEntry) -> bool:
 
 
 def decide(name: str, snapshot: Catalogued, ctx: ToolContext, selection: Selection, source_states: States) -> Decision:
-    """Return whether the caller may use the tool `name` now, with reason, smallest fix, and what would come next.
+    """Return whether the caller may use the tool `name` now, the reason, the smallest fix, and the next code.
 
     Raises:
-        AsyncPredicateError: an async predicate that matters is not answered yet in this context.
+        AsyncPredicateError: a relevant async predicate has not been awaited in this context.
     """
     entry = snapshot.find(name)
     if entry is None:
@@ -163,9 +163,9 @@ def decide(name: str, snapshot: Catalogued, ctx: ToolContext, selection: Selecti
 
 
 def undeclared(name: str, ending: Callable[[], str], states: States) -> Decision:
-    """Judge a name that no tool has. Of a source that is not up nobody can tell which tools it has.
+    """Judge an undeclared name. The tools of a source that is down are unknown.
 
-    `ending` gives the end of what is said: a name that is near to it, or what there is.
+    `ending` returns the end of the message: a similar name, or the known names.
     """
     source = name.partition("__")[0].partition(".")[0]
     if states.get(source, UP).status == "ok":
@@ -177,7 +177,7 @@ def undeclared(name: str, ending: Callable[[], str], states: States) -> Decision
 def decide_entry(
     entry: ToolEntry, snapshot: Catalogued, ctx: ToolContext, selection: Selection, source_states: States
 ) -> Decision:
-    """Judge a tool that is already found; see `decide`."""
+    """Judge a tool that was already found; see `decide`."""
     at = _At(snapshot, ctx, selection, ctx.caller.policy, source_states)
     code = _code(entry, at)
     if code == "visible":
@@ -192,7 +192,7 @@ def decide_entry(
 
 
 class _At(NamedTuple):
-    """Where a judgement is made."""
+    """The circumstances of a decision."""
 
     snapshot: Catalogued
     ctx: ToolContext
@@ -207,7 +207,7 @@ def _code(entry: ToolEntry, at: _At) -> Code:
 
 
 def _fixed(code: Code, entry: ToolEntry, at: _At) -> tuple[ToolEntry, _At] | None:
-    """Return the same question with the fix applied; `None` where only the change itself can show what comes then."""
+    """Return the same question with the fix applied; `None` if only a real change can show what comes next."""
     selection = at.selection
     match code:
         case "internal":
@@ -219,14 +219,14 @@ def _fixed(code: Code, entry: ToolEntry, at: _At) -> tuple[ToolEntry, _At] | Non
             allowing = replace(selection, policy=permitting(selection.policy, entry))
             return entry, at._replace(selection=allowing, own=permitting(at.own, entry))
         case "factory":
-            # The factory itself is not there to try, so a builder that would use it is taken to work.
+            # The factory cannot be tried, so a builder that needs it is assumed to work.
             return replace(entry, builder=None, spec=replace(entry.spec, factory=None)), at
         case _:
             return None
 
 
 def permitting(policy: Policy, entry: ToolEntry) -> Policy:
-    """Return the policy with the smallest change that lets `entry` through."""
+    """Return the policy with the smallest change that allows `entry`."""
     deny = tuple(glob for glob in policy.deny if not applies(glob, entry))
     allow = policy.allow
     if allow is not None and not _has_glob_for(entry, allow):
@@ -234,11 +234,11 @@ def permitting(policy: Policy, entry: ToolEntry) -> Policy:
     return replace(policy, allow=allow, deny=deny, within=policy.within and permitting(policy.within, entry))
 
 
-# ---------------------------------------------------------------- words
+# ---------------------------------------------------------------- explanations
 
 
 def _explain(code: Code, entry: ToolEntry, at: _At) -> tuple[str, str, str]:
-    """Return (reason, fix, subject) for a code that was met."""
+    """Return (reason, fix, subject) for a code."""
     spec, name = entry.spec, entry.qualified_id
     match code:
         case "internal":
@@ -292,7 +292,7 @@ def _where(origin: str) -> str:
 
 
 def layers(*policies: Policy) -> Iterator[Policy]:
-    """Yield each policy and the policies around it."""
+    """Yield a policy and all policies it is within."""
     for policy in policies:
         layer: Policy | None = policy
         while layer is not None:

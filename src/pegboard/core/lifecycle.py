@@ -1,4 +1,4 @@
-"""Lifecycle: tools with an end date or a successor say so in lists and results, and steer once they have ended."""
+"""Lifecycle: shows a tool's end date and successor in lists and results, and redirects callers after the end."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pegboard.model.tool import ToolEntry, ToolSpec
 
 
 def check_end(spec: ToolSpec) -> None:
-    """Refuse an end that is no day: whether it is over is asked with each list.
+    """Refuse an end date that is not a date, since every list compares it with today.
 
     Raises:
-        DefinitionError: it is none.
+        DefinitionError: it is not a date.
     """
     try:
         if spec.deprecated is not None:
@@ -25,7 +25,7 @@ def check_end(spec: ToolSpec) -> None:
 
 
 def with_end(entry: ToolEntry) -> ToolEntry:
-    """Return a tool whose description says when it ends and what replaces it; any other tool as it is."""
+    """Return the tool with its end date and successor in the description; other tools unchanged."""
     spec = entry.spec
     if spec.deprecated is None and spec.replaced_by is None:
         return entry
@@ -36,33 +36,33 @@ def with_end(entry: ToolEntry) -> ToolEntry:
 
 
 def plain_description(spec: ToolSpec) -> str:
-    """Return a description without what was said in it of the tool's end."""
+    """Return the description without the note about the tool's end."""
     return spec.description.partition("\n\nDeprecated: ")[0]
 
 
 def end_of(spec: ToolSpec) -> str:
-    """Return when a tool ends and what to use instead, in a sentence."""
+    """Return a sentence with the tool's end date and its successor."""
     when = "" if spec.deprecated is None else f" it ends on {spec.deprecated};"
     what = "no tool replaces it" if spec.replaced_by is None else f"use {spec.replaced_by!r} instead"
     return f"Deprecated:{when} {what}."
 
 
 def has_ended(spec: ToolSpec, today: date) -> bool:
-    """Tell whether the last day of a tool is over: it is hidden from then on."""
+    """Tell whether the last day of a tool has passed; from then on it is hidden."""
     return spec.deprecated is not None and today >= date.fromisoformat(spec.deprecated)
 
 
 def after_end(spec: ToolSpec, *, known_as: str, replacement: str | None) -> str:
-    """Return what to tell who asks for a tool after its end; `replacement` is what they may use in its place."""
+    """Return the message for callers of a tool after its end; `replacement` is a tool that they may use."""
     instead = "Choose another tool." if replacement is None else f"Call {replacement!r} instead."
     return f"{known_as!r} ended on {spec.deprecated} and was not run. {instead}"
 
 
 def check_circles(specs: Mapping[str, ToolSpec]) -> None:
-    """Refuse tools that replace each other, or have names of others, or their own, as former ones.
+    """Refuse tools that replace each other in a circle, and former names that equal a tool's own or another's name.
 
     Raises:
-        DefinitionError: with all of them.
+        DefinitionError: with all such tools.
     """
     by_name = {name: spec for spec in specs.values() for name in called(spec)}
     problems = [
@@ -75,7 +75,7 @@ def check_circles(specs: Mapping[str, ToolSpec]) -> None:
 
 
 def called(spec: ToolSpec) -> tuple[str, str, str]:
-    """Return the names by which a declared tool can be called, folded."""
+    """Return the casefolded names by which a declared tool can be called."""
     return fold(spec.name), fold(spec.qualified_id), fold(f"{spec.namespace}__{spec.name}")
 
 
@@ -103,7 +103,7 @@ def _renaming(spec: ToolSpec, by_name: Mapping[str, ToolSpec]) -> Iterable[str]:
 
 
 def still_called(former: str, other: ToolSpec) -> str:
-    """Return why a former name is none: another tool is called so, and calls of the name go there."""
+    """Return why a former name is invalid: another tool has that name and receives its calls."""
     return (
         f"renamed_from={former!r} is a name of {other.qualified_id!r} ({other.origin}), so calls of it go there; "
         "remove it here, or rename that tool"

@@ -1,5 +1,5 @@
-"""Limits that several modules of `core` share. Those that an operator may change are in `Bounds`."""
+"""Limits that several modules of `core` share."""
 
-PATTERN_STEPS = 2_000  # of a regular expression that needs look-around, on one value
-SCHEMA_HOPS = 64  # references and alternatives in alternatives that a schema may lead through at one place
-SHUTDOWN_GRACE_S = 10.0  # for calls that run when the catalog or its server is told to stop
+PATTERN_STEPS = 2_000  # steps of a regular expression with look-around on one value
+SCHEMA_HOPS = 64  # references and nested alternatives that a schema may follow at one place
+SHUTDOWN_GRACE_S = 10.0  # seconds for running calls to finish when the catalog or its server stops

@@ -1,4 +1,4 @@
-"""Literal search: find any of many texts in a long one, in a time that hardly grows with how many they are."""
+"""Literal search: finds many strings in a long text, in a time that hardly depends on their number."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ if TYPE_CHECKING:
 else:
     jsonschema_rs = LazyModule("jsonschema_rs")
 
-_NEEDLE_CHARS = 24  # so many characters of a text, from its middle, seldom stand anywhere else
-_HEAD_CHARS = 128  # by which a place is found where one of the texts begins, or may begin
-_PIECE_CHARS = 8_192  # of a long text, looked through closely where one of the texts may be in it
+_NEEDLE_CHARS = 24  # characters from the middle of a string that seldom occur elsewhere
+_HEAD_CHARS = 128  # characters by which the beginning of a string is recognised
+_PIECE_CHARS = 8_192  # characters of a long text that are examined together once something may be in them
 _ESCAPED = str.maketrans({char: f"\\{char}" for char in "\\.+*?()|[]{}^$"})
 
 
 def longest_first(text: str) -> tuple[int, str]:
-    """Sort by this key where of several texts that begin at one place the longest counts."""
+    """Return the sort key that puts the longest string first, since it wins if several begin at one place."""
     return -len(text), text
 
 
 class LiteralSearch:
-    """Finds the texts that it is made of: from left to right, at each place the longest, none in another.
+    """Finds strings from left to right, the longest at each place, without overlaps.
 
-    Python's `re` tries one alternative after the other at each place, which takes seconds for a megabyte and the
-    spellings of a hundred secrets. The engine that judges schemas compiles its patterns to an automaton: it says in a
-    millisecond that there is nothing, and `re` looks only where there may be something.
+    Python's `re` tries the alternatives one by one at each place, which takes seconds for a megabyte of text and all
+    spellings of a hundred secrets. The regex engine of jsonschema-rs compiles its patterns to an automaton. It shows
+    within a millisecond that a text has no match; `re` examines only parts that may have one.
     """
 
     def __init__(self, texts: Iterable[str]) -> None:
@@ -38,23 +38,23 @@ class LiteralSearch:
         """The longest first."""
 
     def may_be_in(self, text: str) -> bool:
-        """Tell whether one of the texts may stand in `text`: a no is certain."""
+        """Tell whether one of the strings may be in `text`; a no is certain."""
         try:
             return self._engine(text)
         except ValueError:
-            # Halves of characters, and classes that are based on `str`, are nothing to the engine.
+            # The engine does not accept lone surrogates and subclasses of `str`.
             return True
 
     def is_in(self, text: str) -> bool:
-        """Tell whether one of the texts stands in `text`."""
+        """Tell whether one of the strings is in `text`."""
         return self.may_be_in(text) and next(self._spans(text), None) is not None
 
     def spans(self, text: str) -> list[tuple[int, int]]:
-        """Return where the texts stand: the begin and the end of each."""
+        """Return the start and end of each match."""
         return [*self._spans(text)]
 
     def replaced(self, text: str, by: str) -> str:
-        """Return `text` with `by` in the place of each."""
+        """Return `text` with each match replaced by `by`."""
         if len(text) <= _PIECE_CHARS and self._are_short:
             return self._beginning.sub(lambda _: by, text)
         return replaced(text, self.spans(text), by)
@@ -63,7 +63,7 @@ class LiteralSearch:
         at, reach = 0, len(self.texts[0]) - 1
         for start in range(0, len(text), _PIECE_CHARS):
             end = start + _PIECE_CHARS
-            # All that begins in this piece ends within reach of it.
+            # Every match that begins in this piece ends within `reach` of it.
             if at >= end or not self.may_be_in(text[start : end + reach]):
                 continue
             for span in self._spans_within(text, max(at, start), end + reach):
@@ -85,7 +85,7 @@ class LiteralSearch:
 
     @cached_property
     def _engine(self) -> Callable[[str], bool]:
-        # What has a half of a character is in no text that the engine takes.
+        # A string with a lone surrogate occurs in no text that the engine accepts.
         needles = {_needle(text) for text in self.texts if text.isascii() or _is_encodable(text)}
         pattern = "|".join(sorted(needle.translate(_ESCAPED) for needle in needles))
         options = jsonschema_rs.RegexOptions()
@@ -93,12 +93,12 @@ class LiteralSearch:
 
     @cached_property
     def _are_short(self) -> bool:
-        """Whether what begins like one of the texts is one of them."""
+        """Whether the recognised beginning of a string is the whole string."""
         return len(self.texts[0]) <= _HEAD_CHARS
 
     @cached_property
     def _beginning(self) -> re.Pattern[str]:
-        # By first characters, as `re` tries alternatives one by one.
+        # Grouped by first characters, because `re` tries alternatives one by one.
         groups: dict[str, list[str]] = {}
         for text in self.texts:
             groups.setdefault(text[0], []).append(re.escape(text[1:_HEAD_CHARS]))
@@ -125,7 +125,7 @@ def _is_encodable(text: str) -> bool:
 
 
 def replaced(text: str, spans: list[tuple[int, int]], by: str) -> str:
-    """Return a text with another one in the place of each of the spans, which are in order."""
+    """Return a text with each of the ordered spans replaced."""
     kept: list[str] = []
     at = 0
     for begin, end in spans:

@@ -1,4 +1,4 @@
-"""Named entries: the entries of an inventory with their wire names, made anew only where something changed."""
+"""Named entries: the entries of an inventory with their wire names, rebuilt only where something changed."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _MARK = re.compile("(?=__)")
 class NamedEntries(Struct, frozen=True):
     """The entries of an inventory in its order, each with its wire name.
 
-    Of a large catalog one tool changes now and then: with the ones `before`, the others are not named and made again.
+    In a large catalog single tools change now and then; the unchanged ones are taken over from `before`.
     """
 
     inventory: Inventory
     names: WireNames
     ordered: tuple[ToolEntry, ...]
     by_key: dict[str, ToolEntry]
-    """The same by folded qualified id."""
+    """The same entries by folded qualified id."""
     _kept_names: Callable[[], WireNames | None] | None = None
-    """Gives the names of before, where all that stayed kept them, as long as those live."""
+    """Returns the former names if no unchanged entry was renamed, as long as those names are alive."""
 
     @classmethod
     def of(cls, inventory: Inventory, before: NamedEntries | None = None) -> NamedEntries:
@@ -48,7 +48,7 @@ class NamedEntries(Struct, frozen=True):
         )
         ordered: list[Any] = change.moves.moved(before.ordered, None)
         if names is None:
-            # What was not looked at may be called otherwise, too.
+            # Any entry may have another name now.
             names = WireNames.of(map(name_parts, now))
             for place in range(len(now)):
                 ordered[place] = _with_name(ordered[place] or now[place], names)
@@ -61,16 +61,16 @@ class NamedEntries(Struct, frozen=True):
         return cls(inventory, names, tuple(ordered), by_key, weakref.ref(before.names))
 
     def may_have(self, folded_name: str) -> bool:
-        """Tell whether an entry may be called so, in any form of its name; `False` is certain."""
+        """Tell whether an entry may have this name, in any form; `False` is certain."""
         if len(self.names.by_tool) != len(self.ordered) or self.names.may_have(folded_name):
             return True
-        # The two halves of `namespace__name`; both may have underscores where they meet.
+        # The places where `namespace__name` may be split; both halves may have underscores there.
         ends = [mark.start() for mark in _MARK.finditer(folded_name)]
         spelled = (f"{folded_name[:end]}.{folded_name[end + 2 :]}" for end in ends)
         return folded_name in self.by_key or not self.by_key.keys().isdisjoint(spelled)
 
     def since(self, before: NamedEntries) -> EntryChange:
-        """Return what changed since those of before."""
+        """Return the change since earlier entries."""
         if self._kept_names is None or self._kept_names() is not before.names:
             then, now = (Ordered(each.inventory.ordered.keys, each.ordered) for each in (before, self))
             return EntryChange.between(then, now)
@@ -79,9 +79,9 @@ class NamedEntries(Struct, frozen=True):
 
     @classmethod
     def with_own(cls, inventory: Inventory, own: Collection[str], named: NamedEntries) -> NamedEntries:
-        """Return the entries of an inventory in which those of the keys `own` have their bare names before all others.
+        """Return the entries of an inventory in which the `own` ones take bare names first.
 
-        The others are called as they are in `named`, unless that name is taken.
+        The others keep their names from `named`, unless those are taken.
         """
         bare = {key: entry for key, entry in zip(*inventory.ordered, strict=True) if key in own}
         names = WireNames.of(map(name_parts, bare.values()))
@@ -102,7 +102,7 @@ class NamedEntries(Struct, frozen=True):
 
 
 def name_parts(entry: ToolEntry) -> Named:
-    """Return what the wire name of an entry is made of."""
+    """Return the parts of an entry's wire name."""
     return Named(entry.spec.namespace, entry.spec.name, entry.is_toolset)
 
 

@@ -1,4 +1,4 @@
-"""Names: the one spelling of a tool's name, and what a wrong one was meant to be."""
+"""Names: valid spellings of tool names, and suggestions for unknown ones."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from functools import lru_cache
 
 from pegboard.model.error import DefinitionError
 
-GLOBS_REMEMBERED = 4_096  # compiled
-NAMES_COMPARED = 500  # with one that is not known, for the nearest
+GLOBS_REMEMBERED = 4_096  # compiled globs in the cache
+NAMES_COMPARED = 500  # names compared with an unknown one when suggesting a correction
 
 MAX_NAME_CHARS = 64
 META_NAMESPACE = "pegboard__meta"
-"""Of the tools that show other tools. No tool can be declared in it: a namespace has no double underscore."""
+"""The namespace of the meta tools. Nobody else can declare tools in it: namespaces have no double underscore."""
 _TOOL = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NAMESPACE = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
@@ -24,12 +24,12 @@ _WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 def is_tool_name(name: str) -> bool:
-    """Tell whether a tool can be called so: 1 to 64 of the characters that every provider takes."""
+    """Tell whether this is a valid tool name: 1 to 64 characters that every provider accepts."""
     return _TOOL.fullmatch(name) is not None
 
 
 def check_tool_name(name: str) -> str:
-    """Return `name`, or raise `DefinitionError` if a tool cannot be called so."""
+    """Return `name`, or raise `DefinitionError` if it is not a valid tool name."""
     if not is_tool_name(name):
         raise DefinitionError(
             f"Tool name {name!r}: use 1 to 64 of the characters A-Z a-z 0-9 _ -, for example {legal(name)!r}."
@@ -45,7 +45,7 @@ def check_namespace(namespace: str) -> str:
 
 
 def legal(name: str) -> str:
-    """Return a foreign name with every illegal character, dots and slashes too, mapped to `_`; at least one long."""
+    """Return a foreign name with every illegal character, dots and slashes too, mapped to `_`; never empty."""
     return _ILLEGAL.sub("_", name)[:MAX_NAME_CHARS] or "_"
 
 
@@ -60,7 +60,7 @@ def fold(name: str) -> str:
 
 
 def shortened(name: str, qualified_id: str) -> str:
-    """Return a legal name of at most 64 characters with an 8-hex tail that belongs to the qualified id alone."""
+    """Return a legal name of at most 64 characters with a tail of 8 hex digits derived from the qualified id."""
     tail = hashlib.sha256(qualified_id.encode()).hexdigest()[:8]
     return f"{_ILLEGAL.sub('_', name)[: MAX_NAME_CHARS - 9]}_{tail}"
 
@@ -71,35 +71,35 @@ def _glob(pattern: str) -> Callable[[str], object]:
 
 
 def matches(pattern: str, candidates: Iterable[str]) -> bool:
-    """Tell whether a glob fits one of the names, without regard to case."""
+    """Tell whether a glob matches one of the names, ignoring case."""
     return matches_folded(pattern, map(fold, candidates))
 
 
 def matches_folded(pattern: str, folded: Iterable[str]) -> bool:
-    """Do what `matches` does, for names that are folded already."""
+    """Like `matches`, for names that are already casefolded."""
     return any(map(_glob(pattern), folded))
 
 
 def nearest_one(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that `name` was probably meant to be."""
-    # Comparing is quadratic in length: only names of about the same length are worth it, and only so many.
+    """Return the known name that is most similar to `name`, if one is similar enough."""
+    # The comparison is quadratic in length, so only some names of similar length are compared.
     likely = [item for item in known if abs(len(item) - len(name)) <= 3 + len(item) // 4]
     folded = fold(name)
-    # Letters of the other case are other letters to what compares, however many of them there are.
+    # `difflib` treats letters of different case as different.
     if (alike := next((item for item in likely if fold(item) == folded), None)) is not None:
         return alike
     return next(iter(difflib.get_close_matches(name[: MAX_NAME_CHARS * 2], likely[:NAMES_COMPARED], n=1)), None)
 
 
 def nearest(name: str, known: Iterable[str], *, label: str) -> str:
-    """Return ` Did you mean 'x'?`, or else what there is, as the end of an error text."""
+    """Return ` Did you mean 'x'?`, or a list of the known names, as the end of an error text."""
     names = sorted(known)
     near = nearest_one(name, names)
     return f" Did you mean {near!r}?" if near else listing(names, label=label)
 
 
 def listing(names: Sequence[str], *, label: str) -> str:
-    """Return what there is, sorted, as the end of an error text."""
+    """Return the sorted names as the end of an error text."""
     more = f", +{len(names) - 20} more" if len(names) > 20 else ""
     listed = ", ".join(names[:20]) + more
     return f" {label}: {listed or 'none'}."

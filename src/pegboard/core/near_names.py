@@ -1,4 +1,4 @@
-"""NearNames: the tools whose names are near to one that is not there, found without comparing it with all of them."""
+"""NearNames: finds the tools with names similar to an unknown one, without comparing it with all of them."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import NamedTuple
 from pegboard.core.names import MAX_NAME_CHARS, fold
 from pegboard.model.tool import ToolEntry
 
-NAMES_BESIDE = 2  # so many before and after, by their beginning and by their end
+NAMES_BESIDE = 2  # names taken before and after the unknown one, by beginning and by ending
 
-_SHORT = 3  # with one letter more or less, such a name is another
+_SHORT = 3  # characters of a name that is too short for suggestions: one letter makes it another name
 _WIDTH = MAX_NAME_CHARS * 2
-_LETTERS = 32  # to look at so many names is faster than to try each letter
+_LETTERS = 32  # names above which each letter is tried instead of looking at the names
 _AFTER_LETTERS = "\x7f"
-_ALIKE = 0.6  # the share of their letters that two names have in common, as `difflib` has it
+_ALIKE = 0.6  # the share of letters that two similar names have in common, as `difflib` computes it
 
 
 class NameOrder(NamedTuple):
-    """Names in their order, and read backwards in the order of that; by their folded forms, too."""
+    """Names in alphabetical order, forwards and backwards, and their casefolded forms."""
 
     names: frozenset[str]
     forward: list[str]
@@ -30,9 +30,9 @@ class NameOrder(NamedTuple):
 
     @classmethod
     def of(cls, names: Iterable[str], before: NameOrder | None = None) -> NameOrder:
-        """Return the order of some names; of nearly the same as those `before` without sorting them all again."""
+        """Return the order of some names; derived from `before` without a full sort if it is almost the same."""
         before = before or _NO_ORDER
-        # As they come, and not as a set has them: the tools of one source are mostly in order.
+        # In the given order, not that of a set: the tools of one source are mostly sorted.
         come = [name for name in names if name not in before.names]
         names = frozenset(names)
         gone = before.names - names
@@ -45,7 +45,7 @@ class NameOrder(NamedTuple):
         for name in gone:
             del by_folded_form[fold(name)]
         by_folded_form |= {fold(name): name for name in come}
-        # Sorting what is sorted but for its end is going through it once.
+        # Sorting a list that is sorted except for its end takes one pass.
         return cls(
             names,
             sorted([*forward, *sorted(come)]),
@@ -59,10 +59,10 @@ _NO_ORDER = NameOrder(frozenset(), [], [], {}, [])
 
 
 class NearNames:
-    """Some tools in the order of their names, and of their names read backwards.
+    """Some tools in the order of their names, and of their names reversed.
 
-    One slip of the keyboard leaves what stands before it and what stands after it. So it can only be where names of
-    both orders go along with what was said, and the few names that it could have been are looked up.
+    A typing slip leaves the text before and after it intact. So it is only looked for where the name shares its
+    beginning with one neighbour and its ending with another, and the few possible corrections are looked up.
     """
 
     def __init__(self, entries: Sequence[ToolEntry], before: NameOrder | None = None) -> None:
@@ -71,9 +71,9 @@ class NearNames:
         self.order = NameOrder.of(self._by_name, before)
 
     def around(self, name: str) -> Iterator[tuple[ToolEntry, bool]]:
-        """Yield a few tools, the likeliest first: in other case, one slip away, and those that begin or end like it.
+        """Yield a few tools, the likeliest first: other case, one slip away, same beginning or ending.
 
-        Marked are those that were meant, as a rule: nobody need compare the rest of their names.
+        The flag marks near-certain matches; the remaining names need no comparison then.
         """
         if len(name) <= _WIDTH and (known := self.order.by_folded_form.get(fold(name))) is not None:
             yield self._by_name[known], True
@@ -82,7 +82,7 @@ class NearNames:
         ends_alike = [known[::-1] for known in _beside(self.order.backward, name[::-1])]
         beside = dict.fromkeys(_beside(self.order.forward, name) + ends_alike)
         starts, ends = _in_common(name, beside)
-        # No name has more in common with another than one of the two between which it stands.
+        # No name shares a longer beginning with `name` than one of its two neighbours in the order.
         for slip in range(max(0, len(name) - max(ends) - 1), max(starts) + 1):
             for meant in self._slips_at(name, slip):
                 yield self._by_name[meant], True
@@ -93,14 +93,14 @@ class NearNames:
             yield self._by_name[known], 2 * alike >= _ALIKE * (len(name) + len(known))
 
     def _slips_at(self, name: str, place: int) -> Iterator[str]:
-        """Yield what can have been meant if a letter is too much, missing, another, or has changed places with one."""
+        """Yield corrections at one place: a letter removed, inserted, replaced, or swapped with its neighbour."""
         start, rest, later = name[:place], name[place:], name[place + 1 :]
         yield from filter(self._by_name.__contains__, (start + later, start + rest[1:2] + rest[:1] + rest[2:]))
         known = _starting_with(self.order.forward, start)
         if known is None and (reversed_names := _starting_with(self.order.backward, later[::-1])) is not None:
             known = [each[::-1] for each in reversed_names]
         if known is None:
-            # Very many go along with it on both sides: fewer are the letters that can stand here.
+            # Very many names match on both sides; there are fewer letters to try than names.
             letters = self.order.letters
             others = [start + letter + later for letter in letters] + [start + letter + rest for letter in letters]
             yield from filter(self._by_name.__contains__, others)
@@ -112,7 +112,7 @@ class NearNames:
 
 
 def _starting_with(order: list[str], start: str) -> list[str] | None:
-    """Return the names that start so, in order; `None` where they are more than letters are tried."""
+    """Return the sorted names that begin so; `None` if there are more than letters to try."""
     first = bisect_left(order, start)
     too_many = min(first + _LETTERS, len(order))
     if too_many < len(order) and order[too_many].startswith(start):
@@ -121,24 +121,23 @@ def _starting_with(order: list[str], start: str) -> list[str] | None:
 
 
 def _beside(order: list[str], name: str) -> list[str]:
-    """Return some names before the place of a name, and as many from it on."""
+    """Return some names before and after the place of a name in the order."""
     place = bisect(order, name)
     return order[max(0, place - NAMES_BESIDE) : place + NAMES_BESIDE]
 
 
 def _in_common(name: str, others: Iterable[str]) -> tuple[list[int], list[int]]:
-    """Return how many characters each of the others has in common with a name: at the beginning, and at the end.
+    """Return how many characters each of the others shares with a name: at the beginning, and at the end.
 
-    Names are compared as numbers, a byte for each character: to go through them letter by letter takes three times as
-    long.
+    Names are compared as numbers with one byte per character; a loop over letters takes three times as long.
     """
-    # What is not ASCII is in no tool's name, and a question mark neither. A NUL would be alike to nothing at all.
+    # No tool name contains other characters than ASCII, or a question mark. A NUL byte would match padding.
     length, number = len(name), int.from_bytes(name.replace("\0", "?").encode("ascii", "replace"))
     starts: list[int] = []
     ends: list[int] = []
     for known in others:
         longer, other = len(known) - length, int.from_bytes(known.encode())
-        # What differs, with the first letters of both in one place, and with the last ones.
+        # The difference, with the names aligned at the first letter, and at the last.
         first = number ^ (other >> 8 * longer if longer > 0 else other << 8 * -longer)
         last = number ^ other
         starts.append(length - (first.bit_length() + 7) // 8)

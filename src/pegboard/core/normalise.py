@@ -1,4 +1,4 @@
-"""Normalise: make a result of whatever a handler gave."""
+"""Normalise: converts any return value of a handler to a result."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ def normalise(value: object) -> ToolResult:
     return _several(cast("Sequence[object]", value)) if isinstance(value, _SEVERAL) else structured(value)
 
 
-# Written as unions, they would be made anew for every result.
+# Constants, since a union in `isinstance` would be created again for every result.
 _RAW = (bytes, bytearray)
 _SEVERAL = (list, tuple)
 
 
 def _mirrored(value: ToolResult) -> ToolResult:
-    """Return a result made by hand from a structured value as one that has it, and has a text to show for it."""
+    """Return a result built from a structured value with that value and a text for it."""
     whole = structured(value.structured)
     return value._replace(content=value.content or whole.content, structured=whole.structured, has_structured=True)
 
@@ -70,14 +70,14 @@ def _several(value: Sequence[object]) -> ToolResult:
             return structured(value)
 
 
-# ---------------------------------------------------------------- what was made by hand
+# ---------------------------------------------------------------- results built by tools
 
 
 def _sound(value: ToolResult) -> ToolResult:
-    """Return a result that a tool made by hand with members that every door can write.
+    """Return a result that a tool built by hand, with fields that every transport can write.
 
     Raises:
-        CallError: `output_invalid`, where one of them is nothing of its kind.
+        CallError: `output_invalid`, if a field has the wrong type.
     """
     content, structure, meta = value.content, value.structured, value.meta
     if not isinstance(content, tuple | list) or isinstance(content, CONTENT_TYPES):  # pyright: ignore[reportUnnecessaryIsInstance] - a tool may err
@@ -96,7 +96,7 @@ def _sound(value: ToolResult) -> ToolResult:
 
 
 def _is_json(value: object) -> bool:
-    """Tell whether a value is JSON as it is; what has a number beyond 64 bits is looked at more closely."""
+    """Tell whether a value is JSON already; numbers beyond 64 bits need a closer look."""
     try:
         orjson.dumps(value, None, _AS_IT_IS)
     except (TypeError, ValueError, RecursionError):
@@ -105,7 +105,7 @@ def _is_json(value: object) -> bool:
 
 
 def _is_plain_text(block: object) -> bool:
-    """Tell at once of the block that most results have that it is as it should be."""
+    """Tell quickly whether a block is a valid plain text block, the most common kind."""
     return type(block) is TextContent and type(block[0]) is str and block[0].isascii() and block[1:] == (None, None)
 
 
@@ -142,7 +142,7 @@ def _sound_member(block: Content, name: str, value: object) -> object:
                 return value
             raise _not_of_its_kind(block, name, value, "an int")
         case _:
-            # Addresses come as objects of many libraries, whose text they are.
+            # Many libraries represent addresses as objects, whose text is the address.
             if isinstance(value, str) or (name == "uri" and value is not None):
                 return _encodable(str(value))
             raise _not_of_its_kind(block, name, value, "a str")
@@ -152,7 +152,7 @@ def _raw_bytes(block: Content, name: str, value: object) -> bytes:
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(cast("bytes | bytearray", value))
     if isinstance(value, str):
-        # MCP writes it so, and so do most who have it from elsewhere.
+        # MCP transmits the time as text, and so do most programs that pass it on.
         with suppress(ValueError):
             return base64.b64decode(value, validate=True)
         raise _not_of_its_kind(block, name, value, "bytes, or base64 text")
@@ -168,10 +168,10 @@ def _not_of_its_kind(holder: Content | ToolResult, name: str, value: object, nee
 
 
 def structured(value: object) -> ToolResult:
-    """Return a result with the value as structure and as text.
+    """Return a result with the value as structured output and as text.
 
     Raises:
-        CallError: `output_invalid`, when it cannot be written as JSON.
+        CallError: `output_invalid`, if the value cannot be written as JSON.
     """
     try:
         try:
@@ -181,7 +181,7 @@ def structured(value: object) -> ToolResult:
                 text = orjson.dumps(value, _jsonable, _ANY_KEYS)
                 plain = orjson.loads(text)
         except TypeError as error:
-            # An integer of more than 64 bits, or half a character in a text.
+            # An integer of more than 64 bits, or a lone surrogate.
             if not any(word in f"{error} {error.__cause__}" for word in ("64-bit", "surrogates")):
                 raise
             plain = _exact(value)
@@ -200,7 +200,7 @@ _SCALARS = frozenset({str, int, bool, type(None)})
 
 
 def _is_flat(value: Any) -> bool:
-    """Tell whether a value is plain JSON of one level, as most are; the rest is read back from its text."""
+    """Tell whether a value is plain JSON of one level, as most are; others are parsed back from their text."""
     kind = type(value)  # pyright: ignore[reportUnknownVariableType] - any
     if kind is not dict:
         return kind in _SCALARS
@@ -211,7 +211,7 @@ def _is_flat(value: Any) -> bool:
 
 
 def _exact(value: Any) -> JSONValue:
-    """Return any value as plain JSON with every integer as it is, however long."""
+    """Return any value as plain JSON with exact integers of any length."""
     if isinstance(value, Enum):
         return _exact(value.value)
     if isinstance(value, str):
@@ -247,10 +247,10 @@ def _jsonable(value: object) -> JSONValue:
 
 
 def plain_form(value: object) -> object:
-    """Return what JSON has no word for as something that it has: a collection, a text, the fields of an instance.
+    """Convert a value that is not JSON to a collection, a text, or the fields of an instance.
 
     Raises:
-        TypeError: it is nothing of the kind.
+        TypeError: there is no such conversion.
     """
     if isinstance(value, Mapping):
         return dict(cast("Mapping[object, object]", value))
@@ -272,7 +272,7 @@ def _iso_duration(value: timedelta) -> str:
     return f"{sign}PT{length.days * 86_400 + length.seconds}{fraction}S"
 
 
-# Numbers of a kind of their own, and addresses: their text is exact, and is what pydantic writes.
+# Special number types and addresses: their text is exact, and pydantic writes the same.
 _AS_TEXT = frozenset(
     {
         "decimal.Decimal", "fractions.Fraction", "zoneinfo.ZoneInfo", "ipaddress.IPv4Address", "ipaddress.IPv6Address",
@@ -282,12 +282,12 @@ _AS_TEXT = frozenset(
 
 
 def has_fields(kind: type) -> bool:
-    """Tell whether instances of a class are given by their fields: of a plain one, that somebody wrote for data.
+    """Tell whether instances of a class are data: plain user-defined classes with fields.
 
-    What Python's library and Pegboard bring are locks, sockets and catalogs: nothing to hand to a model.
+    Objects of the standard library and Pegboard are locks, sockets or catalogs, which no model should see.
     """
     is_own = kind is SimpleNamespace or kind.__module__.partition(".")[0] not in _NO_DATA
-    # In slots stands what else stands in the dictionary of an instance; attrs makes its classes so.
+    # Fields may be slots instead of entries in `__dict__`; attrs makes such classes.
     has_any = any("__dict__" in vars(base) or _slots(base) for base in kind.__mro__)
     return is_own and has_any and not issubclass(kind, _WITHOUT_FIELDS)
 
@@ -302,7 +302,7 @@ def fields_of(value: object) -> dict[str, object]:
     """Return the public fields of an instance of a plain class.
 
     Raises:
-        TypeError: it is nothing of the kind.
+        TypeError: it has no fields.
     """
     kind = type(value)
     if not has_fields(kind):
@@ -312,7 +312,7 @@ def fields_of(value: object) -> dict[str, object]:
     return {name: getattr(value, name) for name in names if not name.startswith("_") and hasattr(value, name)}
 
 
-# What is made to be followed, called, awaited or closed says nothing by its attributes.
+# Iterators, callables, awaitables and closable objects are not data.
 _NO_DATA = sys.stdlib_module_names | {"pegboard", "typing_extensions"}
 _WITHOUT_FIELDS: Any = (
     type, BaseException, Iterator, AsyncIterator, Awaitable, Callable, AbstractContextManager,
@@ -327,7 +327,7 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
 
 
 def _encodable(text: str) -> str:
-    """Return text that can be written as UTF-8: half a character, which no door could send, becomes `?`."""
+    """Return text that can be encoded as UTF-8; a lone surrogate, which nothing can transmit, becomes `?`."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
@@ -340,6 +340,6 @@ def _of_mime_type(raw: bytes, mime_type: str) -> Content:
 
 
 def _media(raw: bytes) -> Content:
-    """Return raw bytes as the block that their first bytes tell; unknown ones as an embedded resource."""
+    """Return raw bytes as the kind of block that their first bytes show; unknown ones as an embedded resource."""
     known = (mime for magic, mime in _MAGIC if raw.startswith(magic))
     return _of_mime_type(raw, next(known, "application/octet-stream"))

@@ -1,4 +1,4 @@
-"""Ports: the protocols that other packages fill, so that core need not know them."""
+"""Ports: the protocols that other packages implement for core."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 
 class Source(Protocol):
-    """Where tools come from. It owns its connections and supervises them itself."""
+    """A source of tools. It owns its connections and supervises them itself."""
 
     @property
     def name(self) -> str: ...
 
     def entries(self) -> Sequence[ToolEntry]:
-        """Return the last good listing. Must be quick: a snapshot is made from it."""
+        """Return the last good listing. Must be quick: each snapshot reads it."""
         ...
 
     def groups(self) -> frozenset[str]:
-        """Return the groups that its tools may have, also while it is down."""
+        """Return the groups that its tools may have, even while it is down."""
         ...
 
     def state(self) -> SourceState: ...
@@ -44,41 +44,41 @@ class Source(Protocol):
 
 @runtime_checkable
 class OffersResources(Protocol):
-    """A source that has resources, prompts or completions beside its tools."""
+    """A source with resources, prompts or completions in addition to its tools."""
 
     def resource_entries(self) -> Sequence[ToolEntry]:
-        """Return the last good lists, each entry with its `offer`. Must be quick, as `entries`."""
+        """Return the last good lists, each entry with its `offer`. Must be quick, like `entries`."""
         ...
 
 
 @runtime_checkable
 class HoldsSecrets(Protocol):
-    """A source that is given credentials, which its server may say wherever it says something."""
+    """A source with credentials, which its server may repeat in any text."""
 
     def secrets(self) -> Iterable[Secret]:
-        """Return what it authenticates with."""
+        """Return its credentials."""
         ...
 
 
 @runtime_checkable
 class LeadsElsewhere(Protocol):
-    """A source whose tools are another server's, which may have them from further servers, and at last from us."""
+    """A source whose tools belong to another server, which may get them from further servers, or even from us."""
 
     def serve_as(self, server_id: Callable[[], str], link_key: Callable[[], bytes]) -> None:
-        """Take what tells the id of the server that the source is part of, and its secret for addresses."""
+        """Take functions that return this server's id and its secret for addresses."""
         ...
 
     def way_of(self, entry: ToolEntry) -> tuple[str, ...]:
-        """Return the ids of the servers behind an entry, the nearest first; empty where none are known."""
+        """Return the ids of the servers behind an entry, the nearest first; empty if none are known."""
         ...
 
 
 @runtime_checkable
 class StatefulHandler(Protocol):
-    """A handler that holds something between calls, which outlives a change of the config."""
+    """A handler with state between calls that survives a change of the config."""
 
     def carry_on(self, before: object) -> None:
-        """Go on with what the handler of the same name held until now."""
+        """Take over the state of the previous handler with the same name."""
         ...
 
 
@@ -93,13 +93,13 @@ class LimitStore(Protocol):
         With `charge`, a call that fits is recorded in all windows, in one atomic step.
 
         Raises:
-            OSError: the store does not answer.
+            OSError: the store does not respond.
         """
         ...
 
 
 class LocalLimitStore(Protocol):
-    """A `LimitStore` in this process, which answers at once; `max_keys` bounds what it remembers."""
+    """A `LimitStore` in this process, which answers at once; `max_keys` limits its memory."""
 
     max_keys: int
 
@@ -108,37 +108,37 @@ class LocalLimitStore(Protocol):
 
 @runtime_checkable
 class ConsentRecords(Protocol):
-    """What people answered, one record an answer, which binds principal, definition and arguments.
+    """People's answers, one record per answer, bound to principal, definition and arguments.
 
-    Every method raises `OSError` where the store does not answer: then nobody knows, and nothing is run.
+    Every method raises `OSError` if the store does not respond; then nothing runs.
     """
 
     @property
     def takes_questions(self) -> bool:
-        """Whether a question can be filed, for a person to decide later."""
+        """Whether a question can be filed for a later decision."""
         ...
 
     async def recall(self, request: ConsentRequest) -> ConsentAnswer | None:
-        """Return the answer that holds for a call: a no of its session, or a yes, of which one use is used up.
+        """Return the answer for a call: a no in its session, or a yes, one use of which is consumed.
 
-        In one atomic step, so that no use serves two calls. `None` where nobody has answered.
+        The step is atomic, so that no use serves two calls. `None` if nobody has answered.
         """
         ...
 
     async def record(self, request: ConsentRequest, *, is_yes: bool, decided_by: str) -> ConsentAnswer:
-        """Write down an answer that a person gave elsewhere. A yes is used up by the call that it was given to."""
+        """Record an answer that a person gave elsewhere. A yes is consumed by its call."""
         ...
 
     async def stands(self, consent_id: str) -> bool:
-        """Tell whether a yes, of which a call has a use already, is there still: nobody has taken it back."""
+        """Tell whether an approval that a call has already used is still valid, i.e. has not been revoked."""
         ...
 
     async def give_back(self, consent_id: str) -> None:
-        """Put back the use of a yes that served no call."""
+        """Return the use of an approval that no call needed."""
         ...
 
     async def file(self, request: ConsentRequest, text: str) -> str:
-        """Write down a question, as it is to be read; return its id, the same where it is open already.
+        """Store a question in its readable form; return its id, the same if it is already open.
 
         Raises:
             CallError: `consent_required`; too many questions of this principal are open.
@@ -146,68 +146,68 @@ class ConsentRecords(Protocol):
         ...
 
     def link(self, consent_id: str) -> str | None:
-        """Return where a person can decide on a question; `None` where no page does."""
+        """Return the address where a person can decide a question; `None` without such a page."""
         ...
 
 
 class UsedAnswers(Protocol):
-    """Remembers which answers of people were used, for all workers that share it; each is good once."""
+    """Remembers used answers for all workers that share it; each answer is valid once."""
 
     async def use_up(self, mark: str, *, keep_s: float) -> bool:
-        """Use up an answer by its mark, in one atomic step; `False` when it was used before, within `keep_s`.
+        """Mark an answer as used, in one atomic step; `False` if it was used before, within `keep_s`.
 
         Raises:
-            OSError: the store does not answer; then nobody knows, and the answer is not taken.
+            OSError: the store does not respond; then the answer is refused.
         """
         ...
 
 
 class AuditLog(Protocol):
-    """Whether calls can be recorded now; the audit itself observes calls as `core.call.finished.CallObserver`."""
+    """Whether calls can be audited now; the audit itself is a `core.call.finished_call.CallObserver`."""
 
     @property
     def is_up(self) -> bool: ...
 
 
 class Model(Protocol):
-    """A language model that completes text; fills `text_summarize` and its like."""
+    """A language model that completes text, for `text_summarize` and similar tools."""
 
     async def complete(self, prompt: str, *, max_words: int) -> str: ...
 
 
 class Embedder(Protocol):
-    """Turns texts into vectors of one dimension, whose cosine says how alike the meanings are."""
+    """Converts texts to vectors of one dimension; their cosine measures similarity of meaning."""
 
     @property
     def model_id(self) -> str:
-        """Tells its vectors from those of every other model: what is kept of them is kept under this name."""
+        """The name of the model; stored vectors are kept under it."""
         ...
 
     @property
     def dimension(self) -> int | None:
-        """How long its vectors are; `None` as long as no answer has shown it."""
+        """The length of its vectors; `None` until a first answer."""
         ...
 
     def embed(self, texts: Sequence[str], /) -> Awaitable[Iterable[Iterable[float]]]:
-        """Return one row a text, in order; an `async def`.
+        """Return one row per text, in order; an `async def`.
 
         It must not block the event loop, and may be cancelled at any time.
 
         Raises:
-            Exception: whatever it likes; who asks goes on without vectors.
+            Exception: any; the caller continues without vectors.
         """
         ...
 
 
 class DocumentStore(Protocol):
-    """The documents of all spaces, each method within a scope, as if nothing else existed; fills the kind `rag`.
+    """The documents of all spaces; every method is limited to a scope. Backs the kind `rag`.
 
-    What is outside of the scope and what does not exist are one `not_found`, in the same words. Answers are JSON, as
-    the tools of `pegboard.workspace.tools` give them.
+    A document outside the scope and one that does not exist get the same `not_found` error. Results are JSON in the
+    form of the tools of `pegboard.workspace.tools`.
     """
 
     async def scope(self, ctx: ToolContext) -> DocumentScope:
-        """Return whose documents a request may use: what is granted to it, in the space that it is in."""
+        """Return the documents that a request may use, from its grants and its current space."""
         ...
 
     async def list_sources(
@@ -215,7 +215,7 @@ class DocumentStore(Protocol):
     ) -> JSON: ...
 
     async def root_folders(self, scope: DocumentScope, *, limit: int) -> list[str]:
-        """Return the first folders at the roots of the sources, as `source/folder`, and `...` where there are more."""
+        """Return the first root folders of the sources, as `source/folder`, and `...` if there are more."""
         ...
 
     async def list_documents(self, scope: DocumentScope, *, limit: int) -> list[JSON]:
@@ -223,7 +223,7 @@ class DocumentStore(Protocol):
         ...
 
     async def document_named(self, scope: DocumentScope, space: str, source: str, path: str) -> str:
-        """Return the id of the document at a path of a source, which is named or given by its id.
+        """Return the id of the document at a path of a source, which is given by name or id.
 
         Raises:
             CallError: not_found.
@@ -282,17 +282,17 @@ class DocumentStore(Protocol):
         """Run one SELECT over the tables in documents.
 
         Raises:
-            CallError: read_only, for anything else than reading; invalid_arguments; timeout; not_found.
+            CallError: read_only, for other statements; invalid_arguments; timeout; not_found.
         """
         ...
 
     async def tables(
         self, scope: DocumentScope, *, document_ids: Sequence[str] = (), tables: Sequence[str] = (), rows: int
     ) -> list[JSON]:
-        """Return the tables that `query` can be about: their names, columns and row counts, and their first rows.
+        """Return the tables that `query` can read: their names, columns, row counts and first rows.
 
         Raises:
-            CallError: not_found, for a document or a table that is not in the scope.
+            CallError: not_found, for a document or a table outside the scope.
         """
         ...
 
@@ -308,42 +308,42 @@ class DocumentStore(Protocol):
         type_: SourceType = "upload",
         replaces: bool = False,
     ) -> JSON:
-        """Take one document into a source of a space; `{document_id, chunks, path, status}`.
+        """Ingest one document into a source of a space; `{document_id, chunks, path, status}`.
 
-        It stands beside what has its path, under a path of its own, or with `replaces` in its place.
+        If the path is taken, the document gets another path, or with `replaces` takes the place of the old one.
 
         Raises:
-            CallError: read_only, where the scope may only read; not_found, where it does not have the space.
+            CallError: read_only, if the scope may only read; not_found, if it does not include the space.
         """
         ...
 
 
 @runtime_checkable
 class DocumentGrants(Protocol):
-    """Who may use which space of documents; a store that keeps it."""
+    """Who may use which document space, in a store that supports grants."""
 
     async def grant(self, principal: str, space: str, access: Access) -> None:
         """Grant a space to `user:NAME` or `role:NAME`.
 
         Raises:
-            CallError: invalid_arguments, for anybody else, and for what is no name of a space.
+            CallError: invalid_arguments, for another principal or an invalid space name.
         """
         ...
 
     async def revoke(self, principal: str, space: str) -> bool:
-        """Take a grant back; tell whether there was one."""
+        """Revoke a grant; tell whether there was one."""
         ...
 
     async def grants(self, space: str | None = None) -> list[JSON]:
-        """Return all grants, or those of a space: `{space, principal, access}`."""
+        """Return all grants, or those of one space: `{space, principal, access}`."""
         ...
 
 
 class TemplateRenderer(Protocol):
-    """Renders the templates of operators in a sandbox that can be killed; what values say is text in it."""
+    """Renders operators' templates in a sandbox that can be killed; values are inserted as plain text."""
 
     async def text(self, template: str, values: Mapping[str, JSONValue]) -> str:
-        """Return the text of a template that sees these names.
+        """Return the text of a template rendered with these names.
 
         Raises:
             CallError: `template_error`.
@@ -351,7 +351,7 @@ class TemplateRenderer(Protocol):
         ...
 
     async def json_object(self, template: str, data: Mapping[str, JSONValue]) -> JSON:
-        """Return the JSON object that a template makes of `data`, whose texts cannot change its structure.
+        """Return the JSON object that a template makes from `data`; strings in it cannot change the structure.
 
         Raises:
             CallError: `template_error`.

@@ -1,4 +1,4 @@
-"""Predicates: is a tool usable now, as yes/no questions on the context."""
+"""Predicates: decide from the context whether a tool is available now."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _LIMIT_S = DEFAULT_BOUNDS.predicate_s
 
 
 class States(Protocol):
-    """How each source is now; a dict will do."""
+    """The states of all sources; a dict works."""
 
     def get(self, name: str, default: SourceState, /) -> SourceState: ...
 
 
 class Answer(NamedTuple):
-    """Yes or no, and for a no the words why. `is_known` is false where a check failed: then `not` is no yes."""
+    """Yes or no, and the reason for a no. `is_known` is false if a check failed; then `not` is not a yes either."""
 
     yes: bool
     why: str = ""
@@ -43,9 +43,9 @@ OFF = Answer(False, "it is switched off (available: false)")
 
 
 class Availability(NamedTuple):
-    """A condition, ready to be asked: its words, the predicates in it, and the answer for a context.
+    """A compiled condition: its description, its predicates, and a function that evaluates it for a context.
 
-    `answer` raises `AsyncPredicateError` when it meets a predicate that nobody has awaited.
+    `answer` raises `AsyncPredicateError` if it meets an async predicate that has not been awaited.
     """
 
     words: str
@@ -54,7 +54,7 @@ class Availability(NamedTuple):
 
 
 class Conditions(NamedTuple):
-    """Several conditions, and which of their questions must be awaited before anybody can tell."""
+    """Several conditions, and the predicates among them that must be awaited first."""
 
     each: tuple[Availability, ...]
     awaited: tuple[Question, ...]
@@ -71,8 +71,8 @@ def predicate(
 ) -> Question:
     """Return the question for a function `(ctx) -> bool`, sync or async; `blocking` runs it in a thread.
 
-    Whatever goes wrong in `ask` is a no: a failed check must not open a door. One that has held the event loop is asked
-    in a thread from then on, by those who can wait for it.
+    Any failure of `ask` means no: a failed check must not make a tool available. A function that has blocked the event
+    loop runs in a thread from then on, if the caller can wait.
     """
     pace = LoopRecord()
     is_async = inspect.iscoroutinefunction(ask) or inspect.iscoroutinefunction(getattr(ask, "__call__", None))
@@ -119,10 +119,10 @@ def compile_availability(
     form: Any, *, predicates: Mapping[str, Question], sources: frozenset[str], context_type: type[ToolContext],
     limit_s: float = _LIMIT_S,
 ) -> Availability:  # fmt: skip
-    """Read one of the accepted forms.
+    """Compile one of the accepted forms.
 
-    `None`, `True`, `"always"` · `False` · a predicate's name · a callable `(ctx) -> bool` ·
-    `{"all": […]}` · `{"any": […]}` · `{"not": …}` · `{"source": name}`.
+    `None`, `True`, `"always"` · `False` · a predicate's name · a callable `(ctx) -> bool` · `{"all": […]}` · `{"any":
+    […]}` · `{"not": …}` · `{"source": name}`.
 
     Raises:
         DefinitionError: an unknown predicate or source, or another form.
@@ -157,7 +157,7 @@ def compile_availability(
 
 
 def unanswerable(fault: str) -> Availability:
-    """Return a condition that hides its tool, since what it asks cannot be asked."""
+    """Return a condition that hides its tool, because it cannot be evaluated."""
 
     def answer(_ctx: ToolContext, _states: States) -> Answer:
         return Answer(False, fault, is_known=False)
@@ -244,7 +244,7 @@ def _attribute(name: str, context_type: type[ToolContext], known: Mapping[str, Q
 
     def ask(ctx: ToolContext) -> Any:
         value = getattr(ctx, name)
-        # Presence, not truth: an empty queue is there.
+        # Test for presence, not truth: an empty queue counts as present.
         return value is not None if is_field else value() if callable(value) else value
 
     async def ask_async(ctx: ToolContext) -> Any:

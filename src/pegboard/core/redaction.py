@@ -1,4 +1,4 @@
-"""Redaction: remove every known secret from what goes out."""
+"""Redaction: remove every known secret from outgoing data."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from pegboard.core.literal_search import LiteralSearch, replaced
 from pegboard.model.json_types import is_list, is_object
 from pegboard.model.secret import Secret
 
-NO_WORD_SECRET_CHARS = 16  # of a secret: a shorter one may be a word, as the names and addresses of a source have them
+NO_WORD_SECRET_CHARS = 16  # length of a secret; shorter ones may be words that names and addresses of a source contain
 
 REDACTED = "[redacted]"
 # A shorter value would blot out ordinary text wherever it happens to occur.
-_MIN_CHARS = 4  # a shorter one is an ordinary word
-_SLASHES = 16  # of four levels of JSON within JSON
+_MIN_CHARS = 4  # the shortest secret that is redacted; shorter ones occur in ordinary text
+_SLASHES = 16  # backslashes of four levels of JSON within JSON
 _SHORT_ESCAPES = {'"': '"', "/": "/", "n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
 _ENTITIES = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
-_LOOKED_AT_TOGETHER = 64  # entries of one list or object, where there may be something in one of them
+_LOOKED_AT_TOGETHER = 64  # entries of one list or object that are searched together if one of them may match
 _AS_IT_IS = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
 _JSON_ESCAPES = (
     *((b"\\" + letter.encode(), char.encode()) for letter, char in _SHORT_ESCAPES.items() if letter not in '"/'),
     *((b"\\u%04x" % unit, bytes([unit])) for unit in range(0x20)),
 )
-_SHORT_JSON_ESCAPES = 5  # how many of them have no digits
+_SHORT_JSON_ESCAPES = 5  # short escapes of JSON without digits
 
 
 def _spellings(value: str) -> Iterable[str]:
-    """Yield the forms in which `value` may leave: as it is, in JSON, URL-encoded, in base64 at any offset."""
+    """Yield the forms in which `value` may appear: plain, in JSON, URL-encoded, in base64 at any offset."""
     yield value
     yield json.dumps(value)[1:-1]
     yield json.dumps(value, ensure_ascii=False)[1:-1]
@@ -45,20 +45,20 @@ def _spellings(value: str) -> Iterable[str]:
         yield encoded
         yield re.sub(r"%[0-9A-F]{2}", lambda match: match.group().lower(), encoded)
     raw = value.encode()
-    # As bytes that are read a character for a byte: in UTF-8, and in UTF-16 of either order.
+    # As bytes read one per character: UTF-8, and UTF-16 in either byte order.
     yield raw.decode("latin-1")
     yield value.encode("utf-16-le", "surrogatepass").decode("latin-1")[:-1]
     yield value.encode("utf-16-be", "surrogatepass").decode("latin-1")[1:]
     yield "".join(map(chr, _units(value)))
     for lead in range(3):
-        # Only the characters that depend on nothing but the secret; its neighbours decide the rest.
+        # Only the base64 characters that depend on the secret alone, not on its neighbours.
         start, end = (0, 2, 3)[lead], ((lead + len(raw)) * 8) // 6
         for encode in (base64.b64encode, base64.urlsafe_b64encode):
             yield encode(b"\0" * lead + raw).decode()[start:end]
 
 
 def _units(text: str) -> tuple[int, ...]:
-    """Return a text in the units of UTF-16, which is how JSON escapes count."""
+    """Return a text in UTF-16 code units, which JSON escapes use."""
     raw = text.encode("utf-16-le", "surrogatepass")
     return struct.unpack(f"<{len(raw) // 2}H", raw)
 
@@ -86,12 +86,12 @@ _READERS: Mapping[str, Callable[[str], str]] = {
 
 
 def _escape_of(units: Sequence[int], short: str) -> str:
-    """Return the pattern of an escape of one of these characters; by the name of its group it is told what it says."""
+    """Return the pattern of an escape of one of these characters; the name of its group tells its kind."""
     named = "|".join(name for name, char in _ENTITIES.items() if ord(char) in units)
     bytes_hex = "|".join(f"{unit:02x}" for unit in units if unit < 0x80)
     codes = rf"u(?i:(?P<json>{'|'.join(f'{unit:04x}' for unit in units)}))"
-    # Each begins with a character of its own, by which the places are found. Backslashes are counted: a megabyte of
-    # them is looked at from each.
+    # Each alternative begins with its own character, by which matches are found. The number of backslashes is limited:
+    # otherwise a megabyte of them would be scanned from each one.
     parts = [
         rf"\\{{1,{_SLASHES}}}(?:{codes}{f'|(?P<short>[{short}])' if short else ''})",
         rf"%(?:25)*(?i:(?P<url>{bytes_hex}))" if bytes_hex else None,
@@ -103,9 +103,10 @@ def _escape_of(units: Sequence[int], short: str) -> str:
 
 
 class _Escapes:
-    r"""Finds secrets of which any characters are escapes; which ones is up to whoever wrote the text.
+    r"""Finds secrets in which any characters are escaped.
 
-    PHP writes `\/`, .NET `\u002B`, JavaScript `%2B`, and each level of JSON within JSON adds backslashes.
+    Writers differ: PHP writes `\/`, .NET `\u002B`, JavaScript `%2B`, and each level of JSON within JSON adds
+    backslashes.
     """
 
     def __init__(self, values: Iterable[str], search: LiteralSearch) -> None:
@@ -113,21 +114,21 @@ class _Escapes:
         short = "".join(letter for letter, char in _SHORT_ESCAPES.items() if ord(char) in units)
         escape = _escape_of(units, short)
         self._escape = re.compile(escape)
-        # What each of them begins with, however often it was escaped again: a text without it is soon looked through.
+        # The beginning of every escape, however often it was escaped again; a quick search rules out most texts.
         self._mark = re.compile(rf"\\[u{short}]|%[0-9a-fA-F]|&[#a-z]")
-        # The escapes as they are written, without the groups in them.
+        # The pattern of the escapes without its groups.
         self._parts = re.compile(f"({re.sub(r'[(][?]P<[a-z]+>', '(?:', escape)})")
-        # A secret may look as if it had escapes itself.
+        # A secret may itself look as if it contained escapes.
         as_read = {form for value in values if len(form := "".join(self._read(value)[1])) >= _MIN_CHARS}
         self._search = search if as_read <= {*search.texts} else LiteralSearch({*search.texts, *as_read})
 
     def may_be_in(self, text: str) -> bool:
-        """Tell whether secrets may stand in `text` once its escapes are read: a no is certain."""
+        """Tell whether secrets may be in `text` after unescaping; a no is certain."""
         parts, read = self._read(text)
         return len(parts) > 1 and self._search.may_be_in("".join(read))
 
     def spans(self, text: str) -> list[tuple[int, int]]:
-        """Return where secrets stand in `text` once its escapes are read."""
+        """Return the spans of secrets in `text` after unescaping."""
         parts, read = self._read(text)
         if len(parts) == 1 or not self._search.may_be_in(whole := "".join(read)):
             return []
@@ -140,10 +141,10 @@ class _Escapes:
         return [(written(begin), written(end)) for begin, end in self._search.spans(whole)]
 
     def _read(self, text: str) -> tuple[list[str], list[str]]:
-        """Return a text in parts, each second one an escape, and what each of them says."""
+        """Return a text split at its escapes, and the meaning of each part."""
         if self._mark.search(text) is None or len(parts := self._parts.split(text)) == 1:
             return [text], [text]
-        # A text may be all escapes, and has few different ones.
+        # A text may consist of escapes, but has few different ones.
         said = {escape: self._said(escape) for escape in {*parts[1::2]}}
         read = parts.copy()
         read[1::2] = map(said.__getitem__, parts[1::2])
@@ -164,20 +165,20 @@ class Redactor:
         forms = {form for value in self._values for form in _spellings(value)}
         self._search = LiteralSearch(forms) if forms else None
         self.forms = () if self._search is None else self._search.texts
-        """Every spelling that is looked for, the longest first."""
+        """Every spelling to search for, the longest first."""
 
     @cached_property
     def telling(self) -> Redactor:
-        """What knows the long ones alone: a variable of a config may be a word like `production`, which names have."""
+        """A redactor for the long secrets only: config variables may be words that names contain, e.g. `production`."""
         return Redactor(Secret(value) for value in self._values if len(value) >= NO_WORD_SECRET_CHARS)
 
     def finds(self, text: str) -> bool:
-        """Tell whether any secret stands in `text`, which may be JSON."""
+        """Tell whether any secret is in `text`, which may be JSON."""
         search = self._search
         return search is not None and (search.is_in(text) or (_has_escapes(text) and bool(self._escapes.spans(text))))
 
     def may_find(self, text: str) -> bool:
-        """Tell whether any secret may stand in `text`: a no is certain, and costs little however long it is."""
+        """Quickly tell whether any secret may be in `text`; a no is certain."""
         search = self._search
         return search is not None and (search.may_be_in(text) or (_has_escapes(text) and self._escapes.may_be_in(text)))
 
@@ -192,20 +193,20 @@ class Redactor:
 
     @cached_property
     def _escapes(self) -> _Escapes:
-        # Made when a text has such marks: ten times what the rest costs, for each caller with secrets of their own.
+        # Created on demand: it costs ten times the rest, for each caller with their own secrets.
         assert self._search is not None
         return _Escapes(self._values, self._search)
 
     def value(self, value: Any) -> Any:
-        """Return a JSON value without secrets in its strings and keys; unchanged parts are shared."""
+        """Return a JSON value with the secrets removed from its strings and keys; unchanged parts are shared."""
         return value if self._search is None else without(value, clean=self.text, may_find=self.may_find)
 
 
 def without(value: Any, *, clean: Callable[[str], str], may_find: Callable[[str], bool]) -> Any:
-    """Return a JSON value with each text of it cleaned, keys as well; what has nothing to be cleaned is shared.
+    """Return a JSON value with each string cleaned, including keys; unchanged parts are shared.
 
-    All its texts are looked at together, and one by one only where `may_find` tells that there may be something. Of a
-    text that `clean` would change it must tell so, whatever stands before and behind it.
+    All strings are searched together; single ones only if `may_find` reports a possible match. `may_find` must report
+    every text that `clean` would change, whatever surrounds it.
     """
     if isinstance(value, str):
         return clean(value)
@@ -216,7 +217,7 @@ def without(value: Any, *, clean: Callable[[str], str], may_find: Callable[[str]
     ):
         return cast("Any", value)
     if isinstance(value, tuple):
-        # Python's own list: an event that a tool sends may hold one.
+        # May be a list subclass: tools can put one into an event.
         members: list[Any] = [*cast("tuple[Any, ...]", value)]
         return tuple(without(members, clean=clean, may_find=may_find))
     if isinstance(value, dict):
@@ -239,10 +240,9 @@ def _clean_key(key: Any, clean: Callable[[str], str]) -> Any:
 
 
 def _texts_of(value: Any) -> str | None:
-    """Return a text in which each text of a JSON value stands as it is; `None` of what cannot be written so fast.
+    """Return a text that contains each string of a JSON value; `None` if it cannot be written quickly.
 
-    What stands between them, numbers and brackets, is begun and ended by a character that is part of no escape: so
-    none is read that begins in one text and ends behind it.
+    The characters between strings belong to no escape, so no match can span two strings.
     """
     try:
         raw = orjson.dumps(value, None, _AS_IT_IS)
@@ -250,7 +250,7 @@ def _texts_of(value: Any) -> str | None:
         return None
     if b"\\" not in raw:
         return raw.decode()
-    # Two bytes that stand nowhere in UTF-8, for what must not be taken for the beginning or the end of something else.
+    # Two bytes that never occur in UTF-8 stand for escaped quotes and backslashes.
     raw = raw.replace(b"\\\\", b"\xff").replace(b'\\"', b"\xfe").replace(b'"', b"\x02").replace(b"\xfe", b'"')
     for escape, char in _JSON_ESCAPES[: None if b"\\u" in raw else _SHORT_JSON_ESCAPES]:
         raw = raw.replace(escape, char)

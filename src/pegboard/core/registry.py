@@ -33,55 +33,56 @@ from pegboard.model.record import replace
 from pegboard.model.source_state import SourceState
 from pegboard.model.tool import ToolEntry
 
-LINK_KEY_BYTES = 32  # of the secret that makes such marks
+LINK_KEY_BYTES = 32  # bytes of the secret that signs such addresses
 
 log = logging.getLogger("pegboard")
 Kind = Literal["tools", "resources"]
-"""Tools; or what there is beside them: resources, prompts and completions."""
+"""Tools, or the rest: resources, prompts and completions."""
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 class Registry:
-    """Everything declared, and the newest snapshots of it. Each change swaps one value, atomically, from any thread.
+    """All declarations, and the newest snapshots. Each change swaps one value, atomically, from any thread.
 
-    Made by `runtime.assemble`; lives as long as its catalog. Declarations are changed by its methods alone, and
-    `swap` replaces them whole.
+    Made by `runtime.assemble`; lives as long as its catalog. Declarations change only through its methods; `swap`
+    replaces them as a whole.
     """
 
     def __init__(self, declared: Declarations, *, read_built: ReadBuilt, context_type: type[ToolContext]) -> None:
         self.declarations = declared
-        """Everything that is declared now, as one value; `swap` puts another in its place."""
+        """All current declarations, as one value; `swap` replaces it."""
         self._read_built, self.context_type = read_built, context_type
         self.has_tasks = False
-        """Whether a call can go on as a task here."""
+        """Whether calls can become tasks here."""
         self.is_served = False
-        """Whether callers depend on it: then a declaration that cannot be honoured is left out, and nothing else."""
+        """Whether callers depend on the catalog; then an invalid declaration is left out instead of failing everything.
+        """
         self.server_id = os.urandom(16).hex()
-        """What tells this server from others, in what it asks of them; see `model.hops`."""
+        """The id of this server in requests to other servers; see `model.hops`."""
         self.link_key = os.urandom(LINK_KEY_BYTES)
-        """The secret with which sources mark the addresses that they give to one caller; workers have the same."""
+        """The secret with which sources sign the addresses that they give to one caller; shared by all workers."""
         self.wall_clock: Callable[[], float] = time.time
         self._named_later: tuple[tuple[str, ...], ...] = ()
         self._on_defined: tuple[Callable[[ToolEntry], object], ...] = ()
         self._subscribers: tuple[Callable[[], object], ...] = ()
         self._snapshots: dict[Kind, Snapshot] = {}
         self.newest: Mapping[Kind, Snapshot] = {}
-        """Those that `snapshot` would return, as far as it can be told without asking it: every call looks here."""
+        """The snapshots that `snapshot` would return without further work; every call looks here."""
         self._outdated: dict[Kind, Snapshot] = {}
-        """The newest that a change has outdated: the next one is made from it."""
+        """The last outdated snapshots; the next ones are derived from them."""
         self._inventories: dict[Kind, Inventory] = {}
         self._outdated_inventories: dict[Kind, Inventory] = {}
         self._sealed = ValidatedLists()
         self._former_names: dict[str, str] | None = None
-        """The former names of declared tools, folded, and the key of each one's tool; `None` until they are needed."""
+        """The casefolded former names of declared tools, with the keys of their tools; `None` until needed."""
         self._generation = 0
         self._was_good = False
-        """Whether there was a snapshot without faults: what is wrong from then on came while it ran."""
+        """Whether there was a snapshot without faults; later faults appeared while the catalog was running."""
         self._lock = threading.RLock()
         renew_after_fork(self)
 
     def after_fork(self) -> None:
-        """Read everything anew where a thread of the parent was about to, or made a change: it does not go on here."""
+        """Recompute what a thread of the parent was about to change, since that thread does not exist here."""
         for table in (self.declarations.tools, self.declarations.resources):
             table.after_fork()
         if is_held(self._lock):
@@ -124,12 +125,12 @@ class Registry:
     # -- changes
 
     def change(self, **changes: Any) -> None:
-        """Declare anew some fields of `Declarations`, in one step."""
+        """Change some fields of `Declarations`, in one step."""
         with self._lock:
             self.swap(replace(self.declarations, **changes))
 
     def swap(self, declared: Declarations) -> None:
-        """Replace everything declared; a reload, a reset. Those who subscribed stay."""
+        """Replace all declarations, for a reload or a reset. Subscribers stay."""
         with self._lock:
             before = self.declarations
             new = [source for name, source in declared.sources.items() if before.sources.get(name) is not source]
@@ -145,26 +146,26 @@ class Registry:
         return self.server_id
 
     def way_of(self, entry: ToolEntry) -> tuple[str, ...]:
-        """Return the ids of the servers behind a tool, the nearest first; empty for one of our own."""
+        """Return the ids of the servers behind a tool, the nearest first; empty for our own tools."""
         source = self.sources.get(entry.source or "")
         return source.way_of(entry) if isinstance(source, LeadsElsewhere) else ()
 
     def lend_sources(self, sources: Mapping[str, Source]) -> None:
-        """Have questions that were made on this registry ask these sources, which another registry listens to.
+        """Let questions created on this registry use these sources, which another registry owns.
 
-        For a reload: its registry is dropped, and a source that goes on must not keep it alive.
+        After a reload this registry is dropped, and a source that continues must not keep it alive.
         """
         with self._lock:
             self.declarations = replace(self.declarations, sources=sources)
             self._outdate()
 
     def add(self, *entries: ToolEntry, replace_existing: bool = False) -> None:
-        """Declare tools of our own, or resources, prompts and completions, all or none.
+        """Declare our own tools, or resources, prompts and completions, all or none.
 
         Raises:
             DuplicateToolError: a qualified id is taken.
-            DefinitionError: a name, namespace or schema cannot be used; tools replace each other in a circle; what one
-                is called is the former name of another.
+            DefinitionError: an invalid name, namespace or schema; tools that replace each other in a circle; a name
+                that is the former name of another tool.
         """
         with self._lock:
             if any(entry.spec.renamed_from or entry.spec.replaced_by for entry in entries):
@@ -178,7 +179,7 @@ class Registry:
             if declared.agents:
                 check_agents(declared)
             self.swap(declared)
-            # So that 10,000 declarations do not look through all tools 10,000 times.
+            # Kept, so that 10,000 declarations do not scan all tools 10,000 times.
             self._former_names = former_names
         for notify in self._on_defined:
             for entry in sealed:
@@ -186,7 +187,7 @@ class Registry:
                     _tell(notify, entry)
 
     def _checked_former_names(self, entries: Sequence[ToolEntry]) -> dict[str, str]:
-        """Return the former names with those of `entries`, none of which may be called like another used to be."""
+        """Return the former names including those of `entries`; refuses names that were another tool's."""
         known = self._former_names
         if known is None:
             known = {
@@ -197,7 +198,7 @@ class Registry:
             for name in called(entry.spec):
                 owner_key = known.get(name, key)
                 owner = added.get(owner_key) or self.declarations.tools.get(owner_key)
-                # Who had the name before may be gone, or be declared anew without it.
+                # The former owner of the name may be gone, or declared again without it.
                 former = [] if owner is None else [old for old in owner.spec.renamed_from if fold(old) == name]
                 if owner is not None and former and owner_key != key:
                     raise DefinitionError(f"{owner.qualified_id!r}: {still_called(former[0], entry.spec)}")
@@ -207,12 +208,12 @@ class Registry:
     def add_named_later(
         self, names: Callable[[], Sequence[str]], entries: Callable[[tuple[str, ...]], Sequence[ToolEntry]]
     ) -> None:
-        """Declare tools whose names are asked anew with every question."""
+        """Declare tools whose names are computed again for each snapshot."""
         with self._lock:
             self.change(named_later=(*self.declarations.named_later, NamedLater(names, entries)))
 
     def remove(self, name: str) -> str:
-        """Take back a tool of our own, or what is declared beside tools, by name; return its folded qualified id.
+        """Remove one of our own tools or other entries, by name; return its folded qualified id.
 
         Raises:
             KeyError: there is none.
@@ -227,7 +228,7 @@ class Registry:
         raise KeyError(f"No tool {name!r} is registered here.")
 
     def add_source(self, source: Source) -> None:
-        """Take the tools of a source, now and after each of its changes.
+        """Add the tools of a source, and follow its changes.
 
         Raises:
             DefinitionError: another source has that name.
@@ -238,7 +239,7 @@ class Registry:
             self.change(sources={**self.sources, source.name: source})
 
     def add_predicate(self, name: str, question: Question, *, replace_existing: bool = False) -> None:
-        """Declare an availability question.
+        """Declare a named predicate.
 
         Raises:
             DefinitionError: the name is taken.
@@ -252,7 +253,7 @@ class Registry:
         """Declare an agent.
 
         Raises:
-            DefinitionError: its name is taken; it runs an agent that is unknown, or itself by some way.
+            DefinitionError: its name is taken; it runs an unknown agent, or directly or indirectly itself.
         """
         with self._lock:
             name = agent.spec.name
@@ -277,7 +278,7 @@ class Registry:
             self.change(hooks=(*self.hooks, hook))
 
     def mirrored(self) -> list[ToolEntry]:
-        """Return the mirrored names, as policies mean them."""
+        """Return the mirrored names as entries for policies."""
         return [mirror.entry(name) for name, mirror in self.mirrors.items()]
 
     def add_mirror(self, name: str, mirror: Mirror) -> None:
@@ -285,17 +286,17 @@ class Registry:
             self.change(mirrors={**self.declarations.mirrors, name: mirror})
 
     def clear(self) -> None:
-        """Forget what is offered and to whom: tools, resources, sources, predicates, groups, profiles, hooks, mirrors.
+        """Remove tools, resources, sources, predicates, groups, profiles, hooks and mirrors.
 
-        What protects the process stays: its bounds, who may come in, which secrets are kept out of results.
+        Settings that protect the process stay: bounds, authentication, and the secrets to redact.
         """
         with self._lock:
             self.swap(self.declarations.without_offers())
-            # What is forgotten must be free to go, too.
+            # Removed entries must be collectable.
             self._outdated, self._outdated_inventories = {}, {}
 
     def changed(self) -> None:
-        """Let the next question see new snapshots, and tell the subscribers."""
+        """Invalidate the snapshots, and notify the subscribers."""
         with self._lock:
             self._outdate()
             self._generation += 1
@@ -307,7 +308,7 @@ class Registry:
         self._on_defined = (*self._on_defined, notify)
 
     def subscribe(self, notify: Callable[[], object]) -> Callable[[], None]:
-        """Call `notify` after each change; returns the function that ends it."""
+        """Call `notify` after each change; returns a function that unsubscribes."""
         self._subscribers = (*self._subscribers, notify)
 
         def end() -> None:
@@ -315,10 +316,10 @@ class Registry:
 
         return end
 
-    # -- questions
+    # -- queries
 
     def states(self) -> LiveStates:
-        """Return how each source is now."""
+        """Return the states of the sources."""
         return LiveStates(self.declarations.sources)
 
     def known_groups(self) -> frozenset[str]:
@@ -340,11 +341,11 @@ class Registry:
         return profiles[name]
 
     def snapshot(self, kind: Kind = "tools") -> Snapshot:
-        """Return the newest snapshot, made when first asked for after a change.
+        """Return the newest snapshot, built on first use after a change.
 
         Raises:
-            DefinitionError: an unknown predicate, a schema that is none, with all faults at once. Not while it is
-                served: a fault that came since the first snapshot hides its own tool, and is logged.
+            DefinitionError: unknown predicates or invalid schemas, all at once. While the catalog is served, a fault
+                that appeared after the first snapshot only hides its own tool, and is logged.
         """
         newest = self._snapshots.get(kind)
         if newest is not None and not self.declarations.named_later:
@@ -367,7 +368,7 @@ class Registry:
             return newest
 
     def build(self, extra: Sequence[ToolEntry] = (), *, kind: Kind = "tools") -> Snapshot:
-        """Return a snapshot of what is declared now and of `extra` one-off tools.
+        """Return a snapshot of the current declarations and of `extra` one-off tools.
 
         Raises:
             DuplicateToolError: an extra tool's id is taken.
@@ -385,7 +386,7 @@ class Registry:
         )
 
     def build_for_agent(self, agent: AgentEntry) -> Snapshot:
-        """Return a snapshot of what one agent takes of the tools declared now, and of its own, which come first."""
+        """Return the snapshot of one agent: its private tools first, then the tools it takes from the catalog."""
         spec, newest = agent.spec, self.snapshot()
         own = [seal(entry, self.bounds) for entry in self.own_tools(agent)]
         inventory = self.inventory().reduced_to(spec.groups, frozenset(spec.shared), own=own)
@@ -401,7 +402,7 @@ class Registry:
         )
 
     def own_tools(self, agent: AgentEntry) -> list[ToolEntry]:
-        """Return the private tools of an agent: declared ones, and what its own sources list now."""
+        """Return the private tools of an agent: declared ones, and those that its private sources list now."""
         listed = [
             entry
             for name in agent.sources
@@ -411,7 +412,7 @@ class Registry:
         return [*agent.tools, *listed]
 
     def inventory(self, kind: Kind = "tools") -> Inventory:
-        """Return every entry there is now; what comes from outside never displaces our own."""
+        """Return every current entry; foreign entries never displace our own."""
         newest = self._inventories.get(kind)
         if newest is None:
             with self._lock:
@@ -426,7 +427,7 @@ class Registry:
         self._snapshots, self.newest, self._inventories = {}, {}, {}
 
     def _entries(self, kind: Kind) -> Ordered:
-        """Return every entry in its order: our own as they were declared, those of sources after them."""
+        """Return every entry in order: our own in order of declaration, then those of sources."""
         declared = self.declarations
         table = declared.tools if kind == "tools" else declared.resources
         beside: dict[str, ToolEntry] = {}
@@ -454,10 +455,10 @@ class Registry:
         return Ordered([*own.keys, *beside], [*own.entries, *beside.values()])
 
     def _named(self, later: NamedLater, names: tuple[str, ...], taken: Mapping[str, ToolEntry]) -> dict[str, ToolEntry]:
-        """Return the tools of names that were asked just now.
+        """Return the tools for names that a builder has just computed.
 
         Raises:
-            DefinitionError: one of them cannot be a tool's name, or is the name of another tool.
+            DefinitionError: a name is invalid, or belongs to another tool.
         """
         made: dict[str, ToolEntry] = {}
         for entry in later.entries(names):
@@ -469,7 +470,7 @@ class Registry:
 
     @property
     def leaves_faults_out(self) -> bool:
-        """Whether what is wrong came while callers depend on the rest: it is left out then, and logged."""
+        """Whether faults appeared while callers depend on the catalog; they are then left out and logged."""
         return self.is_served and self._was_good
 
 
@@ -484,7 +485,7 @@ def _listed(source: Source, kind: Kind) -> Sequence[ToolEntry]:
 
 
 class LiveStates:
-    """The states of sources, each asked when it is looked up: a call asks only for its own tool's."""
+    """The states of sources, each read when it is looked up: a call reads only that of its own tool."""
 
     def __init__(self, sources: Mapping[str, Source]) -> None:
         self._sources = sources
@@ -506,7 +507,7 @@ def _asked(names: Callable[[], Sequence[str]]) -> tuple[str, ...]:
 
 
 def _tell(notify: Callable[..., object], *told: ToolEntry) -> None:
-    """Tell somebody of a change that has happened: one who fails keeps it from nobody."""
+    """Notify a subscriber of a change; one that fails does not affect the others."""
     try:
         notify(*told)
     except Exception:

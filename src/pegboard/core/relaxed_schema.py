@@ -1,7 +1,7 @@
-"""Relaxed schema: what is demanded of a result that is given with a warning rather than destroyed.
+"""Relaxed schema: a weaker output schema; a result that only violates the full one is returned with a warning.
 
-Types, names that are required and fixed values stay: a caller relies on those. What peers most often get wrong goes:
-formats, properties beyond the known ones, members that are written only, and whole numbers written as others.
+Types, required names and fixed values stay, because callers rely on them. The rules that servers most often violate are
+dropped: formats, additional properties, write-only members, and the exact spelling of integers.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ _CLOSING = frozenset({"additionalProperties", "unevaluatedProperties"})
 
 
 def relaxed(schema: JSON) -> JSON:
-    """Return the schema that takes all that `schema` takes, and the slips of peers besides.
+    """Return a schema that accepts all that `schema` accepts, and common mistakes of servers.
 
-    What stands below `not` and `if` stays as it is, or goes where it refers to what is relaxed.
+    Subschemas of `not` and `if` stay unchanged, or are dropped if they refer to relaxed schemas.
     """
     return _relaxed(schema, schema)
 
 
 def _relaxed(schema: JSON, root: JSON) -> JSON:
     made: JSON = {}
-    # A reference leads to what is relaxed, and below these two less demanded would be more demanded of the whole.
+    # References lead to relaxed schemas; below `not` and `if` a weaker schema makes the whole stricter.
     dropped = {rule for rule in ("not", "if") if _has_reference(schema.get(rule))}
     if "if" in dropped:
         dropped |= {"then", "else"}
@@ -54,7 +54,7 @@ def _relaxed(schema: JSON, root: JSON) -> JSON:
     if made.get("required") == []:
         del made["required"]
     if "oneOf" in made:
-        # Where less is demanded, more than one may fit.
+        # With weaker rules, more than one alternative may match.
         fitting = {"anyOf": made.pop("oneOf")}
         made |= fitting if "anyOf" not in made else {"allOf": [*made.get("allOf", []), fitting]}
     return made

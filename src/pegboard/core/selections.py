@@ -1,4 +1,4 @@
-"""Selections: what groups and policies leave of a snapshot for each caller, kept small for many callers."""
+"""Selections: the tools that groups and policies select from a snapshot for each caller, stored compactly."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pegboard.core.judge import Selection
 from pegboard.model.policy import Policy
 from pegboard.model.tool import ToolEntry
 
-SELECTIONS_REMEMBERED = 256  # with the tools that they leave
-SELECTION_CHANGES = 16  # of the catalog, over which what was selected is followed
-SELECTIONS_KEPT = 20_000  # with a bit for each tool of the catalog
+SELECTIONS_REMEMBERED = 256  # selections in the cache with their tools
+SELECTION_CHANGES = 16  # changes of the catalog through which an old selection is updated
+SELECTIONS_KEPT = 20_000  # selections kept as one bit per tool
 
 _BUILT = object()
 _AS_DIGITS = bytes.maketrans(b"\0\1", b"01")
@@ -23,16 +23,16 @@ _FROM_DIGITS = bytes.maketrans(b"01", b"\0\1")
 
 
 class KeptTools(tuple[ToolEntry, ...]):
-    """Tools of a snapshot that many callers have: one tuple for all of them, so that what is made of it can be kept."""
+    """Tools of a snapshot that many callers share: one tuple for all, so that derived data can be cached by it."""
 
     chosen: bytes
-    """A byte for each entry of the snapshot, 1 where it is among them."""
+    """One byte per entry of the snapshot, 1 if selected."""
 
 
 class Alike(NamedTuple):
-    """The entries that hang on the same: whoever judges one of them knows of all, but where a source is quarantined.
+    """Entries with the same condition: a decision on one holds for all, except in a quarantine.
 
-    `places` are those in the snapshot.
+    `places` are their places in the snapshot.
     """
 
     entry: ToolEntry
@@ -40,7 +40,7 @@ class Alike(NamedTuple):
 
 
 class Selected(NamedTuple):
-    """The entries that are left, and of those that something may hide: the ones alike, and the places of built ones."""
+    """The selected entries; among those that may be hidden, the groups of equal condition and the built ones."""
 
     entries: KeptTools
     alike: tuple[Alike, ...]
@@ -48,24 +48,24 @@ class Selected(NamedTuple):
 
     @property
     def conditional(self) -> tuple[ToolEntry, ...]:
-        """One entry for each condition: who asks these has asked for all but the built ones."""
+        """One entry for each condition; checking these covers all but built entries."""
         return tuple([alike.entry for alike in self.alike])
 
 
 class _Bits(NamedTuple):
-    """A bit for each entry of the snapshot of a moment, 1 where it is selected."""
+    """One bit per entry of one snapshot, 1 if selected."""
 
     moment: int
     length: int
     bits: int
 
     def as_chosen(self) -> bytes:
-        """Return a byte for each."""
+        """Return one byte per entry."""
         return f"{self.bits:0{self.length}b}".encode().translate(_FROM_DIGITS) if self.length else b""
 
 
 class _Step(NamedTuple):
-    """How the entries moved from the snapshot of a moment to the next one."""
+    """How the entries moved from one snapshot to the next."""
 
     moment: int
     moves: Moves
@@ -76,11 +76,11 @@ _moments = count()
 
 
 class Selections:
-    """What was selected of the entries of one snapshot, by who asked: selection and own policy.
+    """The selected entries of one snapshot, by selection and own policy of the caller.
 
-    Those for whom the same is left share it, whatever their policies say. The last ones are kept whole. Of many more a
-    bit for each entry is kept, from which they are made again in a hundredth of the time that judging takes; after a
-    change of the snapshot, too, where only what changed is judged.
+    Callers with equal results share them, whatever their policies. The most recent selections are kept whole. For many
+    more, one bit per entry is kept, from which a selection is rebuilt in a hundredth of the time of a new decision.
+    After a change of the snapshot only changed entries are judged.
     """
 
     def __init__(
@@ -93,26 +93,26 @@ class Selections:
         self._left = BoundedCache[tuple[int, tuple[int, ...], tuple[int, ...]], tuple[Selected, Selected]](
             max_entries=SELECTIONS_REMEMBERED
         )
-        # Unique, and not one more than before: two snapshots may follow the same one, if one of them has extra tools.
+        # Unique, not an increment: two snapshots may follow the same one, if one of them has extra tools.
         self._moment = next(_moments)
         if before is None or change is None:
             self._bits, self._steps = BoundedCache[_Key, _Bits](max_entries=SELECTIONS_KEPT), ()
         else:
-            # Shared: what was judged at one moment is followed to a later one when it is asked for there.
+            # Shared: selections of an earlier moment are updated when they are needed.
             self._bits = before._bits
             self._steps = (*before._steps, _Step(before._moment, change.moves))[-SELECTION_CHANGES:]
 
     def get(self, key: _Key) -> Selected | None:
-        """Return what was selected for this one; `None` where something must be judged."""
+        """Return the selection for this key; `None` if entries must be judged."""
         known = self._whole.get(key)
         if known is None and (bits := self._bits.get(key)) is not None and bits.moment == self._moment:
             known = self._whole.remember(key, self._selected(bits.as_chosen()))
         return known
 
     def before(self, key: _Key) -> tuple[bytearray, Collection[int] | None]:
-        """Return a byte for each entry, 1 where it was selected before, and the places that must be judged anew.
+        """Return one byte per entry, 1 if it was selected before, and the places to judge again.
 
-        `None` of them where nothing is known of before.
+        The places are `None` if nothing is known from before.
         """
         bits = self._bits.get(key)
         since = () if bits is None else tuple(dropwhile(lambda step: step.moment != bits.moment, self._steps))
@@ -125,13 +125,13 @@ class Selections:
         return chosen, [*places_of(1, unjudged)]
 
     def remember(self, key: _Key, chosen: bytes) -> Selected:
-        """Keep the entries that are left, a byte for each, and return what is selected."""
+        """Store the selection, one byte per entry, and return the selected entries."""
         self._bits.remember(key, _Bits(self._moment, len(chosen), int(chosen.translate(_AS_DIGITS) or b"0", 2)))
         return self._whole.remember(key, self._selected(chosen))
 
     def without(self, selected: Selected, hidden: Sequence[int], places: Sequence[int]) -> Selected:
-        """Return what is selected without what is hidden: some of those alike, by number, and some single places."""
-        # The selection stands beside it, so that the id cannot come to mean another.
+        """Return the selection without hidden entries: some groups, by number, and some single places."""
+        # The selection is stored with the value, so that its id cannot be reused.
         key = (id(selected.entries), tuple(hidden), tuple(places))
         known = self._left.get(key)
         if known is None:
@@ -156,13 +156,13 @@ class Selections:
 
     @cached_property
     def _conditions(self) -> tuple[tuple[Alike, ...], tuple[int, ...]]:
-        """All entries that something may hide: those alike together, and the places of those that are built."""
+        """All entries that may be hidden: groups of equal condition, and the places of built entries."""
         built = self._alike.get(_BUILT, ())
         alike = [Alike(self._entries[each[0]], each) for key, each in self._alike.items() if key is not _BUILT]
         return tuple(alike), built
 
     def _followed(self, before: Selections | None, change: EntryChange | None) -> Mapping[Hashable, tuple[int, ...]]:
-        """Return the places of the entries of each condition, and of those that are built."""
+        """Return the places of the entries by condition, and those of built entries."""
         if before is not None and change is not None:
             return change.followed(before._alike, _hangs_on)
         return places_by([Placed(place, "", entry) for place, entry in enumerate(self._entries)], _hangs_on)

@@ -1,4 +1,4 @@
-"""Snapshot: all tools at one moment, immutable, with what is derived from them alone."""
+"""Snapshot: all tools at one moment, immutable, with the data derived from them."""
 
 from __future__ import annotations
 
@@ -39,22 +39,22 @@ from pegboard.model.policy import OPEN_POLICY, Policy
 from pegboard.model.record import replace
 from pegboard.model.tool import ToolEntry
 
-NAME_ORDERS = 8  # lists of one snapshot that are kept in the order of their names
-VERDICTS_REMEMBERED = 4_096  # of policies on single tools that were called
+NAME_ORDERS = 8  # lists of one snapshot that are kept sorted by name
+VERDICTS_REMEMBERED = 4_096  # policy decisions on single called tools in the cache
 
 T = TypeVar("T")
 log = logging.getLogger("pegboard")
-# Between namespace and name. A namespace may end with an underscore, so each place is tried.
+# The separator of namespace and name. A namespace may end with an underscore, so each place is tried.
 _MARKS = re.compile(r"(?=(__|\.))")
 _WILDCARD = re.compile(r"[*?[]")
-# Turns what a builder gave into entries; who puts the parts together knows functions and classes, core does not.
+# Converts a builder's result to entries; injected, since core does not know functions and classes.
 ReadBuilt = Callable[[object, ToolEntry], Sequence[ToolEntry]]
 
 
 class Plan(Struct, frozen=True):
-    """What a call of one tool needs, looked up once: judges of arguments and results, and its hooks.
+    """The data for calls of one tool, computed once: validators of arguments and results, and its hooks.
 
-    `exact_output` only warns of results that `output` takes.
+    `exact_output` only adds warnings to results that `output` accepts.
     """
 
     entry: ToolEntry
@@ -65,9 +65,9 @@ class Plan(Struct, frozen=True):
 
 
 class Snapshot:
-    """All tools at one moment. Immutable and hashable: the same content has the same hash, in whatever order it came.
+    """All tools at one moment. Immutable and hashable: equal content has an equal hash, in any order.
 
-    `cache` is a scratch place for what exporters derive from this snapshot alone.
+    `cache` holds data that exporters derive from this snapshot.
     """
 
     def __init__(
@@ -92,9 +92,9 @@ class Snapshot:
         self.generation = generation
         self.cache: dict[object, Any] = {}
         self.name_orders = before.name_orders if before else BoundedCache[Hashable, NameOrder](max_entries=NAME_ORDERS)
-        """The names that each asker saw last, in order; snapshots that follow each other share it."""
+        """The sorted names that each caller saw last; successive snapshots share them."""
         self.near_names = BoundedCache[int, NearNames](max_entries=NAME_ORDERS)
-        """Tools of this snapshot in the order of their names, by the id of what holds them."""
+        """Tools of this snapshot sorted by name, by the id of their tuple."""
         self._wall_clock = wall_clock
         self._read_built = read_built
         self._compile = partial(
@@ -104,10 +104,10 @@ class Snapshot:
             context_type=context_type,
             limit_s=declared.bounds.predicate_s,
         )
-        # A bundle is no tool itself: only what it builds is called by name.
+        # A bundle is not a tool; only the tools that it builds are called by name.
         self.bundles = self._at(inventory.bundles)
         self.by_wire_name = self._by_wire_name(before, change)
-        """The tools by what they are called on the wire: read it, and ask `find` of what is not in it."""
+        """The tools by wire name; for other names use `find`."""
         for entry in self.bundles:
             self.by_wire_name.pop(entry.wire_name, None)
         self._renamed: dict[str, ToolEntry] = {}
@@ -117,7 +117,7 @@ class Snapshot:
         self._availability = {} if before is None or change is None else self._compiled_before(before, change)
         self._availability_besides: dict[str, Availability] = {}
         self.plans: dict[str, Plan] = {}
-        """What `plan` has worked out so far, by wire name; good for the very entry that it is of."""
+        """The plans computed so far, by wire name; each is valid for its exact entry only."""
         self._questions: dict[int, Question] = {}
         self._selections = Selections(self.entries, before and before._selections, change)
         self._conditions = BoundedCache[int, tuple[Selected, Conditions]](max_entries=SELECTIONS_REMEMBERED)
@@ -137,7 +137,7 @@ class Snapshot:
         return isinstance(other, Snapshot) and self.content_hash == other.content_hash
 
     def today(self) -> date:
-        """Return the day that it is where the catalog runs."""
+        """Return the current date where the catalog runs."""
         return date(*time.localtime(self._wall_clock())[:3])
 
     @property
@@ -146,13 +146,13 @@ class Snapshot:
         return self._named
 
     def find(self, name: str) -> ToolEntry | None:
-        """Return the tool with this wire name, `namespace.name`, `namespace__name` or former name, spelled so."""
+        """Return the tool with exactly this wire name, `namespace.name`, `namespace__name` or former name."""
         return self.by_wire_name.get(name) or self._with_id(name) or self._renamed.get(name) or self._spelled_out(name)
 
     def _spelled_out(self, name: str) -> ToolEntry | None:
-        """Return the tool that is not called so on the wire, but whose namespace and name, or former name, these are.
+        """Return the tool with this namespace and name, or former name, if no wire name matches.
 
-        Looked for last, as an exact wire name may contain the marks, too.
+        Tried last, since a wire name may contain the separators, too.
         """
         if len(name) > 2 * MAX_NAME_CHARS:
             return None
@@ -167,11 +167,11 @@ class Snapshot:
         return None
 
     def owns(self, entry: ToolEntry) -> bool:
-        """Tell whether this very entry is of the snapshot; what a builder made is not."""
+        """Tell whether this entry belongs to the snapshot; built tools do not."""
         return self._named.by_key.get(fold(entry.qualified_id)) is entry
 
     def is_meant_by(self, glob: str) -> bool:
-        """Tell whether a glob of a policy means an entry; one that spells a name out is looked up, not held to all."""
+        """Tell whether a policy glob matches an entry; a glob without wildcards is looked up directly."""
         if not _WILDCARD.search(glob):
             folded, entry = fold(glob), self.find(glob)
             if entry is not None and folded in entry.folded_names:
@@ -181,7 +181,7 @@ class Snapshot:
         return any(applies(glob, entry) for entry in self.entries)
 
     def former_name(self, name: str) -> str | None:
-        """Return the former name by which `name` finds a tool; `None` where it is none."""
+        """Return the former name by which `name` finds a tool, or `None`."""
         entry = self.find(name)
         if entry is None or name in entry.names:
             return None
@@ -199,12 +199,13 @@ class Snapshot:
         """Return the compiled availability of an entry.
 
         Raises:
-            DefinitionError: it asks for an unknown predicate or source. A snapshot that hides faults hides the tool.
+            DefinitionError: it uses an unknown predicate or source. A snapshot that hides faults hides the tool
+                instead.
         """
         name = entry.qualified_id
         compiled = self._availability.get(name) or self._availability_besides.get(name)
         if compiled is None:
-            # What is not an entry of this snapshot, as a name that is mirrored, may be another in the next.
+            # An entry that is not in this snapshot, such as a mirrored name, may change in the next one.
             kept = self._availability if self.owns(entry) else self._availability_besides
             try:
                 compiled = self._compile(entry.spec.available)
@@ -218,32 +219,32 @@ class Snapshot:
         return compiled
 
     def conditions(self, entries: Iterable[ToolEntry]) -> Conditions:
-        """Return what some entries hang on."""
+        """Return the conditions of some entries."""
         return Conditions.of([self.availability(entry) for entry in entries if entry.spec.available is not None])
 
     def conditions_of(self, selected: Selected) -> Conditions:
-        """Return what the selected entries hang on; worked out once for all who have the same."""
-        # The selection stands beside it, so that its id cannot come to mean another.
+        """Return the conditions of the selected entries; computed once for all callers with the same selection."""
+        # The selection is stored with the value, so that its id cannot be reused.
         known = self._conditions.get(id(selected))
         if known is None:
             known = self._conditions.remember(id(selected), (selected, self.conditions(selected.conditional)))
         return known[1]
 
     def plan(self, entry: ToolEntry) -> Plan:
-        """Make what a call of this tool needs; kept in `plans` for the entries of this snapshot."""
+        """Return the data for calls of this tool; cached in `plans` for entries of this snapshot."""
         arguments, output, exact = judges(entry, self.declared.bounds)
         plan = Plan(entry, arguments, output, hooks_of(entry, self.declared.hooks), exact)
-        # What a builder made belongs to one context: keeping it here would grow without end.
+        # Built tools belong to one context; caching them here would grow without end.
         if self.owns(entry):
             self.plans[entry.wire_name] = plan
         return plan
 
     def static_code(self, entry: ToolEntry, selection: Selection, own: Policy) -> Code | None:
-        """Return what `judge.static_code` does of an entry that `find` gave; kept where it takes matching globs."""
+        """Return `judge.static_code` for an entry that `find` returned; cached if globs are matched."""
         if selection.policy is OPEN_POLICY and own is OPEN_POLICY:
             return static_code(entry, selection, own)
-        # By which objects they are: to compare what they say would take as long. They stand beside it, so that an id
-        # cannot come to mean others.
+        # Keyed by identity, since comparing the values would take as long. They are stored with the value, so that
+        # their ids cannot be reused.
         key = (id(selection), id(own), entry.wire_name)
         known = self._verdicts.get(key)
         if known is None or known[0] is not selection or known[1] is not own:
@@ -251,28 +252,28 @@ class Snapshot:
         return known[2]
 
     def selected(self, selection: Selection, own: Policy) -> tuple[ToolEntry, ...]:
-        """Return the entries that no static code hides, without those that are for interfaces alone."""
+        """Return the entries that no static code hides, without those for interfaces only."""
         return self.judged(selection, own).entries
 
     def without(self, selected: Selected, hidden: Sequence[int], places: Sequence[int]) -> Selected:
-        """Return what is selected without some of those alike, by number, and some single places."""
+        """Return the selection without some groups, by number, and some single places."""
         return self._selections.without(selected, hidden, places)
 
     @cached_property
     def for_apps(self) -> tuple[ToolEntry, ...]:
-        """The entries that are for interfaces alone, whoever may use them."""
+        """The entries for interfaces only, for all callers."""
         return tuple(compress(self.entries, self.column("for apps", attrgetter("is_for_apps_alone"))))
 
     def column(self, key: Hashable, of: Callable[[ToolEntry], T]) -> list[T]:
-        """Return `of` of each entry, by place; asked only of entries that the snapshot before did not have."""
+        """Return `of` of each entry, by place; computed only for entries that the previous snapshot did not have."""
         return self._columns.whole(key, of)
 
     def open_column(self, key: Hashable) -> Column:
-        """Return what is known of each entry by itself, for you to fill in."""
+        """Return the column of values computed from single entries, for the caller to fill."""
         return self._columns.column(key)
 
     def judged(self, selection: Selection, own: Policy) -> Selected:
-        """Return them with what may hide some of them; kept, as callers of one profile ask the same."""
+        """Return the selected entries and their conditions; cached, since callers of one profile ask the same."""
         key = (selection, own)
         known = self._selections.get(key)
         if known is not None:
@@ -286,9 +287,9 @@ class Snapshot:
         return self._selections.remember(key, bytes(chosen))
 
     def _candidates(self, selection: Selection) -> Iterable[int]:
-        """Return the places of the entries without those that no group of the selection can show: most of a large one.
+        """Return the places of entries in the selected groups, which excludes most of a large catalog.
 
-        What each of them is, the judge decides.
+        The judge then decides on each of them.
         """
         if selection.include is None:
             return range(len(self.entries))
@@ -308,7 +309,7 @@ class Snapshot:
         return named
 
     def _compiled_before(self, before: Snapshot, change: EntryChange) -> dict[str, Availability]:
-        """Return what was compiled for the entries that are still the same, where the same predicates are declared."""
+        """Return the compiled availabilities of unchanged entries, if the same predicates are declared."""
         now, then = self.declared, before.declared
         if (now.predicates, now.bounds, set(now.sources)) != (then.predicates, then.bounds, set(then.sources)):
             return {}
@@ -332,7 +333,7 @@ class Snapshot:
     def check(self, *, has_tasks: bool = True) -> None:
         """Compile every availability, so that an unknown predicate is found now and not in a call.
 
-        `has_tasks` tells whether a call can go on as a task here: a tool that wants to be one is a fault otherwise.
+        `has_tasks` tells whether calls can become tasks here; otherwise a tool that requires a task is a fault.
 
         Raises:
             DefinitionError: with all faults.
@@ -351,7 +352,7 @@ class Snapshot:
 
 
 def without_place_for_tasks(entries: Iterable[ToolEntry]) -> list[Problem]:
-    """Return what is wrong with tools whose calls may be tasks, where there is no place for any."""
+    """Return the faults of tools that need tasks, if the catalog has no task store."""
     return [
         _problem(
             entry,

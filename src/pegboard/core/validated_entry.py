@@ -1,4 +1,4 @@
-"""Validated entry: a declared tool whose names and schemas are judged, with its fingerprint."""
+"""Validated entry: a declared tool with checked names and schemas, and its fingerprint."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.model.record import replace
 from pegboard.model.tool import ToolEntry
 
-ROOT_SCHEMA_DEPTH = 16  # alternatives in alternatives of the root in which an array is looked for
+ROOT_SCHEMA_DEPTH = 16  # nested alternatives of the root schema that are searched for an array
 
 
 def seal(entry: ToolEntry, bounds: Bounds = DEFAULT_BOUNDS) -> ToolEntry:
-    """Return the entry with its fingerprint, after checking names and schemas. Sealed entries are taken as they are.
+    """Return the entry with its fingerprint, after checking names and schemas. Sealed entries are not checked again.
 
     Raises:
-        DefinitionError: a name that cannot be, a schema that is none.
+        DefinitionError: an invalid name or schema.
         CallError: `schema_too_complex`.
     """
     entry = with_end(entry)
@@ -56,7 +56,7 @@ def seal(entry: ToolEntry, bounds: Bounds = DEFAULT_BOUNDS) -> ToolEntry:
 
 
 def check_root(schema: object) -> None:
-    """Refuse a schema that no object fits: arguments are given by name, at every door and to every provider."""
+    """Refuse a schema that accepts no object: arguments are passed by name everywhere."""
     kind = schema.get("type", "object") if is_object(schema) else schema
     if kind != "object" and not (is_list(kind) and "object" in kind):
         text = (
@@ -73,7 +73,7 @@ def check_root(schema: object) -> None:
 
 
 def _takes_arrays(schema: object, root: JSON, followed: set[str], depth: int = 0) -> bool | None:
-    """Tell whether a schema says that arrays fit, or that they do not; `None` where it says nothing of them."""
+    """Tell whether a schema accepts arrays; `None` if it does not say."""
     if not is_object(schema) or depth > ROOT_SCHEMA_DEPTH:
         return None
     kinds: JSONValue = schema.get("type")
@@ -89,7 +89,7 @@ def _takes_arrays(schema: object, root: JSON, followed: set[str], depth: int = 0
     for rule in ("allOf", "anyOf", "oneOf"):
         parts: JSONValue = schema.get(rule)
         of_parts = [_takes_arrays(part, root, followed, depth + 1) for part in parts] if is_list(parts) else []
-        # Of alternatives one is enough, and only all of them together can say no.
+        # One alternative that accepts arrays is enough; only all together exclude them.
         if rule != "allOf" and of_parts:
             of_parts = [True if True in of_parts else None if None in of_parts else False]
         told += of_parts
@@ -104,19 +104,19 @@ def _pointed_at(root: JSON, ref: str) -> JSONValue:
 
 
 def enforced_schema(entry: ToolEntry) -> JSON:
-    """Return the schema that arguments are judged by: our own tools refuse unknown arguments, whatever is published."""
+    """Return the schema for validating arguments: our own tools refuse unknown ones, whatever they publish."""
     schema = entry.spec.input_schema
     if entry.is_foreign or entry.spec.allow_unknown:
         return schema
     if "additionalProperties" in schema or "unevaluatedProperties" in schema:
         return schema
-    # Beside these keywords `additionalProperties` would not see the properties that they declare.
+    # With these keywords `additionalProperties` would not see the properties that they declare.
     composed = {"allOf", "anyOf", "oneOf", "$ref", "if", "dependentSchemas"} & set(schema)
     return {**schema, "unevaluatedProperties" if composed else "additionalProperties": False}
 
 
 def _with_relaxed_output(entry: ToolEntry) -> ToolEntry:
-    """Return the entry with the output schema that it will be held to, which is the one that is published."""
+    """Return the entry with the output schema that is enforced, which is also the published one."""
     spec = entry.spec
     promised = spec.output_schema
     is_strict = spec.output_check == "strict" or (spec.output_check is None and not entry.is_foreign)
@@ -126,7 +126,7 @@ def _with_relaxed_output(entry: ToolEntry) -> ToolEntry:
 
 
 def judges(entry: ToolEntry, bounds: Bounds) -> tuple[Compiled, Compiled | None, Compiled | None]:
-    """Return what judges the arguments, the results where the tool promises any, and what only warns of them."""
+    """Return the validators of arguments, of results if there is an output schema, and of warnings only."""
     promised, exact = entry.spec.output_schema, entry.exact_output
     output = None if promised is None else compile_schema(promised, bounds=bounds)
     warns = None if exact is None or exact == promised else compile_schema(exact, bounds=bounds)

@@ -1,4 +1,4 @@
-"""Validated lists: the entries that sources list, sealed once each, so that a change of one costs what one costs."""
+"""Validated lists: the entries that sources list, each sealed once, so that a changed entry costs only itself."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger("pegboard")
 
 
 class Known(NamedTuple):
-    """What became of one listed entry: `sealed`, with its folded qualified id, of what was left without secrets."""
+    """A listed entry and its sealed, redacted form with its folded qualified id."""
 
     key: str = ""
     sealed: ToolEntry | None = None
@@ -28,7 +28,7 @@ class Known(NamedTuple):
 class ValidatedList(NamedTuple):
     """The entries as a source lists them, and as they are used, by folded qualified id.
 
-    Of those that are listed twice the first counts; the others are `doubled`. What cannot be a tool is `known` alone.
+    Of entries with the same id the first is used; the others are `doubled`. Invalid entries are only in `known`.
     """
 
     listed: tuple[ToolEntry, ...]
@@ -39,7 +39,7 @@ class ValidatedList(NamedTuple):
 
 
 class ValidatedLists:
-    """What each source listed last, sealed. An entry that is listed again, the very same, stays the same."""
+    """The last sealed list of each source. An entry object that is listed again is reused."""
 
     def __init__(self) -> None:
         self._lists: dict[tuple[str, str], ValidatedList] = {}
@@ -50,9 +50,9 @@ class ValidatedLists:
     def sealed(
         self, source: tuple[str, str], listed: Sequence[ToolEntry], bounds: Bounds, secrets: tuple[Secret, ...]
     ) -> ValidatedList:
-        """Return the entries of a listing, without those that cannot be: each is said in the log, once.
+        """Return the valid entries of a listing; each invalid one is logged once.
 
-        `source` is its name, and what it lists; `secrets` are what no entry may say.
+        `source` is its name and the kind of its list; `secrets` are removed from all entries.
         """
         if bounds != self._bounds:
             self._lists, self._bounds = {}, bounds
@@ -62,7 +62,7 @@ class ValidatedLists:
         if before is not None and is_as_secret and is_as_long and all(map(is_, before.listed, listed)):
             return before
         redactor = self._redactor_of(secrets)
-        # By identity: each listed entry is kept here, so that its id cannot come to mean another.
+        # By identity: the cache keeps each listed entry alive, so that its id cannot be reused.
         earlier = dict[int, Known]() if before is None else before.known
         known: dict[int, Known] = {}
         for entry in listed:
@@ -79,7 +79,7 @@ class ValidatedLists:
     def without_secrets(
         self, source: str, listed: Sequence[ToolEntry], secrets: tuple[Secret, ...]
     ) -> Iterator[ToolEntry]:
-        """Yield the entries of a listing that one agent alone has, as they may be shown."""
+        """Yield the redacted entries of a private list of one agent."""
         redactor = self._redactor_of(secrets)
         for entry in listed:
             if (cleaned := _cleaned(source, entry, redactor)) is not None:
@@ -107,7 +107,7 @@ def _cleaned(source: str, entry: ToolEntry, redactor: DefinitionRedactor) -> Too
 def _sealed(source: str, entry: ToolEntry, bounds: Bounds, redactor: DefinitionRedactor, before: Known | None) -> Known:
     cleaned = _cleaned(source, entry, redactor)
     if before is not None and before.cleaned is cleaned:
-        # Other secrets, and none of them in it: the very same, so that nothing that hangs on it is made anew.
+        # The secrets changed, but the entry contains none of them: keep the same object for everything derived from it.
         return before
     if cleaned is None:
         return Known()

@@ -39,11 +39,11 @@ from pegboard.model.record import replace
 from pegboard.model.result import ToolResult
 from pegboard.model.tool import ToolEntry
 
-NAMES_COMPARED_EACH = 32  # tools of a caller, up to which each is compared; of more those that stand near
-NAME_LISTS = 64  # lists of the names of one snapshot's tools that are kept
+NAMES_COMPARED_EACH = 32  # tools of a caller that are compared one by one; with more, only near names are
+NAME_LISTS = 64  # sorted lists of one snapshot's names that are kept
 
 _NOTHING = Policy(allow=())
-_ASKED_ANEW = 3  # another call of the request may have had a person asked, which voids every answer
+_ASKED_ANEW = 3  # attempts: another call of the request may ask a person, which discards all answers
 
 
 class CallRunner(Protocol):
@@ -62,7 +62,7 @@ class CallRunner(Protocol):
     ) -> ToolResult: ...
 
     def blocked(self, view: View, name: str, entry: ToolEntry) -> Blocked | None:
-        """Return why a call of this visible tool would be refused now, as far as that needs no awaiting."""
+        """Return why a call of this visible tool would be refused now, without awaiting anything."""
         ...
 
     async def ablocked(self, view: View, name: str, entry: ToolEntry) -> Blocked | None:
@@ -70,12 +70,12 @@ class CallRunner(Protocol):
         ...
 
     def off_loop(self, code: Callable[[], Any], ctx: ToolContext) -> Awaitable[Any]:
-        """Run code that has held the event loop in a thread."""
+        """Run code that has blocked the event loop in a thread."""
         ...
 
 
 class Exporter(Protocol):
-    """Turns a view's tools into what one target wants."""
+    """Converts a view's tools to the form of one target."""
 
     def __call__(self, view: View) -> list[JSON]: ...
 
@@ -91,7 +91,7 @@ class Exporter(Protocol):
 
 
 class ViewParts(Struct, frozen=True, kw_only=True):
-    """What views are made of; `kind` says whether they are of tools or of what there is beside them."""
+    """The parts shared by views; `kind` says whether they are for tools or for resources and prompts."""
 
     registry: Registry
     runner: CallRunner
@@ -100,7 +100,7 @@ class ViewParts(Struct, frozen=True, kw_only=True):
 
 
 class AgentTools:
-    """The snapshot that all runs of one agent have: its own tools and what it takes of the catalog; made when asked."""
+    """The snapshot shared by all runs of one agent: its private tools and those it takes from the catalog."""
 
     def __init__(self, registry: Registry, agent: AgentEntry) -> None:
         self.agent = agent
@@ -108,7 +108,7 @@ class AgentTools:
         self._made: Snapshot | None = None
 
     def snapshot(self, newest: Snapshot) -> Snapshot:
-        """Return the one that belongs to the newest of the catalog."""
+        """Return the agent's snapshot for the newest snapshot of the catalog."""
         if self._made is None or self._made.generation != newest.generation:
             self._made = self._registry.build_for_agent(self.agent)
         return self._made
@@ -117,9 +117,9 @@ class AgentTools:
 class View:
     """The tools one caller may use now. Lazy: every question asks the judge, on the newest snapshot.
 
-    Made by `Catalog.view`; cheap, and good for one request, as its context is. Synchronous
-    questions raise `AsyncPredicateError` when they meet an async predicate (or builder) that has no
-    answer in this context yet; `Catalog.aview` answers those first, `afind` and `awhy` as they go.
+    Made by `Catalog.view`; cheap, and valid for one request, like its context. Synchronous methods raise
+    `AsyncPredicateError` if they meet an async predicate or builder that has not been awaited in this context.
+    `Catalog.aview` awaits all of them first; `afind` and `awhy` await what they need.
     """
 
     __slots__ = ("_extended", "_extra", "_parts", "_selected_of", "ctx", "profile", "selection")
@@ -132,7 +132,7 @@ class View:
         self._parts, self._extra = parts, tools_of or tuple(extra)
         self._extended: Snapshot | None = None
         self._selected_of: tuple[Snapshot, Selected] | None = None
-        """What was selected of which snapshot: a view is asked for more than one thing of one."""
+        """The last selection with its snapshot, since a view is often asked several questions."""
 
     @property
     def snapshot(self) -> Snapshot:
@@ -148,9 +148,9 @@ class View:
         return self._extended
 
     def renewed(self, ctx: ToolContext | None = None) -> View:
-        """Return the view as its profile is declared now, perhaps for another context of the same caller.
+        """Return the view with its profile's current declaration, optionally for another context of the caller.
 
-        A profile that is gone shows nothing.
+        A view whose profile was removed shows nothing.
         """
         selection, profile = self.selection, self.profile
         if selection.profile is not None:
@@ -170,7 +170,7 @@ class View:
     def tools(self, *, within: Snapshot | None = None) -> tuple[ToolEntry, ...]:
         """Return the visible tools as this caller gets them, built ones built, in a fixed order.
 
-        `within`: the newest snapshot, where the asker has it already.
+        `within`: the newest snapshot, if the caller has it already.
         """
         snapshot = within or self.snapshot
         left = self._left(snapshot)
@@ -185,19 +185,19 @@ class View:
         shown = [one for entry in left.entries for one in (made[entry.qualified_id] if entry.builder else (entry,))]
         if not snapshot.bundles:
             return tuple(shown)
-        # Two bundles may build one name: the first has it, here as in `find`.
+        # If two bundles build the same name, the first wins, as in `find`.
         return tuple({entry.wire_name: entry for entry in reversed(shown)}.values())[::-1]
 
     def _select(self, snapshot: Snapshot) -> Selected:
-        """Return what groups and policies leave of a snapshot, and keep it for what is asked next."""
+        """Return the selection of groups and policies from a snapshot, and keep it for the next question."""
         selected = snapshot.judged(self.selection, self.ctx.caller.policy)
         self._selected_of = snapshot, selected
         return selected
 
     def _left(self, snapshot: Snapshot) -> Selected:
-        """Return what is selected without what is hidden now; built tools are not looked at.
+        """Return the selection without hidden tools; built tools are not checked.
 
-        Tools that hang on the same are judged together, by one of them: a caller pays for conditions and not for tools.
+        Tools with equal conditions are judged together: the cost depends on the conditions, not on the tools.
         """
         known, states = self._selected_of, self._parts.registry.states()
         selected = known[1] if known is not None and known[0] is snapshot else self._select(snapshot)
@@ -217,23 +217,23 @@ class View:
         return snapshot.without(selected, hidden, places) if hidden or places else selected
 
     def app_tools(self, *, within: Snapshot | None = None) -> tuple[ToolEntry, ...]:
-        """Return the tools that this caller's user interfaces may use, and models are not shown.
+        """Return the tools for this caller's user interfaces, which models do not see.
 
-        `within`: the newest snapshot, where the asker has it already.
+        `within`: the newest snapshot, if the caller has it already.
         """
         snapshot = within or self.snapshot
         visible = (self.find(entry.qualified_id, within=snapshot) for entry in snapshot.for_apps)
         return tuple([entry for entry in visible if entry is not None])
 
     def names(self, server: str | None = None) -> list[str]:
-        """Return wire names; with `server`, the names an SDK's allow-list wants: `mcp__<server>__<tool>`.
+        """Return wire names; with `server`, the names for an SDK's allow-list: `mcp__<server>__<tool>`.
 
-        No builder runs. Mirrored names are among them, `full_names` replaces a tool's own.
+        No builder runs. Mirrored names are included; `full_names` replaces a tool's own name.
         """
         snapshot = self.snapshot
         left = self._left(snapshot)
         kept: BoundedCache[int, _Named] = snapshot.cache.setdefault("names", BoundedCache(max_entries=NAME_LISTS))
-        # It holds the tools themselves, so that their id cannot come to mean others.
+        # The value keeps the tools alive, so that their id cannot be reused.
         named = kept.get(id(left.entries)) or kept.remember(id(left.entries), _named(left))
         if named.are_all and not self._mirrors():
             return [*named.names] if server is None else [f"mcp__{server}__{name}" for name in named.names]
@@ -246,7 +246,7 @@ class View:
         return list(dict.fromkeys([*names, *self._mirrored_names()]))
 
     def _mirrored_names(self) -> Iterator[str]:
-        """Yield the names that are mirrored for this caller: groups, policy and availability decide as for a tool."""
+        """Yield the mirrored names for this caller: groups, policy and availability apply as for tools."""
         snapshot, states = self.snapshot, self._parts.registry.states()
         for name, mirror in self._mirrors().items():
             entry = mirror.entry(name)
@@ -259,14 +259,14 @@ class View:
         return self._parts.registry.mirrors if self._parts.kind == "tools" else {}
 
     def _unbuilt(self, entries: Iterable[ToolEntry]) -> Iterator[ToolEntry]:
-        """Yield the visible tools of those selected, as far as that can be told without running a builder."""
+        """Yield the visible tools among those selected, as far as that is known without running builders."""
         snapshot, states = self.snapshot, self._parts.registry.states()
         for entry in entries:
             if self._is_visible_unbuilt(entry, snapshot, states):
                 yield entry
 
     def _is_visible_unbuilt(self, entry: ToolEntry, snapshot: Snapshot, states: States) -> bool:
-        """Tell the same of one of them."""
+        """Tell the same for one tool."""
         is_built = entry.builder is not None and self.ctx.memo.has(snapshot.build_question(entry).key)
         asked = entry if is_built else without_builder(entry)
         return dynamic_code(asked, snapshot, self.ctx, states) is None
@@ -280,7 +280,7 @@ class View:
         return [given] if isinstance(given, str) else [str(name) for name in cast("Iterable[object]", given)]
 
     def _as_built(self, entry: ToolEntry, snapshot: Snapshot) -> Iterable[ToolEntry]:
-        """Return what the builder of an entry made of it in this context, or all of a bundle."""
+        """Return the tools that an entry's builder made in this context; several for a bundle."""
         made: dict[str, ToolEntry] = self.ctx.memo.answer(snapshot.build_question(entry), self.ctx)
         if entry.builder is None or not entry.builder.is_bundle:
             return (made[entry.spec.name],)
@@ -300,17 +300,17 @@ class View:
         return self.find(name) is not None
 
     def __getitem__(self, name: str) -> ToolEntry:
-        """Return a visible tool; `KeyError` for every other name, in the same words."""
+        """Return a visible tool; `KeyError` with the same text for every other name."""
         found = self.find(name)
         if found is None:
             raise KeyError(self.absence(name))
         return found
 
     def find(self, name: str, *, within: Snapshot | None = None, can_wait: bool = False) -> ToolEntry | None:
-        """Return the tool if this caller may use it now, else `None`, whatever the reason.
+        """Return the tool if this caller may use it now, else `None`.
 
-        `within`: the newest snapshot, where the asker has it already. `can_wait`: the asker goes on with `afind` where
-        a predicate that has held the event loop must be asked.
+        `within`: the newest snapshot, if the caller has it already. `can_wait`: the caller continues with `afind` if a
+        slow predicate must run in a thread.
         """
         snapshot = within or self.snapshot
         entry = snapshot.by_wire_name.get(name) or snapshot.find(name)
@@ -327,13 +327,13 @@ class View:
         return self._built(entry, snapshot)
 
     def _built(self, entry: ToolEntry, snapshot: Snapshot) -> ToolEntry | None:
-        """Return a visible tool as this caller gets it; `None` for a bundle, which is none."""
+        """Return a visible tool as this caller gets it; `None` for a bundle."""
         if entry.builder is None:
             return entry
         return next((made for made in self._as_built(entry, snapshot) if made.spec.name == entry.spec.name), None)
 
     def plan(self, entry: ToolEntry, snapshot: Snapshot) -> Plan:
-        """Return what a call of a tool of this view needs: its judges and its hooks."""
+        """Return the data for calls of a tool of this view: its validators and its hooks."""
         return snapshot.plan(entry)
 
     def _find_in_bundles(self, name: str, snapshot: Snapshot) -> ToolEntry | None:
@@ -345,17 +345,17 @@ class View:
         return None
 
     def why(self, name: str) -> Decision:
-        """Return whether and why this caller may use `name`, the smallest fix, and what would come next.
+        """Return whether and why this caller may use `name`, the smallest fix, and the next code.
 
-        `blocked` says why a call of a visible tool would be refused now. A limit that is counted in another process
-        takes awaiting to look at: `awhy` does.
+        `blocked` says why a call of a visible tool would be refused now. Only `awhy` checks limits that are counted in
+        another process.
         """
         decided, entry = self._decided(name)
         blocked = None if entry is None else self._parts.runner.blocked(self, name, entry)
         return decided if blocked is None else decided._replace(blocked=blocked)
 
     def _decided(self, name: str) -> tuple[Decision, ToolEntry | None]:
-        """Return what the judge decides on a name, and the tool as this caller gets it where it is visible."""
+        """Return the judge's decision on a name, and the tool as this caller gets it if it is visible."""
         snapshot = self.snapshot
         entry = snapshot.find(name)
         if entry is not None:
@@ -366,7 +366,7 @@ class View:
         return self._decided_of_none(name, snapshot), None
 
     def _decided_of_none(self, name: str, snapshot: Snapshot) -> Decision:
-        """Return what is said of a name that is no tool: that of a bundle, a mirrored one, an unknown one."""
+        """Return the decision for a name that is not a tool: of a bundle, a mirrored one, or an unknown one."""
         bundle = next((item for item in snapshot.bundles if name in item.names), None)
         if bundle is not None:
             decided = self._decide(bundle, snapshot)
@@ -386,9 +386,9 @@ class View:
         return self[name].spec.input_schema
 
     def absence(self, name: str) -> str:
-        """Return what is said of every name that this caller may not use, in the same words.
+        """Return the message for every name that this caller may not use.
 
-        Of a tool that would be visible, had it not ended, it is said what to call instead.
+        For a tool that is hidden only because it has ended, the message names the replacement.
         """
         with suppress(AsyncPredicateError):
             if (ended := self._ended(name)) is not None:
@@ -396,7 +396,7 @@ class View:
         return f"No tool named {name[:200]!r} is available to this caller.{self.hint(name)}"
 
     def _ended(self, name: str) -> ToolEntry | None:
-        """Return the tool of that name if nothing but its end hides it."""
+        """Return the tool of that name if only its end date hides it."""
         snapshot = self.snapshot
         entry = snapshot.find(name)
         if entry is None or not has_ended(entry.spec, snapshot.today()):
@@ -408,7 +408,7 @@ class View:
         return None if hidden else entry
 
     def _successor(self, ended: ToolEntry) -> str | None:
-        """Return the name of the first visible tool along the line of those that replace it."""
+        """Return the name of the first visible tool in the chain of its replacements."""
         snapshot, seen, entry = self.snapshot, set[str](), ended
         while (name := entry.spec.replaced_by) is not None and name not in seen:
             seen.add(name)
@@ -421,14 +421,14 @@ class View:
         return None
 
     def hint(self, name: str) -> str:
-        """Return the end of a not-found text: a near name among those this caller sees, or what to do instead."""
+        """Return the end of a not-found message: a similar visible name, or a suggestion."""
         near = None
         with suppress(AsyncPredicateError):
             near = self._near(name)
         return f" Did you mean {near!r}?" if near else " List the tools to see what is available."
 
     def _near(self, name: str) -> str | None:
-        """Return the visible name that was meant: of a few the nearest, of many one among those that stand near it."""
+        """Return the visible name that was probably meant; with many tools, only near names are compared."""
         snapshot, states = self.snapshot, self._parts.registry.states()
         selected = self._select(snapshot).entries
         if len(selected) <= NAMES_COMPARED_EACH:
@@ -443,11 +443,11 @@ class View:
     # -- awaiting
 
     async def atools(self) -> tuple[ToolEntry, ...]:
-        """Return the visible tools as `tools` does, awaiting what their answers need; not those declared meanwhile."""
+        """Like `tools`, awaiting predicates and builders; does not include tools declared meanwhile."""
         return self.tools(within=await self.prepared_snapshot())
 
     async def afind(self, name: str) -> ToolEntry | None:
-        """Return the tool as `find` does, awaiting what its answer needs."""
+        """Like `find`, awaiting predicates and builders."""
         for _ in range(_ASKED_ANEW):
             with suppress(AsyncPredicateError):
                 return self.find(name, can_wait=True)
@@ -455,7 +455,7 @@ class View:
         return self.find(name)
 
     async def awhy(self, name: str) -> Decision:
-        """Return what `why` does, awaiting what its answer needs."""
+        """Like `why`, awaiting predicates, builders and limits."""
         try:
             decided, entry = self.ctx.memo.deferring(partial(self._decided, name))
         except AsyncPredicateError:
@@ -465,12 +465,12 @@ class View:
         return decided if blocked is None else decided._replace(blocked=blocked)
 
     async def prepare(self) -> View:
-        """Have every async predicate and builder of the selected tools answered, together. Returns the view."""
+        """Await every async predicate and builder of the selected tools, together. Returns the view."""
         await self.prepared_snapshot()
         return self
 
     async def prepared_snapshot(self) -> Snapshot:
-        """Do what `prepare` does. Returns the snapshot whose tools have their answers: those of a newer one may not."""
+        """Like `prepare`, but returns the snapshot whose tools are prepared; a newer one may not be."""
         snapshot = self.snapshot
         selected = self._select(snapshot)
         conditions = snapshot.conditions_of(selected)
@@ -483,14 +483,14 @@ class View:
         return snapshot
 
     async def _answer_for(self, name: str) -> None:
-        """Await what the answer about one name needs."""
+        """Await the predicates and builders of one name."""
         snapshot = self.snapshot
         entry = snapshot.find(name)
         entries = snapshot.bundles if entry is None else (entry,)
         await self._answer(snapshot.conditions(entries), entries, snapshot)
 
     async def _answer(self, conditions: Conditions, entries: Sequence[ToolEntry], snapshot: Snapshot) -> None:
-        """Await the open predicates of these conditions, then the async builders of those tools that are available."""
+        """Await the open predicates of these conditions, then the async builders of the available tools."""
         memo = self.ctx.memo
         if conditions.awaited:
             await memo.answer_async(conditions.awaited, self.ctx)
@@ -506,7 +506,7 @@ class View:
                     await memo.answer_async((question,), self.ctx)
 
     async def _answer_slowly(self, condition: Availability, states: States) -> None:
-        """Ask the predicates of a condition in their order, and those that have held the event loop beside it."""
+        """Evaluate the predicates of a condition in order, slow ones in a thread."""
         memo, ctx = self.ctx.memo, self.ctx
         while True:
             try:
@@ -520,7 +520,7 @@ class View:
     async def _ask_off_loop(self, question: Question, ctx: ToolContext) -> Any:
         return await self._parts.runner.off_loop(partial(question.ask, ctx), ctx)
 
-    # -- doors out
+    # -- calls and exports
 
     def call(
         self,
@@ -533,9 +533,9 @@ class View:
     ) -> Coroutine[Any, Any, ToolResult]:
         """Run one guarded call; await it. `args` is a dict, or JSON text as bytes.
 
-        Never raises for what the model, the tool or a guard did: the result says so. With
-        `raise_errors`, an error result is raised as `CallError`, from what the tool raised. With `as_task` a tool that
-        may be a task is one: the result names it (`task_id`), and `Catalog.tasks` knows how far it is.
+        Errors of the model, the tool or a guard do not raise: they are in the result. With `raise_errors`, an error
+        result is raised as `CallError`, chained to the tool's exception. With `as_task`, a tool that supports tasks
+        runs as one: the result names it (`task_id`), and `Catalog.tasks` has its state.
         """
         return self._parts.runner.call(
             self, name, args, callbacks=callbacks, raise_errors=raise_errors, call_id=None, as_task=as_task
@@ -546,7 +546,7 @@ class View:
 
         All: `openai`, `openai_strict`, `openai_responses`, `anthropic`, `anthropic_strict`, `gemini`, `mcp`.
 
-        What the target cannot carry is rewritten, or left out and told by `export_report`.
+        Schema features that the target does not support are rewritten, or left out and listed in `export_report`.
 
         Raises:
             DefinitionError: an unknown target.
@@ -554,21 +554,21 @@ class View:
         return self._parts.exporters[target](self)
 
     def export_bytes(self, target: str) -> bytes:
-        """Return what `export` does as a JSON array; made once for callers who see the same."""
+        """Return `export` as a JSON array; cached for callers with the same tools."""
         return self._parts.exporters[target].to_bytes(self)
 
     def export_report(self, target: str) -> list[JSON]:
-        """Return what an export loses as `{tool, path, rule, effect, text}`; see `pegboard.providers.dialect.Loss`."""
+        """Return the losses of an export: `{tool, path, rule, effect, text}`; see `pegboard.providers.dialect.Loss`."""
         return self._parts.exporters[target].report(self)
 
     def wire_name(self, target: str, name: str) -> str:
-        """Return the wire name for the name that a target was sent; only what it cannot carry is called otherwise."""
+        """Return the wire name for an exported name; they differ only if the target does not support the wire name."""
         return self._parts.exporters[target].wire_name(self, name)
 
     def decode(self, target: str, name: str, args: JSONValue) -> JSONValue:
-        """Return a model's arguments, JSON or its text, for an exported tool as the tool's own schema wants them.
+        """Convert a model's arguments for an exported tool, JSON or its text, to the tool's own schema.
 
-        They are not judged: `call` does that. Text that is no JSON comes back as bytes, for `call` to refuse.
+        They are not validated: `call` does that. Invalid JSON text is returned as bytes, for `call` to refuse.
 
         Raises:
             KeyError: no such tool is available to this caller.
@@ -577,7 +577,7 @@ class View:
 
 
 class _Named(NamedTuple):
-    """Tools, and their names; they `are_all` that is to be said of them where no name of another form is declared."""
+    """Tools and their names; `are_all` if none of them has `full_names`."""
 
     tools: Sequence[ToolEntry]
     names: Sequence[str]
@@ -590,8 +590,8 @@ def _named(left: Selected) -> _Named:
 
 
 def _near_names(snapshot: Snapshot, entries: Sequence[ToolEntry], *, asked_by: Hashable) -> NearNames:
-    """Return some tools of a snapshot in the order of their names, made once; from those of before, if asked before."""
-    # It holds the tools themselves, so that their id cannot come to mean others.
+    """Return some tools of a snapshot sorted by name, computed once, starting from the caller's previous list."""
+    # The value keeps the tools alive, so that their id cannot be reused.
     known = snapshot.near_names.get(id(entries))
     if known is None:
         known = snapshot.near_names.remember(id(entries), NearNames(entries, snapshot.name_orders.get(asked_by)))
@@ -600,7 +600,7 @@ def _near_names(snapshot: Snapshot, entries: Sequence[ToolEntry], *, asked_by: H
 
 
 def _declared(name: str, snapshot: Snapshot) -> str:
-    """Return the end of what is said of an undeclared name: of few tools the nearest, of many one that stands near."""
+    """Return the end of the message for an undeclared name: the most similar one."""
     entries = snapshot.entries
     if len(entries) <= NAMES_COMPARED_EACH:
         return nearest(name, [entry.wire_name for entry in entries], label="Declared")

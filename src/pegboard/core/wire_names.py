@@ -1,4 +1,4 @@
-"""Wire names: what each tool of a catalog is called on the wire; no two are called the same."""
+"""Wire names: the unique name of each tool on the wire."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from msgspec import Struct
 
 from pegboard.core.names import fold, is_tool_name, shortened
 
-# Where two bare names meet, the earlier of these namespaces keeps it.
+# If two tools claim a bare name, the namespace that is listed first gets it.
 _BARE_ORDER = ("main", "builtin", "docs")
 
 
 class Named(NamedTuple):
-    """What a wire name is made of."""
+    """The parts of a wire name."""
 
     namespace: str
     name: str
@@ -23,17 +23,17 @@ class Named(NamedTuple):
 
 
 class WireNames(Struct, frozen=True, weakref=True):
-    """The wire names of some tools, injective and independent of their order.
+    """The wire names of some tools, unique and independent of their order.
 
-    Toolsets are `namespace__tool`; others bare, where `main` keeps a bare name before `builtin`
-    before `docs` before the rest; what still meets or is too long gets a hash tail.
+    Toolsets are `namespace__tool`; others have bare names. If tools claim the same bare name, `main` wins over
+    `builtin`, `docs` and the rest, in this order. Remaining conflicts and long names get a hash tail.
     """
 
     by_tool: dict[Named, str]
     _claims: dict[str, int]
-    """How many tools claim a bare name, by its folded form."""
+    """The number of tools that claim a bare name, by its folded form."""
     _wishes: dict[str, int]
-    """How many want a name or have it, by its folded form."""
+    """The number of tools that want or have a name, by its folded form."""
 
     @classmethod
     def of(cls, tools: Iterable[Named]) -> WireNames:
@@ -54,17 +54,17 @@ class WireNames(Struct, frozen=True, weakref=True):
         return cls(dict(zip(named, settled, strict=True)), {key: len(who) for key, who in claims.items()}, dict(wishes))
 
     def may_have(self, folded_name: str) -> bool:
-        """Tell whether a tool may have this name; some are only wished for."""
+        """Tell whether a tool may have this name; some names are only claimed."""
         return folded_name in self._wishes
 
     def after(self, *, removed: Sequence[Named], added: Sequence[Named]) -> WireNames | None:
         """Return the names after a change, without looking at the other tools.
 
-        `None` where one of the changed meets the name of another, so that all must be named anew.
+        `None` if a changed tool conflicts with another, so that all must be named again.
         """
         if sorted(removed) == sorted(added):
             return self
-        # Not by `dict()`, which writes every item anew where one was taken out before.
+        # Not `dict()`, which rewrites every item after a deletion.
         by_tool, claims, wishes = self.by_tool.copy(), self._claims.copy(), self._wishes.copy()
         for tool in removed:
             own, wish = fold(tool.name), by_tool.pop(tool)
@@ -90,6 +90,6 @@ def _settled(tools: Sequence[Named], wanted: Sequence[str]) -> list[str]:
         meets = [i for i, name in enumerate(settled) if not name or (counts[fold(name)] > 1 and name == wanted[i])]
         if not meets:
             return settled
-        # A tail may in turn meet a name somebody chose: then that one gets its own tail in the next round.
+        # A tail may conflict with a chosen name; that tool then gets its own tail in the next round.
         for i in meets:
             settled[i] = shortened(wanted[i], f"{tools[i].namespace}.{tools[i].name}")
