@@ -1,1 +1,1 @@
-"""limits: where rate limits are counted."""
+"""limits: stores that count calls for rate limits."""

@@ -13,15 +13,15 @@ from pegboard.model.rate_limit import RateLimit
 
 Key = tuple[str | None, ...]
 Window = tuple[float, deque[float]]
-"""(seconds that it lasts, when its calls were accepted, oldest first)"""
+"""(length in seconds, times of accepted calls, oldest first)"""
 
 
 class MemoryLimitStore:
-    """Counts accepted calls in moving windows: in any window at most `max_calls`, exactly.
+    """Counts accepted calls in moving windows: at most `max_calls` in any window, exactly.
 
-    The window is half-open: a call exactly `window_s` old no longer counts. At most `max_keys`
-    callers and tools are remembered; when all of them are in use, a new one is refused for a window, or, where the
-    store `forgets`, the one known longest is forgotten. Fills the port `LocalLimitStore`.
+    The window is half-open: a call exactly `window_s` old no longer counts. At most `max_keys` pairs of caller and tool
+    are remembered. When all are in use, a new one is refused for a window, or, if the store `forgets`, replaces the
+    oldest one. Implements the port `LocalLimitStore`.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class MemoryLimitStore:
         renew_after_fork(self)
 
     def after_fork(self) -> None:
-        """Let go of what a thread of the parent held; what was counted stays counted."""
+        """Replace the lock that a thread of the parent may hold; counts stay."""
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -69,7 +69,7 @@ class MemoryLimitStore:
             return wait_s
 
     def _new_window(self, key: Key, window_s: float, now: float, *, keep: bool) -> Window | None:
-        """Return the empty window of a key that has none; `None` where there is no room for another key."""
+        """Return an empty window for a key without one; `None` if there is no room for another key."""
         if len(self._windows) >= self.max_keys and not self._sweep(now):
             if not self._forgets:
                 return None
@@ -81,7 +81,7 @@ class MemoryLimitStore:
         return window
 
     def _sweep(self, now: float) -> bool:
-        """Forget the keys whose hits no longer count, at most once a second; tell whether there is room now."""
+        """Forget the keys whose calls no longer count, at most once a second; tell whether there is room now."""
         if now - self._swept >= 1.0:
             self._swept = now
             self._windows = {

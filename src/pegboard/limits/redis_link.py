@@ -1,4 +1,4 @@
-"""Redis link: one script, run for many at once over one connection, on which questions go out without waiting."""
+"""Redis link: runs one script for many callers over one connection, with pipelined requests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
-LIMIT_STORE_SILENCE_S = 0.03  # of the store; with what else a decision takes, that stays below 50 ms
+# seconds without a response from the store; with the rest of a decision this stays below 50 ms
+LIMIT_STORE_SILENCE_S = 0.03
 
 
 _STEPS = 10
@@ -21,7 +22,7 @@ _OVER = "the connection is closed"
 
 
 class _Question(NamedTuple):
-    """What is asked, its words as Redis reads them, and from which step on the store may be silent about it."""
+    """A request: its future, its command as Redis reads it, and the step from which it counts silence."""
 
     answer: asyncio.Future[Any]
     words: bytes
@@ -29,22 +30,22 @@ class _Question(NamedTuple):
 
 
 class RedisLink:
-    """One connection to a Redis, and the questions that are under way on it; Redis answers in their order.
+    """One connection to Redis and its pending requests; Redis answers in order.
 
-    It connects with its first question, and is over (`is_over`) when the connection fails or a question waited in
-    vain; whoever asks makes another one then. Questions that are younger than that one still get their answer.
-    Nothing is a task of its own but the reading of the answers, and one writing for all that is asked in one turn of
-    the loop. Belongs to the loop in which it was made; `close` ends it.
+    It connects on the first request, and is over (`is_over`) when the connection fails or a request times out; callers
+    then create another one. Requests younger than the one that timed out still get their answers. There are only two
+    kinds of tasks: one that reads the answers, and one that writes all requests of one turn of the loop. It belongs to
+    the loop in which it was created; `close` ends it.
 
     Args:
         connection: not connected yet.
-        script: the Lua that each question runs, with as many keys as it names.
+        script: the Lua script of each request, which takes as many keys as are passed.
     """
 
     def __init__(self, connection: AbstractConnection, script: str) -> None:
         self._connection, self._script = connection, script.encode()
         self._digest = sha1(self._script).hexdigest().encode()  # noqa: S324 - by which Redis knows a script
-        # Patience is ours: an idle connection is not one that fails.
+        # We time requests ourselves: an idle connection has not failed.
         connection.socket_timeout = None
         self._loop = asyncio.get_running_loop()
         self._unsent: list[_Question] = []
@@ -53,15 +54,15 @@ class RedisLink:
         self._timer: asyncio.TimerHandle | None = None
         self._is_connected = self.is_over = False
         self._writer: asyncio.Task[None] | None = None
-        # Not in the context of whoever happens to ask first: it would be kept for as long as the connection.
+        # In an empty context, since the first caller's would be kept alive for as long as the connection.
         self._reader = self._loop.create_task(self._read(), context=Context())
 
     async def ask(self, keys: Sequence[bytes], arguments: Sequence[bytes]) -> Any:
-        """Run the script with these, and return its answer.
+        """Run the script and return its answer.
 
         Raises:
-            TimeoutError: nobody was answered for `LIMIT_STORE_SILENCE_S`.
-            ResponseError: the store refuses this one.
+            TimeoutError: the store answered nothing for `LIMIT_STORE_SILENCE_S`.
+            ResponseError: the store refuses this request.
             RedisError, OSError: the connection fails.
         """
         words = [b"%d" % len(keys), *keys, *arguments]
@@ -73,7 +74,7 @@ class RedisLink:
     async def _asked(self, command: bytes, script: bytes, words: Sequence[bytes]) -> Any:
         if self._reader.done():
             raise ConnectionError(_OVER)
-        # With a timer that runs, the step that has begun is none of this question's.
+        # If the timer is running, the current step began before this request.
         began = self._step if self._timer is None else self._step + 1
         question = _Question(self._loop.create_future(), _packed((command, script, *words)), began)
         self._unsent.append(question)
@@ -82,7 +83,7 @@ class RedisLink:
         self._write()
         return await question.answer
 
-    # -- to the store, and back
+    # -- requests and answers
 
     def _write(self) -> None:
         if self._is_connected and self._writer is None:
@@ -91,7 +92,7 @@ class RedisLink:
     async def _send(self) -> None:
         try:
             while self._unsent:
-                # Nobody waits for what was given up, and nothing is charged for it.
+                # Requests that timed out are not sent, so nothing is charged for them.
                 asked = [one for one in self._unsent if not one.answer.done()]
                 self._unsent.clear()
                 self._sent += asked
@@ -121,7 +122,7 @@ class RedisLink:
     def _take(self, answer: Any, error: ResponseError | None) -> None:
         self._heard = self._step
         if not self._sent:
-            # What answers belong to which question, nobody can tell any more.
+            # Answers can no longer be assigned to requests.
             raise RedisError("the store answered what nobody had asked")
         waiting = self._sent.popleft()
         if waiting.answer.done():
@@ -131,13 +132,13 @@ class RedisLink:
         else:
             _refuse(waiting, error)
 
-    # -- patience
+    # -- timeouts
 
     def _look(self) -> None:
-        """Give up whoever waited while the store answered nobody.
+        """Time out requests if the store has answered nothing meanwhile.
 
-        It is looked in steps: a loop that was held up loses one step by it, and still reads the answer that came
-        meanwhile.
+        The wait is divided into steps: a blocked loop loses one step, and then still reads the answers that have
+        arrived.
         """
         self._step += 1
         self._timer = None
@@ -158,24 +159,24 @@ class RedisLink:
         self.is_over = True
         for one in (*self._sent, *self._unsent):
             if not one.answer.done():
-                # One each: what is raised twice carries the ways of both.
+                # A new exception for each, since a shared one would collect all tracebacks.
                 _refuse(one, ConnectionError(str(error)))
         self._sent.clear()
         self._unsent.clear()
 
     async def close(self) -> None:
-        """Let the connection go; who still waits is told that it is closed."""
+        """Close the connection; pending requests fail."""
         self.is_over = True
         self._reader.cancel()
         await asyncio.wait({self._reader})
 
 
 def _packed(words: Sequence[bytes]) -> bytes:
-    """Return a command as it goes over the wire."""
+    """Return a command in wire form."""
     return b"".join([b"*%d\r\n" % len(words), *[b"$%d\r\n%b\r\n" % (len(word), word) for word in words]])
 
 
 def _refuse(question: _Question, error: Exception) -> None:
     question.answer.set_exception(error)
-    # Whoever asked may be gone by the time it would be raised: then asyncio shall not complain of it.
+    # Mark the exception as retrieved, since the caller may be gone and asyncio would log it.
     question.answer.exception()

@@ -1,7 +1,7 @@
-"""Redis store: the moving window of limits, counted in a Redis or Valkey that processes share. Needs `pegboard[redis]`.
+"""Redis store: counts calls in moving windows in Redis or Valkey, shared by processes. Needs `pegboard[redis]`.
 
-The package `limits` brings connections, keys and the form of its moving window; the script is ours, as the library
-charges one window at a time, in whole seconds, and cannot give a charge back. See docs/decisions/0007 and 0090.
+The package `limits` provides connections, keys and the form of the moving window. The script is ours, because the
+library charges one window at a time, in whole seconds, and cannot undo a charge. See docs/decisions/0007 and 0090.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Hits = Sequence[tuple[tuple[str | None, ...], RateLimit]]
 
 _SCHEMES = ("redis", "rediss", "redis+unix")
 
-# Each key is a list of times, newest first: full while its `limit`th is younger than the window. All windows or none.
+# Each key is a list of times, newest first: full while entry number `limit` is inside the window. All windows or none.
 _ASK_ALL = """
 local now, longest = tonumber(ARGV[1]), 0
 for i, key in ipairs(KEYS) do
@@ -49,19 +49,19 @@ return longest == 0 and 0 or string.format('%.17g', longest)
 
 
 class RedisLimitStore:
-    """Counts accepted calls in moving windows on Redis or Valkey; fills `pegboard.core.ports.LimitStore`.
+    """Counts accepted calls in moving windows on Redis or Valkey; implements `pegboard.core.ports.LimitStore`.
 
-    A store that does not answer within 30 ms, or answers with an error, raises `ConnectionError`; the next call asks
-    it again, so it is in use as soon as it is back. Nothing is connected before the first call. The windows go by the
-    wall clocks of the processes: those of several hosts must agree.
+    A store that does not respond within 30 ms, or responds with an error, raises `ConnectionError`. The next call tries
+    it again, so it is used as soon as it is back. It connects on the first call. Windows use the wall clocks of the
+    processes, so the clocks of several hosts must agree.
 
     Args:
-        uri: `redis://[user:password@]host:port/database`; `rediss://`, `redis+unix://`, and the same of `valkey`.
-        key_prefix: stands before every key; what shares its limits has the same one.
+        uri: `redis://[user:password@]host:port/database`; `rediss://`, `redis+unix://`, and the same with `valkey`.
+        key_prefix: prefix of every key; processes that share limits use the same one.
         wall_clock: seconds since 1970, the same for all who share the store.
 
     Raises:
-        DefinitionError: the URI cannot be used.
+        DefinitionError: the URI is invalid.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class RedisLimitStore:
         renew_after_fork(self)
 
     def after_fork(self) -> None:
-        """Leave the connection to the parent: an answer on it would be anybody's."""
+        """Leave the connection to the parent: an answer on it could belong to either process."""
         leave_to_parent(self._link, self._loop)
         self._link = self._loop = None
 
@@ -95,7 +95,7 @@ class RedisLimitStore:
         """Return seconds until one more call fits all windows, 0.0 if now, `None` if never; see `ports.LimitStore`.
 
         Raises:
-            ConnectionError: the store is away, slow, or holds something else under one of the keys.
+            ConnectionError: the store is unreachable, slow, or has another kind of value under one of the keys.
         """
         keys: list[bytes] = []
         arguments = [repr(self._clock()).encode(), b"charge" if charge else b"look"]
@@ -107,7 +107,7 @@ class RedisLimitStore:
         try:
             return float(await self._open_link().ask(keys, arguments))
         except ResponseError as error:
-            # Its answer to this one call: the others are not concerned.
+            # The answer to this call only; other calls are not affected.
             raise ConnectionError(f"{self._shown_uri} refused: {error}") from error
         except (RedisError, OSError) as error:
             is_silent = isinstance(error, TimeoutError)
@@ -115,7 +115,7 @@ class RedisLimitStore:
             raise ConnectionError(f"{self._shown_uri} did not answer{why}") from error
 
     def _open_link(self) -> RedisLink:
-        """Return the connection of this loop, or a new one where there is none, or it is over."""
+        """Return this loop's connection, or a new one if there is none or it is over."""
         loop, link = asyncio.get_running_loop(), self._link
         if link is None or link.is_over or loop is not self._loop:
             link = self._link = RedisLink(self._connection(), _ASK_ALL)
@@ -123,17 +123,17 @@ class RedisLimitStore:
         return link
 
     async def close(self) -> None:
-        """Let the connection go. The next question opens another."""
+        """Close the connection. The next request opens another."""
         link, self._link = self._link, None
         if link is not None and self._loop is asyncio.get_running_loop():
             await link.close()
 
 
 def _shown(uri: str) -> str:
-    """Return what may be shown of a URI: neither user nor password.
+    """Return a URI without user and password, for messages.
 
     Raises:
-        DefinitionError: it is not one of a Redis or Valkey.
+        DefinitionError: it is not a Redis or Valkey URI.
     """
     try:
         parts = urlsplit(uri)

@@ -1,4 +1,4 @@
-"""providers: what OpenAI, Anthropic, Gemini and MCP take, a tool in the form of each, and a model's arguments back."""
+"""providers: schemas and tools in the form of OpenAI, Anthropic, Gemini and MCP, and their models' arguments."""
 
 from pegboard.providers.anthropic import anthropic_strict_tool, anthropic_tool
 from pegboard.providers.exporter import Exporter, Exporters

@@ -1,4 +1,4 @@
-"""Anthropic: what it takes, and a tool as the messages API wants it, plain or strict."""
+"""Anthropic: its schema dialect, and tools in the form of the messages API, plain or strict."""
 
 from __future__ import annotations
 
@@ -36,5 +36,5 @@ def anthropic_tool(entry: ToolEntry, name: str, schema: JSON) -> JSON:
 
 
 def anthropic_strict_tool(entry: ToolEntry, name: str, schema: JSON) -> JSON:
-    """Return the same with `strict`: the model's arguments then always fit the schema."""
+    """Return the same with `strict`: the model's arguments then always match the schema."""
     return {**anthropic_tool(entry, name, schema), "strict": True}

@@ -1,4 +1,4 @@
-"""Dialect: which part of JSON Schema one provider takes, as its public documents say."""
+"""Dialect: the part of JSON Schema that a provider accepts, from its public documentation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Effect = Literal["widened", "narrowed", "reworded"]
 ANY_TEXT: Final = r"[\s\S]*"
 PLAIN_NAMES: Final = r"[A-Za-z0-9_-]{1,64}"
 COMBINING: Final = frozenset({"anyOf", "oneOf", "allOf"})
-# What every provider takes that lists its keywords.
+# Keywords that every provider with a documented list accepts.
 COMMON_KEYWORDS: Final = frozenset(
     "type properties required additionalProperties items anyOf enum $ref $defs title description minimum "
     "maximum".split()
@@ -19,7 +19,7 @@ COMMON_KEYWORDS: Final = frozenset(
 
 
 class Refused(NamedTuple):
-    """Something that a provider would refuse: where, by which rule, in words."""
+    """A part that a provider would refuse: its place, the rule and a description."""
 
     path: str
     rule: str
@@ -27,10 +27,10 @@ class Refused(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """What a rewritten schema says otherwise than the tool's own.
+    """A difference between a rewritten schema and the tool's own.
 
-    `widened`: the model may say what the tool then refuses. `narrowed`: it cannot say something that the tool takes.
-    `reworded`: nothing is judged differently; a hint was moved into the description, or dropped.
+    `widened`: the model may send values that the tool refuses. `narrowed`: the model cannot send some values that the
+    tool accepts. `reworded`: validation is unchanged; a hint was moved into the description, or dropped.
     """
 
     path: str
@@ -40,7 +40,7 @@ class Loss(NamedTuple):
 
 
 class SchemaSize(NamedTuple):
-    """How large one schema may be as a whole: so many properties, values of enums, and characters in both.
+    """The largest whole schema: its number of properties and enum values, and the characters in both.
 
     An enum of more than `long_enum` values may have `long_enum_chars` characters.
     """
@@ -53,11 +53,11 @@ class SchemaSize(NamedTuple):
 
 
 class Dialect(Struct, frozen=True, kw_only=True):
-    """The rules of one target; each provider's stand with its wire form, in `openai`, `anthropic`, `gemini` and `mcp`.
+    """The rules of one target; those of a provider are in `openai`, `anthropic`, `gemini` and `mcp`.
 
-    `names` is what a tool may be called, `keys` what a property may, as regular expressions. `keywords` or `formats`
-    of `None` means: all of them. `recursion="optional"` allows a schema to contain itself only in properties that are
-    not required. `is_strict` wants closed objects of known properties, all of them required unless `keeps_optional`.
+    `names` and `keys` are regular expressions for tool names and property names. `keywords` or `formats` of `None`
+    means that all are accepted. `recursion="optional"` allows recursion only through optional properties. `is_strict`
+    requires closed objects whose properties are all required, unless `keeps_optional`.
     """
 
     name: str
@@ -80,20 +80,20 @@ class Dialect(Struct, frozen=True, kw_only=True):
     source: str = ""
 
     def takes(self, keyword: str) -> bool:
-        """Tell whether the keyword may stand in a schema."""
+        """Tell whether the target accepts the keyword."""
         return self.keywords is None or keyword in self.keywords
 
     def takes_format(self, form: object) -> bool:
-        """Tell whether the format may be named."""
+        """Tell whether the target accepts the format."""
         return self.takes("format") and (self.formats is None or form in self.formats)
 
     def takes_count(self, keyword: str, count: object) -> bool:
-        """Tell whether a list may be given this rule about its items."""
+        """Tell whether the target accepts this rule about the number of items."""
         is_little = self.most_min_items is None or not isinstance(count, int) or count <= self.most_min_items
         return self.takes(keyword) and (keyword != "minItems" or is_little)
 
 
-# Said of a value, never judged: what stands in these changes nothing about what is valid.
+# Annotations: they describe a value and do not change what is valid.
 ANNOTATIONS: Final = frozenset(
     "title description default examples example deprecated readOnly writeOnly $comment $schema $id $anchor xml "
     "externalDocs discriminator nullable contentMediaType contentEncoding contentSchema propertyOrdering".split()
@@ -101,7 +101,7 @@ ANNOTATIONS: Final = frozenset(
 
 
 def is_annotation(keyword: str) -> bool:
-    """Tell whether a keyword judges nothing; unknown ones do not either."""
+    """Tell whether a keyword validates nothing, like unknown keywords."""
     return keyword in ANNOTATIONS or keyword not in JUDGING
 
 

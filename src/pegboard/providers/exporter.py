@@ -1,4 +1,4 @@
-"""Exporter: the list of a view in one target's form, as values or as bytes, and a model's arguments back."""
+"""Exporter: the tools of a view in one target's form, as values or bytes, and a model's arguments converted back."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from pegboard.model.tool import ToolEntry
 from pegboard.providers.compile import Rewritten, name_pattern, rewritten, target_name
 from pegboard.providers.targets import dialect_of
 
-PROVIDER_LISTS = 256  # lists of visible tools as bytes, remembered for one snapshot
+PROVIDER_LISTS = 256  # exported lists kept for one snapshot
 
-# A tool, with the name and the schema that the target takes, in the target's form.
+# Converts a tool, with the target's name and schema for it, to the target's form.
 WireForm = Callable[[ToolEntry, str, JSON], JSON]
 T = TypeVar("T")
 
@@ -36,30 +36,30 @@ class _ExportedTool(NamedTuple):
 
 
 class Exporter:
-    """What makes the lists of one target. Bytes are kept per tool and per visible set, for the life of a snapshot.
+    """Exports tools to one target. Bytes are cached per tool and per visible set, for the life of a snapshot.
 
-    `kept_as` tells the bytes of a second form of the same target from those of the first.
+    `kept_as` separates the cached bytes of two forms of one target.
     """
 
     def __init__(self, name: str, wire_form: WireForm, *, kept_as: str = "") -> None:
         self.name, self._wire_form, self._kept_as = name, wire_form, kept_as or name
 
     def __call__(self, view: View) -> list[JSON]:
-        """Return the visible tools as values; yours to change."""
+        """Return the visible tools as values that the caller may change."""
         return json_value(self.to_bytes(view))
 
     def to_bytes(self, view: View, *, within: Snapshot | None = None) -> bytes:
-        """Return the visible tools as a JSON array. `within`: the snapshot to take them from, where there is one."""
+        """Return the visible tools as a JSON array. `within`: the snapshot to use, if the caller has one."""
         return self._kept_of(view, within or view.snapshot, "lists", _as_array)
 
     def size_bytes(self, view: View, *, within: Snapshot | None = None) -> int:
-        """Return how long `to_bytes` is, without joining what may be millions of bytes that nobody asked for."""
+        """Return the length of `to_bytes` without building it, since it may be megabytes."""
         return self._kept_of(view, within or view.snapshot, "sizes", _size_of_array)
 
     def _kept_of(self, view: View, snapshot: Snapshot, kind: str, make: Callable[[Sequence[bytes]], T]) -> T:
-        """Return what is made of the visible tools as JSON; once for all who see the same."""
+        """Return a value made from the visible tools as JSON; cached for callers with the same tools."""
         tools = view.tools(within=snapshot)
-        # A list in which nothing was made for this caller is the snapshot's own: one id stands for all of it.
+        # Without tools made for this caller, the tuple belongs to the snapshot, so its id is a cache key.
         chosen = tools.chosen if type(tools) is KeptTools else None
         key = (self._kept_as, tuple(map(id, tools)) if chosen is None else id(tools))
         kept: BoundedCache[Any, tuple[tuple[ToolEntry, ...], T]] = snapshot.cache.setdefault(
@@ -70,7 +70,7 @@ class Exporter:
             return known[1]
         made = make(self._each(tools, snapshot))
         if chosen is not None or all(entry.builder is None and snapshot.owns(entry) for entry in tools):
-            # The entries are kept beside it, so that their ids cannot come to mean others.
+            # The entries are stored with the value, so that their ids cannot be reused.
             kept.remember(key, (tools, made))
         return made
 
@@ -81,18 +81,18 @@ class Exporter:
         return [self.tool_bytes(entry, snapshot) for entry in tools]
 
     def _chosen_bytes(self, snapshot: Snapshot, chosen: bytes) -> Sequence[bytes]:
-        """Return the chosen tools of a snapshot as JSON, in order; each is drawn when somebody first sees it."""
+        """Return the chosen tools of a snapshot as JSON, in order; each is rendered on first use."""
         drawn = snapshot.open_column(("drawn", self._kept_as))
         names = self._renamed(snapshot)
         if names and not snapshot.cache.get(("drawn", self._kept_as)):
-            # Such a name hangs on which others there are, and the column follows each entry alone.
+            # Such a name depends on the other tools, but the column is kept per entry.
             for place in compress(count(), map(not_, self._fitting(snapshot))):
                 drawn.known[place] = 0
             snapshot.cache["drawn", self._kept_as] = True
         if unknown := int.from_bytes(chosen) & ~int.from_bytes(drawn.known):
             for place in places_of(1, unknown.to_bytes(len(chosen))):
                 entry = snapshot.entries[place]
-                # Most were drawn for the snapshot before: a call for each would double what they cost.
+                # Most were rendered for the previous snapshot; a function call for each would double the cost.
                 name = names.get(entry.wire_name, entry.wire_name)
                 known: _ExportedTool | None = entry.drawn.get(self._kept_as)
                 drawn.fill(place, (known if known and known.name == name else self._drawn(entry, name)).as_json)
@@ -103,7 +103,7 @@ class Exporter:
         return self._exported(entry, snapshot).as_json
 
     def report(self, view: View) -> list[JSON]:
-        """Return what is lost of the visible tools, in their order."""
+        """Return the losses of the visible tools, in their order."""
         return [
             {"tool": entry.wire_name, **loss._asdict()}
             for entry in view.tools()
@@ -111,19 +111,19 @@ class Exporter:
         ]
 
     def wire_name(self, view: View, name: str) -> str:
-        """Return the wire name of a visible tool for the name that the target was sent; others as they are."""
+        """Return the wire name of a visible tool for its exported name; unknown names unchanged."""
         if name in view:
             return name
         snapshot = view.snapshot
         return next((entry.wire_name for entry in view.tools() if self._name(entry, snapshot) == name), name)
 
     def decode(self, view: View, name: str, args: JSONValue) -> JSONValue:
-        """Return a model's arguments as the tool's own schema wants them."""
+        """Convert a model's arguments to the tool's own schema."""
         entry = view[self.wire_name(view, name)]
         if isinstance(args, str | bytes):
             text = args if isinstance(args, bytes) else args.encode("utf-8", "surrogatepass")
             try:
-                # Several servers of models write nothing at all where a call has no arguments.
+                # Several model servers send empty text for a call without arguments.
                 args = parse_json(text) if text.strip() else {}
             except CallError:
                 return text
@@ -143,7 +143,7 @@ class Exporter:
         return exported
 
     def _name(self, entry: ToolEntry, snapshot: Snapshot) -> str:
-        # What a builder made is not of the snapshot.
+        # Built tools are not part of the snapshot.
         renamed = self._renamed(snapshot).get(entry.wire_name)
         return renamed or target_name(self.name, entry.wire_name, entry.qualified_id)
 
@@ -155,12 +155,12 @@ class Exporter:
         return names
 
     def _fitting(self, snapshot: Snapshot) -> list[bool]:
-        """Tell of each tool whether the target can carry its wire name."""
+        """Tell for each tool whether the target accepts its wire name."""
         fits = name_pattern(self.name).fullmatch
         return snapshot.column(("fitting", self.name), lambda entry: fits(entry.wire_name) is not None)
 
     def _names(self, snapshot: Snapshot) -> dict[str, str]:
-        """Return the names of the tools whose wire names the target cannot carry; no two tools have one name."""
+        """Return unique names for the tools whose wire names the target does not accept."""
         renamed = [*compress(snapshot.entries, map(not_, self._fitting(snapshot)))]
         taken = {entry.wire_name for entry in snapshot.entries} if renamed else set[str]()
         names: dict[str, str] = {}
@@ -176,7 +176,7 @@ class Exporter:
 
 
 def _as_array(each: Sequence[bytes]) -> bytes:
-    """Return the elements as one JSON array; they are copied once, as ten thousand tools are millions of bytes."""
+    """Return the elements as one JSON array; copied only once, since ten thousand tools are megabytes."""
     if not each:
         return b"[]"
     parts = [*each]
@@ -190,7 +190,7 @@ def _size_of_array(each: Sequence[bytes]) -> int:
 
 
 class Exporters(dict[str, Exporter]):
-    """The exporters by target; asking for one that is not there tells those that are."""
+    """The exporters by target; the error for an unknown target lists the known ones."""
 
     def __init__(self, *exporters: Exporter) -> None:
         super().__init__((exporter.name, exporter) for exporter in exporters)

@@ -1,4 +1,4 @@
-"""Gemini: what it takes, and a tool as a function declaration with a JSON Schema."""
+"""Gemini: its schema dialect, and tools as function declarations with a JSON Schema."""
 
 from __future__ import annotations
 

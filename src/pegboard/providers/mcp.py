@@ -1,4 +1,4 @@
-"""MCP: a tool as `tools/list` gives it, and a result as `tools/call` does. It takes any JSON Schema."""
+"""MCP: tools in the form of `tools/list`, and results in that of `tools/call`. MCP accepts any JSON Schema."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def mcp_tool(entry: ToolEntry) -> JSON:
 
 
 def mcp_tool_before_2026(entry: ToolEntry) -> JSON:
-    """Return the definition for revisions before 2026-07-28, whose results are objects: others are wrapped."""
+    """Return the definition for revisions before 2026-07-28, which require object results: others are wrapped."""
     definition = mcp_tool(entry)
     if "outputSchema" in definition and not _is_object(definition["outputSchema"]):
         definition["outputSchema"] = _wrapped_schema(definition["outputSchema"])
@@ -42,11 +42,11 @@ def _is_object(schema: JSON) -> bool:
 
 
 def _wrapped_schema(schema: JSON) -> JSON:
-    """Return the schema of `{"result": value}`; its references still point at the same places, one level further in."""
+    """Return the schema of `{"result": value}`, with its references moved one level down."""
     inner = {key: value for key, value in schema.items() if key not in ("$defs", "$schema")}
     wrapped: JSON = {"type": "object", "properties": {"result": inner}, "required": ["result"]}
     of_root = {key: schema[key] for key in ("$schema", "$defs") if key in schema}
-    # With an `$id` of its own the inner schema stays the root of what it refers to, definitions and all.
+    # A schema with its own `$id` is the root for its references, so these stay unchanged.
     return {**wrapped, "properties": {"result": schema}} if "$id" in schema else _moved({**wrapped, **of_root})
 
 
@@ -61,7 +61,7 @@ def _moved(schema: Any) -> Any:
 def _moved_value(key: str, value: Any) -> Any:
     if key == "$ref" and isinstance(value, str):
         return _moved_reference(value)
-    # These hold values, where `$ref` is a key like any other.
+    # These keywords hold values, in which `$ref` is an ordinary key.
     return value if key in ("default", "const", "enum", "examples") else _moved(value)
 
 
@@ -77,7 +77,7 @@ def mcp_result(result: ToolResult, *, output_schema: JSON | None = None, wrap_st
     """
     content = result.content
     if len(content) == 1 and type(block := content[0]) is TextContent and block[1:] == (None, None):
-        # What nearly all give, in one go.
+        # The form of most results, built in one step.
         shown: JSON = {"content": [{"type": "text", "text": block[0]}]}
     else:
         shown = {"content": [mcp_content(block) for block in content]}
@@ -95,7 +95,7 @@ def mcp_result(result: ToolResult, *, output_schema: JSON | None = None, wrap_st
 
 
 def mcp_error(error: ToolError) -> JSON:
-    """Return why a call failed, as models and clients read it; what says nothing is left out."""
+    """Return the error as models and clients read it; empty fields are left out."""
     fields: dict[str, Any] = {
         "kind": error.kind,
         "message": error.message,
@@ -127,7 +127,7 @@ def _content(block: Content) -> JSON:
         case AudioContent(data, mime_type):
             return {"type": "audio", "data": base64.b64encode(data).decode(), "mimeType": mime_type}
         case ResourceContent(uri, text, blob, mime_type, resource_meta=resource_meta):
-            # A resource has text or a blob, if only an empty text.
+            # A resource has text or a blob; the text may be empty.
             inner: JSON = {"uri": uri, "mimeType": mime_type, "text": "" if text is None and blob is None else text}
             if blob is not None:
                 inner["blob"] = base64.b64encode(blob).decode()

@@ -1,4 +1,4 @@
-"""MCP progress: pass on what a tool says of its progress, and what happens below it, to the client that asked."""
+"""MCP progress: sends a tool's progress and its nested calls to the client as progress notifications."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import TypeAlias
 
 from pegboard.model.event import Event
 
-PROGRESS_MESSAGE_CHARS = 2_000  # of one step of progress that a client is told
+PROGRESS_MESSAGE_CHARS = 2_000  # characters of one progress message
 
 Tell: TypeAlias = "Callable[[float, float | None, str], Awaitable[None]]"
-"""Sends a client how far a call is, of how much, and a word about it."""
+"""Sends a client the progress of a call, the total and a message."""
 
 
 class Progress:
-    """An observer of one call, over whatever speaks MCP. What does not go up is left out, as the protocol wants.
+    """An observer of one call, for any MCP transport. Values that do not increase are skipped, as MCP requires.
 
-    Each event of a sub-agent is one step further, with what happened as its message; of its answer that is the text.
+    Each event of a sub-agent counts as one step, with a message; the message for a part of its answer is that text.
     """
 
     own_call_only = True
@@ -28,7 +28,7 @@ class Progress:
         self._last = -1.0
 
     async def on_progress(self, event: Event) -> None:
-        """Send one event; of `ctx.emit` payloads those with a number under `progress`."""
+        """Send one event; of `ctx.emit` payloads only those with a number under `progress`."""
         payload = event.payload
         done, total = payload.get("fraction"), 1.0
         if done is None:
@@ -42,28 +42,28 @@ class Progress:
         )
 
     async def on_sub_agent_start(self, event: Event) -> None:
-        """Say which agent begins."""
+        """Report the start of a sub-agent."""
         await self._step(f"{_indent(event)}{event.payload.get('agent')}: started")
 
     async def on_sub_agent_chunk(self, event: Event) -> None:
-        """Send the text that it has answered since."""
+        """Send the next part of its answer."""
         await self._step(str(event.payload.get("text", "")))
 
     async def on_sub_agent_tool_call(self, event: Event) -> None:
-        """Say which tool it calls."""
+        """Report its tool call."""
         await self._step(f"{_indent(event)}{event.payload.get('agent')}: calls {event.payload.get('tool')}")
 
     async def on_sub_agent_tool_result(self, event: Event) -> None:
-        """Say how that went; what it gave is for the agent."""
+        """Report the outcome of its tool call; the result itself is for the agent."""
         went = "answered" if event.ok else "failed"
         await self._step(f"{_indent(event)}{event.payload.get('agent')}: {event.payload.get('tool')} {went}")
 
     async def on_sub_agent_end(self, event: Event) -> None:
-        """Say how the agent ended."""
+        """Report the end of a sub-agent."""
         await self._step(f"{_indent(event)}{event.payload.get('agent')}: {event.payload.get('status')}")
 
     async def _step(self, message: str) -> None:
-        # Beyond 1, where no fraction that a tool tells can come back to.
+        # Above 1, so that a later fraction of the tool cannot fall behind.
         self._last = math.floor(max(self._last, 0.0)) + 1.0
         await self._tell(self._last, None, message[:PROGRESS_MESSAGE_CHARS])
 

@@ -1,4 +1,4 @@
-"""OpenAI: what it takes, and a tool as a function definition of the chat completions or of the responses API."""
+"""OpenAI: its schema dialect, and tools as functions of the chat completions or responses API."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OPENAI_STRICT = Dialect(
     max_size=SchemaSize(properties=5_000, enum_values=1_000, chars=120_000, long_enum=250, long_enum_chars=15_000),
     source="OpenAI, Structured Outputs: supported schemas",
 )
-# Functions of the responses API are strict unless they say otherwise.
+# Functions of the responses API are strict by default.
 OPENAI_RESPONSES = replace(OPENAI_STRICT, name="openai_responses", source="OpenAI, Responses: tools of type function")
 
 
@@ -42,11 +42,11 @@ def openai_tool(entry: ToolEntry, name: str, schema: JSON) -> JSON:
 
 
 def openai_strict_tool(entry: ToolEntry, name: str, schema: JSON) -> JSON:
-    """Return the same with `strict`: the model's arguments then always fit the schema."""
+    """Return the same with `strict`: the model's arguments then always match the schema."""
     described = {"description": entry.spec.description} if entry.spec.description else {}
     return {"type": "function", "function": {"name": name, **described, "strict": True, "parameters": schema}}
 
 
 def openai_responses_tool(entry: ToolEntry, name: str, schema: JSON) -> JSON:
-    """Return `{"type": "function", name, description, "strict": true, parameters}`: nothing stands in `function`."""
+    """Return `{"type": "function", name, description, "strict": true, parameters}`, without `function` around it."""
     return {"type": "function", **openai_strict_tool(entry, name, schema)["function"]}

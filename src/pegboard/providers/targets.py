@@ -1,4 +1,4 @@
-"""Targets: what tools may be exported to, by name, and the dialect of each."""
+"""Targets: the names of all export targets and their dialects."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def dialect_of(target: str) -> Dialect:
     """Return the dialect of a target.
 
     Raises:
-        DefinitionError: there is no such target.
+        DefinitionError: an unknown target.
     """
     dialect = DIALECTS.get(target)
     if dialect is None:

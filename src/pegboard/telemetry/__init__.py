@@ -1,1 +1,1 @@
-"""telemetry: what a server counts and times of its calls."""
+"""telemetry: logs, counts and times the calls of a server."""

@@ -1,4 +1,4 @@
-"""Call log: a line for each call that is over, refused ones too, for the operator; never what was said in it."""
+"""Call log: one log line for each finished or refused call, without arguments and results."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pegboard.model.caller import Caller
 if TYPE_CHECKING:
     from pegboard.core.call.record import ExecutorState
 
-LOGGED_NAME_CHARS = 128  # of what a call asked for, in the call log
+LOGGED_NAME_CHARS = 128  # characters of a requested name in the call log
 
 log = logging.getLogger("pegboard.calls")
 
 
 class CallLog:
-    """Logs finished calls at level info; a record's `fields` are those of the line, by name.
+    """Logs finished calls at level info; a record's `fields` has the values of the line by name.
 
     A `CallObserver`, from `Executor.record` on.
     """
@@ -42,13 +42,13 @@ class CallLog:
 
 
 def name_of(caller: Caller) -> str:
-    """Return who that is: the user if there is one, else the credential; never a secret."""
+    """Return the user's name, or else the credential's name; never a secret."""
     return caller.user_id or caller.credential
 
 
 def log_calls(executor: ExecutorState) -> Callable[[], None]:
     """Log the calls from now on if the log takes them, so that nobody pays for lines that nobody reads.
 
-    Returns what ends it.
+    Returns a function that stops logging.
     """
     return executor.record(CallLog()) if log.isEnabledFor(logging.INFO) else lambda: None

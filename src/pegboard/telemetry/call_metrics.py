@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pegboard.core.call.finished_call import FinishedCall, StartedCall
 from pegboard.model.json_types import JSON
 
-COUNTED_TOOLS = 5_000  # each with metrics of its own
+COUNTED_TOOLS = 5_000  # tools with their own metrics
 
 # fmt: off
 LIMITS_S = (
@@ -21,7 +21,7 @@ OTHER = "(other)"
 
 @dataclass(kw_only=True, slots=True)
 class ToolMetrics:
-    """The calls of one tool: how many ended in which way, and how long they took, by `LIMITS_S`."""
+    """The calls of one tool: the number of each outcome, and their durations in the buckets of `LIMITS_S`."""
 
     ends: dict[str, int] = field(default_factory=dict[str, int])
     within: list[int] = field(default_factory=lambda: [0] * (len(LIMITS_S) + 1))
@@ -29,7 +29,7 @@ class ToolMetrics:
 
 
 class CallMetrics:
-    """Counts finished calls by tool. Names that no tool has are counted as one, so that no caller can make it grow.
+    """Counts finished calls by tool. Unknown names share one counter, so that callers cannot make it grow.
 
     A `CallObserver`, from `Executor.record` on.
     """
@@ -50,11 +50,11 @@ class CallMetrics:
         metrics.total_s += call.duration_s
 
     def said(self) -> JSON:
-        """Return what was counted, for another process to add."""
+        """Return the counters, for another process to add."""
         return {tool: [one.ends, one.within, one.total_s] for tool, one in self.by_tool.items()}
 
     def add(self, said: JSON) -> None:
-        """Add what another process has counted."""
+        """Add the counters of another process."""
         for tool, (ends, within, total_s) in said.items():
             metrics = self.by_tool.setdefault(tool, ToolMetrics())
             for kind, count in ends.items():

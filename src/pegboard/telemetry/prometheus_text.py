@@ -1,4 +1,4 @@
-"""Prometheus text: what is counted, in the text that Prometheus reads."""
+"""Prometheus text: the metrics in the Prometheus text format."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def prometheus_text(
     is_refused: bool,
     has_process: bool = True,
 ) -> bytes:
-    """Return the metrics of this moment, with those of the process where it is the only one."""
+    """Return the current metrics, with those of the process if it is the only one."""
     registry = CollectorRegistry(auto_describe=False)
     gauges = {
         "pegboard_calls_in_flight": ("Calls that run now.", in_flight),

@@ -1,4 +1,4 @@
-"""compile: rewrite a tool's schema into what a provider takes, and a model's arguments back."""
+"""compile: rewrites a tool's schema for a provider, and converts a model's arguments back."""
 
 from pegboard.providers.compile.refusals import problems
 from pegboard.providers.compile.schema_compiler import Rewritten, name_pattern, rewritten, target_name

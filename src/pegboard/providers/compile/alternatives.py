@@ -1,6 +1,6 @@
-"""Alternatives: `anyOf` and `oneOf`, and which of them a value was meant as on its way back.
+"""Alternatives: rewrites `anyOf` and `oneOf`, and finds the alternative of a value on its way back.
 
-At the root, where most targets want one object, alternatives are laid over each other.
+At the root most targets require a single object, so alternatives are merged there.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from pegboard.providers.compile.merging import merged
 from pegboard.providers.compile.nodes import Compiler, Node, Place, Restore, is_impossible
 from pegboard.providers.compile.scalars import kinds_of
 
-# What an alternative may say and still only tell which properties belong together.
+# The keywords of an alternative that only says which properties belong together.
 _ONLY_TOGETHER = frozenset({"required", "not", "title", "description", "type"})
 
 
 def alternatives(compiler: Compiler, core: JSON, place: Place) -> tuple[str, list[JSONValue], JSON]:
-    """Return the keyword of a union, its alternatives, and what is said beside it."""
+    """Return the keyword of a union, its alternatives, and the rest of the schema."""
     keyword = "anyOf" if "anyOf" in core else "oneOf"
     base = {key: value for key, value in core.items() if key not in ("anyOf", "oneOf")}
     if "anyOf" in core and "oneOf" in core:
@@ -36,7 +36,7 @@ def only_together(branches: list[JSONValue], base: JSON) -> bool:
 
 
 def together(compiler: Compiler, keyword: str, branches: list[JSONValue], place: Place, notes: list[str]) -> None:
-    """Give up such alternatives: into the notes which properties belong together."""
+    """Drop such alternatives; the notes say which properties belong together."""
     groups = [" and ".join(item.get("required") or ()) for item in branches]
     if any(groups):
         notes.append(f"needed: {' or '.join(group or 'none of these' for group in groups)}")
@@ -46,7 +46,7 @@ def together(compiler: Compiler, keyword: str, branches: list[JSONValue], place:
 def _branches(
     compiler: Compiler, branches: list[JSONValue], keyword: str, base: JSON, place: Place, *, is_exact: bool
 ) -> list[Node]:
-    """Return the nodes of the alternatives, each with what is said beside the union; equal ones once unless exact."""
+    """Return the nodes of the alternatives, each with the rest of the schema; without duplicates unless exact."""
     nodes: list[Node] = []
     for number, branch in enumerate(branches):
         spot = place.at(keyword, number)
@@ -65,7 +65,7 @@ _UNMERGED = "two {!r} cannot be said at once; the first one is"
 
 
 def union_node(compiler: Compiler, core: JSON, place: Place, definitions: Callable[[], JSON]) -> Node:
-    """Return the node for `anyOf` or `oneOf`; a value that fits several alternatives is taken for the first."""
+    """Return the node for `anyOf` or `oneOf`; a value that fits several alternatives uses the first."""
     keyword, branches, base = alternatives(compiler, core, place)
     is_exact = keyword == "oneOf" and compiler.dialect.keywords is None
     if keyword == "oneOf" and not is_exact and not _are_apart(compiler, branches, place):
@@ -78,7 +78,7 @@ def union_node(compiler: Compiler, core: JSON, place: Place, definitions: Callab
 
 
 def _are_apart(compiler: Compiler, branches: list[JSONValue], place: Place) -> bool:
-    """Tell whether no value fits two alternatives, as far as their types say."""
+    """Tell whether the types of the alternatives rule out that a value fits two of them."""
     seen: set[str] = set()
     for branch in branches:
         kinds = kinds_of(compiler.flat(branch, place)[0]) if is_object(branch) else []
@@ -90,7 +90,7 @@ def _are_apart(compiler: Compiler, branches: list[JSONValue], place: Place) -> b
 
 
 def chooser(nodes: list[Node], definitions: Callable[[], JSON]) -> Restore | None:
-    """Return what takes a value back by the way of the first alternative that it fits."""
+    """Return a function that converts a value back by the first alternative that it fits."""
     if all(node.restore is None for node in nodes):
         return None
     judges: list[Callable[[Any], bool]] = []
@@ -107,7 +107,7 @@ def chooser(nodes: list[Node], definitions: Callable[[], JSON]) -> Restore | Non
 
 
 def _judge(node: Node, definitions: JSON) -> Callable[[Any], bool]:
-    # A node may be circular, so it is judged with all definitions beside it.
+    # A node may be circular, so it is validated with all definitions.
     return compile_schema({**node.schema, **({"$defs": definitions} if definitions else {})}).is_valid
 
 
@@ -115,7 +115,7 @@ def _judge(node: Node, definitions: JSON) -> Callable[[Any], bool]:
 
 
 def one_object(compiler: Compiler, core: JSON, place: Place, notes: list[str]) -> JSON:
-    """Return the schema of the arguments as that of one object: alternatives are laid over each other."""
+    """Return the schema of the arguments as a single object, with alternatives merged."""
     if "anyOf" in core or "oneOf" in core:
         keyword, branches, base = alternatives(compiler, core, place)
         if only_together(branches, base):
@@ -130,7 +130,7 @@ def one_object(compiler: Compiler, core: JSON, place: Place, notes: list[str]) -
 
 
 def _laid_over(compiler: Compiler, keyword: str, branches: list[JSONValue], base: JSON, place: Place) -> JSON:
-    """Return one object with the properties of all alternatives, of which only what all require is required."""
+    """Return one object with the properties of all alternatives; only properties that all require are required."""
     shapes: list[JSON] = []
     for number, branch in enumerate(branches):
         spot = place.at(keyword, number)

@@ -1,4 +1,4 @@
-"""Arrays: lists of one kind of item, and tuples for targets that know only such lists."""
+"""Arrays: lists, and tuples for targets that only support lists of one kind of item."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def array_node(compiler: Compiler, core: JSON, place: Place, notes: list[str]) -
     first: list[JSONValue] = core.get("prefixItems") or []
     rest: Any = core.get("items", True)
     if is_list(rest):
-        # Before draft 2020-12 a tuple stood in `items`.
+        # Before draft 2020-12 a tuple was in `items`.
         first, rest = rest, core.get("additionalItems", True)
     counted = {key: core[key] for key in _COUNTED if key in core}
     if rest is False:
@@ -47,7 +47,7 @@ def array_node(compiler: Compiler, core: JSON, place: Place, notes: list[str]) -
 
 
 class _ListRestore:
-    """Takes the items of a list back, the first ones each its own way."""
+    """Converts the items of a list back, the first ones each in its own way."""
 
     def __init__(self, first: list[Restore | None], rest: Restore | None) -> None:
         self._first, self._rest = first, rest
@@ -62,7 +62,7 @@ class _ListRestore:
 def _tuple(
     compiler: Compiler, first: list[JSONValue], rest: JSONValue, counted: JSON, place: Place, notes: list[str]
 ) -> Node:
-    """Return the node for a tuple: an object with one property an item, where null ends the list early."""
+    """Return the node for a tuple: an object with one property per item, in which null ends the list early."""
     least, most = counted.get("minItems", 0), counted.get("maxItems")
     if most is None or most > len(first):
         compiler.lose(place, "items", "narrowed", f"no more than the first {len(first)} items can be given")
@@ -87,7 +87,7 @@ def _tuple(
 
 
 class _TupleRestore:
-    """Takes an object with one property an item back to the list that it stands for."""
+    """Converts an object with one property per item back to a list."""
 
     def __init__(self, names: list[str], ways: list[Restore | None], least: int) -> None:
         self._names, self._ways, self._least = names, ways, least

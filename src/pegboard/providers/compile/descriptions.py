@@ -1,4 +1,4 @@
-"""Descriptions: say in a description what a target takes no keyword for."""
+"""Descriptions: moves rules into the description if a target has no keyword for them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pegboard.model.json_types import JSON, JSONValue, is_list
 from pegboard.providers.compile.nodes import Compiler, Node, Place, written
 from pegboard.providers.dialect import is_annotation
 
-RULE_CHARS = 200  # of a rule that a target cannot have and a description tells instead
+RULE_CHARS = 200  # characters of a rule that is moved into the description
 
 _WORDS = {
     "default": "default: {}",
@@ -31,7 +31,7 @@ _WORDS = {
     "writeOnly": "write only",
     "deprecated": "deprecated",
 }
-# The formats that are judged; others only tell.
+# The formats that are validated; others are annotations.
 _JUDGED_FORMATS = frozenset(
     "date date-time time duration email hostname idn-email idn-hostname ipv4 ipv6 iri iri-reference json-pointer regex "
     "relative-json-pointer uri uri-reference uri-template uuid".split()
@@ -41,7 +41,7 @@ _SILENT = frozenset({"$schema", "$comment", "$id", "$anchor", "$defs", "definiti
 
 
 def _in_words(keyword: str, value: JSONValue) -> str:
-    """Return a keyword and its value in words; empty where no words would help."""
+    """Return a keyword and its value in words; empty if words would not help."""
     form = _WORDS.get(keyword, "")
     if keyword == "examples" and is_list(value) and value:
         value = value[0]
@@ -50,7 +50,7 @@ def _in_words(keyword: str, value: JSONValue) -> str:
 
 
 def described(node: Node, words: JSON, notes: list[str]) -> Node:
-    """Return the node with the title and description of its place, and the notes behind it."""
+    """Return the node with title and description, followed by the notes."""
     own = words.get("description")
     text = own if isinstance(own, str) else ""
     inner = node.schema.get("description", "")
@@ -64,7 +64,7 @@ def described(node: Node, words: JSON, notes: list[str]) -> Node:
 
 
 def drop(compiler: Compiler, place: Place, keyword: str, value: JSONValue, notes: list[str]) -> None:
-    """Give up one keyword: into the notes what words can say, into the losses what it was."""
+    """Drop one keyword: describe it in the notes, and record it in the losses."""
     if keyword in _SILENT or (value is False and keyword in _FLAGS):
         return
     text = _in_words(keyword, value)

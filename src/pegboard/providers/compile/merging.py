@@ -1,4 +1,4 @@
-"""Merging: say in one schema what `allOf`, or a `$ref` with keywords beside it, says in several."""
+"""Merging: combines the schemas of `allOf`, or of a `$ref` and its sibling keywords, into one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from pegboard.model.json_types import JSON, JSONValue, is_list
 
-# Is told the keyword that could not be merged exactly.
+# Called with each keyword that could not be merged exactly.
 ReportUnmerged = Callable[[str], None]
 
 _LARGER = frozenset({"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties", "minContains"})
@@ -17,7 +17,7 @@ _OPEN = ("additionalProperties", "unevaluatedProperties")
 
 
 def merged(one: JSON, other: JSON, report: ReportUnmerged) -> JSON:
-    """Return the schema of what both take; where it cannot be said, the first one's word, and `report` is called."""
+    """Return a schema for values that match both; where impossible, keep the first rule and call `report`."""
     one, other = _closed_to(one, other, report), _closed_to(other, one, report)
     one, other = _by_item(one, other), _by_item(other, one)
     both = dict(one)
@@ -26,7 +26,7 @@ def merged(one: JSON, other: JSON, report: ReportUnmerged) -> JSON:
             both[keyword] = value
         else:
             both[keyword] = _both(keyword, both[keyword], value, report)
-    # Each had its word on the properties of the other; together they are open only where both are.
+    # Each schema has a rule for the other's properties; the result is open only if both are.
     if both.get("additionalProperties") is not False and False in (one.get(key) for key in _OPEN):
         both["additionalProperties"] = False
     return both
@@ -48,7 +48,7 @@ def _both(keyword: str, one: JSONValue, other: JSONValue, report: ReportUnmerged
         case "type" | "enum":
             shared = _shared_types(one, other) if keyword == "type" else _shared_values(one, other)
             if shared == []:
-                # Nothing fits both; a target has no words for that.
+                # No value matches both, which a target cannot express.
                 report(keyword)
                 return one
             return shared
@@ -59,12 +59,12 @@ def _both(keyword: str, one: JSONValue, other: JSONValue, report: ReportUnmerged
         case "uniqueItems":
             return bool(one or other)
         case "prefixItems":
-            # What the shorter one says of the rest is among its items already, see `_by_item`.
+            # `_by_item` has already applied the shorter schema's rule for further items.
             shorter = min(len(one), len(other))
             shared = [{"allOf": [one[i], other[i]]} for i in range(shorter)]
             return shared + one[shorter:] + other[shorter:]
         case "description" | "title" | "default" | "examples" | "example" | "$schema" | "$comment":
-            # The outer word is the one that was written for this place.
+            # The outer value was written for this place.
             return other
         case _:
             report(keyword)
@@ -72,7 +72,7 @@ def _both(keyword: str, one: JSONValue, other: JSONValue, report: ReportUnmerged
 
 
 def _closed_to(one: JSON, other: JSON, report: ReportUnmerged) -> JSON:
-    """Return the first schema with its properties as the second lets them be, which does not know them all."""
+    """Return the first schema with its properties restricted by the second, which does not declare all of them."""
     open_to = other.get("additionalProperties", True)
     properties: JSON = one.get("properties") or {}
     unknown = [name for name in properties if name not in (other.get("properties") or {})]
@@ -89,7 +89,7 @@ def _closed_to(one: JSON, other: JSON, report: ReportUnmerged) -> JSON:
 
 
 def _by_item(one: JSON, other: JSON) -> JSON:
-    """Return the first schema with as many items named one by one as the second names."""
+    """Return the first schema with as many listed items as the second."""
     named: list[JSONValue] = one.get("prefixItems") or []
     more = len(other.get("prefixItems") or ()) - len(named)
     rest: JSONValue = one.get("items", True)

@@ -1,4 +1,4 @@
-"""Nodes: a rewritten schema together with the way back for the values that fit it."""
+"""Nodes: a rewritten schema together with the conversion of its values back to the original."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Restore = Callable[[Any], Any]
 
 
 class Node(Struct):
-    """A rewritten schema. `restore` takes a value that fits it back; `None` where nothing was turned around.
+    """A rewritten schema. `restore` converts a matching value back; `None` if no conversion is needed.
 
-    It leaves alone what it does not understand: the guard judges it by the tool's own schema anyway.
+    It leaves unexpected values unchanged: they are validated against the tool's own schema anyway.
     """
 
     schema: JSON
@@ -28,7 +28,7 @@ class Node(Struct):
 
 
 class Place(NamedTuple):
-    """Where in the tool's own schema we are, through which references, and how deep in the rewritten one."""
+    """The place in the tool's own schema, the references followed so far, and the depth in the rewritten one."""
 
     steps: tuple[str | int, ...] = ()
     trail: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ class Place(NamedTuple):
 
 
 class Compiler(Protocol):
-    """The rewriting of one schema, as those who rewrite a part of it see it; see `SchemaCompiler`."""
+    """The compiler as seen by the functions that rewrite parts of a schema; see `SchemaCompiler`."""
 
     dialect: Dialect
 
@@ -57,16 +57,16 @@ class Compiler(Protocol):
         ...
 
     def flat(self, schema: JSON, place: Place) -> tuple[JSON, Place]:
-        """Return the schema without `$ref` and `allOf` at its top, and the place with the references it took."""
+        """Return the schema with `$ref` and `allOf` at its top resolved, and the place with the references followed."""
         ...
 
     def lose(self, place: Place, rule: str, effect: Effect, text: str) -> None:
-        """Record what cannot be said."""
+        """Record a rule that cannot be expressed."""
         ...
 
 
 def nullable(node: Node) -> Node:
-    """Return the node that takes null too."""
+    """Return the node that accepts null as well."""
     schema = node.schema
     kind = schema.get("type")
     if "anyOf" in schema:
@@ -82,7 +82,7 @@ def nullable(node: Node) -> Node:
 
 
 def is_impossible(schema: JSONValue) -> bool:
-    """Tell whether nothing at all fits a schema: `false`, or, as zod writes what must be left out, `{"not": {}}`."""
+    """Tell whether a schema matches nothing: `false`, or `{"not": {}}`, which zod uses for forbidden properties."""
     if not is_object(schema):
         return schema is False
     unions = (schema.get("anyOf"), schema.get("oneOf"))
@@ -90,18 +90,18 @@ def is_impossible(schema: JSONValue) -> bool:
 
 
 def takes_null(schema: JSON) -> bool:
-    """Tell whether a rewritten schema takes null."""
+    """Tell whether a rewritten schema accepts null."""
     kind = schema.get("type")
     return kind == "null" or (isinstance(kind, list) and "null" in kind) or {"type": "null"} in schema.get("anyOf", ())
 
 
 def as_text(what: str) -> Node:
-    """Return the node for a value that is written as JSON text, since the target cannot describe it."""
+    """Return the node for a value written as JSON text, because the target cannot describe it."""
     return Node({"type": "string", "description": f"{what}, written as JSON text."}, read_text)
 
 
 def read_text(value: JSONValue) -> JSONValue:
-    """Return what JSON text says; text that is not JSON is itself."""
+    """Return the value of a JSON text; text that is not JSON is returned unchanged."""
     if not isinstance(value, str):
         return value
     try:
@@ -111,5 +111,5 @@ def read_text(value: JSONValue) -> JSONValue:
 
 
 def written(value: JSONValue) -> str:
-    """Return a value as JSON text, short and the same for equal values."""
+    """Return a value as compact JSON text, equal for equal values."""
     return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), default=str)

@@ -1,4 +1,4 @@
-"""Objects: properties that must all be given, keys that a target cannot spell, and objects with keys of any name."""
+"""Objects: required properties, keys that a target does not support, and objects with arbitrary keys."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def object_node(compiler: Compiler, core: JSON, place: Place, notes: list[str]) 
 
 
 def _properties(compiler: Compiler, core: JSON, required: list[str], open_to: JSONValue, place: Place) -> JSON:
-    """Return the properties that may be given: what is declared, and what is required without being declared."""
+    """Return the possible properties: declared ones, and required ones that are not declared."""
     declared: JSON = core.get("properties") or {}
     properties = {key: value for key, value in declared.items() if not is_impossible(value)}
     undeclared = [key for key in required if key not in properties]
@@ -75,7 +75,7 @@ def _properties(compiler: Compiler, core: JSON, required: list[str], open_to: JS
 
 
 def _open_to(compiler: Compiler, core: JSON, place: Place) -> JSONValue:
-    """Return what further properties may be: a schema, `True` or `False`."""
+    """Return the schema of further properties, `True` or `False`."""
     declared: Any = core.get("additionalProperties", core.get("unevaluatedProperties", True))
     patterns: Any = core.get("patternProperties")
     if not is_object(patterns) or not patterns:
@@ -88,7 +88,7 @@ def _open_to(compiler: Compiler, core: JSON, place: Place) -> JSONValue:
 
 
 def _optional(compiler: Compiler, node: Node, inner: JSONValue, place: Place) -> Node:
-    """Return the node of a property that may be left out: null stands for that."""
+    """Return the node of an optional property, which null represents as missing."""
     is_default = is_object(inner) and inner.get("default", False) is None
     if takes_null(node.schema) and not is_default:
         compiler.lose(
@@ -98,7 +98,7 @@ def _optional(compiler: Compiler, node: Node, inner: JSONValue, place: Place) ->
 
 
 def _spelled(key: str, keys: str) -> str:
-    """Return a key as the target can carry it: mapped like a name, with a tail that belongs to the key alone."""
+    """Return a key in a form that the target supports, with a hash tail to keep it unique."""
     if re.fullmatch(keys, key):
         return key
     tail = hashlib.sha256(key.encode()).hexdigest()[:8]
@@ -106,7 +106,7 @@ def _spelled(key: str, keys: str) -> str:
 
 
 class _ObjectRestore:
-    """Takes an object back: its own keys, without what stands for "not given", each value as the tool wants it."""
+    """Converts an object back: original keys, without nulls for missing properties, each value converted."""
 
     def __init__(self, optional: set[str]) -> None:
         self.optional = optional
@@ -116,7 +116,7 @@ class _ObjectRestore:
         self._inner: dict[str, Restore] = {}
 
     def keep(self, key: str, spelled: str, restore: Restore | None) -> None:
-        """Remember how a property was spelled and how its values go restore."""
+        """Remember the spelling of a property and how to convert its values back."""
         self.spelled[key] = spelled
         if spelled != key:
             self._names[spelled] = key
@@ -140,11 +140,11 @@ class _ObjectRestore:
         return restored
 
 
-# ---------------------------------------------------------------- any keys
+# ---------------------------------------------------------------- arbitrary keys
 
 
 def _entries(compiler: Compiler, open_to: JSONValue, place: Place) -> Node:
-    """Return the node for an object of any keys, for a target that must know them all: a list of keys and values."""
+    """Return the node for an object of arbitrary keys as a list of keys and values."""
     if compiler.dialect.max_depth is not None and place.depth + 2 >= compiler.dialect.max_depth:
         compiler.lose(place, "depth", "widened", "nested too deep to be described; it is written as JSON text")
         return as_text("A JSON object")
@@ -160,7 +160,7 @@ def _entries(compiler: Compiler, open_to: JSONValue, place: Place) -> Node:
 
 
 class _EntriesRestore:
-    """Takes a list of keys and values back to the object that it stands for."""
+    """Converts a list of keys and values back to an object."""
 
     def __init__(self, restore: Restore | None) -> None:
         self._restore = restore

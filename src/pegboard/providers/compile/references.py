@@ -1,4 +1,4 @@
-"""References: find what a `$ref` points at, the schemas inside a schema, and which references go round in circles."""
+"""References: resolve `$ref`, iterate over subschemas, and find circular references."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SINGLE = (
 
 
 def inner_schemas(schema: JSON) -> Iterator[tuple[tuple[str | int, ...], JSONValue]]:
-    """Yield the schemas directly inside one, each with the steps to it."""
+    """Yield the direct subschemas of a schema, each with the steps to it."""
     for keyword in _BY_NAME:
         named = schema.get(keyword)
         if is_object(named):
@@ -38,7 +38,7 @@ def inner_schemas(schema: JSON) -> Iterator[tuple[tuple[str | int, ...], JSONVal
 
 
 def resolved(root: JSON, ref: str) -> JSONValue:
-    """Return the schema that a reference inside the root points at; `None` when there is none."""
+    """Return the schema that a reference inside the root points to; `None` if it does not exist."""
     if not ref.startswith("#"):
         return None
     if ref != "#" and not ref.startswith("#/"):
@@ -55,7 +55,7 @@ def resolved(root: JSON, ref: str) -> JSONValue:
 
 
 def each_schema(schema: JSONValue) -> Iterator[JSON]:
-    """Yield a schema and all inside it."""
+    """Yield a schema and all its subschemas."""
     stack: list[JSONValue] = [schema]
     while stack:
         item = stack.pop()
@@ -65,7 +65,7 @@ def each_schema(schema: JSONValue) -> Iterator[JSON]:
 
 
 def _refs_in(schema: JSONValue, *, always: bool) -> Iterator[str]:
-    """Yield the references that a schema uses; with `always`, only those that every value must go through."""
+    """Yield the references in a schema; with `always`, only those that every value must follow."""
     stack = [schema]
     while stack:
         item = stack.pop()
@@ -75,16 +75,16 @@ def _refs_in(schema: JSONValue, *, always: bool) -> Iterator[str]:
             yield item["$ref"]
         required = item.get("required") or ()
         for steps, inner in inner_schemas(item):
-            # What is only defined is not used yet.
+            # A definition is not a use.
             is_use = steps[0] not in ("$defs", "definitions")
             if is_use and not (always and steps[0] == "properties" and steps[1] not in required):
                 stack.append(inner)
 
 
 def circular(root: JSON, *, always: bool = False) -> frozenset[str]:
-    """Return the references that lead back to themselves; with `always`, through required properties alone.
+    """Return the circular references; with `always`, only those that are circular through required properties.
 
-    One that leads from a circle to another is among them. Takes time in proportion to the schema.
+    References that lead from one circle to another are included. Takes linear time.
     """
     leads: dict[str, frozenset[str]] = {}
     of_target: dict[int, frozenset[str]] = {}
@@ -94,7 +94,7 @@ def circular(root: JSON, *, always: bool = False) -> frozenset[str]:
         if ref in leads:
             continue
         target = resolved(root, ref)
-        # Many spellings may point at one place.
+        # Several spellings may point to one place.
         if id(target) not in of_target:
             of_target[id(target)] = frozenset(_refs_in(target, always=always))
         leads[ref] = of_target[id(target)]
@@ -103,7 +103,7 @@ def circular(root: JSON, *, always: bool = False) -> frozenset[str]:
 
 
 def _without_ends(leads: Mapping[str, frozenset[str]], *, backwards: bool = False) -> dict[str, frozenset[str]]:
-    """Return the references that go on for ever; with `backwards`, that can be come to for ever."""
+    """Return the references that can be followed for ever; with `backwards`, those that can be reached so."""
     onward: dict[str, set[str]] = {ref: {to for to in refs if to in leads} for ref, refs in leads.items()}
     behind: dict[str, set[str]] = {ref: set() for ref in leads}
     for ref, refs in onward.items():

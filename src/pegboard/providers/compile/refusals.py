@@ -1,4 +1,4 @@
-"""Refusals: what a provider would refuse in a tool's name and schema as they were declared."""
+"""Refusals: the parts of a tool's declared name and schema that a provider would refuse."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from pegboard.providers.dialect import Dialect, Refused, SchemaSize
 from pegboard.providers.targets import dialect_of
 
 Complaint: TypeAlias = tuple[str, str]
-"""(rule, what is wrong)"""
+"""(rule, fault)"""
 
 _LOOK_AROUND = re.compile(r"\(\?(?:[=!]|<[=!])|\\[1-9]")
 _UNTYPED_STILL = frozenset({"type", "$ref", "anyOf", "enum", "const"})
 
 
 def problems(target: str, name: str, schema: JSON) -> list[Refused]:
-    """Return what `target` would refuse in a tool of this name and schema; an empty list for one that it takes.
+    """Return what `target` would refuse in a tool with this name and schema; empty if it accepts the tool.
 
-    An export compiles these away, so they tell what the compiler has to do, and what another
-    client that passes the schema on as it is will meet.
+    An export rewrites these parts. They show what the compiler has to do, and what another client meets if it passes
+    the schema on unchanged.
 
     Raises:
         DefinitionError: an unknown target.
@@ -36,7 +36,7 @@ def problems(target: str, name: str, schema: JSON) -> list[Refused]:
 
 
 def schema_problems(rules: Dialect, schema: JSON) -> Iterator[Refused]:
-    """Yield what the target would refuse in the schema, outermost first."""
+    """Yield the refused parts of the schema, outermost first."""
     if rules.name == "mcp":
         return
     yield from _at_root(rules, schema)
@@ -70,7 +70,7 @@ def _at_root(rules: Dialect, schema: JSON) -> Iterator[Refused]:
 
 
 def _in_one(rules: Dialect, item: JSON) -> Iterator[Complaint]:
-    """Yield what is wrong with one schema by itself, whatever stands in it."""
+    """Yield the faults of one schema, without its subschemas."""
     for keyword in item:
         if not rules.takes(keyword):
             yield f"keyword:{keyword}", f"{keyword!r} is not supported"
@@ -131,7 +131,7 @@ def _pattern(rules: Dialect, item: JSON) -> Iterator[Complaint]:
         yield "pattern", "look-around and back-references are not supported"
 
 
-# In the order in which it is told.
+# In the order of the report.
 _BY_KEYWORD: tuple[tuple[str, Callable[[Dialect, JSON], Iterator[Complaint]]], ...] = (
     ("minItems", _min_items),
     ("format", _format),
@@ -165,15 +165,15 @@ def _types(item: JSON) -> list[Any]:
 
 
 def has_look_around(pattern: str) -> bool:
-    """Tell whether a pattern needs an engine that goes back."""
+    """Tell whether a pattern needs a backtracking engine."""
     return _LOOK_AROUND.search(pattern) is not None
 
 
-# ---------------------------------------------------------------- how large a schema may be as a whole
+# ---------------------------------------------------------------- size of a whole schema
 
 
 def _beyond_size(schema: JSON, most: SchemaSize) -> Iterator[str]:
-    """Yield what a schema has too much of."""
+    """Yield the limits that a schema exceeds."""
     properties = values = chars = 0
     for item in each_schema(schema):
         named: JSON = item.get("properties") or {}
@@ -194,7 +194,7 @@ def _beyond_size(schema: JSON, most: SchemaSize) -> Iterator[str]:
 
 
 def without_largest_enums(schema: JSON, most: SchemaSize) -> list[JSON]:
-    """Take the largest enums out of the schema, in place, until it is no larger; return where they stood."""
+    """Remove the largest enums from the schema, in place, until it fits; return the schemas that had them."""
     taken: list[JSON] = []
     while any(True for _ in _beyond_size(schema, most)):
         holders = [item for item in each_schema(schema) if _enum_of(item)]
@@ -207,7 +207,7 @@ def without_largest_enums(schema: JSON, most: SchemaSize) -> list[JSON]:
 
 
 def _enum_of(item: JSON) -> list[JSONValue]:
-    """Return the values of an enum; none where there is no enum."""
+    """Return the values of an enum; empty without an enum."""
     listed = item.get("enum")
     return listed if is_list(listed) else []
 

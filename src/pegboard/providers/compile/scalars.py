@@ -1,4 +1,4 @@
-"""Scalars: text, numbers, booleans and null, and which types a schema is about when it does not say."""
+"""Scalars: strings, numbers, booleans and null, and the types of a schema without `type`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def kind_of(value: JSONValue) -> str:
 
 
 def kinds_of(core: JSON) -> list[str]:
-    """Return the types a schema is about: as it says, or as its values or keywords tell; none when it is about any."""
+    """Return the types of a schema, from `type`, values or keywords; empty if it accepts any type."""
     declared: Any = core.get("type")
     listed: Any = core.get("enum")
     if declared is None and listed is not None:
@@ -70,7 +70,7 @@ def _is(value: JSONValue, kind: str) -> bool:
 
 
 def typed(core: JSON, kind: str) -> JSON:
-    """Return what a schema says of the values of one type."""
+    """Return the part of a schema that applies to one type."""
     schema = {key: value for key, value in core.items() if key in KEYWORDS_OF[kind] | _ANYWHERE or is_annotation(key)}
     schema["type"] = kind
     if "enum" in core:
@@ -79,7 +79,7 @@ def typed(core: JSON, kind: str) -> JSON:
 
 
 def container_enum(compiler: Compiler, core: JSON) -> Node:
-    """Return the node of objects or lists of which all are listed."""
+    """Return the node of an enum of objects or lists."""
     if compiler.dialect.keywords is None:
         return Node({"type": core["type"], "enum": core["enum"]})
     texts = list(dict.fromkeys(written(value) for value in core["enum"]))
@@ -87,7 +87,7 @@ def container_enum(compiler: Compiler, core: JSON) -> Node:
 
 
 def scalar_node(compiler: Compiler, core: JSON, place: Place, notes: list[str]) -> Node:
-    """Return the node for text, a number, a boolean or null; what the target has no keyword for goes into the notes."""
+    """Return the node for a string, a number, a boolean or null; unsupported keywords go into the notes."""
     rules, kind = compiler.dialect, core["type"]
     bounded = _with_plain_bounds(compiler, core, place, notes)
     schema: JSON = {"type": kind}
@@ -97,7 +97,7 @@ def scalar_node(compiler: Compiler, core: JSON, place: Place, notes: list[str]) 
         if keyword == "format" and kind in ("integer", "number") and rules.keywords is not None:
             drop(compiler, place, keyword, value, notes)
         elif keyword == "enum" and rules.scalar_enums and kind in ("boolean", "null"):
-            # Both booleans, or the one null, are what the type says already.
+            # The type already says that both booleans, or null, are allowed.
             if kind == "boolean" and len(value) < 2:
                 drop(compiler, place, keyword, value, notes)
         elif keyword == "pattern" and rules.linear_patterns and has_look_around(value):
@@ -110,7 +110,7 @@ def scalar_node(compiler: Compiler, core: JSON, place: Place, notes: list[str]) 
 
 
 def _with_plain_bounds(compiler: Compiler, core: JSON, place: Place, notes: list[str]) -> JSON:
-    """Return the schema with the bounds that the target knows, draft 4's translated and those of integers closed."""
+    """Return the schema with supported bounds: draft 4's converted, and those of integers inclusive."""
     bounded = dict(core)
     for open_one, closed, step in (("exclusiveMinimum", "minimum", 1), ("exclusiveMaximum", "maximum", -1)):
         limit: Any = bounded.get(open_one)

@@ -1,4 +1,4 @@
-"""Schema compiler: one tool's schema as a target takes it, the way back for arguments, and what is lost on the way."""
+"""Schema compiler: rewrites one tool's schema for a target, with the conversion back and a list of losses."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from pegboard.providers.compile.scalars import container_enum, kinds_of, scalar_
 from pegboard.providers.dialect import Dialect, Effect, Loss, is_annotation
 from pegboard.providers.targets import dialect_of
 
-COMPILED_PLACES = 2_000  # of a schema with all references followed
-INLINED_BYTES = 256 * KIB  # of definitions written out; one that is referred to often would fill the request
-UNROLLED_LEVELS = 2  # of a schema that contains itself
+COMPILED_PLACES = 2_000  # places of a schema that are compiled, with references followed
+INLINED_BYTES = 256 * KIB  # bytes of inlined definitions; often used ones would fill the request
+UNROLLED_LEVELS = 2  # levels to which a recursive schema is unrolled
 
-# They judge a value beside its properties or items; no provider takes them all, and rewriting would change their sense.
+# They apply in addition to properties or items; no provider supports all, and a rewrite would change their meaning.
 _BESIDE = frozenset(
     "not if then else dependentRequired dependentSchemas dependencies propertyNames contains minContains maxContains "
     "unevaluatedItems $dynamicRef".split()
@@ -45,7 +45,7 @@ _BESIDE = frozenset(
 
 
 class Rewritten(NamedTuple):
-    """A schema for one target. `restore` is `None` where arguments are the tool's own already."""
+    """A schema for one target. `restore` is `None` if arguments need no conversion."""
 
     schema: JSON
     losses: tuple[Loss, ...] = ()
@@ -53,7 +53,7 @@ class Rewritten(NamedTuple):
 
 
 def rewritten(target: str, schema: JSON) -> Rewritten:
-    """Return the schema for a target. One that breaks none of its rules goes out as it was declared.
+    """Return the schema for a target. A schema that the target accepts is returned unchanged.
 
     Pure: equal schemas give equal bytes.
 
@@ -69,7 +69,7 @@ def rewritten(target: str, schema: JSON) -> Rewritten:
 
 
 def name_pattern(target: str) -> re.Pattern[str]:
-    """Return what a whole wire name must match for the target to take it as it is.
+    """Return the pattern of the wire names that the target accepts unchanged.
 
     Raises:
         DefinitionError: an unknown target.
@@ -78,7 +78,7 @@ def name_pattern(target: str) -> re.Pattern[str]:
 
 
 def target_name(target: str, wire_name: str, qualified_id: str) -> str:
-    """Return the name for a target: the wire name, or where the target cannot carry it, one with a hash tail.
+    """Return the name for a target: the wire name, or one with a hash tail if the target does not accept it.
 
     Raises:
         DefinitionError: an unknown target.
@@ -90,7 +90,7 @@ def target_name(target: str, wire_name: str, qualified_id: str) -> str:
 
 
 class SchemaCompiler(Struct):
-    """The rewriting of one schema for one target, place by place: what was lost, and what contains itself."""
+    """The compilation of one schema for one target: its losses so far, and its recursive definitions."""
 
     root: JSON
     dialect: Dialect
@@ -100,7 +100,7 @@ class SchemaCompiler(Struct):
     _nodes: int = 0
     _inlined: int = 0
 
-    # -- whole
+    # -- the whole schema
 
     def whole(self) -> Node:
         """Return the node for the arguments."""
@@ -121,7 +121,7 @@ class SchemaCompiler(Struct):
         return {name: node.schema for name, node in self._definitions.values()}
 
     def lose(self, place: Place, rule: str, effect: Effect, text: str) -> None:
-        """Record what cannot be said, once."""
+        """Record a rule that cannot be expressed, once."""
         self.losses[Loss(place.path, rule, effect, text)] = None
 
     # -- one place
@@ -150,7 +150,7 @@ class SchemaCompiler(Struct):
         return self._worded(self._plain(core, place, notes), words, place, notes)
 
     def flat(self, schema: JSON, place: Place) -> tuple[JSON, Place]:
-        """Return the schema without `$ref` and `allOf` at its top, and the place with the references it took."""
+        """Return the schema with `$ref` and `allOf` at its top resolved, and the place with the references followed."""
         while "$ref" in schema or "allOf" in schema:
             beside = {key: value for key, value in schema.items() if key not in ("$ref", "allOf")}
             ref: Any = schema.get("$ref")
@@ -165,7 +165,8 @@ class SchemaCompiler(Struct):
                     own, inner = self.flat(part, place)
                     place = place._replace(trail=inner.trail)
                     if "unevaluatedProperties" in own:
-                        # A part sees nothing of the others: all that it has not named is further to it.
+                        # A part of `allOf` does not see the others: all properties that it does not declare are
+                        # additional for it.
                         own = {
                             **own,
                             "additionalProperties": own.get("additionalProperties", own["unevaluatedProperties"]),
@@ -178,7 +179,7 @@ class SchemaCompiler(Struct):
         return schema, place
 
     def _followed(self, ref: str, place: Place) -> JSONValue:
-        """Return what a reference points at; where that would never end or be too much, only its type."""
+        """Return the target of a reference; only its type if following it would not end or take too much."""
         target = resolved(self.root, ref)
         if ref not in self._sizes:
             self._sizes[ref] = 16 + len(json_bytes(target))
@@ -193,7 +194,7 @@ class SchemaCompiler(Struct):
         return lambda key: self.lose(place, key, "widened", f"two {key!r} cannot be said at once; the first one is")
 
     def _opened(self, schema: JSON, place: Place) -> tuple[JSON, JSON, Place]:
-        """Return what judges and what only tells, apart."""
+        """Return the validating keywords and the annotations separately."""
         flat, place = self.flat(schema, place)
         words = {key: value for key, value in flat.items() if is_annotation(key)}
         core = {key: value for key, value in flat.items() if key not in words and key not in ("$defs", "definitions")}
@@ -241,7 +242,7 @@ class SchemaCompiler(Struct):
         return make(self, core, place, notes)
 
     def _worded(self, node: Node, words: JSON, place: Place, notes: list[str]) -> Node:
-        """Return the node with its words: as keywords where the target takes them, else in the description."""
+        """Return the node with its annotations: as keywords if the target supports them, else in the description."""
         hints: JSON = {}
         for keyword, value in words.items():
             if keyword in ("title", "description"):
@@ -251,14 +252,14 @@ class SchemaCompiler(Struct):
             if self.dialect.takes(keyword) and not (is_default and not is_same) and not keyword.startswith("$"):
                 hints[keyword] = value
             elif keyword == "default" and value is None:
-                # What is left out says as much.
+                # A missing keyword means the same.
                 continue
             else:
                 drop(self, place, keyword, value, notes)
         node = described(node, words, notes)
         return Node({**node.schema, **hints}, node.restore)
 
-    # -- what contains itself
+    # -- recursive schemas
 
     @cached_property
     def _circular(self) -> frozenset[str]:
@@ -270,7 +271,7 @@ class SchemaCompiler(Struct):
         return way == "any" or (way == "optional" and not circular(self.root, always=True))
 
     def _definition(self, ref: str, schema: JSON, place: Place) -> Node:
-        """Return a reference to the rewritten definition, made when it is first referred to."""
+        """Return a reference to the rewritten definition, which is created on first use."""
         for keyword, value in schema.items():
             if keyword != "$ref":
                 drop(self, place, keyword, value, [])

@@ -1,4 +1,4 @@
-"""repair: mend arguments that a model got slightly wrong, for tools that ask for it."""
+"""repair: corrects slightly wrong arguments of a model, for tools that opt in."""
 
 from pegboard.providers.repair.argument_repair import repair
 

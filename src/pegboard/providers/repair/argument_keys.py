@@ -1,19 +1,19 @@
-"""Argument keys: which property a key was meant to be."""
+"""Argument keys: find the property that a misspelled key means."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 
-_LEAST_CHARS = 4  # shorter names are too alike to be guessed
+_LEAST_CHARS = 4  # characters of the shortest name that is guessed; shorter ones are too similar
 
 
 def meant(key: str, known: Iterable[str]) -> str | None:
-    """Return the one name that `key` was meant to be, `None` when there is none or more than one.
+    """Return the one name that `key` means; `None` if there is none or more than one.
 
-    Case and separators do not count (`userId` is `user_id`); else one letter too many, too few or
-    two swapped, in a name of some length whose first letter and digits are right. A letter that
-    is another one is not mended: `latitude` and `altitude` are both words.
+    Case and separators are ignored (`userId` is `user_id`). Otherwise one letter may be extra, missing or swapped, in a
+    longer name with the right first letter and digits. Replaced letters are not corrected: `latitude` and `altitude`
+    are both words.
     """
     names = list(known)
     plain = _plain(key)

@@ -1,6 +1,6 @@
-"""Argument repair: the part of the arguments stage that is asked when arguments were refused.
+"""Argument repair: suggests corrections when the arguments stage has refused a call.
 
-It changes nothing itself that counts: what it makes is judged by the same stage as any other arguments.
+Every suggestion is validated by the same stage as any other arguments.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from pegboard.providers.repair.guesses import Repair
 from pegboard.providers.repair.mending import mended
 from pegboard.providers.repair.text_forms import unfenced
 
-REPAIRED_BYTES = 64 * KIB  # larger arguments are refused as they are: each guess looks at all of them
+REPAIRED_BYTES = 64 * KIB  # bytes of the largest arguments that are repaired, since each guess scans all of them
 
 
 def repair(call: Call, judge: Callable[[object], JSON]) -> bool:
-    """Mend the refused arguments of a call whose tool says `repair`; `False` leaves the refusal standing.
+    """Correct the refused arguments of a call whose tool has `repair`; `False` means that the refusal stands.
 
-    `judge` is the arguments stage: it returns arguments that are valid, with defaults, or raises.
-    What was done goes into the result's meta, as `repaired: [{path, repair}, …]`.
+    `judge` is the arguments stage: it returns valid arguments with defaults, or raises. The changes are listed in the
+    result's meta, as `repaired: [{path, repair}, …]`.
     """
     if not call.entry.spec.repair:
         return False
@@ -52,7 +52,7 @@ def repair(call: Call, judge: Callable[[object], JSON]) -> bool:
 
 
 def _read(arguments: object) -> tuple[JSON | None, tuple[Repair, ...]]:
-    """Return the arguments as an object, also where they came as text in text; `None` where there is none."""
+    """Return the arguments as an object, also from doubly encoded JSON; `None` if that fails."""
     if isinstance(arguments, Mapping):
         return dict(cast("JSON", arguments)), ()
     if not isinstance(arguments, str | bytes):

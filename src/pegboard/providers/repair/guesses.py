@@ -1,4 +1,4 @@
-"""Guesses: what a faulty value may have been meant as, for each kind of fault."""
+"""Guesses: possible corrections of a faulty value, for each kind of fault."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.providers.repair.argument_keys import meant
 from pegboard.providers.repair.text_forms import NotJSON, looks_structured, unfenced, value_in
 
-GUESSED_KEYS = 50  # of one object, compared with its properties
+GUESSED_KEYS = 50  # keys of one object that are compared with its properties
 
 Kind = jsonschema_rs.ValidationErrorKind
 Steps = list[str | int]
@@ -32,14 +32,14 @@ What = Literal[
 
 
 class Repair(NamedTuple):
-    """What was done, and where; the path is that of the mended arguments."""
+    """A correction and its place; the path is that of the corrected arguments."""
 
     path: str
     repair: What
 
 
 class Guess(NamedTuple):
-    """Other arguments, and where they differ. `is_careful`: they may bring no new fault at all, not even inside."""
+    """Changed arguments and the place of the change. `is_careful`: they may cause no new faults, not even inside."""
 
     args: JSON
     steps: Steps
@@ -48,7 +48,7 @@ class Guess(NamedTuple):
 
 
 def guesses(error: Any, args: JSON, compiled: Compiled, aliases: Mapping[str, str]) -> Iterator[Guess]:
-    """Yield what the arguments may have been meant as, likeliest first, judging by one fault of theirs."""
+    """Yield possible corrections for one fault of the arguments, likeliest first."""
     steps: Steps = list(error.instance_path)
     value = _at(args, steps)
     match error.kind:
@@ -83,7 +83,7 @@ def _retyped(value: JSONValue, types: list[str], args: JSON, steps: Steps) -> It
         if parsed is not NotJSON and _fits(parsed, types):
             yield _put(args, steps, parsed, _what(value, parsed))
         if unfenced(value) == value and looks_structured(value):
-            # Broken JSON is not a single value of a list.
+            # Broken JSON is not wrapped as a single value of a list.
             return
     if "array" in types and value is not None and not is_list(value):
         yield _put(args, steps, [value], "single_value")
@@ -135,7 +135,7 @@ def _letters(text: str) -> str:
 
 
 def _declared(error: Any, compiled: Compiled) -> set[str]:
-    """Return the properties that the schema of a faulty object names."""
+    """Return the properties in the schema of a faulty object."""
     holder: Any = compiled.schema
     for step in error.schema_path[:-1]:
         holder = holder[step] if is_object(holder) and step in holder else holder[int(step)] if is_list(holder) else {}
@@ -170,7 +170,7 @@ def _put(args: JSON, steps: Steps, value: JSONValue, what: What) -> Guess:
 def _renamed(args: JSON, steps: Steps, key: str, name: str) -> Guess:
     changed = copy.deepcopy(args)
     holder: JSON = _at(changed, steps)
-    # In its old place among the others.
+    # In its old place among the other keys.
     entries = [(name if old == key else old, value) for old, value in holder.items()]
     holder.clear()
     holder.update(entries)

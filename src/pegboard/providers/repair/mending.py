@@ -1,4 +1,4 @@
-"""Mending: try guesses, one fault after the other, and keep those that mend more than they break."""
+"""Mending: tries guesses, one fault after the other, and keeps those that fix more faults than they cause."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
 from pegboard.providers.repair.guesses import Guess, Repair, guesses
 
-REPAIR_TRIES = 200  # of one call
-REPAIR_LEAST_TRIES = 8  # and of one with large arguments
-REPAIRED_FAULTS = 100  # more are not repaired
-REPAIR_LOOKED_AT_BYTES = 256 * KIB  # by all tries together: the larger the arguments, the fewer tries
-REPAIR_NS = 40_000_000  # of the event loop, by all tries together
-REPAIR_STEPS_IN_A_BRANCH = 8  # of one alternative of a schema
+REPAIR_TRIES = 200  # tries for one call
+REPAIR_LEAST_TRIES = 8  # tries for one call with large arguments
+REPAIRED_FAULTS = 100  # faults of the worst arguments that are repaired
+REPAIR_LOOKED_AT_BYTES = 256 * KIB  # bytes scanned by all tries together: the larger the arguments, the fewer tries
+REPAIR_NS = 40_000_000  # nanoseconds of the event loop for all tries together
+REPAIR_STEPS_IN_A_BRANCH = 8  # corrections inside one alternative of a schema
 
 Kind = jsonschema_rs.ValidationErrorKind
-# Which rule, and where.
+# The rule and the path of a fault.
 Fault = tuple[str, tuple[str | int, ...], str]
 
 
 class Mended(NamedTuple):
-    """Arguments that are valid, and what was done to them, in order."""
+    """Valid arguments, and the corrections in order."""
 
     args: JSON
     repairs: tuple[Repair, ...]
@@ -39,12 +39,12 @@ class _State(NamedTuple):
 
 
 def mended(compiled: Compiled, args: JSON, aliases: Mapping[str, str], *, size: int) -> Mended | None:
-    """Return the arguments, `size` bytes of JSON, mended until they are valid; `None` when no guesses do that."""
+    """Return the arguments, `size` bytes of JSON, corrected until they are valid; `None` if no guesses achieve that."""
     tries = min(REPAIR_TRIES, max(REPAIR_LEAST_TRIES, REPAIR_LOOKED_AT_BYTES // max(size, 1)))
     work = _Mending(compiled, aliases, tries)
     faulty = work.errors(args)
     if len(faulty) >= REPAIRED_FAULTS:
-        # There may be more than are listed, and with each that is mended another would come into sight.
+        # The list is cut off, so each corrected fault would reveal another one.
         return None
     state: _State | None = _State(args, (), faulty)
     while state is not None and state.errors:
@@ -53,17 +53,17 @@ def mended(compiled: Compiled, args: JSON, aliases: Mapping[str, str], *, size: 
 
 
 class _Mending:
-    """One attempt: what it judges by, and how often it may look."""
+    """One attempt: its validator, and the number of validations left."""
 
     def __init__(self, compiled: Compiled, aliases: Mapping[str, str], tries: int) -> None:
         self._compiled, self._aliases = compiled, aliases
         self._tries_left, self._left_ns = tries, REPAIR_NS
 
     def errors(self, args: JSON) -> list[Any]:
-        """Return the faults, of which there may be more.
+        """Return the faults; the list may be cut off.
 
         Raises:
-            CallError: `schema_too_complex`, when all looks together take too long.
+            CallError: `schema_too_complex`, if all validations together take too long.
         """
         self._tries_left -= 1
         self._left_ns -= self._compiled.telling_ns(args)
@@ -72,7 +72,7 @@ class _Mending:
         return self._compiled.errors(args)[:REPAIRED_FAULTS]
 
     def step(self, state: _State) -> _State | None:
-        """Return the arguments with one fault less, `None` when no guess mends any."""
+        """Return the arguments with one fault less, `None` if no guess fixes one."""
         for error in state.errors:
             for guess in self._guesses(error, state):
                 if self._tries_left <= 0:
@@ -89,7 +89,7 @@ class _Mending:
         return guesses(error, state.args, self._compiled, self._aliases)
 
     def _through_branches(self, error: Any, state: _State) -> _State | None:
-        """Mend a value until it fits one of the alternatives, the first that can be reached."""
+        """Correct a value until it fits one of the alternatives."""
         branches = _branches(error)
         for number in range(len(branches)):
             args, repairs = state.args, state.repairs
@@ -118,7 +118,7 @@ def _branches(error: Any) -> list[list[Any]]:
 
 
 def _is_better(error: Any, before: list[Any], after: list[Any], guess: Guess) -> bool:
-    """Tell whether a guess mends its fault and breaks nothing but, at most, what it put in."""
+    """Tell whether a guess fixes its fault and causes new ones at most in the value that it inserted."""
     was, now = {_fault(item) for item in before}, {_fault(item) for item in after}
     new = now - was
     if guess.is_careful and new:

@@ -1,4 +1,4 @@
-"""Text forms: what a text says when it is read as JSON, as a model may have meant it."""
+"""Text forms: parse a text as the JSON value that a model may have meant."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from pegboard.core.json_reader import parse_json
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSONValue
 
-REPAIRED_FENCE_CHARS = 1 << 16  # a longer text is not looked at for a fence around JSON
+REPAIRED_FENCE_CHARS = 1 << 16  # characters of the longest text that is searched for a fence around JSON
 
 _FENCE = "```"
-# Behind the fence that opens. What is between both is cut out, and not matched: that took the cube of its blanks.
+# The language after an opening fence. The inner text is sliced instead of matched, which took cubic time.
 _LANGUAGE = re.compile(r"[\w+-]*")
 # As Python and YAML write them; JSON's own are lower case.
 _WORDS: dict[str, JSONValue] = {"true": True, "false": False, "null": None, "none": None}
 
 
 class NotJSON:
-    """Says that a text is not JSON; `None` would be a value."""
+    """Means that a text is not JSON; `None` would be a value."""
 
 
 def unfenced(text: str) -> str:
-    """Return the text inside a Markdown code fence; text that is not fenced as it is."""
+    """Return the text inside a Markdown code fence; other text unchanged."""
     bare = "" if len(text) > REPAIRED_FENCE_CHARS else text.strip()
     if len(bare) < 2 * len(_FENCE) or not (bare.startswith(_FENCE) and bare.endswith(_FENCE)):
         return text
@@ -31,7 +31,7 @@ def unfenced(text: str) -> str:
 
 
 def value_in(text: str) -> JSONValue | type[NotJSON]:
-    """Return the value that a text is the JSON of; `NotJSON` for text that is only text."""
+    """Return the value of a JSON text; `NotJSON` for any other text."""
     bare = unfenced(text).strip()
     if bare.lower() in _WORDS:
         return _WORDS[bare.lower()]
@@ -43,5 +43,5 @@ def value_in(text: str) -> JSONValue | type[NotJSON]:
 
 
 def looks_structured(text: str) -> bool:
-    """Tell whether a text begins as an object or list does."""
+    """Tell whether a text begins like an object or list."""
     return unfenced(text).lstrip()[:1] in ("{", "[")
