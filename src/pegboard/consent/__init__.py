@@ -1,1 +1,1 @@
-"""consent: what is remembered of people's answers, so that each yes is used once."""
+"""consent: stores people's answers, so that each approval is used once."""

@@ -1,4 +1,4 @@
-"""JSON form: a consent as the command line and the HTTP API show it to a person."""
+"""JSON form: a consent record as the command line and the HTTP API show it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pegboard.model.json_types import JSON
 
 
 def consent_json(consent: Consent) -> JSON:
-    """Return one record; nothing stands in it that a person who decides may not see."""
+    """Return one record, limited to fields that the deciding person may see."""
     return {
         "id": consent.id,
         "state": consent.state,

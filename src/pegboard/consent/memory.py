@@ -1,4 +1,4 @@
-"""Memory: answers of people that one process remembers, where there is no store. It has no inbox."""
+"""Memory: people's answers, kept in one process without a store. It has no inbox."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.identifiers import new_id
 from pegboard.model.consent import ConsentAnswer, ConsentRequest
 
-CONSENT_REMEMBERED = 10_000  # answers kept in memory, where there is no store
+CONSENT_REMEMBERED = 10_000  # answers kept in memory
 
 Key = tuple[str, ...]
 
 
 class MemoryConsents:
-    """Remembers each no for its session, and each yes that was given back; fills `pegboard.core.ports.ConsentRecords`.
+    """Remembers each no for its session, and returned approvals; implements `pegboard.core.ports.ConsentRecords`.
 
-    Of very many the oldest are forgotten: then a person is asked again.
+    When full, the oldest are forgotten; then a person is asked again.
 
     Args:
         wall_clock: seconds since 1970.
@@ -33,7 +33,7 @@ class MemoryConsents:
         self._used = BoundedCache[str, tuple[Key, float]](max_entries=CONSENT_REMEMBERED)
 
     async def recall(self, request: ConsentRequest) -> ConsentAnswer | None:
-        """Return the answer that holds for a call; see `ports.ConsentRecords`."""
+        """Return the valid answer for a call; see `ports.ConsentRecords`."""
         declined = self._declined.get(_no_key(request))
         if declined is not None and declined[1] > self._clock():
             return ConsentAnswer(declined[0], is_yes=False)
@@ -54,17 +54,17 @@ class MemoryConsents:
         return ConsentAnswer(consent_id, is_yes)
 
     async def stands(self, consent_id: str) -> bool:
-        """Return that it does: nobody can take back what is here; see `ports.ConsentRecords`."""
+        """Return True: approvals in memory cannot be revoked; see `ports.ConsentRecords`."""
         return True
 
     async def give_back(self, consent_id: str) -> None:
-        """Put back a use; see `ports.ConsentRecords`."""
+        """Return an unused approval; see `ports.ConsentRecords`."""
         used = self._used.pop(consent_id, None)
         if used is not None:
             self._agreed.remember(used[0], (consent_id, used[1]))
 
     async def file(self, request: ConsentRequest, text: str) -> str:
-        """Do nothing: there is nobody to read it.
+        """Raise an error: memory has no inbox.
 
         Raises:
             NotImplementedError: always.
@@ -72,7 +72,7 @@ class MemoryConsents:
         raise NotImplementedError("There is no inbox.")
 
     def link(self, consent_id: str) -> str | None:
-        """Return nothing: there is no page."""
+        """Return `None`: there is no page."""
         return None
 
 

@@ -1,4 +1,4 @@
-"""Owners: whose a consent is. Three keys of one request, each a digest, so that no part of one passes for another's."""
+"""Owners: the keys of a consent's owner. Each is a digest of separate parts, so that no two can be confused."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from pegboard.model.consent import ConsentRequest
 
 
 def owner_key(request: ConsentRequest) -> str:
-    """Return who asks, in whatever session: questions are counted by it."""
+    """Return the key of the caller in any session, by which questions are counted."""
     return digest([request.credential, request.address, request.user_id, request.space_id])
 
 
 def principal_key(request: ConsentRequest) -> str:
-    """Return who asks, in which session, if that is more than a connection: a yes to one call serves nobody else.
+    """Return the key of the caller and the session, unless the session ends with its connection.
 
-    A person decides when they find the time, and the client has connected anew by then.
+    A person may decide later, and the client has reconnected by then.
     """
     return digest([owner_key(request), None if request.is_session_brief else request.session_id])
 
 
 def session_key(request: ConsentRequest) -> str:
-    """Return the session in which a no is remembered; of a caller of whom nothing is known, the request alone."""
+    """Return the key of the session in which a no is remembered; for an unknown caller, that of the request."""
     known = (request.credential, request.address, request.user_id, request.space_id, request.session_id)
     return digest([owner_key(request), request.session_id, "" if any(known) else request.request_id])

@@ -1,4 +1,4 @@
-"""PostgreSQL store: consents in a database that several machines share. Needs `pegboard[postgres]`."""
+"""PostgreSQL store: consents in a database shared by several machines. Needs `pegboard[postgres]`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class PostgresConsents(SqlConsents):
     """Keeps consents in a PostgreSQL database; see `SqlConsents`.
 
     Args:
-        uri: `postgresql://…`; its user must be able to create tables, or find them created.
-        page: the address of the server whose page lets people decide, without a slash at its end.
+    uri: `postgresql://…`; its user can create tables, or the tables exist.
+    page: the address of the server with the page for decisions, without a slash at its end.
         wall_clock: seconds since 1970, the same for all who share the database.
 
     Raises:
-        DefinitionError: the URI cannot be used.
+    DefinitionError: the URI is invalid.
     """
 
     def __init__(

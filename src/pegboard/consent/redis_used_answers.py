@@ -1,4 +1,4 @@
-"""Redis used answers: used answers on a Redis or Valkey that several machines share. Needs `pegboard[redis]`."""
+"""Redis used answers: used answers in a Redis or Valkey shared by several machines. Needs `pegboard[redis]`."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from pegboard.model.secret import Secret
 
 
 class RedisAnswerStore:
-    """Uses up answers on Redis; fills `pegboard.core.ports.UsedAnswers`.
+    """Marks answers as used in Redis; implements `pegboard.core.ports.UsedAnswers`.
 
-    Each answer opens a connection of its own and closes it: people answer rarely. A store that loses what it was told
-    (evicted keys, a replica that takes over too early) would take an answer twice.
+    Each answer opens and closes its own connection, since people answer rarely. A store that loses data (evicted keys,
+    an early failover to a replica) would accept an answer twice.
 
     Args:
-        uri: as `rate_limits.store` has it.
-        key_prefix: stands before every key; what shares its answers has the same one.
+        uri: as in `rate_limits.store`.
+        key_prefix: prefix of every key; processes that share answers use the same one.
 
     Raises:
-        DefinitionError: the URI cannot be used.
+        DefinitionError: the URI is invalid.
     """
 
     def __init__(self, uri: str | Secret, *, key_prefix: str = "pegboard") -> None:
@@ -40,10 +40,10 @@ class RedisAnswerStore:
         return Redis.from_url(self._uri, **patience)  # pyright: ignore[reportUnknownMemberType] - redis types it so
 
     async def use_up(self, mark: str, *, keep_s: float) -> bool:
-        """Use up an answer; see `ports.UsedAnswers`.
+        """Mark an answer as used; see `ports.UsedAnswers`.
 
         Raises:
-            ConnectionError: the store is away or silent.
+            ConnectionError: the store is unreachable or does not respond.
         """
         try:
             async with self._client() as client:

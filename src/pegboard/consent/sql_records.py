@@ -1,4 +1,4 @@
-"""SQL records: consents in a table that several processes share, the same on SQLite and on PostgreSQL."""
+"""SQL records: consents in a table shared by several processes, on SQLite or PostgreSQL."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from pegboard.model.json_types import JSONValue
 from pegboard.storage.database import Database
 from pegboard.storage.schema import Schema, StoreConnection, table_version
 
-CONSENT_QUESTION_S = 86_400.0  # that a filed question waits for a person
-CONSENT_OPEN_QUESTIONS = 100  # of one principal
-CONSENT_ALL_QUESTIONS = 10_000  # and of all
-CONSENT_ARGUMENTS_BYTES = 65_536  # of one question's arguments that are kept beside its text
-CONSENT_KEPT_S = 31 * 86_400.0  # that a record is kept after its end
+CONSENT_QUESTION_S = 86_400.0  # seconds for which a filed question waits for a person
+CONSENT_OPEN_QUESTIONS = 100  # open questions of one principal
+CONSENT_ALL_QUESTIONS = 10_000  # open questions of all principals
+CONSENT_ARGUMENTS_BYTES = 65_536  # bytes of a question's stored arguments
+CONSENT_KEPT_S = 31 * 86_400.0  # seconds for which a record is kept after its end
 CONSENT_LISTED = 500  # records in one list
 
 Run: TypeAlias = StoreConnection
@@ -66,22 +66,22 @@ _TAKE = (
 
 
 class ConsentStateError(PegboardError):
-    """What a person wants of a consent is not possible: there is none of this id, or it is decided already."""
+    """A decision is impossible: there is no record with this id, or it is already decided."""
 
 
 class SqlConsents:
-    """Keeps consents in a database; fills `pegboard.core.ports.ConsentRecords` and `UsedAnswers`.
+    """Stores consents in a database; implements `pegboard.core.ports.ConsentRecords` and `UsedAnswers`.
 
-    It connects for each question and keeps nothing open, so forks and threads may share it. Every method raises
-    `ConnectionError` if the database does not answer.
+    It connects for each operation and keeps nothing open, so forks and threads may share it. Every method raises
+    `ConnectionError` if the database does not respond.
 
     Args:
-        database: where the tables of `SCHEMA` are.
-        page: the address of the server whose page lets people decide, without a slash at its end.
+        database: the database with the tables of `SCHEMA`.
+        page: the address of the server with the page for decisions, without a slash at its end.
         wall_clock: seconds since 1970, the same for all who share the database.
 
     Raises:
-        DefinitionError: the place of the database cannot be used.
+        DefinitionError: the location of the database is invalid.
     """
 
     takes_questions = True
@@ -99,20 +99,20 @@ class SqlConsents:
 
         return await asyncio.to_thread(run)
 
-    # -- what calls need
+    # -- for calls
 
     async def recall(self, request: ConsentRequest) -> ConsentAnswer | None:
-        """Return the answer that holds for a call; see `ports.ConsentRecords`."""
+        """Return the valid answer for a call; see `ports.ConsentRecords`."""
         return await self._do(lambda run, now: _recall(run, now, request))
 
     async def record(self, request: ConsentRequest, *, is_yes: bool, decided_by: str) -> ConsentAnswer:
-        """Write down an answer; see `ports.ConsentRecords`."""
+        """Record an answer; see `ports.ConsentRecords`."""
 
         def work(run: Run, now: float) -> ConsentAnswer:
             row = _row_of(request, "", now)
             decided: dict[str, Any] = {"decided_at": now, "decided_by": decided_by}
             if is_yes:
-                # Used up by the call that it was given to, until that gives it back.
+                # Its call uses it up, unless the call returns it.
                 decided |= {"state": "agreed", "expires_at": now + CONSENT_GOOD_S, "uses": 1}
             else:
                 decided |= {"state": "declined", "expires_at": now + CONSENT_DECLINED_S}
@@ -122,25 +122,25 @@ class SqlConsents:
         return await self._do(work)
 
     async def stands(self, consent_id: str) -> bool:
-        """Tell whether a yes was not taken back; see `ports.ConsentRecords`."""
+        """Tell whether an approval is not revoked; see `ports.ConsentRecords`."""
         sql = "select 1 from consents where id = :id and state = 'agreed'"
         return bool(await self._do(lambda run, now: run(sql, id=consent_id)))
 
     async def give_back(self, consent_id: str) -> None:
-        """Put back a use; see `ports.ConsentRecords`."""
+        """Return an unused approval; see `ports.ConsentRecords`."""
         sql = "update consents set uses_left = uses_left + 1 where id = :id and uses_left < uses and state = 'agreed'"
         await self._do(lambda run, now: run(sql, id=consent_id))
 
     async def file(self, request: ConsentRequest, text: str) -> str:
-        """Write down a question; see `ports.ConsentRecords`."""
+        """Store a question; see `ports.ConsentRecords`."""
         return await self._do(lambda run, now: _file(run, now, request, text))
 
     def link(self, consent_id: str) -> str | None:
-        """Return where a person can decide on a question; `None` where no page does."""
+        """Return the address where a person can decide a question; `None` without such a page."""
         return None if self._page is None else f"{self._page}/consents/{consent_id}"
 
     async def use_up(self, mark: str, *, keep_s: float) -> bool:
-        """Use up an answer; see `ports.UsedAnswers`."""
+        """Mark an answer as used; see `ports.UsedAnswers`."""
 
         def work(run: Run, now: float) -> bool:
             run("delete from used_answers where until < :now", now=now)
@@ -149,12 +149,12 @@ class SqlConsents:
 
         return await self._do(work)
 
-    # -- what people need
+    # -- for people
 
     async def listed(self, *, is_open: bool = True, space_id: str | None = None) -> list[Consent]:
-        """Return questions that wait, or with `is_open=False` answers and grants too; the youngest first.
+        """Return open questions, or with `is_open=False` answers and grants too; the youngest first.
 
-        `space_id` leaves those of one space.
+        `space_id` selects one space.
         """
         parts = ["expires_at > :now"] + (["state = 'asked'"] if is_open else [])
         parts += [] if space_id is None else ["space_id = :space"]
@@ -162,18 +162,18 @@ class SqlConsents:
         return await self._do(lambda run, now: [_consent(row) for row in run(sql, now=now, space=space_id)])
 
     async def shown(self, consent_id: str) -> Consent | None:
-        """Return one record; `None` where there is none of this id."""
+        """Return one record; `None` if the id is unknown."""
         rows = await self._do(lambda run, now: run(f"{_SELECT} where id = :id", id=consent_id))
         return _consent(rows[0]) if rows else None
 
     async def decide(
         self, consent_id: str, *, is_yes: bool, decided_by: str, good_s: float = CONSENT_GOOD_S
     ) -> Consent:
-        """Answer an open question. A yes is good for one call within `good_s`; a no is remembered in its session.
+        """Answer an open question. A yes is valid for one call within `good_s`; a no is remembered in its session.
 
         Raises:
-            ConsentStateError: there is no open question of this id.
-            ValueError: `good_s` is not more than nothing, or too long.
+            ConsentStateError: there is no open question with this id.
+            ValueError: `good_s` is not positive, or too long.
         """
         _check_span(good_s)
         ends_s = good_s if is_yes else CONSENT_DECLINED_S
@@ -191,13 +191,13 @@ class SqlConsents:
         return await self._do(work)
 
     async def grant(self, grant: Grant, *, decided_by: str, question_id: str | None = None) -> Consent:
-        """Allow several calls in advance; an open question that it came from is closed by it.
+        """Allow several calls in advance, and close the open question that the grant answers, if any.
 
-        A grant that came from a question is for whoever asked it, to the network of one whom nobody vouches for.
+        Such a grant is for the caller of the question, and for the network of an unauthenticated one.
 
         Raises:
-            ConsentStateError: there is no open question of this id.
-            ValueError: no calls or too many, too long, or a schema that cannot be used.
+            ConsentStateError: there is no open question with this id.
+            ValueError: no calls or too many, too long a time, or an invalid schema.
         """
         _check_span(grant.lasts_s)
         if not 1 <= grant.calls <= CONSENT_GRANT_CALLS:
@@ -230,10 +230,10 @@ class SqlConsents:
         return await self._do(work)
 
     async def forget(self, consent_id: str) -> Consent:
-        """Take a record away: a no, so that may be asked again; a yes or a grant, so that it serves no more.
+        """Delete a record: a no, so that the question can be asked again; a yes or a grant, to revoke it.
 
         Raises:
-            ConsentStateError: there is none of this id.
+            ConsentStateError: there is no record with this id.
         """
 
         def work(run: Run, now: float) -> Consent:
@@ -247,7 +247,7 @@ class SqlConsents:
 
 
 def _recall(run: Run, now: float, request: ConsentRequest) -> ConsentAnswer | None:
-    """Find a no of this session, else take one use of a yes to this very call, else of a grant that it matches."""
+    """Find a no of this session, else use a yes to exactly this call, else a matching grant."""
     call: dict[str, Any] = {"tool": request.tool, "digest": request.args_digest, "now": now}
     declined = run(
         "select id from consents where state = 'declined' and tool = :tool and session_key = :session "
@@ -305,7 +305,7 @@ def _file(run: Run, now: float, request: ConsentRequest, text: str) -> str:
             "answer already. Have some of them decided, then call again.",
         )
     run(f"{_INSERT} on conflict do nothing", **row)
-    # Somebody else may have filed the same one at this moment.
+    # Another process may have filed the same question just now.
     same = run(
         "select id from consents where state = 'asked' and principal_key = :principal_key and tool = :tool "
         "and definition_hash = :definition_hash and args_digest = :args_digest",
@@ -349,7 +349,7 @@ def _check_span(span_s: float) -> None:
 
 
 def matching_of(where: dict[str, JSONValue]) -> dict[str, JSONValue]:
-    """Return the schema of arguments that have these values under these keys, whatever else they have."""
+    """Return the schema of arguments with these values under these keys, and any other keys."""
     return {
         "type": "object",
         "properties": {name: {"const": value} for name, value in where.items()},

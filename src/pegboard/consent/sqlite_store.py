@@ -1,4 +1,4 @@
-"""SQLite store: consents in a file that the processes of one machine share."""
+"""SQLite store: consents in a file shared by the processes of one machine."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pegboard.storage.sqlite_file import SqliteFile
 
 
 class SqliteConsents(SqlConsents):
-    """Keeps consents in an SQLite file on a local disk; see `SqlConsents`.
+    """Stores consents in an SQLite file on a local disk; see `SqlConsents`.
 
     Args:
-        path: the file; the first question creates it, readable by its owner only.
+        path: the file; created on first use, readable by its owner only.
         takes_questions: whether questions are filed in it, for people to decide.
-        page: the address of the server whose page lets people decide, without a slash at its end.
+        page: the address of the server with the page for decisions, without a slash at its end.
         wall_clock: seconds since 1970, the same for all who share the file.
 
     Raises:

@@ -1,8 +1,7 @@
-"""resources: what a catalog has beside tools: resources, prompts, completions. Judged and read as tools are called.
+"""resources: the resources, prompts and completions of a catalog. They are judged and read like tools.
 
-Each is an entry of the catalog's one registry, under the namespaces `resource`, `prompt` and `completion`. So groups,
-policy, predicates, limits, hooks, events and audit hold for them by the same code: there is no second judge and no
-second door.
+Each is an entry in the same registry, under the namespaces `resource`, `prompt` and `completion`. So groups, policy,
+predicates, limits, hooks, events and audit apply to them through the same code.
 """
 
 from pegboard.core.unmatched_globs import BESIDE_TOOLS

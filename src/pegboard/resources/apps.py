@@ -1,4 +1,4 @@
-"""Apps: what a user interface of MCP Apps is beside a resource: its type, and what it may reach."""
+"""Apps: the MIME type and content security policy of MCP Apps interfaces."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from pegboard.model.error import DefinitionError
 APP_SCHEME = "ui://"
 APP_MIME_TYPE = "text/html;profile=mcp-app"
 _KEYS = {"connect_domains": "connectDomains", "resource_domains": "resourceDomains"}
-# An origin, with one star for all names below. Nothing that would end or widen a policy: no space, quote, comma, path.
+# An origin, optionally with `*.` for subdomains. Characters that could end or widen a policy are excluded.
 _ORIGIN = re.compile(r"(https?|wss?)://(\*\.)?[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*(:[0-9]{1,5})?")
 
 
 def with_content_security(
     meta: Mapping[str, Any], csp: Mapping[str, Sequence[str]], *, uri: str, where: str
 ) -> dict[str, Any]:
-    """Return what a client is told of an interface, with the origins that it may reach.
+    """Return the metadata of an interface with the origins that it may reach.
 
     Raises:
-        DefinitionError: it is not an interface, a key is unknown, or an origin is none.
+        DefinitionError: it is not an interface, a key is unknown, or an origin is invalid.
     """
     if not uri.startswith(APP_SCHEME):
         raise DefinitionError(f"{where}: csp= is for interfaces, at {APP_SCHEME!r}…; not for {uri!r}.")

@@ -1,4 +1,4 @@
-"""Prompt messages: what a prompt is made of, and how its function's value becomes that."""
+"""Prompt messages: the messages of a prompt, and their conversion from a function's return value."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Message(NamedTuple):
 
 
 def with_messages(entry: ToolEntry) -> ToolEntry:
-    """Return the entry with a handler whose result holds the messages: blocks, and their roles beside them."""
+    """Return the entry with a handler whose result holds the messages: content blocks and their roles."""
     plain_handler = entry.handler
     assert plain_handler is not None
 
@@ -35,7 +35,7 @@ async def _awaited(value: Awaitable[object]) -> ToolResult:
 
 
 def messages_result(value: object) -> ToolResult:
-    """Return a prompt's messages as a result: one block a message, the roles as the structured value."""
+    """Return a prompt's messages as a result: one block per message, the roles as the structured value."""
     is_one = isinstance(value, (str, Message, *CONTENT_TYPES)) or not isinstance(value, list | tuple)
     values: Sequence[Any] = [value] if is_one else cast("Sequence[Any]", value)
     messages = [item if isinstance(item, Message) else Message("user", item) for item in values]

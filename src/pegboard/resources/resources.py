@@ -1,4 +1,4 @@
-"""Resources: the resources, prompts and completions of a catalog, declared, selected and found."""
+"""Resources: declares, selects and finds the resources, prompts and completions of a catalog."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from pegboard.model.tool import ToolEntry
 from pegboard.resources.apps import APP_MIME_TYPE, APP_SCHEME, with_content_security
 from pegboard.resources.prompt_messages import with_messages
 
-# RFC 3986: clients read the addresses of a list as URIs, and one that is none can cost them the list.
+# RFC 3986: clients parse the addresses of a list as URIs, and an invalid one can make them reject the list.
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s]+")
 
 
 class Resources:
-    """The resources, prompts and completions of a catalog: entries of its one registry, judged and run like tools.
+    """The resources, prompts and completions of a catalog, in the same registry as its tools.
 
     Args:
-        registry: the catalog's own; its profiles, groups, predicates and hooks hold here too.
+        registry: the catalog's own; its profiles, groups, predicates and hooks apply here too.
         runner: the catalog's executor.
     """
 
@@ -49,15 +49,15 @@ class Resources:
         csp: Mapping[str, Sequence[str]] | None = None,
         **options: Any,
     ) -> Callable[[Any], Any]:
-        """Declare a function as a resource; with `{variables}` in the URI, which are its parameters, as a template.
+        """Declare a function as a resource, or as a template if its URI has `{variables}`, which are its parameters.
 
         It returns text, bytes, content blocks, or JSON. Options are those of a tool. `ui://…` is an interface of MCP
-        Apps: HTML of the type `text/html;profile=mcp-app`, which may reach nothing but what `csp` names, as
+        Apps: HTML of the type `text/html;profile=mcp-app`, which may only reach the origins in `csp`, e.g.
         `{"connect_domains": ["https://api.example.com"], "resource_domains": […]}`.
 
         Raises:
-            DefinitionError: `uri` is none; `csp` of something else, with an unknown key, or with what is no origin; the
-                variables are not its parameters; an option that cannot be honoured.
+            DefinitionError: `uri` is invalid; `csp` is set for a resource that is not an interface, has an unknown key
+                or an invalid origin; variables and parameters differ; an option is invalid.
             DuplicateToolError: the name is taken.
         """
 
@@ -85,7 +85,7 @@ class Resources:
         It returns the text of one user message, a `Message`, or a list of these.
 
         Raises:
-            DefinitionError: a parameter that is not text, or an option that cannot be honoured.
+            DefinitionError: a parameter is not text, or an option is invalid.
             DuplicateToolError: the name is taken.
         """
 
@@ -101,11 +101,11 @@ class Resources:
     ) -> Callable[[Any], Any]:
         """Declare a function `(value, …)` as the suggestions for an argument of a prompt or resource template.
 
-        Further parameters are the other arguments that are filled in already. It returns a list of
-        texts. It is seen by those who see what it completes.
+        Further parameters are other arguments that are already filled in. It returns a list of texts. It is visible to
+        callers who see the completed prompt or template.
 
         Raises:
-            DefinitionError: not one of prompt and resource is named, or an option that cannot be honoured.
+            DefinitionError: neither or both of prompt and resource are named, or an option is invalid.
             DuplicateToolError: there is a completion for it already.
         """
         if (prompt is None) == (resource is None):
@@ -133,20 +133,20 @@ class Resources:
         self._registry.add(replace(entry, offer=offer))
 
     def remove(self, qualified_id: str) -> None:
-        """Take back what is declared under `resource.name` or `prompt.name`; `KeyError` when there is none."""
+        """Remove the entry `resource.name` or `prompt.name`; `KeyError` if there is none."""
         if fold(qualified_id) not in self._registry.declarations.resources:
             raise KeyError(f"Nothing is declared under {qualified_id!r} beside tools.")
         self._registry.remove(qualified_id)
 
     def touch(self, uri: str) -> None:
-        """Tell those who subscribed to a resource that it has changed."""
+        """Notify the subscribers of a resource that it has changed."""
         for notify in self._touched:
             notify(uri)
 
     def subscribe(
         self, notify: Callable[[], object], *, touched: Callable[[str], object] | None = None
     ) -> Callable[[], None]:
-        """Call `notify` after each change of the catalog, `touched` with the URI of each resource that is touched."""
+        """Call `notify` after each change of the catalog, `touched` with the URI of each changed resource."""
         end = self._registry.subscribe(notify)
         if touched is None:
             return end
@@ -158,10 +158,10 @@ class Resources:
 
         return end_both
 
-    # -- ask
+    # -- query
 
     def view(self, ctx: ToolContext, *, profile: str | None = None) -> View:
-        """Return what one caller may have now; the `offer` of each entry says what it is."""
+        """Return the entries that one caller may use now; the `offer` of each has its kind."""
         chosen = None if profile is None else self._registry.profile(profile)
         selection = Selection(
             include=None if chosen is None else chosen.include,
@@ -172,17 +172,17 @@ class Resources:
         return View(self._parts, ctx, selection, profile=chosen)
 
     def spec(self, entry: ToolEntry) -> Offer:
-        """Return the resource, prompt or completion that an entry stands for."""
+        """Return the resource, prompt or completion of an entry."""
         assert entry.offer is not None
         return entry.offer
 
     @property
     def specs(self) -> Iterable[Offer]:
-        """Everything there is, whoever may have it."""
+        """All resources, prompts and completions, for any caller."""
         return [entry.offer for entry in self._registry.snapshot("resources").entries if entry.offer is not None]
 
     def resources(self, view: View, *, within: Snapshot | None = None) -> list[tuple[ToolEntry, ResourceSpec]]:
-        """Return the visible resources and templates that are listed; `within` is as `View.tools` has it."""
+        """Return the visible resources and templates that lists show; `within` is as in `View.tools`."""
         return [
             (entry, entry.offer)
             for entry in view.tools(within=within)
@@ -194,13 +194,13 @@ class Resources:
         return [(entry, entry.offer) for entry in view.tools(within=within) if isinstance(entry.offer, PromptSpec)]
 
     def upload(self, view: View, *, within: Snapshot | None = None) -> ToolEntry | None:
-        """Return what takes in files of this caller; `None` where nothing does."""
+        """Return the entry that receives this caller's uploads; `None` if there is none."""
         return next((entry for entry in view.tools(within=within) if isinstance(entry.offer, UploadSpec)), None)
 
     def resources_of(self, uri: str) -> list[tuple[str, ResourceSpec, dict[str, str]]]:
-        """Return (qualified id, spec, values of its variables) of every resource that a URI means, whoever may have it.
+        """Return (qualified id, spec, values of its variables) of every resource that a URI matches, for any caller.
 
-        One whose URI is written out comes before templates.
+        Resources with exactly this URI come before templates.
         """
         matching = [
             (entry.qualified_id, entry.offer, values)
@@ -210,7 +210,7 @@ class Resources:
         return sorted(matching, key=lambda item: len(item[2]))
 
     async def find_resource(self, uri: str, view: View) -> tuple[str, ResourceSpec, dict[str, str]] | None:
-        """Return the first of them that a view has: what is hidden stands in the way of nothing."""
+        """Return the first match that the view may use; hidden matches are skipped."""
         for candidate in self.resources_of(uri):
             if await view.afind(candidate[0]) is not None:
                 return candidate
@@ -219,7 +219,7 @@ class Resources:
 
 def _entry(fn: Callable[..., Any], namespace: str, keywords: Mapping[str, Any]) -> ToolEntry:
     options = ToolOptions.of(keywords, where=origin_of(fn))
-    # What it returns is not a structured value with a schema: it becomes contents, messages or words.
+    # The return value is not structured output: it becomes contents, messages or suggestions.
     return function_entry(fn, options.replaced(namespace=namespace, output=Any))
 
 

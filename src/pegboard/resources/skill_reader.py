@@ -1,6 +1,6 @@
-"""Skill reader: a folder with a SKILL.md and files beside it, read whole and held against the rules of the extension.
+"""Skill reader: reads a folder with a SKILL.md and other files, and checks the rules of the extension.
 
-The front matter is YAML 1.2, core schema, as other readers of the file read it; PyYAML alone would read 1.1.
+The front matter is YAML 1.2, core schema, as other readers parse it; PyYAML alone implements 1.1.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.json_types import JSON, JSONValue, is_object
 from pegboard.model.skill import MAIN_FILE, SKILL_FILES, Skill, SkillFile
 
-SKILL_BYTES = 16 * MIB  # of all its files
-SKILL_FRONT_MATTER_CHARS = 65_536  # of the front matter of a SKILL.md
-SKILL_FRONT_MATTER_VALUES = 10_000  # and its values
+SKILL_BYTES = 16 * MIB  # bytes of all files of a skill
+SKILL_FRONT_MATTER_CHARS = 65_536  # characters of the front matter of a SKILL.md
+SKILL_FRONT_MATTER_VALUES = 10_000  # values in the front matter
 
 MARKDOWN = "text/markdown"
 _FRONT_MATTER = re.compile(r"---\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
@@ -35,10 +35,10 @@ _RESERVED = "io.modelcontextprotocol/"
 
 
 def read_skill(namespace: str, folder: Path) -> Skill:
-    """Return the skill of a namespace from its folder. Files and folders whose name begins with a dot are left out.
+    """Return the skill of a namespace from its folder. Hidden files and folders are left out.
 
     Raises:
-        DefinitionError: it cannot be read, leads out of itself, is too large, or its front matter is not in order.
+        DefinitionError: it cannot be read, has links, is too large, or its front matter is invalid.
     """
     name = namespace.replace("_", "-").lower()
     if not _NAME.fullmatch(name):
@@ -61,7 +61,7 @@ def read_skill(namespace: str, folder: Path) -> Skill:
 
 
 def _files(root: Root) -> Iterator[tuple[str, bytes]]:
-    """Yield each file below a folder with its path, in order. Links are refused, wherever they lead."""
+    """Yield each file below a folder with its path, in order. Links are refused."""
     folders, left, count = ["."], SKILL_BYTES, 0
     while folders:
         entries = root.listing(folders.pop(), max_entries=2 * SKILL_FILES)
@@ -73,7 +73,7 @@ def _files(root: Root) -> Iterator[tuple[str, bytes]]:
                 folders.append(path)
                 continue
             count, left = count + 1, left - entry.size_bytes
-            # A list that is full may have left something out.
+            # A list at its limit may be incomplete.
             if count > SKILL_FILES or left < 0 or len(entries) == 2 * SKILL_FILES:
                 text = f"at most {SKILL_FILES} files of {SKILL_BYTES:,} bytes together"
                 raise DefinitionError(f"The skill in {str(root.path)!r} is too large: {text}.")
@@ -113,7 +113,7 @@ def _front_matter(content: bytes, path: Path) -> JSON:
 
 
 def _value(node: Any, left: list[int]) -> JSONValue:
-    """Return what a node says; `left` counts the values, aliases written out."""
+    """Return the value of a node; `left` counts the remaining values, with aliases expanded."""
     left[0] -= 1
     if left[0] < 0:
         raise ValueError("it has too many values")
@@ -130,7 +130,7 @@ def _value(node: Any, left: list[int]) -> JSONValue:
 
 
 def _plain(text: str) -> JSONValue:
-    """Return what a scalar without quotes means in the core schema of YAML 1.2."""
+    """Return the value of a scalar without quotes in the core schema of YAML 1.2."""
     if text in ("", "~", "null", "Null", "NULL"):
         return None
     if text in ("true", "True", "TRUE", "false", "False", "FALSE"):

@@ -1,4 +1,4 @@
-"""Skills: which skills a caller has, and which of their files and folders a URI means."""
+"""Skills: the skills visible to a caller, and the files and folders that URIs refer to."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DIRECTORY = "inode/directory"
 
 
 class Child(NamedTuple):
-    """One thing in a folder: a file, or a folder (`file` is `None`)."""
+    """One item in a folder: a file, or a folder (`file` is `None`)."""
 
     uri: str
     name: str
@@ -24,7 +24,7 @@ class Child(NamedTuple):
 
 
 def skills_of(declared: Mapping[str, Skill], visible: Iterable[ToolEntry]) -> list[Skill]:
-    """Return the skills of the namespaces of which a caller has a tool; what is hidden has no skill either."""
+    """Return the skills of the namespaces in which a caller has a visible tool."""
     used = {entry.spec.namespace for entry in visible}
     return [skill for namespace, skill in sorted(declared.items()) if namespace in used]
 
@@ -35,7 +35,7 @@ def file_of(skills: Sequence[Skill], uri: str) -> SkillFile | None:
 
 
 def children_of(skills: Sequence[Skill], uri: str) -> list[Child] | None:
-    """Return what is directly in a folder; `None` where the URI is of no folder."""
+    """Return the direct contents of a folder; `None` if the URI is not a folder."""
     folder = uri.rstrip("/") + "/"
     found = {
         child.uri: child
@@ -54,6 +54,6 @@ def _children(skill: Skill, folder: str) -> Iterator[Child]:
 
 
 def skill_entry(skill: Skill) -> JSON:
-    """Return what the extension calls the entry of a skill."""
+    """Return the extension's index entry of a skill."""
     files = [{"uri": file.uri, "digest": file.digest, "size": len(file.content)} for file in skill.files.values()]
     return {"uri": skill.uri, "frontmatter": dict(skill.front_matter), "resources": files}
