@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from pegboard import CallContext, Catalog, Tasks, ToolContext
+from pegboard.model.task import TaskCall
 from tests.timing import PATIENCE_S
 
 ANN = ToolContext(user_id="ann")
@@ -158,5 +159,77 @@ async def test_what_the_database_refused_is_done_again_and_is_no_failure_of_the_
         result = await catalog.tasks.result(task_id, ANN, timeout_s=PATIENCE_S)
         assert (result.error, result.text, runs) == (None, "done", ["first", "second", "second"])
         assert heard == [asyncio.CancelledError]
+    finally:
+        await catalog.close()
+
+
+async def test_a_task_that_one_process_runs_twice_ends_with_its_result(tmp_path: Path) -> None:
+    catalog = Catalog("twice", tasks=Tasks(f"sqlite:{tmp_path}/tasks.db"))
+    began, began_again, first_left = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    runs = list[str]()
+
+    @catalog.tool(task="required")
+    async def load() -> str:
+        """Load something that another run of this tool may be loading."""
+        if runs:
+            runs.append("second")
+            began_again.set()
+            await first_left.wait()
+            return "second"
+        runs.append("first")
+        began.set()
+        try:
+            await began_again.wait()
+        finally:
+            first_left.set()
+        return "first"
+
+    try:
+        task_id = (await catalog.view(ANN).call("load")).task_id
+        assert task_id is not None
+        await asyncio.wait_for(began.wait(), PATIENCE_S)
+        with closing(sqlite3.connect(tmp_path / "tasks.db", timeout=PATIENCE_S)) as other:
+            # As another worker does that takes this one for dead; this one is the first to look into the queue.
+            other.execute(
+                "update workflow_status set status = 'ENQUEUED', queue_name = '_dbos_internal_queue' "
+                "where workflow_uuid = ?",
+                (task_id,),
+            )
+            other.commit()
+        result = await catalog.tasks.result(task_id, ANN, timeout_s=PATIENCE_S)
+        assert (result.error, result.text, runs) == (None, "second", ["first", "second"])
+    finally:
+        began_again.set()
+        await catalog.close()
+
+
+async def test_an_error_of_our_own_does_not_end_a_task_and_is_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    set_bounds(monkeypatch, lease_s=2.0, beat_s=0.05)
+    contexts = iter([KeyError("of ours"), ANN])
+
+    def context_for(_call: TaskCall) -> ToolContext:
+        context = next(contexts)
+        if isinstance(context, Exception):
+            raise context
+        return context
+
+    catalog = Catalog("ours", tasks=Tasks(f"sqlite:{tmp_path}/tasks.db", context_for=context_for))
+
+    @catalog.tool(task="required")
+    async def load() -> str:
+        """Load something."""
+        return "done"
+
+    try:
+        task_id = (await catalog.view(ANN).call("load")).task_id
+        assert task_id is not None
+        result = await catalog.tasks.result(task_id, ANN, timeout_s=PATIENCE_S)
+        assert (result.error, result.text) == (None, "done")
+        [record] = [one for one in caplog.records if one.levelname == "ERROR"]
+        assert task_id in record.getMessage()
+        assert record.exc_info is not None
+        assert record.exc_info[0] is KeyError
     finally:
         await catalog.close()

@@ -210,7 +210,7 @@ class DbosEngine:
             if each.workflow_id not in self._running and self._lease.take_over_task(
                 each.workflow_id, self._lease.worker
             ):
-                log.warning("The database did not take what task %s had done; it runs again.", each.workflow_id)
+                log.warning("The end of task %s was not recorded; it runs again.", each.workflow_id)
         for task_id in late:
             self._ended_at.pop(task_id, None)
 
@@ -264,9 +264,19 @@ class DbosEngine:
         assert self._run is not None
         call, current = call_of_json(kept), asyncio.current_task()
         assert current is not None
+        earlier = self._running.get(call.task_id)
         self._running[call.task_id] = current
         try:
+            if earlier is not None:
+                # The lease was lost, and this process took its own task back before it had noticed.
+                earlier.cancel()
+                await asyncio.wait([earlier])
             return outcome_to_json(await self._run(call, _DbosJournal(self, call.task_id)))
+        except Exception as error:
+            # Tools and hooks do not raise here, so this is a bug of ours or of `context_for`. DBOS would record it as
+            # the end of the task. A cancelled run records nothing, and `_settle` has the task run again.
+            log.error("Task %s was interrupted by an error and runs again.", call.task_id, exc_info=error)
+            raise asyncio.CancelledError from error
         finally:
             if self._running.get(call.task_id) is current:
                 del self._running[call.task_id]

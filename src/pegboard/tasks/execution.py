@@ -141,7 +141,7 @@ class Execution:
         self._executor, self._make_view, self._context_for = executor, make_view, context_for
         self._caller_now = caller_now
         self.running: dict[str, str] = {}
-        """The call that runs each task here."""
+        """The calls that run tasks here, and the task of each. One task has two while a lost lease is given back."""
         self._places = Places(executor.registry.bounds.calls_in_flight)
         self._giving_back: set[asyncio.Future[None]] = set()
 
@@ -183,13 +183,13 @@ class Execution:
             budget=CallBudget(), depth=call.depth, steps=steps, door=call.door, hops=call.hops,
         )  # fmt: skip
         view = view.renewed(replace(context, request=request))
-        self.running[call.task_id] = call_id
+        self.running[call_id] = call.task_id
         executor.task_runs += 1
         try:
             result = await self._executor.call(view, call.tool, copied(call.arguments), call_id=call_id)
         finally:
             executor.task_runs -= 1
-            del self.running[call.task_id]
+            del self.running[call_id]
         if executor.closing and result.error is not None and result.error.kind in _INTERRUPTIONS:
             # It has not ended, its process does: somebody else goes on with it.
             raise asyncio.CancelledError
@@ -199,6 +199,10 @@ class Execution:
         if result.error is not None and result.error.kind in _FAILURES:
             return Outcome(None, result.error)
         return Outcome(result)
+
+    def calls_of(self, task_id: str) -> list[str]:
+        """Return the calls that run a task here."""
+        return [call_id for call_id, running_id in self.running.items() if running_id == task_id]
 
     async def settled(self) -> None:
         """Wait until what goes back of tasks that have ended is there."""

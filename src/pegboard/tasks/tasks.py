@@ -367,7 +367,7 @@ class Tasks:
         if not record.is_over:
             with _available():
                 await engine.cancel(task_id)
-            if (call_id := self._execution.running.get(task_id)) is not None:
+            for call_id in self._execution.calls_of(task_id):
                 self._executor.cancel(call_id)
 
     async def resume(self, task_id: str, ctx: Asking) -> bool:
