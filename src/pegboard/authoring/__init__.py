@@ -1,1 +1,1 @@
-"""authoring: tools that are written in Python, as entries of the catalog."""
+"""authoring: turns Python functions, classes and builders into entries of the catalog."""

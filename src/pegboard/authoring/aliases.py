@@ -11,14 +11,14 @@ from pegboard.model.json_types import JSON
 
 
 class ParameterName(NamedTuple):
-    """A property, or an alias and what it was said to stand for, in the order of their declaration."""
+    """A property, or an alias with its declared target, in order of declaration."""
 
     name: str
     stands_for: str | None = None
 
 
 def declared(fields: Mapping[str, FieldSpec], aliases: Mapping[str, str]) -> Iterator[ParameterName]:
-    """Yield properties, each with the aliases of its field, then the aliases that were declared apart."""
+    """Yield properties, each with the aliases of its field, then the aliases declared for the whole tool."""
     for name, field in fields.items():
         yield ParameterName(name)
         yield from (ParameterName(alias, name) for alias in field.aliases)
@@ -26,10 +26,10 @@ def declared(fields: Mapping[str, FieldSpec], aliases: Mapping[str, str]) -> Ite
 
 
 def resolve(items: Iterable[ParameterName], *, where: str) -> dict[str, str]:
-    """Return every alias with the property it stands for; an alias of an alias resolves to the property.
+    """Return every alias with its property; an alias of an alias resolves to the property.
 
     Raises:
-        DefinitionError: aliases that cannot be, all of them.
+        DefinitionError: invalid aliases, all of them.
     """
     listed = list(items)
     every = {item.name for item in listed if item.stands_for is None}
@@ -59,7 +59,7 @@ def resolve(items: Iterable[ParameterName], *, where: str) -> dict[str, str]:
 
 
 def _followed(name: str, chain: Mapping[str, str], properties: set[str]) -> str | None:
-    """Return the property at the end of a chain of aliases; `None` when it ends nowhere or in a circle."""
+    """Return the property at the end of a chain of aliases; `None` if it ends nowhere or in a circle."""
     for _ in range(len(chain) + 1):
         if name in properties:
             return name
@@ -70,9 +70,9 @@ def _followed(name: str, chain: Mapping[str, str], properties: set[str]) -> str 
 
 
 def published(schema: JSON, fields: Mapping[str, FieldSpec], aliases: Mapping[str, str]) -> JSON:
-    """Return the schema with the aliases that are to be shown: as their property, without its default.
+    """Return the schema with the published aliases: like their property, without its default.
 
-    What is required is required under one of its names.
+    A required property must be given under one of its names.
     """
     targets = {
         alias: target

@@ -1,4 +1,4 @@
-"""Builder: declare the tools that a builder makes for each context, and read what it built."""
+"""Builder: declares the tools that a builder makes for each context, and reads the built tools."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _DEFAULTS = ToolSpec(name="default")
 def builder_entries(
     build: Callable[..., Any], names: Sequence[str], description: str | Mapping[str, str], options: ToolOptions
 ) -> list[ToolEntry]:
-    """Return one entry for each name that a builder declares. With `full_names=[]` it is a bundle: it builds any tools.
+    """Return one entry per declared name. With `full_names=[]` the builder is a bundle and builds any tools.
 
     Raises:
-        DefinitionError: no name at all, an option that only a built tool can have.
+        DefinitionError: no names, or an option that only a built tool can have.
     """
     where = origin_of(build)
     faults = [
@@ -51,7 +51,7 @@ def named_later(
     description: str | Mapping[str, str],
     options: ToolOptions,
 ) -> list[ToolEntry]:
-    """Return the entries of a builder whose names are only known when they are asked; none when that fails."""
+    """Return the entries of a builder whose names are computed on demand; none if that fails."""
     try:
         return builder_entries(build, tuple(names()), description, options)
     except Exception as error:  # boundary: foreign code; one builder must not empty the catalog
@@ -60,10 +60,10 @@ def named_later(
 
 
 def read_built(built: Any, declared: ToolEntry | None) -> list[ToolEntry]:
-    """Return the entries for what a builder gave (`declared` is its entry), or a view was given as an extra tool.
+    """Return the entries for the tools of a builder (`declared` is its entry), or for a view's extra tools.
 
     Raises:
-        DefinitionError: something is not a tool, or says of itself what its declaration decides.
+        DefinitionError: an object is not a tool, or sets an option that only its declaration may set.
     """
     if isinstance(built, list | tuple):
         return [entry for item in cast("Sequence[object]", built) for entry in read_built(item, declared)]
@@ -81,10 +81,10 @@ def read_built(built: Any, declared: ToolEntry | None) -> list[ToolEntry]:
 
 
 def _joined(built: ToolSpec, declared: ToolSpec) -> ToolSpec:
-    """Return the built declaration under the guards of its builder's: a guard that either has holds.
+    """Return the built declaration combined with the guards of its builder: all guards of both apply.
 
     Raises:
-        DefinitionError: the built tool says what only its builder may say, or another guard than it.
+        DefinitionError: the built tool sets an option of its builder, or contradicts it.
     """
     values: dict[tuple[str, ...], Any] = {}
     refused: list[str] = []

@@ -1,4 +1,4 @@
-"""Class fields: read the parameters of a class tool from its annotations, and fill them in for a call."""
+"""Class fields: read the parameters of a class tool from its annotations, and set them for a call."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COLLECTIONS = (list, tuple, set, frozenset, Sequence, Iterable, Collection, Abs
 
 
 class ClassFields(Struct, frozen=True, kw_only=True):
-    """The parameters of one class: input schema, aliases, and how an instance is filled from arguments."""
+    """The parameters of one class: input schema, aliases, and how arguments fill an instance."""
 
     schema: JSON
     aliases: Mapping[str, str]
@@ -40,7 +40,7 @@ class ClassFields(Struct, frozen=True, kw_only=True):
         """Set an attribute for each parameter and each alias, and `extra`; a missing argument is `None`.
 
         Raises:
-            CallError: `invalid_arguments`, where a type asks more than its schema can say.
+            CallError: `invalid_arguments`, if a type is stricter than its schema.
         """
         absent = {name: copy.deepcopy(value) for name, value in self.defaults.items() if name not in args}
         values = self.values({**absent, **args}) if coerced else args
@@ -51,7 +51,7 @@ class ClassFields(Struct, frozen=True, kw_only=True):
         instance.extra = {name: value for name, value in args.items() if name not in self.names}
 
     def check_blank(self, args: JSON) -> None:
-        """Refuse a required text of white space alone, which no schema that providers take can say.
+        """Refuse a required text that is only white space, which providers' schemas cannot express.
 
         Raises:
             CallError: `invalid_arguments`.
@@ -64,7 +64,7 @@ class ClassFields(Struct, frozen=True, kw_only=True):
             raise CallError("invalid_arguments", text, details={"problems": problems})
 
     def named(self, arguments: JSON) -> JSON:
-        """Return arguments by_property by hand under the names of their properties.
+        """Return arguments passed by hand under the names of their properties.
 
         Raises:
             TypeError: one is missing or unknown.
@@ -78,12 +78,12 @@ class ClassFields(Struct, frozen=True, kw_only=True):
 
 
 def read_class(cls: type, *, base: type, additional: bool | JSON | None, where: str) -> ClassFields:
-    """Read the annotated fields of a class and its bases; `base` is where parameters end and `Tool` begins.
+    """Read the annotated fields of a class and its bases; `base` is the class at which parameters end: `Tool`.
 
-    `additional` is what was said of further arguments; `None` takes none, and does not say so in the schema.
+    `additional` declares further arguments; `None` refuses them without saying so in the schema.
 
     Raises:
-        DefinitionError: fields or aliases that cannot be honoured.
+        DefinitionError: invalid fields or aliases.
     """
     parameters = _parameters(cls, base, where)
     described = parameter_schema(parameters, where=where)
@@ -112,7 +112,7 @@ def read_class(cls: type, *, base: type, additional: bool | JSON | None, where: 
 
 
 def _parameters(cls: type, base: type, where: str) -> list[Any]:
-    # Of its own classes alone: what Tool says of itself need not be imported.
+    # Only of the class itself: the annotations of Tool need not be imported.
     hints: dict[str, Any] = {}
     for owner in _owners(cls, base):
         hints |= own_hints(owner, where=where)
@@ -133,7 +133,7 @@ def _parameters(cls: type, base: type, where: str) -> list[Any]:
         item = parameter(name, annotation, default=default, description=descriptions.get(name, ""))
         if item.python_name:
             faults.append((name, f"Field(alias={item.name!r}) is pydantic's: call the field so, or use aliases=[…]"))
-        # A subclass that only changes the default keeps what the field said.
+        # A subclass that only changes the default keeps the field's other settings.
         parameters.append(item if spec is None else replace(item, spec=spec))
     if faults:
         raise DefinitionError([Problem(where=where, path=name, message=text) for name, text in faults])
@@ -154,7 +154,7 @@ def _without_annotation(cls: type, base: type) -> Iterator[tuple[str, str]]:
 
 
 def _default_of(cls: type, base: type, name: str) -> tuple[Any, FieldSpec | None]:
-    """Return the nearest default, and the `Field` beneath it where a subclass gave nothing but a new default."""
+    """Return the nearest default, and its base's `Field` if a subclass sets a new default only."""
     default: Any = MISSING
     for owner in cls.__mro__:
         if owner in base.__mro__:
@@ -178,7 +178,7 @@ def _is_bare_collection(annotation: Any) -> bool:
 
 
 def _declared(cls: type, base: type, fields: Mapping[str, FieldSpec]) -> Iterator[ParameterName]:
-    """Yield fields and aliases in the order of their declaration: those of the bases first."""
+    """Yield fields and aliases in order of declaration, those of the bases first."""
     seen: set[str] = set()
     for owner in _owners(cls, base):
         own = [name for name in get_annotations(owner) if name in fields and name not in seen]
@@ -196,7 +196,7 @@ _NOT_NULL = ["array", "boolean", "number", "object", "string"]
 
 
 def _not_null(schema: JSON) -> JSON:
-    """Return the schema without null among what it takes."""
+    """Return the schema without null among the accepted types."""
     if "anyOf" in schema:
         options = [inner for inner in schema["anyOf"] if inner.get("type") != "null"]
         rest = {key: value for key, value in schema.items() if key != "anyOf"}

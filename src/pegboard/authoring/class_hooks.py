@@ -1,4 +1,4 @@
-"""Class hooks: run the methods of a class tool, its hooks and `perform` alike, on one instance a call."""
+"""Class hooks: run `perform` and the hook methods of a class tool on one instance per call."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _MORE = {"before": None, "around": "proceed", "after": "result", "on_error": "re
 
 
 class Instances:
-    """Makes the instance of each call: one for its hooks and its work, made anew when a hook replaced the arguments."""
+    """Makes one instance per call, for its hooks and `perform`; a new one if a hook replaced the arguments."""
 
     def __init__(self, cls: type[Any], fields: ClassFields) -> None:
         self._cls, self._fields = cls, fields
 
     def of(self, ctx: CallContext, args: JSON, *, coerced: bool = True) -> Any:
-        """Return the instance of this call; `coerced=False` takes arguments as they are, for want of valid ones."""
+        """Return the instance of this call; `coerced=False` takes arguments unconverted, since they may be invalid."""
         known = ctx.scratch.get("instance")
         if known is not None and known[0] is args:
             return known[1]
@@ -46,7 +46,7 @@ class Instances:
 
 
 def runs_of(perform: Callable[..., Any], *, inline: bool) -> Runs:
-    """Return how a tool's `perform` is run."""
+    """Return whether a tool's `perform` runs on the loop, in a thread or inline."""
     return "async" if is_async(perform) else "inline" if inline else "thread"
 
 
@@ -54,7 +54,7 @@ def perform_handler(cls: type[Any], instances: Instances, *, write: Callable[[An
     """Return the handler that calls `perform`, with the context if it takes one.
 
     Raises:
-        DefinitionError: `perform` asks for more than a context, or is a generator.
+        DefinitionError: `perform` has other parameters than a context, or is a generator.
     """
     method: Callable[..., Any] = cls.perform
     names = _parameters(method)
@@ -82,7 +82,7 @@ def perform_handler(cls: type[Any], instances: Instances, *, write: Callable[[An
 
 
 def _parameters(method: Callable[..., Any]) -> list[str]:
-    """Return the names of what a method takes beside `self`."""
+    """Return the names of a method's parameters after `self`."""
     return list(inspect.signature(method).parameters)[1:]
 
 
@@ -90,12 +90,12 @@ def _parameters(method: Callable[..., Any]) -> list[str]:
 
 
 def class_hooks(cls: type, base: type, instances: Instances, *, where: str) -> tuple[Hook, ...]:
-    """Return the hook methods of the class and of all its bases, those of the bases first: they stand outside.
+    """Return the hook methods of the class and of all its bases; hooks of bases run outside those of subclasses.
 
-    A subclass adds hooks and cannot take one away: a check of its base would go with it unseen.
+    A subclass adds hooks and cannot remove one, since that would silently drop a check of its base.
 
     Raises:
-        DefinitionError: one that is not a plain method, or asks for something that its kind has not got.
+        DefinitionError: a hook is not a plain method, or has a parameter that its kind does not provide.
     """
     return tuple(
         Hook(kind=kind, run=run, name=f"{owner.__name__}.{kind}", required=kind == "after")
@@ -115,7 +115,7 @@ def _methods(cls: type, base: type, where: str) -> Iterator[tuple[type, HookKind
 
 
 def _wanted(owner: type, kind: HookKind, method: Callable[..., Any], where: str) -> list[tuple[str, bool]]:
-    """Return what a hook method takes, by name, and for a context whether it is the call's."""
+    """Return the parameters of a hook method, by name, and for a context whether it is the call's."""
     names = _parameters(method)
     more = _MORE[kind]
     known = {"ctx", "call"} | ({more} if more else set[str]())
@@ -129,7 +129,7 @@ def _wanted(owner: type, kind: HookKind, method: Callable[..., Any], where: str)
 def _hook(
     kind: HookKind, method: Callable[..., Any], instances: Instances, wanted: list[tuple[str, bool]]
 ) -> Callable[..., Any]:
-    # After the call its arguments may be any: an instance is needed all the same, so that these always run.
+    # After a call its arguments may be invalid; the hook still needs an instance, since these always run.
     coerced = kind not in ("on_error", "on_complete")
 
     def arguments(call: HookCall, more: tuple[Any, ...]) -> Iterator[object]:
@@ -156,7 +156,7 @@ async def _awaited(rendered: Rendered, answer: Awaitable[Any], kind: HookKind, m
 
 
 def _settled(rendered: Rendered, answer: Any, kind: HookKind, more: tuple[Any, ...], seen: int) -> Any:
-    """Return what the hook answers, after what it reported and rendered."""
+    """Return the hook's answer, after its reported error and rendered blocks."""
     if kind in ("before", "around"):
         rendered.raise_reported()
     if kind == "before":

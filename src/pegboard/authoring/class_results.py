@@ -1,4 +1,4 @@
-"""Class results: what a class tool says while it works, and the result that this makes."""
+"""Class results: the `render` and `report_error` methods of class tools, and the result they produce."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOTHING: Any = object()
 
 
 class Rendered:
-    """What one instance has said so far: blocks, a structured value, an error. State of one call."""
+    """The blocks, structured value and error that one instance has rendered so far. State of one call."""
 
     __slots__ = ("blocks", "error", "is_raised", "structured")
 
@@ -35,17 +35,17 @@ class Rendered:
         return f"{len(self.blocks)} blocks{error}"
 
     def raise_reported(self) -> None:
-        """Raise the error that was reported, once: who catches it has dealt with it.
+        """Raise the reported error, once: code that catches it has handled it.
 
         Raises:
-            CallError: there is one.
+            CallError: an error was reported.
         """
         if self.error is not None and not self.is_raised:
             self.is_raised = True
             raise self.error
 
     def finished(self, returned: object) -> object:
-        """Return the result of `perform`: rendered blocks, then what it returned, then the structured value as text.
+        """Return the result of `perform`: rendered blocks, then its return value, then the structured value as text.
 
         Raises:
             CallError: the error that was reported.
@@ -63,13 +63,13 @@ class Rendered:
         return whole._replace(content=whole.content + mirror.content, structured=mirror.structured, has_structured=True)
 
     def _has_rendered(self, returned: Any) -> bool:
-        """Tell whether `perform` returned what `render` gave it: that is said already."""
+        """Tell whether `perform` returned blocks from `render`, which are in the result already."""
         return isinstance(returned, tuple) and all(
             any(part is block for block in self.blocks) for part in cast("tuple[object, ...]", returned)
         )
 
     def after(self, answer: Any, result: ToolResult, *, seen: int) -> Any:
-        """Return what an after-hook made of the result: its error, its answer, or the blocks after the first `seen`."""
+        """Return the outcome of an after-hook: its error, its answer, or the blocks after the first `seen`."""
         if self.error is not None:
             error = self.error.error
             return ToolResult((TextContent(error.message),), is_error=True, error=error)
@@ -79,7 +79,7 @@ class Rendered:
 
 
 class Rendering:
-    """The words with which a tool speaks; base of class tools."""
+    """The methods for rendering results and errors; base of class tools."""
 
     rendered: Rendered
 
@@ -96,7 +96,7 @@ class Rendering:
     ) -> tuple[Content, ...]:
         """Add blocks to the result, or set its structured value; return the blocks. `mime_type` is that of the block.
 
-        `perform` may return what this returned: it is not said twice.
+        `perform` may return these blocks; they appear only once in the result.
 
         Raises:
             TypeError: there is nothing to render.
@@ -134,8 +134,8 @@ class Rendering:
         return (link,)
 
     def report_error(self, message: str, *, kind: ErrorKind = "tool_error", hint: str = "") -> None:
-        """Make the call end with an error that the model may read. In a before-hook it halts the call.
+        """End the call with an error that the model may read. In a before-hook it stops the call.
 
-        The method that reports it runs on to its end; what it returns is then dropped.
+        The method continues to its end; its return value is dropped.
         """
         self.rendered.error, self.rendered.is_raised = CallError(kind, message, hint=hint), False

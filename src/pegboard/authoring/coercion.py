@@ -1,4 +1,4 @@
-"""Coercion: turn validated JSON into the Python types that annotations mean, by pydantic where they are not plain."""
+"""Coercion: converts validated JSON to the Python types of annotations; pydantic does all but the plain ones."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ _JSON_TYPES = (str, bool, type(None), object, Any, list, dict)
 
 
 def is_pydantic_field(value: object) -> TypeGuard[pydantic.fields.FieldInfo]:
-    """Tell whether something is what pydantic's `Field(…)` gives; it is asked of nothing that is not pydantic's."""
+    """Tell whether a value is pydantic's `Field(…)`, without importing pydantic."""
     known = any(kind.__module__ == "pydantic.fields" for kind in type(value).__mro__)
     return known and isinstance(value, pydantic.fields.FieldInfo)
 
 
 def is_json(annotation: Any, *, whole: bool = False) -> bool:
-    """Tell whether a JSON value already is what the annotation means.
+    """Tell whether a JSON value needs no conversion for the annotation.
 
-    As an argument a number is not, since JSON Schema takes 3.0 for an integer, and 3 for what the code wants as a
-    `float`; `whole` says that numbers are as they are.
+    Numbers in arguments need one: JSON Schema accepts 3.0 as an integer, and 3 where the code wants a `float`. `whole`
+    says that numbers have their exact type.
     """
     origin = get_origin(annotation)
     if origin is Annotated:
-        # Constraints stand in the schema; anything else there may change the value.
+        # Constraints are in the schema; other metadata may change the value.
         inner, *extras = get_args(annotation)
         return all(map(is_pydantic_field, extras)) and is_json(inner, whole=whole)
     if origin is dict:
-        # The names in JSON are text; what else they may mean is read from it.
+        # Names in JSON are strings; other key types are parsed from them.
         key, value = get_args(annotation)
         return any(key is plain for plain in _NAME_TYPES) and is_json(value, whole=whole)
     if origin in (Union, types.UnionType, list):
@@ -60,7 +60,7 @@ def is_json(annotation: Any, *, whole: bool = False) -> bool:
 
 
 def coercion(name: str, annotation: Any) -> Coerce | None:
-    """Return what turns a validated argument into its Python type; `None` where it is that already."""
+    """Return a function that converts a validated argument to its Python type; `None` if none is needed."""
     if annotation is int:
         return to_int
     if annotation is float:
@@ -75,7 +75,7 @@ def coercion(name: str, annotation: Any) -> Coerce | None:
             return adapter.validate_python(value)
         except pydantic.ValidationError as error:
             refused = error
-        # A strict model takes a date of Python alone, but of JSON a text; so do literals of an enum.
+        # A strict model accepts dates and enum literals as strings only in JSON mode.
         try:
             return adapter.validate_json(json_bytes(value))
         except (pydantic.ValidationError, ValueError):
@@ -85,16 +85,16 @@ def coercion(name: str, annotation: Any) -> Coerce | None:
 
 
 class UnfillableError(Exception):
-    """No JSON makes a value of this type, or none may."""
+    """No JSON value can produce a value of this type."""
 
 
 def _check_fillable(core_schema: Any) -> None:
-    """Refuse what is published as a type of JSON although no JSON that fits makes a value of it.
+    """Refuse a type that is published as JSON although no matching JSON produces a value of it.
 
     Raises:
-        UnfillableError: with what to write instead.
+        UnfillableError: with a suggestion.
     """
-    # Each with whether the model around it takes its fields by their own names, whatever their aliases.
+    # Each schema, with whether its model accepts fields by name in spite of their aliases.
     stack: list[tuple[Any, bool]] = [(core_schema, False)]
     seen: set[int] = set()
     while stack:
@@ -115,7 +115,7 @@ _FIELDS = ("model-field", "dataclass-field", "typed-dict-field")
 
 
 def _unnamed(step: dict[str, Any]) -> str | None:
-    """Say what is wrong with a field that is read from within another property, as the published schema cannot say."""
+    """Return the fault of a field that is read from inside another property, which the schema cannot express."""
     paths: Any = step.get("validation_alias") if step.get("type") in _FIELDS else None
     if not isinstance(paths, list):
         return None
@@ -127,7 +127,7 @@ def _unnamed(step: dict[str, Any]) -> str | None:
 
 
 def _fault_of_key(step: dict[str, Any]) -> str | None:
-    """Say why no name in a JSON object, which is text, makes a key of this type."""
+    """Return why no string key of a JSON object can become a key of this type."""
     match step.get("type"):
         case "tuple" | "list" | "set" | "frozenset" | "dict" | "model" | "dataclass" | "typed-dict" as kind:
             return f"no name in a JSON object makes a key that is a {kind}: take a list of pairs"
@@ -163,12 +163,12 @@ def _is_import(function: Any) -> bool:
 
 
 def to_int(value: Any) -> Any:
-    """JSON Schema takes 3.0 for an integer; the code asked for an int."""
+    """Convert 3.0, which JSON Schema accepts as an integer, to an int."""
     return int(value) if type(value) is float else value
 
 
 def _to_float(name: str, value: Any) -> Any:
-    """JSON has one kind of number; the code asked for a float."""
+    """Convert a whole number to a float; JSON has one kind of number."""
     if type(value) is not int:
         return value
     try:
@@ -179,7 +179,7 @@ def _to_float(name: str, value: Any) -> Any:
 
 
 def sparing_none(coerce: Coerce) -> Coerce:
-    """A default of `None` means "not given", whatever the type says."""
+    """Skip the conversion of `None`: as a default it means "not given", whatever the type."""
     return lambda value: None if value is None else coerce(value)
 
 
@@ -201,7 +201,7 @@ def _refused(problems: list[ArgumentProblem]) -> CallError:
 
 
 def modern(annotation: Any) -> Any:
-    """Return the annotation with `typing.TypedDict`s as pydantic wants them before Python 3.12."""
+    """Return the annotation with `typing.TypedDict` replaced, as pydantic requires before Python 3.12."""
     if sys.version_info >= (3, 12):
         return annotation
     if typing.is_typeddict(annotation):

@@ -1,4 +1,4 @@
-"""Definition: what a catalog is given to declare, as entries."""
+"""Definition: converts the arguments of `Catalog.register` to entries."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ __all__ = [
 def read_registered(
     tool: type[Tool] | ToolSpec | ToolEntry, handler: Callable[..., Any] | None, runs: Runs | None
 ) -> ToolEntry:
-    """Return the entry for what `Catalog.register` was given.
+    """Return the entry for the arguments of `Catalog.register`.
 
     Raises:
-        DefinitionError: it is not a tool, a spec without a handler, or a handler that the schema does not fit.
+        DefinitionError: it is not a tool, a spec without a handler, or a handler that does not fit the schema.
     """
     if isinstance(tool, ToolEntry):
         return tool
@@ -56,14 +56,13 @@ def read_registered(
 
 
 def spec_handler(handler: Callable[..., Any], spec: ToolSpec) -> Handler:
-    """Return a handler of a spec in the one form that runs: `(ctx, args)`.
+    """Return a spec's handler in its normal form: `(ctx, args)`.
 
-    Two forms are understood: `(ctx, args)`, the whole object; and one parameter for each property
-    (or `**kwargs`), as the functions behind OpenAI-style definitions have them. In the second form a
-    parameter annotated with a context class is given the context.
+    Two forms are accepted: `(ctx, args)` with the whole object, and one parameter per property (or `**kwargs`), as in
+    functions for OpenAI definitions. In the second form a parameter annotated with a context class gets the context.
 
     Raises:
-        DefinitionError: a parameter without a default that the schema does not have.
+        DefinitionError: a parameter without a default is not in the schema.
     """
     check_root(spec.input_schema)
     properties = set(spec.input_schema.get("properties", {}))

@@ -1,4 +1,4 @@
-"""Field: say more about one parameter than its annotation does."""
+"""Field: describes one parameter beyond its annotation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSON
 
 MISSING: Final = object()
-# Python spellings of JSON Schema keywords; every other keyword passes through as it is.
+# Python spellings of JSON Schema keywords; all other keywords are passed through unchanged.
 _SPELLINGS = {
     "min_length": "minLength",
     "max_length": "maxLength",
@@ -40,7 +40,7 @@ _SPELLINGS = {
     "min_contains": "minContains",
     "max_contains": "maxContains",
 }
-# The words of JSON Schema 2020-12: a word that is nearly one of them is a slip, any other is somebody's own.
+# The keywords of JSON Schema 2020-12: a near miss is refused as a typo, any other name is a custom keyword.
 _WORDS = (
     frozenset(_SPELLINGS)
     | frozenset(_SPELLINGS.values())
@@ -53,7 +53,7 @@ _WORDS = (
 
 
 class FieldSpec(Struct, frozen=True, kw_only=True):
-    """What `Field(…)` said. `keywords` are JSON Schema keywords in their own spelling."""
+    """The settings of a `Field(…)`. `keywords` are JSON Schema keywords in their original spelling."""
 
     default: Any = MISSING
     aliases: tuple[str, ...] = ()
@@ -74,16 +74,16 @@ def Field(  # noqa: N802 - reads as a class where it is used, like pydantic's
     """Describe one parameter of a class tool, or of a function within `Annotated`.
 
     Args:
-        default: the value when the argument is missing; without one the argument is required. Each call gets a copy.
-        description: what it means; an empty one is left out.
+        default: the value of a missing argument; without it the argument is required. Each call gets a copy.
+        description: its meaning; an empty one is left out.
         aliases: other names that are accepted on input, hidden from the schema unless `publish_alias`.
         publish_alias: show the aliases in the schema too.
-        allow_blank: a required string of a class may be empty, or white space alone.
+        allow_blank: a required string of a class may be empty or only white space.
         keywords: any JSON Schema keyword, e.g. `pattern=`, `minimum=`, `enum=`; `min_length` reads `minLength`,
             `not_` reads `not`.
 
     Raises:
-        DefinitionError: a keyword that is misspelled, or whose value is not JSON.
+        DefinitionError: a keyword is misspelled, or its value is not JSON.
     """
     schema_keywords = {_keyword(name): _json(name, value) for name, value in keywords.items()}
     if description:

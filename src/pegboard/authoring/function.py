@@ -21,7 +21,7 @@ from pegboard.model.tool import Handler, Runs, ToolEntry
 
 
 def function_entry(fn: Callable[..., Any], options: ToolOptions) -> ToolEntry:
-    """Return the tool for a function: schema from the annotations, words from the docstring.
+    """Return the tool for a function: schema from the annotations, descriptions from the docstring.
 
     Raises:
         DefinitionError: see `signature.read_function`.
@@ -82,7 +82,7 @@ def _name(fn: Any, options: ToolOptions, where: str) -> str:
 
 
 def _with_extra(reading: signature.FunctionSignature, options: ToolOptions, where: str) -> JSON:
-    """Return the input schema; `**kwargs` takes further arguments, of its annotation or of `additional_properties`."""
+    """Return the input schema; `**kwargs` accepts further arguments of its annotation or `additional_properties`."""
     schema: JSON = reading.parameters.schema
     additional = options.declared.get("additional_properties")
     if reading.extra is None:
@@ -97,7 +97,7 @@ def _with_extra(reading: signature.FunctionSignature, options: ToolOptions, wher
         additional = each["properties"][EACH] or True
     here, there = schema.get("$defs", {}), each.get("$defs", {})
     if any(here[name] != there[name] for name in here.keys() & there.keys()):
-        # Two classes of one name: what is not published is held when the tool is called.
+        # Two classes have the same name: the rule is enforced in the call instead of published.
         additional, there = True, {}
     definitions: JSON = {**there, **here}
     return {**schema, "additionalProperties": additional, **({"$defs": definitions} if definitions else {})}
@@ -107,9 +107,9 @@ def _with_extra(reading: signature.FunctionSignature, options: ToolOptions, wher
 
 
 def _handler(fn: Callable[..., Any], reading: signature.FunctionSignature) -> Handler:
-    """Return the handler: arguments by name, coerced where the annotation means more, the context injected."""
+    """Return the handler: passes arguments by name, converts them, and injects the context."""
     values: Callable[[JSON], JSON] | None = None if reading.parameters.is_plain else reading.parameters.values
-    # Most types that JSON does not know are `int`, for which JSON Schema takes 3.0: only floats are looked at then.
+    # Most conversions are for `int`, since JSON Schema accepts 3.0; then only floats need a look.
     is_of_floats_alone: bool = values is not None and reading.parameters.coerces_integers_alone
     name, wants_call = reading.context, reading.wants_call
     extra = reading.extra
@@ -137,7 +137,7 @@ def _handler(fn: Callable[..., Any], reading: signature.FunctionSignature) -> Ha
 
 
 def _as(each: Callable[[JSON], JSON], key: str, value: Any) -> Any:
-    """Return a further argument as its annotation means it; an error names it as it was called."""
+    """Convert a further argument by its annotation; an error has the caller's name for it."""
     try:
         return each({EACH: value})[EACH]
     except CallError as error:

@@ -1,9 +1,9 @@
-"""The table of options: all that can be said of a tool beside its parameters, one row an option.
+"""The table of options: every option of a tool except its parameters, one row per option.
 
-Whatever else knows options reads this table: the keywords of the decorators and of class tools are judged by it and
-become a `ToolSpec` by it, a subclass inherits by it, a built tool joins its builder by it, `config/kinds/tool_form.py`
-makes the keys of YAML of it and docs/generate.py the reference. Type checkers cannot read it: for them the keywords
-stand once more in `options`, and a test holds the two equal.
+All code about options reads this table. Keywords of decorators and class tools are checked by it and become a
+`ToolSpec`; subclasses inherit by it; a built tool is combined with its builder by it. `config/kinds/tool_form.py`
+derives the YAML keys from it and docs/generate.py the reference. Type checkers cannot read it, so `options` repeats the
+keywords, and a test compares both.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ YamlForm = Literal[
 
 
 class YamlKey(Struct, frozen=True, kw_only=True):
-    """The key under which a config says an option.
+    """The key of an option in a config.
 
-    `form` is what may stand there, by its name in `config/kinds/tool_form.py`. `key` is the option's name unless said,
-    `within` the mapping that it stands in, `wire_key` MCP's spelling of it. `meaning` stands in for the option's where
-    a config says something else. `of_one_tool` keys cannot be said of a source, which has many tools.
+    `form` is the accepted form, by its name in `config/kinds/tool_form.py`. `key` defaults to the option's name,
+    `within` is the surrounding mapping, `wire_key` MCP's spelling. `meaning` replaces the option's text if a config
+    means something else. `of_one_tool` keys are invalid for a source, which has many tools.
     """
 
     form: YamlForm
@@ -61,17 +61,18 @@ class YamlKey(Struct, frozen=True, kw_only=True):
 
 
 class Option(Struct, frozen=True, kw_only=True):
-    """One row.
+    """One row of the table.
 
-    `default` holds where nothing is said, `check` tells what is wrong with a value. `lands` is the path of the value
-    in a `ToolSpec`, in the form that `convert` gives it; `()` where the declaration has no place. `of_code` options
-    join what the code says of itself, its signature or class: they do not land unread, and a builder, which has no
-    parameters, cannot have them.
+    `default` is the value if nothing is set; `check` returns the fault of a value. `lands` is the path of the value in
+    a `ToolSpec`, in the form that `convert` returns; `()` if the spec has no place for it. `of_code` options extend
+    what the code itself declares, its signature or class. They are not copied to the spec unread, and a builder, which
+    has no parameters, cannot have them.
 
-    `inheritance` is what a subclass takes over: the value, both values as one mapping, or nothing, as with all that
-    makes one tool this tool. `built` is how the value of a built tool joins its builder's: it goes before it ("lent"
-    where it has none), is one mapping with it, the smaller limit holds, both must say the same, only one of the two
-    has it, or it is judged on the "declaration", before anything is built, so that a built tool must not say it.
+    `inheritance` says what a subclass inherits: the value, both values merged as a mapping, or nothing, as for options
+    that identify one tool. `built` says how the values of a built tool and of its builder are combined: the built one
+    wins ("lent": the builder's is the default), both are merged as a mapping, the smaller limit applies, both must be
+    equal, or only one may be set. "declaration" options are checked before anything is built, so a built tool must not
+    set them.
     """
 
     name: str
@@ -87,7 +88,7 @@ class Option(Struct, frozen=True, kw_only=True):
 
     @property
     def path(self) -> tuple[str, ...]:
-        """Where the value stands in a `ToolSpec`."""
+        """The path of the value in a `ToolSpec`."""
         return (self.name,) if self.lands is None else self.lands
 
     @property
@@ -97,11 +98,11 @@ class Option(Struct, frozen=True, kw_only=True):
 
     @property
     def yaml_key(self) -> str:
-        """The key in a config, and `""` where it cannot be said there."""
+        """The key in a config; `""` if it cannot be set there."""
         return "" if self.yaml is None else self.yaml.key or self.name
 
 
-# ---------------------------------------------------------------- what a value may be
+# ---------------------------------------------------------------- checks of values
 
 
 def _of_type(types: type | tuple[type, ...], wanted: str) -> Check:
@@ -109,7 +110,7 @@ def _of_type(types: type | tuple[type, ...], wanted: str) -> Check:
 
 
 def _all_of(*checks: Check) -> Check:
-    """Return the check that tells the first fault: what is not text needs no look at its letters."""
+    """Return a check that reports the first fault only: a value that is not text has no characters to check."""
     return lambda key, value: next(filter(None, (check(key, value) for check in checks)), "")
 
 
@@ -118,7 +119,7 @@ def _one_of(*words: str) -> Check:
 
 
 def _by_definition(check: Callable[[Any], object], *, label: str = "") -> Check:
-    """Return the check for texts, and mappings, that another part of the core judges, in its words."""
+    """Return a check for texts and mappings that uses the rules and messages of another part of core."""
 
     def fault(key: str, value: Any) -> str:
         if isinstance(value, str | Mapping):
@@ -177,7 +178,7 @@ _MAPPING = _of_type((Mapping, type(None)), "a dict")
 _LIST = _of_type((str, list, tuple), "a list")
 
 
-# ---------------------------------------------------------------- what becomes of it
+# ---------------------------------------------------------------- conversions
 
 
 def as_names(names: Strings) -> tuple[str, ...]:
@@ -186,7 +187,7 @@ def as_names(names: Strings) -> tuple[str, ...]:
 
 
 def as_groups(groups: Strings) -> tuple[str, ...]:
-    """Return groups as a tuple; no group at all means `core`."""
+    """Return groups as a tuple; no groups means `core`."""
     return as_names(groups) or ("core",)
 
 
@@ -417,7 +418,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         convert=_as_mapping,
         inheritance="merged",
     ),
-    # Both are part of `meta`, which a built tool has or is lent as a whole.
+    # Both are part of `meta`, which a built tool sets or takes over as a whole.
     Option(
         name="ui",
         meaning="The address of its interface, `ui://…`.",
@@ -451,11 +452,11 @@ OPTIONS: Final[tuple[Option, ...]] = (
 BY_NAME: Final[Mapping[str, Option]] = {option.name: option for option in OPTIONS}
 
 
-# ---------------------------------------------------------------- in a declaration
+# ---------------------------------------------------------------- writing to a declaration
 
 
 def value_at(spec: ToolSpec, path: tuple[str, ...]) -> Any:
-    """Return what stands at a path: a field of the declaration, of a record in it, or a key of a mapping in it."""
+    """Return the value at a path: a field of the declaration, of a record in it, or a key of a mapping in it."""
     value: Any = spec
     for key in path:
         value = cast("Mapping[str, Any]", value).get(key) if isinstance(value, Mapping) else getattr(value, key, None)
@@ -463,7 +464,7 @@ def value_at(spec: ToolSpec, path: tuple[str, ...]) -> Any:
 
 
 def with_options(spec: ToolSpec, values: Mapping[str, Any]) -> ToolSpec:
-    """Return the declaration with these options said, each judged already; what they do not say stays."""
+    """Return the declaration with these checked options set; the rest stays."""
     landing = {
         option.path: values[option.name] if option.convert is None else option.convert(values[option.name])
         for option in OPTIONS
@@ -473,7 +474,7 @@ def with_options(spec: ToolSpec, values: Mapping[str, Any]) -> ToolSpec:
 
 
 def with_values(spec: ToolSpec, values: Mapping[tuple[str, ...], Any]) -> ToolSpec:
-    """Return the declaration with a value at each path; one within a mapping is left out when it is empty."""
+    """Return the declaration with a value at each path; empty values inside mappings are left out."""
     changes: dict[str, Any] = {}
     for path, value in values.items():
         if len(path) == 1:

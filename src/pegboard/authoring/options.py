@@ -1,4 +1,4 @@
-"""Options: what was said of one tool beside its parameters, in a decorator or as class keywords."""
+"""Options: the options of one tool, from decorator or class keywords."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pegboard.model.tool import ConsentRule, ToolSpec
 
 
 class BuilderKeywords(TypedDict, total=False):
-    """The keywords of `@catalog.builder`, for type checkers and editors: the rows of the table that it takes."""
+    """The keywords of `@catalog.builder`, for type checkers and editors: the rows of the table that apply to it."""
 
     namespace: str
     groups: Strings
@@ -60,7 +60,7 @@ class ToolKeywords(BuilderKeywords, total=False):
 
 
 class ToolOptions(Struct, frozen=True):
-    """What was said of one tool: `options["timeout_s"]` is that, or the default of the table."""
+    """The options of one tool: `options["timeout_s"]` is the set value or the table's default."""
 
     declared: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
@@ -72,17 +72,17 @@ class ToolOptions(Struct, frozen=True):
         """Return the options for keywords.
 
         Raises:
-            DefinitionError: there is no such keyword; the text has the nearest one.
+            DefinitionError: an unknown keyword; the message suggests the nearest one.
         """
         return cls().extended(keywords, where=where)
 
     def extended(self, keywords: Mapping[str, Any], *, where: str = "") -> ToolOptions:
-        """Return these options as a subclass inherits them: its own keywords win, those that the table merges merge.
+        """Return these options as a subclass inherits them: its keywords win, mappings are merged.
 
-        What makes one tool this tool (its name, its words, its former names) is not inherited.
+        Options that identify one tool (name, description, former names) are not inherited.
 
         Raises:
-            DefinitionError: there is no such keyword; the text has the nearest one.
+            DefinitionError: an unknown keyword; the message suggests the nearest one.
         """
         unknown = [
             Problem(where=where, message=f"unknown tool option {name!r}.{nearest(name, BY_NAME, label='Options')}")
@@ -100,16 +100,16 @@ class ToolOptions(Struct, frozen=True):
         return ToolOptions({**inherited, **keywords, **merged})
 
     def replaced(self, **values: Any) -> ToolOptions:
-        """Return these options with others in place of some."""
+        """Return these options with some replaced."""
         return ToolOptions({**self.declared, **values})
 
     def base_spec(self, *, name: str, description: str, origin: str) -> ToolSpec:
-        """Return the declaration without what only the code can say: schemas and aliases.
+        """Return the declaration without the parts that come from code: schemas and aliases.
 
-        `name` and `description` are what holds where the options do not say it.
+        `name` and `description` are the defaults for those options.
 
         Raises:
-            DefinitionError: values that cannot be honoured, all of them.
+            DefinitionError: invalid values, all of them.
         """
         name = self["name"] or name
         declared = {**self.declared, "name": name}

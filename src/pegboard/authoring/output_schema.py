@@ -1,4 +1,4 @@
-"""Output schema: what a return annotation promises of a result, and what writes and reads a result as it says."""
+"""Output schema: the schema of a return annotation, and the functions that write and read results by it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _NO_OUTPUT = (
 
 
 def output_schema(annotation: Any, *, where: str) -> JSON | None:
-    """Return the schema of a return annotation, a model or a JSON Schema; `None` where no structure is promised.
+    """Return the schema of a return annotation, a model or a JSON Schema; `None` without structured output.
 
     Raises:
         DefinitionError: the type has no JSON Schema.
@@ -60,7 +60,7 @@ def output_schema(annotation: Any, *, where: str) -> JSON | None:
 
 
 def returned_type(annotation: Any) -> Any:
-    """Return the type that a result is described and written by; `None` for text, media, results and no annotation."""
+    """Return the type for describing and writing a result; `None` for text, media, results and no annotation."""
     origin = get_origin(annotation)
     if origin in (Awaitable, Coroutine):
         return returned_type(get_args(annotation)[-1])
@@ -68,13 +68,13 @@ def returned_type(annotation: Any) -> Any:
     if _is_any_model(bare):
         return None
     if any(bare is plain for plain in _NO_OUTPUT) or (inspect.isclass(bare) and issubclass(bare, str | bytes)):
-        # An Enum of strings is text to Python, and yet a closed set to the model.
+        # An Enum of strings is a text in Python, but a closed set for the model.
         return annotation if inspect.isclass(bare) and hasattr(bare, "__members__") else None
     return None if _mentions_content(bare) else annotation
 
 
 def _is_any_model(annotation: Any) -> bool:
-    """Tell whether a model of any kind is promised: written by this alone it would have no fields."""
+    """Tell whether the annotation is the base class of models, which alone has no fields to write."""
     return getattr(annotation, "__module__", "") == "pydantic.main" and annotation is pydantic.BaseModel
 
 
@@ -85,7 +85,7 @@ def _mentions_content(annotation: Any) -> bool:
 
 
 def output_writer(annotation: Any) -> Callable[[Any], Any] | None:
-    """Return what writes a result as JSON the way its schema says; `None` where the value is JSON already."""
+    """Return a function that writes a result as JSON by its schema; `None` if the value is JSON already."""
     inner = None if isinstance(annotation, dict) else returned_type(annotation)
     if inner is None or is_json(inner, whole=True):
         return None
@@ -94,7 +94,7 @@ def output_writer(annotation: Any) -> Callable[[Any], Any] | None:
     def write(value: Any) -> Any:
         if isinstance(value, ToolResult):
             return value
-        # A value of another type than promised is written as it is; the output schema judges it.
+        # A value of another type is written as it is; the output schema then judges it.
         try:
             return dump(value, mode="json", by_alias=True, warnings=False, fallback=plain_form)
         except (ValueError, TypeError) as error:
@@ -105,9 +105,9 @@ def output_writer(annotation: Any) -> Callable[[Any], Any] | None:
 
 
 def output_reader(annotation: Any) -> Callable[[object], object] | None:
-    """Return what reads a result as its annotation means it, and writes it so; `None` where nothing is promised.
+    """Return a function that converts a result by its annotation and writes it; `None` without a schema.
 
-    It is asked where the result misses its promise, so what it needs is made then.
+    It is used only for results that miss the schema, so it is prepared on first use.
     """
     inner = None if isinstance(annotation, dict) else returned_type(annotation)
     if inner is None:

@@ -1,4 +1,4 @@
-"""Parameter schema: the object schema of parameters in Python, and what makes of arguments what the code wants."""
+"""Parameter schema: the object schema of Python parameters, and the conversion of arguments to Python values."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ _OF_NAMES = (typing.Final, typing.ClassVar)
 
 
 class Parameter(Struct, frozen=True, kw_only=True):
-    """One parameter as the model sees it: annotation, what `Field` said, default (`MISSING` = required).
+    """One parameter as the model sees it: annotation, `Field` settings, default (`MISSING` = required).
 
-    `make_default` stands for a default that is made anew for each call. `python_name` is what the code calls it, where
-    pydantic's `Field(alias=…)` publishes it under another name. `may_lack` says that the code does without it, and that
-    nothing stands for it then: an optional key of a `TypedDict`.
+    `make_default` makes a new default for each call. `python_name` is the name in the code if pydantic's
+    `Field(alias=…)` publishes another one. `may_lack` marks an optional key of a `TypedDict`: it may be missing,
+    without a default.
     """
 
     name: str
@@ -63,10 +63,10 @@ class Parameter(Struct, frozen=True, kw_only=True):
 
 
 class ParameterSchema(Struct, frozen=True, kw_only=True):
-    """The object schema of parameters, coercions for types beyond JSON, and what `Field` said of each.
+    """The object schema of parameters, conversions for types beyond JSON, and the `Field` of each.
 
-    `make_defaults` makes the defaults that cannot stand in a schema, being no JSON. `python_names` are what the code
-    calls the properties that are published under an alias.
+    `make_defaults` makes the defaults that are not JSON and so cannot be in a schema. `python_names` are the names in
+    the code of properties that are published under an alias.
     """
 
     schema: JSON
@@ -76,10 +76,10 @@ class ParameterSchema(Struct, frozen=True, kw_only=True):
     python_names: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def values(self, args: JSON) -> JSON:
-        """Return validated arguments as the code wants them: coerced, and with the defaults that are not JSON.
+        """Return validated arguments as Python values, with the defaults that are not JSON.
 
         Raises:
-            CallError: `invalid_arguments`, where a type asks more than its schema can say.
+            CallError: `invalid_arguments`, if a type is stricter than its schema.
         """
         for name, coerce in self.coerce.items():
             value = args.get(name, MISSING)
@@ -101,7 +101,7 @@ class ParameterSchema(Struct, frozen=True, kw_only=True):
 
     @property
     def coerces_integers_alone(self) -> bool:
-        """Whether `values` changes nothing but a float that stands for an integer."""
+        """Whether `values` only converts floats to integers."""
         is_more = self.make_defaults or self.python_names
         return not is_more and all(coerce is to_int for coerce in self.coerce.values())
 
@@ -109,7 +109,7 @@ class ParameterSchema(Struct, frozen=True, kw_only=True):
 def parameter(name: str, annotation: Any, *, default: Any = MISSING, description: str = "") -> Parameter:
     """Return a parameter; reads our `Field`, pydantic's, and plain text in `Annotated[…]` or as the default.
 
-    `description` is what the docstring says, for want of anything nearer.
+    `description` comes from the docstring; any other description takes precedence.
     """
     annotation, alias = _without_alias(annotation)
     annotation, spec, stated = _take_fields(annotation)
@@ -137,7 +137,7 @@ def parameter(name: str, annotation: Any, *, default: Any = MISSING, description
 
 
 def _without_alias(annotation: Any) -> tuple[Any, str]:
-    """Return the annotation without pydantic's aliases of the parameter itself, and the last of them."""
+    """Return the annotation without pydantic's aliases for the parameter, and the last of them."""
     if get_origin(annotation) is not Annotated:
         return annotation, ""
     inner, *extras = get_args(annotation)
@@ -151,7 +151,7 @@ def _without_alias(annotation: Any) -> tuple[Any, str]:
 
 
 def _bare_field(info: pydantic.fields.FieldInfo, alias: str) -> tuple[pydantic.fields.FieldInfo, str]:
-    """Return pydantic's `Field` without its alias, and that alias, or the one so far."""
+    """Return pydantic's `Field` without its alias, and that alias, or else the one passed in."""
     own = info.validation_alias or info.alias
     if own is None:
         return info, alias
@@ -160,7 +160,7 @@ def _bare_field(info: pydantic.fields.FieldInfo, alias: str) -> tuple[pydantic.f
         raise DefinitionError(f"{message} Further names go in pegboard.Field(aliases=[…]).")
     bare = copy.copy(info)
     bare.alias = bare.validation_alias = bare.serialization_alias = bare.alias_priority = None
-    # Else pydantic warns that the alias of a type by itself does nothing; here it does.
+    # Otherwise pydantic warns that an alias on a bare type has no effect; here it has one.
     stated: dict[str, Any] = bare._attributes_set  # pyright: ignore[reportPrivateUsage, reportUnknownMemberType] - pydantic has no other way
     aliases = ("alias", "validation_alias", "serialization_alias", "alias_priority")
     bare._attributes_set = {key: value for key, value in stated.items() if key not in aliases}  # pyright: ignore[reportPrivateUsage] - as above
@@ -168,7 +168,7 @@ def _bare_field(info: pydantic.fields.FieldInfo, alias: str) -> tuple[pydantic.f
 
 
 def _take_fields(annotation: Any) -> tuple[Any, FieldSpec, str]:
-    """Take our `Field` and plain words out of `Annotated[…]`; what else stands there is pydantic's."""
+    """Take our `Field` and plain strings out of `Annotated[…]`; the rest is for pydantic."""
     if get_origin(annotation) is not Annotated:
         return annotation, FieldSpec(), ""
     inner, *extras = get_args(annotation)
@@ -188,10 +188,10 @@ def _take_fields(annotation: Any) -> tuple[Any, FieldSpec, str]:
 
 
 def parameter_schema(parameters: list[Parameter], *, where: str) -> ParameterSchema:
-    """Return the object schema of the parameters and what turns arguments into what the code wants.
+    """Return the object schema of the parameters and the conversion of arguments.
 
     Raises:
-        DefinitionError: an annotation that has no JSON Schema, a default that does not fit its type.
+        DefinitionError: an annotation without a JSON Schema, or a default that does not fit its type.
     """
     seen: set[str] = set()
     for item in parameters:
@@ -221,7 +221,7 @@ def parameter_schema(parameters: list[Parameter], *, where: str) -> ParameterSch
         if "default" in properties[item.name]:
             _check_default(item, properties[item.name]["default"], published[item.name], conversion, where)
         else:
-            # Not being JSON it stands in no schema.
+            # A default that is not JSON cannot be in the schema.
             make_defaults[item.name] = item.make_default or (lambda default=item.default: default)
     return ParameterSchema(
         schema=schema,
@@ -249,7 +249,7 @@ def _mentions(annotation: Any, what: Any) -> bool:
 
 
 def _plain_properties(parameters: list[Parameter], annotations: Mapping[str, Any]) -> JSON | None:
-    """Return the schemas of parameters that are plain, all of them, defaults included; `None` where one is not."""
+    """Return the schemas of plain parameters, with defaults; `None` if one of them is not plain."""
     properties: JSON = {}
     for item in parameters:
         schema = plain_schema(annotations[item.name])
@@ -266,7 +266,7 @@ def _plain_properties(parameters: list[Parameter], annotations: Mapping[str, Any
 def _drawn_by_pydantic(parameters: list[Parameter], annotations: Mapping[str, Any], where: str) -> JSON:
     fields: dict[str, Any] = {}
     for index, item in enumerate(parameters):
-        # A neutral name inside the model: a parameter may be called `schema` or `copy`, which pydantic keeps.
+        # Neutral names in the model: pydantic reserves some, such as `schema` and `copy`.
         if item.make_default is not None:
             field_info = pydantic.Field(default_factory=item.make_default, alias=item.name)
         else:
@@ -275,7 +275,7 @@ def _drawn_by_pydantic(parameters: list[Parameter], annotations: Mapping[str, An
     try:
         return pydantic_schema.schema_of_arguments(fields)
     except pydantic_schema.NoSchemaError as error:
-        # Asked for one by one, to name those at fault; where none is by itself, they are together.
+        # Checked one by one to name the faulty ones; if each is valid alone, they fail in combination.
         faults = [(f"parameter {item.name!r}", _fault(annotations[item.name])) for item in parameters]
         named = [(path, fault) for path, fault in faults if fault] or [("", str(error))]
         problems = [
@@ -286,7 +286,7 @@ def _drawn_by_pydantic(parameters: list[Parameter], annotations: Mapping[str, An
 
 
 def _fault(annotation: Any) -> str:
-    """Return why an annotation by itself has no schema; empty where it has one."""
+    """Return why an annotation alone has no schema; empty if it has one."""
     try:
         pydantic_schema.schema_of_argument(annotation)
     except pydantic_schema.NoSchemaError as error:
@@ -303,7 +303,7 @@ def _coercion(item: Parameter, annotation: Any, where: str) -> Coerce | None:
 
 
 def _check_default(item: Parameter, default: Any, schema: JSON, coerce: Coerce | None, where: str) -> None:
-    """Refuse a default that no argument could be.
+    """Refuse a default that no argument could have.
 
     Raises:
         DefinitionError: it does not fit.
@@ -330,9 +330,9 @@ _JSON_TYPES: Mapping[str, type | tuple[type, ...]] = {
 
 
 def _misfits(schema: JSON, default: Any) -> bool:
-    """Tell whether a default is of another type than its schema says, or none of those that it lists.
+    """Tell whether a default has another type than its schema, or is not one of the listed values.
 
-    `None` fits everything: it is the common way to say that nothing was given.
+    `None` always fits: it commonly means that nothing was given.
     """
     if default is None:
         return False
@@ -351,7 +351,7 @@ def _is_of(default: Any, kind: str) -> bool:
 
 
 def _ordered(schema: JSON) -> JSON:
-    """Return a property as people write it: type and description first, default last."""
+    """Return a property in the usual order of keys: type and description first, default last."""
     first = {key: schema[key] for key in ("type", "description") if key in schema}
     last = {"default": schema["default"]} if "default" in schema else {}
     return {**first, **{key: value for key, value in schema.items() if key != "default"}, **last}

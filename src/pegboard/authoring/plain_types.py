@@ -1,7 +1,7 @@
-"""Plain types: the JSON Schema of annotations that say no more than JSON does.
+"""Plain types: the JSON Schema of annotations that map directly to JSON types.
 
-Most tools have no others. They are drawn here letter for letter as pydantic draws them, so that a program whose tools
-take texts, numbers and lists of them need not import it; `tests/authoring/test_plain_types.py` holds the two equal.
+Most tools use no others. The schemas are the same as pydantic's, so that a program whose tools take texts, numbers and
+lists of them need not import it; `tests/authoring/test_plain_types.py` compares both.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _SCALARS: Mapping[Any, str] = {
 
 
 def plain_schema(annotation: Any) -> JSON | None:
-    """Return the schema of a plain annotation; `None` where pydantic is to be asked."""
-    # By what it is, and not by what it is equal to: an annotation may be any object, also one without a hash.
+    """Return the schema of a plain annotation; `None` if pydantic is needed."""
+    # Compared by identity: an annotation may be any object, even an unhashable one.
     if (scalar := next((word for plain, word in _SCALARS.items() if annotation is plain), None)) is not None:
         return {"type": scalar}
     if annotation is Any or annotation is object:
@@ -37,17 +37,17 @@ def plain_schema(annotation: Any) -> JSON | None:
     if origin is Literal and all(type(part) is str for part in parts):
         return {"const": parts[0], "type": "string"} if len(parts) == 1 else {"enum": [*parts], "type": "string"}
     if origin in (Union, types.UnionType):
-        # That there may be nothing stands last, wherever it was written.
+        # `null` is always last, as in pydantic's schemas.
         in_order = sorted(parts, key=lambda part: part is type(None))
         choices = [choice for part in in_order if (choice := plain_schema(part)) is not None]
-        # What is the same twice is said once there.
+        # Duplicate alternatives are listed once in pydantic's schemas.
         is_whole = len(choices) == len(parts) and all(one not in choices[:index] for index, one in enumerate(choices))
         return {"anyOf": choices} if is_whole else None
     return None
 
 
 def is_plain_default(value: object) -> bool:
-    """Tell whether a default stands in a schema as it is."""
+    """Tell whether a default can be in a schema unchanged."""
     if type(value) is float:
         return math.isfinite(value)
     return value is None or type(value) in (bool, int) or (type(value) is str and value.isascii())

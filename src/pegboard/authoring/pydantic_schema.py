@@ -1,6 +1,6 @@
-"""Pydantic schema: the JSON Schema that pydantic draws of a type, corrected where it says what is not so.
+"""Pydantic schema: pydantic's JSON Schema of a type, with corrections where it is inaccurate.
 
-Loaded where a type is not plain: a program of plain tools does not import pydantic.
+Imported only for types that are not plain: a program of plain tools does not import pydantic.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pydantic.warnings import UnsupportedFieldAttributeWarning
 from pegboard.core.normalise import has_fields
 from pegboard.model.json_types import JSON
 
-# What pydantic raises for a type that it knows no schema for. The warning is one of a `Field` that does nothing there.
+# pydantic's errors for types without a schema, and its warning about a `Field` without effect.
 _FAULTS = (
     pydantic.errors.PydanticUserError,
     pydantic.PydanticSchemaGenerationError,
@@ -42,7 +42,7 @@ def schema_of_arguments(fields: Mapping[str, Any]) -> JSON:
     """Return the schema of an object with the fields of a pydantic model, each an annotation and a `Field`.
 
     Raises:
-        NoSchemaError: one of them has none.
+        NoSchemaError: a field has no schema.
     """
     return _schema_of(lambda: pydantic.create_model("Arguments", **fields), mode="validation")
 
@@ -51,7 +51,7 @@ def schema_of_argument(annotation: Any) -> JSON:
     """Return the schema of one argument.
 
     Raises:
-        NoSchemaError: there is none.
+        NoSchemaError: it has no schema.
     """
     return _schema_of(lambda: pydantic.TypeAdapter(annotation), mode="validation")
 
@@ -60,13 +60,13 @@ def schema_of_result(annotation: Any) -> JSON:
     """Return the schema of a result as `result_adapter` writes it.
 
     Raises:
-        NoSchemaError: there is none.
+        NoSchemaError: it has no schema.
     """
     return _schema_of(lambda: result_adapter(annotation), mode="serialization")
 
 
 def result_adapter(annotation: Any) -> pydantic.TypeAdapter[Any]:
-    """Return what describes and writes a result: also one of a plain class, by its fields."""
+    """Return the adapter that describes and writes a result, including instances of plain classes by their fields."""
     try:
         return pydantic.TypeAdapter(annotation, config={"arbitrary_types_allowed": True})
     except pydantic.errors.PydanticUserError as error:
@@ -77,9 +77,9 @@ def result_adapter(annotation: Any) -> pydantic.TypeAdapter[Any]:
 
 def _schema_of(make: Callable[[], Any], *, mode: Literal["validation", "serialization"]) -> JSON:
     with warnings.catch_warnings():
-        # A default that is not JSON simply does not stand in the schema; it is filled in before the call.
+        # A default that is not JSON is left out of the schema and filled in before the call.
         warnings.simplefilter("ignore", PydanticJsonSchemaWarning)
-        # An alias within a list or a union does nothing: better no tool than one that means less than it says.
+        # An alias inside a list or a union has no effect; refuse the tool instead of ignoring the alias.
         warnings.filterwarnings("error", "The '(validation_)?alias' attribute", UnsupportedFieldAttributeWarning)
         try:
             model = make()
@@ -97,7 +97,7 @@ def _words_of(error: Exception) -> str:
     return f"{fault}{advice}"
 
 
-# What Python reads: a day, and a time of it with or without an offset, as ISO 8601 has them.
+# The formats that Python parses: ISO 8601 dates and times, with or without an offset.
 _TIME = r"\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?"
 _PATTERNS = {"datetime": rf"^\d{{4}}-\d{{2}}-\d{{2}}([T ]{_TIME})?$", "time": rf"^{_TIME}$"}
 
@@ -116,14 +116,14 @@ def _shape_of(kind: type) -> JSON | None:
     return {"type": "array"} if issubclass(kind, Set | Sequence | ValuesView) and not is_text else None
 
 
-# A text or mapping is a collection too, and the exact text of a fraction a number.
+# Protocols that strings, mappings or fraction texts satisfy as well.
 _OF_ANY_SHAPE = (Collection, Hashable, Sized, numbers.Number, numbers.Real, numbers.Rational, numbers.Integral)
 
 
 class _SchemaWriter(GenerateJsonSchema):
-    """Says of times what Python means by them: `date-time` and `time` of JSON Schema demand an offset.
+    """Corrects the schemas of times: JSON Schema's `date-time` and `time` require an offset, Python does not.
 
-    Only a type that demands one has the format; and a `duration` has neither fractions nor a sign there.
+    Only types that require an offset get the format. JSON Schema's `duration` has neither fractions nor a sign.
     """
 
     def datetime_schema(self, schema: Any) -> Any:
@@ -143,12 +143,12 @@ class _SchemaWriter(GenerateJsonSchema):
         return self._set(super().frozenset_schema(schema))
 
     def _set(self, shown: Any) -> Any:
-        # A list that says a thing twice means the same set; what is given holds each thing once.
+        # A list with duplicates still means a set; a result has no duplicates.
         unique = self.mode == "serialization"
         return shown if unique else {key: value for key, value in shown.items() if key != "uniqueItems"}
 
     def dict_schema(self, schema: Any) -> Any:
-        # Names in JSON are texts: what pydantic says of keys is said of the values that these texts mean.
+        # JSON keys are strings, so pydantic's key schema describes the values that these strings encode.
         shown, keys = super().dict_schema(schema), schema.get("keys_schema", {})
         if keys.get("type") == "enum":
             return {**shown, "propertyNames": {"enum": [str(member.value) for member in keys["members"]]}}
@@ -156,13 +156,13 @@ class _SchemaWriter(GenerateJsonSchema):
         return {key: value for key, value in shown.items() if is_text or key != "propertyNames"}
 
     def str_schema(self, schema: Any) -> Any:
-        # A pattern is for what comes in; the case is changed after it.
+        # A pattern applies to the input; the case is changed after it.
         shown, changes = super().str_schema(schema), schema.get("to_upper") or schema.get("to_lower")
         is_open = self.mode == "serialization" and changes
         return {key: value for key, value in shown.items() if key != "pattern"} if is_open else shown
 
     def ser_schema(self, schema: Any) -> Any:
-        """Leave open what a function writes that does not say what: pydantic takes it for the value's own type."""
+        """Leave the schema open if a serialiser has no return type: pydantic assumes the value's own type."""
         if schema.get("type") not in ("function-plain", "function-wrap") or "return_schema" in schema:
             return super().ser_schema(schema)
         function = schema["function"]
@@ -180,23 +180,23 @@ class _SchemaWriter(GenerateJsonSchema):
         return {"type": "integer", "description": words, **bounds}
 
     def is_subclass_schema(self, schema: Any) -> Any:
-        # Where an argument would be one, the words are those of `UnfillableError`.
+        # For arguments the text is that of `UnfillableError`.
         if self.mode == "validation":
             return super().is_subclass_schema(schema)
         return self.handle_invalid_for_json_schema(schema, f"a class ({schema['cls']!r}), which is no JSON")
 
     def is_instance_schema(self, schema: Any) -> Any:
-        # Only results come with classes that pydantic does not know.
+        # Only results may have classes that pydantic does not know.
         shown = _shape_of(schema["cls"]) if self.mode == "serialization" else None
         return super().is_instance_schema(schema) if shown is None else shown
 
     def _text(self, kind: str) -> Any:
-        # A result is written by pydantic, and what it writes is never held against a pattern.
+        # pydantic writes results, and its output is never checked against a pattern.
         return {"type": "string", **({"pattern": _PATTERNS[kind]} if self.mode == "validation" else {})}
 
 
 def _untitled(schema: Any, *, names: bool = False) -> Any:
-    """Return the schema without pydantic's made-up titles; inside `properties` a key called title is a name."""
+    """Return the schema without pydantic's generated titles; inside `properties` a key called title is a name."""
     if isinstance(schema, list):
         return [_untitled(item) for item in typing.cast("list[Any]", schema)]
     if not isinstance(schema, dict):

@@ -28,17 +28,16 @@ else:
 
 
 EACH = "each"
-"""The name by which what is known of every further argument is asked for."""
+"""The key for the conversion of all further arguments."""
 
 
 class FunctionSignature(Struct, frozen=True, kw_only=True):
-    """What a signature says.
+    """The contents of a signature.
 
-    `context` is the name of the injected parameter, `wants_call` whether it is a `CallContext`.
-    `reserved` are names that no argument may have: the context's, and what a partial has fixed.
-    `extra` says what each further argument of `**kwargs` is, `None` where there are none. `returns` is the return
-    annotation.
-    `stray_words` are names that the docstring describes and the function does not have.
+    `context` is the name of the injected parameter, `wants_call` whether it is a `CallContext`. `reserved` are names
+    that no argument may have: the context's, and parameters fixed by a partial. `extra` describes further arguments of
+    `**kwargs`, `None` without them. `returns` is the return annotation. `stray_words` are parameters that the docstring
+    describes but the function does not have.
     """
 
     parameters: ParameterSchema
@@ -52,10 +51,10 @@ class FunctionSignature(Struct, frozen=True, kw_only=True):
 
 
 def read_function(fn: Callable[..., Any], *, where: str) -> FunctionSignature:
-    """Read a function, or whatever else can be called.
+    """Read a function or any other callable.
 
     Raises:
-        DefinitionError: a parameter that no JSON object can fill, an annotation that has no JSON Schema.
+        DefinitionError: a parameter that no JSON object can fill, or an annotation without a JSON Schema.
     """
     bare = underlying(fn)
     if hasattr(fn, "dispatch") and hasattr(fn, "registry"):
@@ -96,28 +95,28 @@ def read_function(fn: Callable[..., Any], *, where: str) -> FunctionSignature:
 
 
 def _docstring_of(fn: Callable[..., Any], bare: Any) -> tuple[str, dict[str, str]]:
-    """Return the docstring of a function as `docstring` does; a partial has that of its class, which says nothing."""
+    """Return the docstring of a function as `docstring` does; that of a partial is its class's, which is useless."""
     if bare.__doc__:
         return docstring(bare)
     return ("", {}) if _is_partial(fn) else docstring(fn)
 
 
 def _annotation_of(item: inspect.Parameter, hints: Mapping[str, Any]) -> Any:
-    """Return the resolved annotation of a parameter; `Any` where it has none, or only a text that was not resolved."""
+    """Return the resolved annotation of a parameter; `Any` if there is none, or only an unresolved string."""
     is_unresolved = item.annotation is item.empty or isinstance(item.annotation, str)
     return hints.get(item.name, Any if is_unresolved else item.annotation)
 
 
 def _argument(item: inspect.Parameter, annotation: Any, description: str, *, where: str) -> Parameter:
-    """Return what the model fills in.
+    """Return a parameter that the model fills in.
 
     Raises:
-        DefinitionError: it has no type, and the name of what an object or the host fills in.
+        DefinitionError: it has no type, and a name that usually means `self` or a context.
     """
     if item.annotation is item.empty and item.name in _MEANT_OTHERWISE:
         message = _MEANT_OTHERWISE[item.name]
         raise DefinitionError(Problem(where=where, path=f"parameter {item.name!r}", message=message))
-    # Three dots say "required", as in a field of pydantic.
+    # `...` means "required", as in a pydantic field.
     default = MISSING if item.default is item.empty or item.default is ... else item.default
     return parameter(item.name, annotation, default=default, description=description)
 
@@ -146,14 +145,14 @@ def _unpacked(name: str, keys: Any, described: Mapping[str, str], *, where: str)
     """Return a parameter for each key of the `TypedDict` in `**name: Unpack[…]`.
 
     Raises:
-        DefinitionError: what is unpacked is not a TypedDict, or a type in it is not known.
+        DefinitionError: `Unpack` is not of a TypedDict, or a type in it is unknown.
     """
     if not typing_extensions.is_typeddict(keys):
         message = f"Unpack[{keys!r}]: only the keys of a TypedDict are known beforehand; give one."
         raise DefinitionError(Problem(where=where, path=f"parameter {name!r}", message=message))
     parameters: list[Parameter] = []
     for key, hint in type_hints(keys, where=where).items():
-        # What is written beside the type goes before what the class says: with annotations as text it cannot know.
+        # `Required` in the annotation wins over the class's own record, which is wrong if annotations are strings.
         is_required, annotation = key in keys.__required_keys__, hint
         while (qualifier := get_origin(annotation)) in _QUALIFIERS:
             is_required = is_required if qualifier is typing_extensions.ReadOnly else qualifier is typing.Required
@@ -163,10 +162,10 @@ def _unpacked(name: str, keys: Any, described: Mapping[str, str], *, where: str)
     return parameters
 
 
-# Before Python 3.12 there are two that mean the same.
+# Before Python 3.12 there are two with the same meaning.
 _UNPACKED = (typing.Unpack, typing_extensions.Unpack)
 _QUALIFIERS = (typing.Required, typing.NotRequired, typing_extensions.ReadOnly)
-# Without a type they would be published, and a model would have to send them.
+# Without a type they would be published, and a model would have to fill them in.
 _OF_A_METHOD = (
     "is filled by an object, and here is none: register the method of an object, `catalog.tool(thing.method)`, or "
     "derive a class from Tool. If the model shall send it, give it a type."
@@ -197,7 +196,7 @@ def _is_partial(fn: object) -> bool:
 
 
 def _fixed(fn: Any) -> set[str]:
-    """Return the parameters that a partial has fixed: the host's choice, so the model neither sees nor changes them."""
+    """Return the parameters fixed by a partial, which the model neither sees nor changes."""
     names: set[str] = set()
     while isinstance(fn, functools.partial):
         names |= set(fn.keywords)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType] - any function
@@ -206,9 +205,9 @@ def _fixed(fn: Any) -> set[str]:
 
 
 def own_hints(owner: type, *, where: str) -> dict[str, Any]:
-    """Return the resolved annotations of a class without those of its bases; raises as `type_hints` does."""
+    """Return the resolved annotations of a class without its bases; raises as `type_hints` does."""
     probe = type("probe", (), {"__annotations__": inspect.get_annotations(owner)})
-    # A field may be named as a type is: what stands in the module goes before what stands in the class.
+    # A field may have the name of a type: module names take precedence over class names.
     module: dict[str, Any] = getattr(sys.modules.get(owner.__module__), "__dict__", {})
     return type_hints(probe, where=where, names=(dict(vars(owner)), module))
 
@@ -216,10 +215,10 @@ def own_hints(owner: type, *, where: str) -> dict[str, Any]:
 def type_hints(
     owner: Any, *, where: str, names: tuple[dict[str, Any] | None, Mapping[str, Any] | None] = (None, None)
 ) -> dict[str, Any]:
-    """Return the resolved annotations of a function or class; `names` are where they stand, if that is elsewhere.
+    """Return the resolved annotations of a function or class; `names` are other namespaces for resolving them.
 
     Raises:
-        DefinitionError: a name in them is not known where they stand.
+        DefinitionError: a name in them is unknown.
     """
     try:
         return typing.get_type_hints(owner, *names, include_extras=True)
@@ -229,14 +228,14 @@ def type_hints(
 
 
 def docstring(owner: Any) -> tuple[str, dict[str, str]]:
-    """Return the description and the words on each parameter of a docstring in any common style."""
+    """Return the description and the parameter texts of a docstring in any common style."""
     text = inspect.cleandoc(owner.__doc__) if owner.__doc__ else ""
     if "\n" not in text and not text.startswith((":", "@")):
-        # One line describes no parameter, in no style: most tools start without the parser, which tries them all.
+        # A single line describes no parameters. Most tools need no parser, which tries all styles.
         return text, {}
     parsed = _docstrings.parse(text)
     parts = [part.strip() for part in (parsed.short_description, parsed.long_description) if part]
-    # Some write `a, b: both`, and `**options` as in the signature.
+    # Some docstrings have `a, b: both`, and `**options` as in the signature.
     described = {
         name.split(" ")[0].lstrip("*"): " ".join((item.description or "").split())
         for item in parsed.params
@@ -246,7 +245,7 @@ def docstring(owner: Any) -> tuple[str, dict[str, str]]:
 
 
 def context_type(annotation: Any) -> type[ToolContext] | None:
-    """Return the context class that an annotation asks for, also in `Annotated[…]` and beside `None`."""
+    """Return the context class of an annotation, including inside `Annotated[…]` and unions with `None`."""
     if inspect.isclass(annotation):
         return annotation if issubclass(annotation, ToolContext) else None
     if get_origin(annotation) is None:
@@ -258,18 +257,18 @@ def context_type(annotation: Any) -> type[ToolContext] | None:
 
 
 def asks_for_call(method: Callable[..., Any], name: str, *, where: str) -> bool:
-    """Tell which context the parameter `name` of a method gets: the call's, unless it asks for the request's own.
+    """Tell which context a method's parameter `name` gets: the call's, unless it is annotated with the request's.
 
-    Only this annotation is resolved: what else stands in the signature of a method is not read.
+    Only this annotation is resolved, not the rest of the signature.
 
     Raises:
-        DefinitionError: the annotation is something else, or its name is not known.
+        DefinitionError: the annotation is another type, or its name is unknown.
     """
     annotation: Any = inspect.signature(method).parameters[name].annotation
     if isinstance(annotation, str):
         word = annotation.rsplit(".", 1)[-1]
         if word in ("CallContext", "ToolContext"):
-            # These two are known by name, since they are often imported for the type checker only.
+            # These two are recognised by name, since they are often imported for the type checker only.
             return word == "CallContext"
         probe: Any = type("probe", (), {"__annotations__": {name: annotation}, "__module__": method.__module__})
         annotation = type_hints(probe, where=where)[name]
@@ -283,7 +282,7 @@ def asks_for_call(method: Callable[..., Any], name: str, *, where: str) -> bool:
 
 
 def is_async(fn: Callable[..., Any]) -> bool:
-    """Tell whether calling gives something to await, also behind a partial, a decorator or `__call__`."""
+    """Tell whether a call returns an awaitable, also through a partial, a decorator or `__call__`."""
     layer: Any = fn
     while layer is not None:
         bare = underlying(layer)
@@ -294,17 +293,17 @@ def is_async(fn: Callable[..., Any]) -> bool:
 
 
 def is_generator(fn: Callable[..., Any]) -> bool:
-    """Tell whether calling gives a generator, which is not a result."""
+    """Tell whether a call returns a generator, which is not a result."""
     bare = underlying(fn)
     return inspect.isgeneratorfunction(bare) or inspect.isasyncgenfunction(bare)
 
 
 def is_context_manager(fn: Callable[..., Any]) -> bool:
-    """Tell whether a function is what `contextlib` makes of a generator."""
+    """Tell whether a function is a `contextlib` context manager."""
     return getattr(underlying(fn), "__globals__", None) is vars(contextlib)
 
 
-# ---------------------------------------------------------------- where a declaration stands
+# ---------------------------------------------------------------- location of a declaration
 
 
 def underlying(fn: Callable[..., Any]) -> Any:
@@ -318,7 +317,7 @@ def underlying(fn: Callable[..., Any]) -> Any:
 
 
 def origin_of(fn: Callable[..., Any]) -> str:
-    """Return where a function stands, as `module:line`; without a line for code that has none."""
+    """Return the location of a function as `module:line`; without a line for code that has none."""
     bare = inspect.unwrap(underlying(fn))
     module = getattr(bare, "__module__", None) or "?"
     line = getattr(getattr(bare, "__code__", None), "co_firstlineno", None)

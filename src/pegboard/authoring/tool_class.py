@@ -61,7 +61,7 @@ class Tool(Rendering):
         inherited: ToolOptions = getattr(cls, "tool_options", None) or ToolOptions()
         cls.tool_options = inherited.extended(keywords, where=where)
         aliases = cls.tool_options["aliases"]
-        # What is not a dict is refused with the other options.
+        # A value that is not a dict is refused with the other options.
         cls.own_aliases = aliases if isinstance(aliases, dict) else {}
         cls.is_abstract, cls.is_registered = abstract, register and not abstract
         if not abstract:
@@ -78,10 +78,10 @@ class Tool(Rendering):
 
     @classmethod
     def rename(cls, name: str) -> None:
-        """Give the tool another name in every catalog that holds it; the old name is gone there.
+        """Rename the tool in every catalog that holds it; the old name is gone there.
 
         Raises:
-            DefinitionError: the name cannot be, or is taken; nothing has changed then.
+            DefinitionError: the name is invalid or taken; then nothing changes.
         """
         before = cls.tool_options, cls.tool_entry
         if check_tool_name(name) == cls.tool_entry.spec.name:
@@ -95,7 +95,7 @@ class Tool(Rendering):
             raise
 
     def __init__(self, **arguments: Any) -> None:
-        """Make an instance by hand, e.g. in a test. Arguments are not judged, but those of typed fields are converted.
+        """Make an instance by hand, e.g. in a test. Arguments are not validated, but typed fields are converted.
 
         Raises:
             TypeError: the class is abstract, or an argument is missing or unknown.
@@ -108,7 +108,8 @@ class Tool(Rendering):
     def perform(self, *args: Any, **kwargs: Any) -> Any:
         """Do the work and return text, JSON, a model, bytes or content blocks: `perform(self, ctx)`, sync or async.
 
-        The context is optional. Annotated `CallContext` (or not at all) it is the call's, else the request's own.
+        The context parameter is optional. Annotated with `CallContext` (or not at all) it is the call's context,
+        otherwise the request's.
         """
         raise NotImplementedError(f"{type(self).__name__} has no perform().")
 
@@ -118,7 +119,7 @@ class Tool(Rendering):
 
 
 def _standing(cls: type) -> str:
-    """Return where a class is being defined, as `module:line`: the frame of its module that is running now."""
+    """Return the location of a class being defined, as `module:line`: the running frame of its module."""
     frame = inspect.currentframe()
     while frame is not None and frame.f_globals.get("__name__") != cls.__module__:
         frame = frame.f_back
@@ -129,7 +130,7 @@ def class_entry(cls: type[Tool], *, where: str) -> ToolEntry:
     """Return the tool for a class whose fields were read.
 
     Raises:
-        DefinitionError: keywords, hooks or a `perform` that cannot be honoured.
+        DefinitionError: invalid keywords, hooks or `perform`.
     """
     options, fields = cls.tool_options, cls.tool_fields
     output = options["output"]
@@ -156,7 +157,7 @@ def class_entry(cls: type[Tool], *, where: str) -> ToolEntry:
 
 
 def _stray_words(cls: type[Tool], names: set[str]) -> tuple[str, ...]:
-    # What is not a parameter may be another attribute, which a docstring tells of too.
+    # A name that is not a parameter may be another attribute that the docstring describes.
     return tuple(name for name in docstring(cls)[1] if name not in names and not hasattr(cls, name))
 
 
