@@ -15,12 +15,12 @@ class PostgresConsents(SqlConsents):
     """Keeps consents in a PostgreSQL database; see `SqlConsents`.
 
     Args:
-    uri: `postgresql://…`; its user can create tables, or the tables exist.
-    page: the address of the server with the page for decisions, without a slash at its end.
+        uri: `postgresql://…`; its user can create tables, or the tables exist.
+        page: the address of the server with the page for decisions, without a slash at its end.
         wall_clock: seconds since 1970, the same for all who share the database.
 
     Raises:
-    DefinitionError: the URI is invalid.
+        DefinitionError: the URI is invalid.
     """
 
     def __init__(

@@ -75,8 +75,8 @@ class Executor(ExecutorState):
         """Run one call; see `View.call`. Ends exactly once, with a result or a typed error.
 
         Raises:
-        asyncio.CancelledError: the caller's own task was cancelled, or a surrounding call was stopped.
-        CallError: the result is an error and `raise_errors` is set; its cause is the tool's exception.
+            asyncio.CancelledError: the caller's own task was cancelled, or a surrounding call was stopped.
+            CallError: the result is an error and `raise_errors` is set; its cause is the tool's exception.
         """
         ports = self.ports
         listeners = ports.listeners

@@ -41,16 +41,16 @@ class FinishedCall:
     """A call that has ended, including refused ones. Immutable; fields that no observer reads cost nothing.
 
     Args:
-    started: the record of its start.
-    tool: the wire name, or the requested name if no such tool is visible.
-    entry: the tool; `None` if none is visible.
-    arguments: the valid arguments. They belong to the call: an observer digests or copies them at once.
-    judge: computes the judge's decision and its rule; called only by observers that record it.
-    consent: empty if nobody was asked, else `yes`, `no`, or `nobody` if nobody could be asked.
-    consent_id: the id of the answer or of the filed question; empty if there is none.
-    limit_keys: the rate-limit windows charged for the call.
+        started: the record of its start.
+        tool: the wire name, or the requested name if no such tool is visible.
+        entry: the tool; `None` if none is visible.
+        arguments: the valid arguments. They belong to the call: an observer digests or copies them at once.
+        judge: computes the judge's decision and its rule; called only by observers that record it.
+        consent: empty if nobody was asked, else `yes`, `no`, or `nobody` if nobody could be asked.
+        consent_id: the id of the answer or of the filed question; empty if there is none.
+        limit_keys: the rate-limit windows charged for the call.
         kind: `ok`, or the kind of its error.
-    stage_s: the seconds spent in each stage; empty unless an observer sets `times_stages`.
+        stage_s: the seconds spent in each stage; empty unless an observer sets `times_stages`.
     """
 
     __slots__ = (
