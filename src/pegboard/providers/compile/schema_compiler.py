@@ -89,7 +89,7 @@ def target_name(target: str, wire_name: str, qualified_id: str) -> str:
     return f"_{wire_name}"[: MAX_NAME_CHARS - 9] + f"_{tail}"
 
 
-class SchemaCompiler(Struct):
+class SchemaCompiler(Struct, dict=True):  # `dict` for `cached_property`
     """The compilation of one schema for one target: its losses so far, and its recursive definitions."""
 
     root: JSON
