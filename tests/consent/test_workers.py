@@ -152,5 +152,5 @@ async def test_a_file_that_is_no_database_takes_no_answer(tmp_path: Path) -> Non
         (tmp_path / "answers.db").write_bytes(b"no database" * 500)
         assert "Nothing was run" in await agreed(first, state)
         refused = answer_of(await post(first, "tools/call", PAY, meta=CAN_ASK))["result"]
-        assert refused["structuredContent"]["error"]["kind"] == "storage_unavailable"
+        assert refused["_meta"]["pegboard/error"]["kind"] == "storage_unavailable"
     assert paid(tmp_path) == 0

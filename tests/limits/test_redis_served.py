@@ -46,7 +46,7 @@ def done() -> str:
 
 async def over_mcp(client: httpx2.AsyncClient, tool: str) -> str:
     result = (await call(client, tool))["result"]
-    return result["structuredContent"]["error"]["kind"] if result["isError"] else "ok"
+    return result["_meta"]["pegboard/error"]["kind"] if result["isError"] else "ok"
 
 
 async def over_http(client: httpx2.AsyncClient, tool: str) -> str:

@@ -57,8 +57,8 @@ def test_an_error_carries_its_kind():
     error = ToolError(kind="rate_limited", message="x", retryable=True, retry_after_s=2.5, details={"left": 0})
     assert mcp_result(ToolResult((TextContent("x"),), is_error=True, error=error)) == {
         "content": [TEXT],
-        "structuredContent": {
-            "error": {
+        "_meta": {
+            "pegboard/error": {
                 "kind": "rate_limited",
                 "message": "x",
                 "retryable": True,

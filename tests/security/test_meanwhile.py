@@ -111,7 +111,7 @@ Call = Callable[[str], Awaitable[str]]
 
 
 def kind_over_mcp(result: types.CallToolResult) -> str:
-    return (result.structured_content or {}).get("error", {}).get("kind", "ok") if result.is_error else "ok"
+    return (result.meta or {}).get("pegboard/error", {}).get("kind", "ok") if result.is_error else "ok"
 
 
 async def called(client: Client, name: str) -> str:

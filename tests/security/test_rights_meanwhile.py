@@ -72,7 +72,7 @@ async def ended(client: Client, tool: str) -> str:
     except MCPError as error:
         assert "No tool named" in str(error), error
         return "not_found"
-    return (result.structured_content or {}).get("error", {}).get("kind", "ok") if result.is_error else "ok"
+    return (result.meta or {}).get("pegboard/error", {}).get("kind", "ok") if result.is_error else "ok"
 
 
 TOOLS = ("pay", "ask_and_pay")

@@ -39,7 +39,8 @@ async def test_invalid_arguments_are_an_error_that_the_model_can_act_on() -> Non
         result = (await call(client, "add", {"a": 1, "b": "2"}))["result"]
         assert result["isError"] is True
         assert "$.b" in result["content"][0]["text"]
-        assert result["structuredContent"]["error"]["kind"] == "invalid_arguments"
+        assert result["_meta"]["pegboard/error"]["kind"] == "invalid_arguments"
+        assert "structuredContent" not in result, "clients hold it to the output schema, and throw before anybody reads"
 
 
 @pytest.mark.parametrize("meta", [{}, {"progressToken": 1}], ids=["door", "sdk"])
@@ -95,7 +96,7 @@ async def test_a_call_may_be_cancelled_by_its_id_from_the_host() -> None:
         await seen.began.wait()
         (call_id,) = catalog.executor.in_flight
         assert catalog.cancel(call_id)
-        assert (await asked)["result"]["structuredContent"]["error"]["kind"] == "cancelled"
+        assert (await asked)["result"]["_meta"]["pegboard/error"]["kind"] == "cancelled"
 
 
 async def test_a_hundred_clients_with_the_same_request_id_each_get_their_own_answer() -> None:

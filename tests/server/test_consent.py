@@ -37,7 +37,7 @@ async def test_a_dangerous_call_runs_only_after_a_yes(era: Any, action: str, kin
         answer = answering(action, {}, asked)
         async with Client(f"{url}/mcp/admin", mode=era, elicitation_callback=answer) as client:
             result = await client.call_tool("wipe", {"what": "disk"})
-    assert (result.structured_content or {}).get("error", {}).get("kind") == kind
+    assert (result.meta or {}).get("pegboard/error", {}).get("kind") == kind
     assert seen.runs == runs
     assert asked == [
         "Allow this call of 'main.wipe'? 'wipe' asks for a yes before every call. Arguments: {\"what\": \"disk\"}"
@@ -94,7 +94,7 @@ async def test_a_question_that_nobody_would_read_is_refused_unasked(era: Any) ->
         async with Client(f"{url}/mcp", mode=era, elicitation_callback=answer) as client:
             call = {"memo": "", "to": "eve", "amount": 1, "tags": [f"tag {number}" for number in range(2_000)]}
             result = await client.call_tool("pay", call)
-    error = (result.structured_content or {})["error"]
+    error = (result.meta or {})["pegboard/error"]
     assert (error["kind"], asked, paid) == ("consent_required", [], [])
     assert "more than 8,000 characters" in error["message"]
 
@@ -104,7 +104,7 @@ async def test_a_client_that_cannot_ask_is_told_that_a_person_must_agree(era: An
     catalog, seen = workshop()
     async with served(http_app(catalog)) as url, Client(f"{url}/mcp/admin", mode=era) as client:
         result = await client.call_tool("wipe", {"what": "disk"})
-    assert (result.structured_content or {})["error"]["kind"] == "consent_required"
+    assert (result.meta or {})["pegboard/error"]["kind"] == "consent_required"
     assert seen.runs == []
 
 
@@ -212,7 +212,7 @@ async def test_a_limit_is_charged_once_for_a_call_that_asks_in_the_middle() -> N
         assert asked["resultType"] == "input_required"
         assert painted["content"][0]["text"] == "painted"
         (refused,) = await rounds(client, "roof")
-        assert refused["structuredContent"]["error"]["kind"] == "rate_limited"
+        assert refused["_meta"]["pegboard/error"]["kind"] == "rate_limited"
     assert runs == ["wall red"]
 
 

@@ -253,8 +253,8 @@ async def test_a_tool_cannot_ask_under_the_key_of_consent() -> None:
     catalog.profile(Profile(name="chat", include=("core",)))
     async with inside(http_app(catalog)) as client:
         result = (await call(client, "sly", meta=CAN_ASK))["result"]
-    assert result["structuredContent"]["error"]["kind"] == "tool_error"
-    assert "is kept for consent" in result["structuredContent"]["error"]["message"]
+    assert result["_meta"]["pegboard/error"]["kind"] == "tool_error"
+    assert "is kept for consent" in result["_meta"]["pegboard/error"]["message"]
 
 
 # ---------------------------------------------------------------- sessions

@@ -41,7 +41,7 @@ async def by_mcp(app: Any, tool: str, arguments: Any, address: str) -> Called:
     named = heads(mcp_protocol_version=VERSION, mcp_method="tools/call", mcp_name=tool)
     status, _, answer = await send_raw(app, body, named, address=address)
     said = json.loads(answer)
-    return status, said["result"]["structuredContent"]["error"] if said.get("result", {}).get("isError") else said
+    return status, said["result"]["_meta"]["pegboard/error"] if said.get("result", {}).get("isError") else said
 
 
 def holding(**bounds: int) -> tuple[Catalog, list[str], asyncio.Event]:

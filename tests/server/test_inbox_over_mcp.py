@@ -66,13 +66,13 @@ async def shop_at(folder: Path) -> AsyncGenerator[Shop]:
 def kind(result: dict[str, Any]) -> str:
     if "code" in result:
         return str(result["code"])
-    return result["structuredContent"]["error"]["kind"] if result.get("isError") else result["resultType"]
+    return result["_meta"]["pegboard/error"]["kind"] if result.get("isError") else result["resultType"]
 
 
 async def test_a_client_that_cannot_ask_gets_an_id_and_the_same_call_passes_once(tmp_path: Path) -> None:
     async with shop_at(tmp_path) as shop:
         refused = await shop.call(PAY)
-        consent_id = refused["structuredContent"]["error"]["details"]["consent_id"]
+        consent_id = refused["_meta"]["pegboard/error"]["details"]["consent_id"]
         assert f"`pegboard consent approve {consent_id}`" in refused["content"][0]["text"]
         await shop.store.decide(consent_id, is_yes=True, decided_by="cli:ann")
         assert [kind(await shop.call(PAY)) for _ in range(2)] == ["complete", "consent_required"]
@@ -95,12 +95,12 @@ async def test_in_an_earlier_revision_the_yes_waits_for_the_next_session_and_a_n
     async with shop_at(tmp_path) as shop:
         first, second = await session(), await session()
         refused = await pay(first)
-        consent_id = refused["structuredContent"]["error"]["details"]["consent_id"]
+        consent_id = refused["_meta"]["pegboard/error"]["details"]["consent_id"]
         await shop.store.decide(consent_id, is_yes=True, decided_by="cli:ann")
         assert [(await pay(headers))["isError"] for headers in (second, first)] == [False, True]
         [question] = await shop.store.listed()
         await shop.store.decide(question.id, is_yes=False, decided_by="cli:ann")
-        kinds = [(await pay(headers))["structuredContent"]["error"]["kind"] for headers in (first, second)]
+        kinds = [(await pay(headers))["_meta"]["pegboard/error"]["kind"] for headers in (first, second)]
         assert (kinds, shop.paid) == (["consent_declined", "consent_required"], ["bob"])
 
 
@@ -111,7 +111,7 @@ async def test_a_client_that_can_ask_is_asked_and_nothing_is_filed_until_it_clos
         closed = {"inputResponses": {"pegboard.consent": {"action": "cancel"}}, "requestState": asked["requestState"]}
         refused = await shop.call({**PAY, **closed}, can_ask=True)
         [question] = await shop.store.listed()
-        assert refused["structuredContent"]["error"]["details"] == {"consent_id": question.id}
+        assert refused["_meta"]["pegboard/error"]["details"] == {"consent_id": question.id}
         assert shop.paid == []
 
 
@@ -162,7 +162,7 @@ async def test_a_yes_that_goes_on_to_the_next_round_is_not_there_for_another_cal
                 # Once the yes is there, and before the tool runs.
                 await call.ctx.ask("Which day?", schema={"type": "string"})
 
-        consent_id = (await shop.call(PAY))["structuredContent"]["error"]["details"]["consent_id"]
+        consent_id = (await shop.call(PAY))["_meta"]["pegboard/error"]["details"]["consent_id"]
         await shop.store.decide(consent_id, is_yes=True, decided_by="cli:ann")
         first = await shop.call(PAY, can_ask=True)
         (key,) = first["inputRequests"]

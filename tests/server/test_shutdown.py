@@ -106,7 +106,7 @@ async def test_a_signal_lets_calls_end_tells_the_rest_and_leaves_with_zero(serve
         await refused(url)
         gate.touch()
         ended = [answer["result"]["content"][0]["text"] for answer in await asyncio.gather(*short)]
-        told = [answer["result"]["structuredContent"]["error"] for answer in await asyncio.gather(*long)]
+        told = [answer["result"]["_meta"]["pegboard/error"] for answer in await asyncio.gather(*long)]
     assert ended == ["waited"] * 10
     assert {(error["kind"], error["outcome_unknown"]) for error in told} == {("shutting_down", True)}
     assert await asyncio.wait_for(process.wait(), 60) == 0
@@ -153,7 +153,7 @@ async def test_open_streams_and_stuck_threads_do_not_hold_it(server: Any) -> Non
             await began(process, 1)
             process.send_signal(signal.SIGTERM)
             assert await asyncio.wait_for(process.wait(), 60) == 0
-        assert (await stuck)["result"]["structuredContent"]["error"]["kind"] == "shutting_down"
+        assert (await stuck)["result"]["_meta"]["pegboard/error"]["kind"] == "shutting_down"
         assert "subscriptionId" in (await listening).text
 
 

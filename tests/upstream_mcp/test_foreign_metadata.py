@@ -157,7 +157,7 @@ async def test_the_structure_of_an_error_arrives_with_its_text(tmp_path: Path, s
     answered = {"isError": True, "content": [{"type": "text", "text": "no"}], "structuredContent": structure}
     async with reached(telling(tmp_path, TOLD | {"result": answered})) as (client, _, _):
         result = await client.call_tool("up__clock", {})
-        error = (result.structured_content or {})["error"]
+        error = (result.meta or {})["pegboard/error"]
         assert (result.is_error, error["kind"], error.get("details")) == (True, "tool_error", details)
 
 

@@ -236,7 +236,7 @@ async def test_a_chain_of_four_hops_works_and_the_fifth_is_refused() -> None:
         assert not any("of_f" in name for name in a.tools)
         # Asked with a path as if it had come on: the last server refuses before its neighbour hears of it.
         answer = await mcp(e, "tools/call", {"name": "f__of_f", "arguments": {}}, ["w", "x", "y", "z"])
-        assert answer["result"]["structuredContent"]["error"]["kind"] == "recursion_limit"
+        assert answer["result"]["_meta"]["pegboard/error"]["kind"] == "recursion_limit"
         assert f.runs == 0
         answer = await mcp(e, "tools/call", {"name": "f__of_f", "arguments": {}}, ["x", "y", "z"])
         assert answer["result"]["isError"] is False
@@ -254,7 +254,7 @@ async def test_a_path_that_cannot_be_read_runs_nothing_and_lists_nothing() -> No
     async with serving(a):
         for said in HOSTILE:
             answer = await mcp(a, "tools/call", {"name": "of_a", "arguments": {}}, said)
-            assert answer["result"]["structuredContent"]["error"]["kind"] == "recursion_limit", said
+            assert answer["result"]["_meta"]["pegboard/error"]["kind"] == "recursion_limit", said
             for kind in ("tools", "resources", "resources/templates", "prompts"):
                 assert "error" in await mcp(a, f"{kind}/list", {}, said), (kind, said)
         assert a.runs == 0
@@ -266,7 +266,7 @@ async def test_a_request_in_the_words_of_mcp_may_say_its_path_in_a_header() -> N
     async with serving(a):
         for said in (a.catalog.registry.server_id, "a,b,c,d,e", "", "a b"):
             answer = await mcp(a, "tools/call", call, headers={HOPS_HEADER: said})
-            assert answer["result"]["structuredContent"]["error"]["kind"] == "recursion_limit", said
+            assert answer["result"]["_meta"]["pegboard/error"]["kind"] == "recursion_limit", said
             # Whatever the body says: a template may say anything.
             assert (await mcp(a, "tools/call", call, ["x"], headers={HOPS_HEADER: said}))["result"]["isError"], said
         assert a.runs == 0
@@ -441,7 +441,7 @@ async def test_a_path_is_read_over_stdio_in_both_eras(tmp_path: Path, revision: 
     async with asyncio.timeout(60):
         out, _ = await process.communicate(lines)
     answers = {message["id"]: message for message in map(json.loads, out.splitlines()) if "id" in message}
-    assert answers[2]["result"]["structuredContent"]["error"]["kind"] == "recursion_limit"
+    assert answers[2]["result"]["_meta"]["pegboard/error"]["kind"] == "recursion_limit"
     assert answers[3]["error"]["data"]["kind"] == "recursion_limit"
 
 

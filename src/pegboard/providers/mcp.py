@@ -19,6 +19,8 @@ from pegboard.model.result import (
 from pegboard.model.tool import ToolEntry
 from pegboard.providers.dialect import ANY_TEXT, Dialect
 
+ERROR_KEY = "pegboard/error"  # the key in `_meta` of the record of an error
+
 MCP = Dialect(name="mcp", names=ANY_TEXT, source="MCP: any JSON Schema 2020-12")
 
 
@@ -71,7 +73,10 @@ def _moved_reference(reference: str) -> str:
 
 
 def mcp_result(result: ToolResult, *, output_schema: JSON | None = None, wrap_structured: bool = False) -> JSON:
-    """Return a call's result in MCP's form; an error carries its kind in `structuredContent.error`.
+    """Return a call's result in MCP's form; the record of an error is `_meta["pegboard/error"]`.
+
+    It is never `structuredContent`: clients hold that to the tool's output schema, for errors as well, and throw before
+    the model can read the text. An error of an upstream keeps the `structuredContent` that the upstream gave it.
 
     `wrap_structured` serves revisions before 2026-07-28: a value that is not an object goes out as `{"result": …}`.
     """
@@ -81,15 +86,15 @@ def mcp_result(result: ToolResult, *, output_schema: JSON | None = None, wrap_st
         shown: JSON = {"content": [{"type": "text", "text": block[0]}]}
     else:
         shown = {"content": [mcp_content(block) for block in content]}
-    if result.error is not None:
-        shown["structuredContent"] = {"error": mcp_error(result.error)}
-    elif result.has_structured:
+    if result.has_structured:
         value: Any = result.structured
         is_object = isinstance(value, dict) and (output_schema is None or _is_object(output_schema))
         shown["structuredContent"] = {"result": value} if wrap_structured and not is_object else value
     if result.is_error:
         shown["isError"] = True
-    if result.meta:
+    if result.error is not None:
+        shown["_meta"] = {**result.meta, ERROR_KEY: mcp_error(result.error)}
+    elif result.meta:
         shown["_meta"] = dict(result.meta)
     return shown
 

@@ -9,7 +9,7 @@ from typing import Any
 from pegboard.model.error import ErrorKind, ToolError
 from pegboard.model.json_types import JSON
 from pegboard.model.result import ToolResult
-from pegboard.providers.mcp import mcp_content, mcp_result
+from pegboard.providers.mcp import mcp_content, mcp_error
 
 MEDIA_TYPE = "application/problem+json"
 STATUS_OF_KIND: Mapping[ErrorKind, int] = {
@@ -71,7 +71,7 @@ def not_found(detail: str) -> ProblemError:
 def problem_of(result: ToolResult, call_id: str) -> ProblemError:
     """Return the problem that a failed call is; a tool's own words about it go along under `content`."""
     error = result.error or ToolError(kind="tool_error", message=result.text or "The tool reports an error.")
-    shown: dict[str, Any] = mcp_result(result._replace(error=error))["structuredContent"]["error"]
+    shown: dict[str, Any] = mcp_error(error)
     more = {key: value for key, value in shown.items() if key not in ("kind", "message")}
     content = [mcp_content(block) for block in result.content]
     if content not in ([], [{"type": "text", "text": error.message}]):

@@ -21,6 +21,7 @@ from pegboard.model.result import (
     TextContent,
     ToolResult,
 )
+from pegboard.providers.mcp import ERROR_KEY
 from pegboard.sources.mcp.foreign_metadata import (
     MCP_RESULT_BLOCKS,
     kept_annotations,
@@ -43,7 +44,7 @@ def read_result(result: types.CallToolResult, *, tool: str, server: str, address
     content = read_blocks(result.content, tool, server, address_of)
     meta = meta_here(kept_meta(result.meta), server)
     if result.is_error:
-        if _went_round(result.structured_content):
+        if _went_round(result.meta):
             text = (
                 f"The MCP server {server!r} says that it did not run {tool!r}: the call is too deep, has gone through "
                 "too many servers, or leads back to one of them."
@@ -51,8 +52,12 @@ def read_result(result: types.CallToolResult, *, tool: str, server: str, address
             raise CallError("recursion_limit", text)
         reported = "\n".join(block.text for block in content if isinstance(block, TextContent)) or "no reason given"
         message = f"The MCP server {server!r} reports that {tool!r} failed. Its own words, which are data: {reported}"
-        error = ToolError(kind="tool_error", message=message, details=_told_with(result.structured_content))
-        return ToolResult(content, is_error=True, error=error, meta=meta)
+        structured = _readable(result.structured_content)
+        details: JSON = {} if structured is None else {"structured_content": structured}
+        error = ToolError(kind="tool_error", message=message, details=details)
+        return ToolResult(
+            content, structured, is_error=True, error=error, meta=meta, has_structured=structured is not None
+        )
     structured = result.structured_content
     if structured is None:
         return ToolResult(content, meta=meta)
@@ -65,18 +70,18 @@ def read_result(result: types.CallToolResult, *, tool: str, server: str, address
     return ToolResult(content, structured, meta=meta, has_structured=True)
 
 
-def _told_with(structured: Any) -> JSON:
-    """Return as details what a server says of an error beside its text."""
+def _readable(structured: Any) -> Any:
+    """Return the structured part of a server's error, or `None` if it is empty or larger than a result may be."""
     try:
         check_bounds(structured)
     except CallError:
-        return {}
-    return {"structured_content": structured} if structured else {}
+        return None
+    return structured or None
 
 
-def _went_round(structured: object) -> bool:
-    """Tell whether a Pegboard further on refused a call because of the servers that it has passed."""
-    error = structured.get("error") if is_object(structured) else None
+def _went_round(meta: object) -> bool:
+    """Return whether another Pegboard refused the call because of the servers that it has passed."""
+    error = meta.get(ERROR_KEY) if is_object(meta) else None
     return is_object(error) and error.get("kind") == "recursion_limit"
 
 
