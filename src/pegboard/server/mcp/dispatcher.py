@@ -128,7 +128,7 @@ class Dispatcher:
 
     def _complete(self, result: JSON, request: McpRequest) -> Answer:
         """Return a result with what every result of its era has."""
-        if request.era.is_earlier:
+        if request.era.session is not None:
             if "ttlMs" in result and request.method in _CACHEABLE:
                 result = {key: value for key, value in result.items() if key not in ("ttlMs", "cacheScope")}
             return Answer((json_bytes(result),))
