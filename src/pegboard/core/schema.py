@@ -18,6 +18,7 @@ from pegboard.core.digests import quick_digest
 from pegboard.core.json_text import is_written_within
 from pegboard.core.limits import PATTERN_STEPS
 from pegboard.core.names import MAX_NAME_CHARS, fold, nearest_one
+from pegboard.core.pattern_lengths import with_pattern_lengths
 from pegboard.core.schema_cost import (
     ALTERNATIVE_RULES,
     BOUND_RULES,
@@ -173,6 +174,8 @@ def compile_schema(schema: JSON | bool, *, bounds: Bounds = DEFAULT_BOUNDS) -> C
     if cached is not None:
         return cached
     rules = check_schema_size(whole, bounds=bounds)
+    if "pattern" in rules:
+        whole = with_pattern_lengths(whole)
     # Before it is compiled, which takes its time too.
     cost = SchemaCost(whole) if rules & MULTIPLYING_RULES else None
     compiled = Compiled(whole, _validator(whole), rules, cost)

@@ -1,0 +1,58 @@
+"""Pattern lengths: write a pattern such as `^[a-z]{1,500}$` as `^[a-z]*$` with `minLength` and `maxLength`.
+
+Both accept the same texts. The engine writes a counted repetition out once per count, so the first form takes megabytes
+for a class of letters or a few hundred repetitions, and would be refused. Schemas of public APIs are full of them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
+
+_FEW = 16  # repetitions that the engine compiles quickly
+# One class of characters, repeated, from the start of a text to its end. Classes inside a class are left alone.
+_COUNTED_CLASS = re.compile(
+    r"\^(?P<open>\(?)(?P<one>\[\^?(?:\\.|[^\\\[\]])+\]|\\[pP]\{[\w=]+\}|\\[wWdDsS]|\.)"
+    r"\{(?P<least>\d{1,9}),(?P<most>\d{1,9})\}(?P<close>\)?)\$"
+)
+_VALUES = frozenset({"const", "enum", "default", "examples"})  # rules that hold values, not schemas
+
+
+def with_pattern_lengths(schema: JSON) -> JSON:
+    """Return the schema with such lengths in `minLength` and `maxLength`; unchanged parts are shared."""
+    return _rewritten(schema)
+
+
+def _rewritten(part: Any) -> Any:
+    if is_list(part):
+        items = [_rewritten(item) for item in part]
+        return items if any(new is not old for new, old in zip(items, part, strict=True)) else part
+    if not is_object(part):
+        return part
+    changes: dict[str, JSONValue] = {
+        rule: new for rule, old in part.items() if rule not in _VALUES and (new := _rewritten(old)) is not old
+    }
+    changes.update(_lengths(part))
+    return {**part, **changes} if changes else part
+
+
+def _lengths(schema: JSON) -> JSON:
+    """Return the rules that replace the pattern of a schema; nothing where it stays."""
+    pattern, low, high = schema.get("pattern"), schema.get("minLength", 0), schema.get("maxLength")
+    found = _COUNTED_CLASS.fullmatch(pattern) if isinstance(pattern, str) else None
+    if found is None or bool(found["open"]) != bool(found["close"]) or not _is_count(low):
+        return {}
+    least, most = int(found["least"]), int(found["most"])
+    if most <= _FEW or least > most or not (high is None or _is_count(high)):
+        return {}
+    return {
+        "pattern": f"^{found['one']}*$",
+        "minLength": max(least, low),
+        "maxLength": most if high is None else min(most, high),
+    }
+
+
+def _is_count(value: JSONValue) -> bool:
+    return type(value) is int and value >= 0
