@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo
 import orjson
 import pydantic
 import pytest
+from msgspec import Struct
 
 from pegboard import (
     AudioContent,
@@ -38,6 +39,11 @@ def giving(value: Any, **said: Any) -> Any:
         return value
 
     return one_tool(work, **said).view(ANN)
+
+
+class Spot(Struct):
+    x: int
+    near: object
 
 
 class City(pydantic.BaseModel):
@@ -74,6 +80,7 @@ class Colour(enum.Enum):
         (City(name="Ulm", since=date(1181, 1, 1)), {"name": "Ulm", "since": "1181-01-01"}),
         ([City(name="Ulm", since=date(1181, 1, 1))], [{"name": "Ulm", "since": "1181-01-01"}]),
         (Point(1, 2.0), {"x": 1, "y": 2.0}),
+        (Spot(x=1, near=Point(1, 2.0)), {"x": 1, "near": {"x": 1, "y": 2.0}}),
         ({"at": datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)}, {"at": "2026-01-02T03:04:05+00:00"}),
         ({"id": UUID(int=1)}, {"id": "00000000-0000-0000-0000-000000000001"}),
         ({"colour": Colour.RED}, {"colour": "red"}),

@@ -203,8 +203,8 @@ class ExecutorState:
         """Forget the calls in flight, in a forked child: they run in its parent."""
         leave_to_parent(self.in_flight, self.async_observers)
         self.in_flight, self.async_observers, self.task_runs = {}, AsyncObservers(), 0
-        if self._swapping.locked():
-            self._swapping = Lock()
+        # The parent may hold it at the fork, and nobody would release it here.
+        self._swapping = Lock()
 
 
 class Asked(Protocol):
