@@ -383,7 +383,8 @@ class Catalog:
     ) -> Any:
         """Name an availability question `(ctx) -> bool`, sync or async; `blocking=True` runs it in a thread.
 
-        A sync one that has held the event loop for a tenth of a second runs in a thread too, for those who can wait.
+        Async methods and calls run a sync predicate in a thread the first time. If that takes less than a tenth of a
+        second, the predicate runs on the event loop from then on; a slower one always runs in a thread.
 
         Raises:
             DefinitionError: the name is taken.

@@ -1,6 +1,8 @@
 """Predicates of a config: what each form asks, and what `why` says of a no."""
 
+import asyncio
 import sys
+import threading
 from typing import Any
 
 import pytest
@@ -8,6 +10,7 @@ import pytest
 from pegboard import Secret, ToolContext
 from pegboard.config import context_for
 from tests.config.project import Project
+from tests.timing import PATIENCE_S
 
 MINE = """
 from pegboard import ToolContext, default_catalog
@@ -116,6 +119,31 @@ async def test_an_async_predicate_may_stand_inside_others(project: Project) -> N
     catalog, loaded = project.load()
     who = [context_for(loaded, user="bob"), context_for(loaded, user="ann"), context_for(loaded, space="s")]
     assert [(await catalog.aview(ctx)).names() for ctx in who] == [["a"], [], ["a"]]
+
+
+async def test_code_in_a_composed_predicate_that_hangs_delays_no_other_caller(project: Project) -> None:
+    mine = """
+import threading
+
+THREADS, GO = [], threading.Event()
+
+def hangs(ctx) -> bool:
+    THREADS.append(threading.get_ident())
+    return GO.wait(60)
+
+def f() -> str:
+    return "x"
+"""
+    project.write(config('{all: [{python: "python:mine:hangs"}]}'), mine=mine)
+    catalog, loaded = project.load()
+    waiting = asyncio.create_task(catalog.aview(context_for(loaded, user="ann")))
+    module = sys.modules["mine"]
+    async with asyncio.timeout(PATIENCE_S):
+        while not module.THREADS:
+            await asyncio.sleep(0)
+        module.GO.set()
+        assert (await waiting).names() == ["a"]
+    assert threading.get_ident() not in module.THREADS
 
 
 def test_a_question_that_two_predicates_share_runs_once_a_context(project: Project) -> None:

@@ -149,7 +149,10 @@ class _PredicateBuilder:
             await ctx.memo.answer_async(waiting, ctx)
             return ask(ctx)
 
-        return Question(ask, name, ask_async if waiting else ask, is_async=bool(waiting), limit_s=self._limit_s)
+        return Question(
+            ask, name, ask_async if waiting else ask, is_async=bool(waiting), limit_s=self._limit_s,
+            parts=tree.questions,
+        )  # fmt: skip
 
     def _report(self, at: At, message: str, *, at_key: bool = False) -> None:
         self._build.report.add(at.problem(message, at_key=at_key))

@@ -16,10 +16,11 @@ from pegboard.model.bounds import DEFAULT_BOUNDS
 from pegboard.model.context import ToolContext, context_fields
 from pegboard.model.error import DefinitionError
 from pegboard.model.loop_record import LoopRecord
-from pegboard.model.memo import Question
+from pegboard.model.memo import FirstRunError, Question
 from pegboard.model.source_state import SourceState
 
 log = logging.getLogger("pegboard")
+SLOW_PREDICATE = "Predicate %r took %.0f ms: it runs in a worker thread from now on. Make it async, or quick."
 DOWN = SourceState(is_up=False)
 _LIMIT_S = DEFAULT_BOUNDS.predicate_s
 
@@ -67,7 +68,13 @@ class Conditions(NamedTuple):
 
 
 def predicate(
-    name: str, ask: Callable[[Any], Any], *, blocking: bool = False, key: object = None, limit_s: float = _LIMIT_S
+    name: str,
+    ask: Callable[[Any], Any],
+    *,
+    blocking: bool = False,
+    key: object = None,
+    limit_s: float = _LIMIT_S,
+    is_quick: bool = False,
 ) -> Question:
     """Return the question for a function `(ctx) -> bool`, sync or async; `blocking` runs it in a thread.
 
@@ -91,16 +98,40 @@ def predicate(
         try:
             found = judge(ask(ctx))
         except BaseException as error:  # noqa: BLE001 - boundary: foreign code
-            if pace.is_slow and not is_on_loop() and pace.ran_beside(failed=True):
+            # A failure after a wait, as of a connection, is not one of the thread.
+            is_quick_failure = time.monotonic() - started <= LOOP_BLOCKED_S
+            if is_quick_failure and pace.is_slow and not is_on_loop() and pace.ran_beside(failed=True):
                 log.warning(BOUND_CODE, "Predicate", name)
             return no(f"raised {type(error).__name__}", error)
         finally:
-            if (held_s := time.monotonic() - started) > LOOP_BLOCKED_S and is_on_loop() and pace.held_the_loop():
+            held_s = time.monotonic() - started
+            if held_s <= LOOP_BLOCKED_S:
+                pace.is_tried = True
+            elif is_on_loop() and pace.held_the_loop():
                 log.warning(SLOW_CODE, "Predicate", name, held_s * 1e3)
         if pace.is_slow and not is_on_loop():
             pace.ran_beside(failed=False)
         late = not blocking and held_s > limit_s
         return no(f"took more than {limit_s:g} s") if late else found
+
+    def try_out(ctx: ToolContext) -> Answer:
+        started = time.monotonic()
+        raised: BaseException | None = None
+        value: object = None
+        try:
+            value = ask(ctx)
+        except BaseException as error:  # noqa: BLE001 - boundary: foreign code
+            raised = error
+        taken_s = time.monotonic() - started
+        if raised is not None and taken_s <= LOOP_BLOCKED_S:
+            raise FirstRunError from raised
+        is_first = not pace.is_tried
+        pace.was_tried(is_slow=taken_s > LOOP_BLOCKED_S)
+        if pace.is_slow and is_first:
+            log.warning(SLOW_PREDICATE, name, taken_s * 1e3)
+        if raised is not None:
+            return no(f"raised {type(raised).__name__}", raised)
+        return no(f"took more than {limit_s:g} s") if taken_s > limit_s else judge(value)
 
     async def ask_later(ctx: ToolContext) -> Answer:
         try:
@@ -112,7 +143,7 @@ def predicate(
         except BaseException as error:  # noqa: BLE001 - boundary: foreign code
             return no(f"raised {type(error).__name__}", error)
 
-    return Question(key or ask, name, ask_later if is_async else ask_now, is_async, blocking, limit_s, pace)
+    return Question(key or ask, name, ask_later if is_async else ask_now, is_async, blocking, limit_s, pace, try_out)
 
 
 def compile_availability(
@@ -251,7 +282,8 @@ def _attribute(name: str, context_type: type[ToolContext], known: Mapping[str, Q
         return await getattr(ctx, name)()
 
     is_async = inspect.iscoroutinefunction(getattr(owner, name, None))
-    return predicate(name, ask_async if is_async else ask, key=f"attribute:{name}", limit_s=limit_s)
+    ask_it = ask_async if is_async else ask
+    return predicate(name, ask_it, key=f"attribute:{name}", limit_s=limit_s, is_quick=is_field)
 
 
 def _with_subclasses(kind: type[ToolContext]) -> Iterator[type[ToolContext]]:

@@ -32,7 +32,7 @@ from pegboard.model.context import ToolContext
 from pegboard.model.decision import Blocked, Decision
 from pegboard.model.error import AsyncPredicateError, DefinitionError
 from pegboard.model.json_types import JSON, JSONValue
-from pegboard.model.memo import Question, SlowPredicateError
+from pegboard.model.memo import FirstRunError, Question, SlowPredicateError
 from pegboard.model.policy import Policy
 from pegboard.model.profile import Profile
 from pegboard.model.record import replace
@@ -506,7 +506,7 @@ class View:
                     await memo.answer_async((question,), self.ctx)
 
     async def _answer_slowly(self, condition: Availability, states: States) -> None:
-        """Evaluate the predicates of a condition in order, slow ones in a thread."""
+        """Evaluate the predicates of a condition in order; slow and untried ones in a thread."""
         memo, ctx = self.ctx.memo, self.ctx
         while True:
             try:
@@ -518,7 +518,18 @@ class View:
                 return
 
     async def _ask_off_loop(self, question: Question, ctx: ToolContext) -> Any:
-        return await self._parts.runner.off_loop(partial(question.ask, ctx), ctx)
+        is_first = question.pace is not None and not question.pace.is_tried
+        ask = question.try_out if is_first and question.try_out is not None else question.ask
+
+        def run() -> Any:
+            ctx.memo.is_answered_here(question)
+            return ask(ctx)
+
+        try:
+            return await self._parts.runner.off_loop(run, ctx)
+        except FirstRunError:
+            # Some code works on the thread of the loop only; if it fails there too, the failure is its own.
+            return question.ask(ctx)
 
     # -- calls and exports
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from typing import Any, NamedTuple, TypeVar
 
@@ -26,6 +26,10 @@ class Question(NamedTuple):
     is_blocking: bool = False
     limit_s: float = DEFAULT_BOUNDS.predicate_s
     pace: LoopRecord | None = None
+    try_out: Callable[[Any], Any] | None = None
+    """Asks for the first time, in a thread; raises `FirstRunError` if the code failed at once."""
+    parts: tuple[Question, ...] = ()
+    """What this question asks in turn; a part may be slow where this is not."""
 
     @property
     def waits(self) -> bool:
@@ -33,8 +37,9 @@ class Question(NamedTuple):
 
     @property
     def is_slow(self) -> bool:
-        """Whether it is synchronous and has blocked the event loop before."""
-        return self.pace is not None and self.pace.is_slow
+        """Whether it is synchronous and may block the event loop: it has done so before, or has never run."""
+        pace = self.pace
+        return any(part.is_slow for part in self.parts) or (pace is not None and (pace.is_slow or not pace.is_tried))
 
 
 class SlowPredicateError(AsyncPredicateError):
@@ -43,6 +48,10 @@ class SlowPredicateError(AsyncPredicateError):
     def __init__(self, question: Question) -> None:
         super().__init__(question.name)
         self.question = question
+
+
+class FirstRunError(Exception):
+    """Code failed at once in its first run in a worker thread; it may work on the event loop."""
 
 
 class _Answers:
@@ -112,7 +121,8 @@ class Memo:
         if question.waits:
             raise AsyncPredicateError(question.name)
         if self._deferring is not None and question.is_slow and self._deferring == threading.get_ident():
-            raise SlowPredicateError(question)
+            for slow in self._open_parts(question):
+                raise SlowPredicateError(slow)
         answer, is_mine = self._claim(question.key, now)
         if is_mine:
             # A nested question cannot be deferred.
@@ -131,11 +141,19 @@ class Memo:
         # Two threads may each wait for the other's answer, so the wait is limited.
         return answer.result(timeout=2 * question.limit_s)
 
+    def _open_parts(self, question: Question) -> Iterator[Question]:
+        """Yield what may block the event loop in a question, and has no answer yet."""
+        if question.parts:
+            for part in question.parts:
+                yield from self._open_parts(part)
+        elif question.is_slow and not self.has(question.key):
+            yield question
+
     def deferring(self, ask: Callable[[], T]) -> T:
         """Return the result of `ask`, for a caller who can wait.
 
         Raises:
-            SlowPredicateError: a question without an answer has blocked the event loop before.
+            SlowPredicateError: a question without an answer may block the event loop.
         """
         self._deferring = threading.get_ident()
         try:
@@ -147,6 +165,10 @@ class Memo:
         """Tell whether the question is answered."""
         found = self._now.futures.get(key)
         return found is not None and found.done()
+
+    def is_answered_here(self, question: Question) -> None:
+        """Record that the current thread evaluates the question, so that one that asks for itself is refused."""
+        self._now.owners[question.key] = threading.get_ident()
 
     async def answer_async(self, questions: Iterable[Question], ctx: object) -> None:
         """Evaluate the questions together, awaiting async ones. Exceptions are cached, not raised here."""
