@@ -1,4 +1,4 @@
-"""Dead references: names of tools in prompts, code and configs, and which of them do not exist."""
+"""Dead references: finds tool names in prompts, code and configs that do not exist."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from pegboard.authoring.option_table import as_names
 from pegboard.core.names import nearest_one
 from pegboard.core.snapshot import Snapshot
 
-# A name that says its namespace: `ns__tool`, `ns.tool`, `mcp__server__ns__tool`.
+# A name with its namespace: `ns__tool`, `ns.tool`, `mcp__server__ns__tool`.
 _SPELLED = re.compile(
     r"(?<![\w./-])(?:mcp__[A-Za-z0-9-]+__)?([A-Za-z][A-Za-z0-9_-]*?)(__|\.)([A-Za-z][A-Za-z0-9_-]*)(?![\w-]|[./(]\w)"
 )
-# As an SDK's allow-list names it: `mcp__server__tool`, where the server is a catalog, or a server behind one.
+# As in an SDK's allow-list: `mcp__server__tool`, where the server is a catalog, or an upstream server.
 _LISTED = re.compile(r"(?<![\w./-])mcp__([A-Za-z0-9](?:[A-Za-z0-9-]|_(?!_))*_?)__([A-Za-z0-9_-]+)(?![\w*?-])")
-# A bare name is only taken for one where it is marked as such, and near to a name that exists.
+# A bare name counts only in quotes or backticks, and if it resembles an existing name.
 _MARKED = re.compile(r"[`\"']([A-Za-z][A-Za-z0-9_-]{3,63})[`\"']")
 
 
 class Reference(NamedTuple):
-    """A name that does not exist: where it stands (from 1), the name, and what it was probably meant to be."""
+    """A name that does not exist: its line and column (from 1), the name, and the suggested correction."""
 
     line: int
     column: int
@@ -33,7 +33,7 @@ class Reference(NamedTuple):
 
 
 class KnownNames(Struct, frozen=True, kw_only=True):
-    """The names that exist, every spelling of them, and those that tools went by before."""
+    """All existing names in every spelling, and the former names of tools."""
 
     names: frozenset[str]
     former: dict[str, str]
@@ -45,9 +45,9 @@ class KnownNames(Struct, frozen=True, kw_only=True):
     def of(
         cls, snapshot: Snapshot, *, namespaces: Iterable[str] = (), more: Iterable[str] = (), catalog: str = ""
     ) -> KnownNames:
-        """Read them off a snapshot; `more` are names of other kinds, such as those of meta tools and mirrors.
+        """Read the names from a snapshot; `more` are other names, such as those of meta tools and mirrors.
 
-        `catalog` is the name of the catalog, by which SDKs know it as a server.
+        `catalog` is the catalog's name, by which SDKs know it as a server.
         """
         names, former, bare = set(more), dict[str, str](), set[str]()
         tools: dict[str, tuple[str, ...]] = dict.fromkeys(namespaces, ())
@@ -64,7 +64,7 @@ class KnownNames(Struct, frozen=True, kw_only=True):
 
 
 def dead_references(text: str, known: KnownNames) -> Iterator[Reference]:
-    """Yield the names in a text that mean a tool and are none, and those that tools went by before."""
+    """Yield the names in a text that look like tools but do not exist, and the former names of tools."""
     for number, line in enumerate(text.splitlines(), start=1):
         yield from sorted(_in_line(line, number, known), key=lambda reference: reference.column)
 
@@ -97,7 +97,7 @@ def _judged(name: str, line: int, column: int, known: KnownNames) -> Iterator[Re
 
 
 def _judged_listed(name: str, server: str, tool: str, line: int, column: int, known: KnownNames) -> Iterator[Reference]:
-    """Judge a name of an allow-list: of a tool of the catalog, or of one of a server behind it."""
+    """Check a name of an allow-list: of a tool of the catalog, or of an upstream server."""
     spellings = [tool] if server == known.catalog else []
     if server in known.namespaces:
         spellings.append(f"{server}__{tool}")
@@ -125,17 +125,17 @@ def _judged_bare(name: str, line: int, column: int, known: KnownNames) -> Iterat
 
 
 def _misspelt(name: str, known: Iterable[str]) -> str | None:
-    """Return the name of which this is another spelling: other capitals, other marks, a letter or two off."""
+    """Return the known name of which this is a misspelling: other case, other separators, a letter or two off."""
     near = nearest_one(name, sorted(known))
     if near is None:
         return None
     plain, meant = (re.sub(r"[_-]", "", word).casefold() for word in (name, near))
-    slips = 1 if len(meant) < 8 else 2  # a longer name may be more mistyped
+    slips = 1 if len(meant) < 8 else 2  # longer names may have more typos
     return near if plain == meant or _distance(plain, meant) <= slips else None
 
 
 def _distance(one: str, other: str) -> int:
-    """Return how many letters must be put in, taken out or changed."""
+    """Return the edit distance: letters inserted, deleted or changed."""
     row = list(range(len(other) + 1))
     for i, left in enumerate(one, start=1):
         above, row[0] = row[0], i

@@ -1,7 +1,7 @@
-"""Exposure: what a profile shows of a view: the tools themselves, or a few tools that find and run them.
+"""Exposure: what a profile lists of a view: all tools, or a few meta tools that find and run them.
 
-Decided by the profile alone, here and nowhere else: lists and calls of every door ask `exposed`. It changes what is
-listed, never what may be called: a visible tool that is not listed can be called by its name all the same.
+Only the profile decides this, and only here: lists and calls of every transport use `exposed`. It changes the list,
+never the permissions: a visible tool that is not listed can still be called by name.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from pegboard.core.call.record import ExecutorState
     from pegboard.discovery.learning.search_use import SearchUse
 
-EXPOSED_LISTS = 256  # lists with meta tools, remembered for one snapshot
-TWO_TOOL_DIGEST_TOKENS = 2_000  # of the digest of what is there, in exposure `two_tool`
-SEARCH_DIGEST_TOKENS = 400  # and in exposure `search`
+EXPOSED_LISTS = 256  # lists with meta tools kept for one snapshot
+TWO_TOOL_DIGEST_TOKENS = 2_000  # tokens of the digest of the catalog in exposure `two_tool`
+SEARCH_DIGEST_TOKENS = 400  # tokens of the digest of the catalog in exposure `search`
 
 Mode = Literal["direct", "two_tool", "search"]
 
@@ -57,7 +57,7 @@ _ANY_OBJECT: JSON = {"type": "object"}
 
 
 class Discovery(Struct, kw_only=True):
-    """What all callers of one catalog share: the index, and who asks in circles. State of one Catalog."""
+    """State shared by all callers of one catalog: the search index and the loop guard. State of one Catalog."""
 
     registry: Registry
     finder: Finder
@@ -78,23 +78,23 @@ class Discovery(Struct, kw_only=True):
 
 
 def exposed(view: View, discovery: Discovery) -> View:
-    """Return what the view's profile shows of it; the view itself where it lists every tool."""
+    """Return the view as its profile exposes it; the view itself if it lists every tool."""
     profile = view.profile
     return view if profile is None or profile.exposure == "direct" else ExposedView(view, profile, discovery)
 
 
 def exposed_as(view: View, profile: Profile, discovery: Discovery) -> View:
-    """Return what a profile with this exposure would show of the view."""
+    """Return the view as a profile with this exposure would expose it."""
     return view if profile.exposure == "direct" else ExposedView(view, profile, discovery)
 
 
 def is_meta(entry: ToolEntry) -> bool:
-    """Tell whether an entry is one of the three."""
+    """Tell whether an entry is one of the meta tools."""
     return entry.spec.namespace == META_NAMESPACE
 
 
 class ExposedView(View):
-    """A view whose list is short: the meta tools and what is pinned. All else in it is as in the view."""
+    """A view with a short list: the meta tools and the pinned tools. Otherwise the same as the view."""
 
     __slots__ = ("_discovery", "_mode", "_plain", "_profile", "meta_names")
 
@@ -107,11 +107,11 @@ class ExposedView(View):
 
     @property
     def mode(self) -> Mode:
-        """How the tools are shown to this caller now."""
+        """The current exposure for this caller."""
         return self._mode or self._chosen_mode(self.snapshot)
 
     def _chosen_mode(self, snapshot: Snapshot) -> Mode:
-        """Return, and keep, the mode that the size of the whole list of a snapshot asks for."""
+        """Return the exposure that fits the size of a snapshot's whole list, and keep it."""
         cost = estimated_tokens(self._parts.exporters["mcp"].size_bytes(self._plain, within=snapshot))
         self._mode = "direct" if cost <= self._profile.token_budget else "search"
         return self._mode
@@ -123,7 +123,7 @@ class ExposedView(View):
         return {"direct": (), "two_tool": (names.get, names.use), "search": tuple(names)}[self.mode]
 
     def renewed(self, ctx: ToolContext | None = None) -> View:
-        """Return the view as its profile is declared now, and shown as that says."""
+        """Return the view with its profile's current declaration and exposure."""
         plain = self._plain.renewed(ctx)
         if plain is self._plain:
             return self
@@ -134,7 +134,7 @@ class ExposedView(View):
     # -- the list
 
     def tools(self, *, within: Snapshot | None = None) -> tuple[ToolEntry, ...]:
-        """Return what is listed: the meta tools, then the pinned ones by name; or every tool, in mode `direct`."""
+        """Return the listed tools: the meta tools, then the pinned ones by name; or every tool in mode `direct`."""
         snapshot = within or self.snapshot
         visible = super().tools(within=snapshot)
         mode = self._mode or self._chosen_mode(snapshot)
@@ -154,7 +154,7 @@ class ExposedView(View):
 
     def _pinned(self, visible: Sequence[ToolEntry]) -> list[ToolEntry]:
         pinned = (entry for entry in visible if any(applies(glob, entry) for glob in self._profile.pinned))
-        # Where a tool of that name is declared, the meta tool has it here, and the tool its qualified id.
+        # If a declared tool has the same name, the meta tool gets the name, and the tool its qualified id.
         return sorted((e for e in pinned if e.wire_name not in self.meta_names), key=lambda entry: entry.wire_name)
 
     def names(self, server: str | None = None) -> list[str]:
@@ -166,7 +166,7 @@ class ExposedView(View):
         return list(dict.fromkeys([*listed, *self._mirrored_names()]))
 
     def _entry(self, name: str, *, digest: str = "", run: Handler | None = None) -> ToolEntry:
-        """Return a meta tool: with what is there, to be listed; or with what runs it, for this caller."""
+        """Return a meta tool: with a digest of the catalog for lists, or with its handler for this caller."""
         spec = spec_of(
             name,
             self.meta_names,
@@ -186,7 +186,7 @@ class ExposedView(View):
         return super().find(name, within=within, can_wait=can_wait)
 
     def plan(self, entry: ToolEntry, snapshot: Snapshot) -> Plan:
-        """Return what a call needs; the meta tools take any object, since they judge its parts themselves."""
+        """Return the data for a call; meta tools accept any object, since they validate its parts themselves."""
         if not is_meta(entry):
             return super().plan(entry, snapshot)
         return Plan(entry, compile_schema(_ANY_OBJECT), None, hooks_of(entry, snapshot.declared.hooks))
@@ -209,8 +209,8 @@ class ExposedView(View):
     def _run_inner(
         self, name: str, args: JSONValue, ctx: ToolContext, call_id: str, observer: object
     ) -> Awaitable[ToolResult]:
-        """Run one call of a batch on the view without the meta tools: it cannot nest, and no guard is passed by."""
-        # A person may have been asked since the batch began: each of its calls has the profile as it is declared now.
+        """Run one call of a batch on the view without meta tools, so that batches cannot nest; all guards apply."""
+        # A person may have been asked meanwhile, so each call uses the profile's current declaration.
         view = self._plain.renewed(ctx)
         return self._parts.runner.call(view, name, args, callbacks=observer, call_id=call_id)
 

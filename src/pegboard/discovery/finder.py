@@ -1,4 +1,4 @@
-"""Finder: the one search index over a catalog, brought up to date when it is asked."""
+"""Finder: the search index over a catalog, updated when it is used."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ else:
     meanings = LazyModule("pegboard.discovery.meaning")
     indexing = LazyModule("pegboard.discovery.search.index")
 
-SEARCH_VISIBLE_SETS = 256  # of callers, remembered for one snapshot
+SEARCH_VISIBLE_SETS = 256  # sets of visible tools kept for one snapshot
 
 
 class FoundTool(Struct, frozen=True, kw_only=True):
-    """A visible tool that matches a request, and how sure it is that it answers it.
+    """A visible tool that matches a request, with the confidence that it is right.
 
-    `score` is 0 … 1. Of answers whose first hit is `strong`, four in five and more have a right tool among the first
-    five; of `fair` ones about every second, of `weak` ones few.
+    `score` is 0 … 1. If the first hit is `strong`, at least four in five answers have a right tool among the first
+    five; if `fair`, about half; if `weak`, few.
     """
 
     entry: ToolEntry
@@ -54,9 +54,9 @@ class FoundTool(Struct, frozen=True, kw_only=True):
 
 
 class Found(Struct, frozen=True, kw_only=True):
-    """The answer to one request, best first; with the nearest visible namespaces where no tool has a word of it.
+    """The answer to one request, best first; with the nearest visible namespaces if no tool has any of its words.
 
-    `words_alone` says why an embedder that is there was not heard; `None` where it was, or where there is none.
+    `words_alone` is the reason for ignoring a configured embedder; `None` if it was used, or there is none.
     """
 
     query: str
@@ -67,7 +67,7 @@ class Found(Struct, frozen=True, kw_only=True):
 
 
 class _Built(Struct, frozen=True, kw_only=True):
-    """An index with the tools that it was made of, and what is kept of its callers."""
+    """An index with its tools, and the cached sets of its callers."""
 
     snapshot: Snapshot
     known: frozenset[str]
@@ -78,9 +78,9 @@ class _Built(Struct, frozen=True, kw_only=True):
 
 
 class Finder:
-    """Searches the tools of a view. All callers share one index; each is answered from its own visible tools alone.
+    """Searches the tools of a view. All callers share one index; each gets answers from their visible tools only.
 
-    The index follows the snapshot when it is next asked, and reads again only the tools that changed.
+    The index is updated by the next search after a change, and reads only the changed tools.
     """
 
     def __init__(self, registry: Registry, *, embedder: Embedder | None = None) -> None:
@@ -95,45 +95,45 @@ class Finder:
         renew_after_fork(self)
 
     def after_fork(self) -> None:
-        """Read the tools anew where a thread of the parent was reading them."""
+        """Read the tools again if a thread of the parent was reading them."""
         if is_held(self._lock):
             self._lock, self._built = threading.Lock(), None
 
     def use_embedder(self, embedder: Embedder | None) -> None:
-        """Compare meanings by this embedder from now on; with none, words alone."""
+        """Compare meanings with this embedder from now on; `None` means words only."""
         self.embedder = embedder
         self._meaning = None if embedder is None else meanings.Meaning(embedder)
 
     def use_requests(self, requests: Mapping[str, ExampleRequests]) -> None:
-        """Read these example requests, by the ids of tools, beside what the tools say of themselves from now on."""
+        """Index these example requests, by tool id, in addition to the tools' own texts."""
         with self._lock:
             self.requests = requests
             self._built = None
 
     def texts(self, view: View) -> list[ToolText]:
-        """Return what the tools of a prepared view say of themselves, from which example requests are written."""
+        """Return the texts of the tools of a prepared view, for writing example requests."""
         return [text_of(entry) for entry in view.tools()]
 
     def stale_requests(self, entries: Iterable[ToolEntry]) -> list[str]:
-        """Return the ids of those tools that have changed since their example requests were written."""
+        """Return the ids of tools that have changed since their example requests were written."""
         texts = (text_of(entry) for entry in entries if entry.qualified_id in self.requests)
         return [text.id for text in texts if self.requests[text.id].is_stale(text)]
 
     async def read_meanings(self) -> None:
-        """Wait for the embedder, where there is one, to have read every tool: a search does not wait that long."""
+        """Wait until the embedder has read every tool; a search does not wait that long."""
         if self._meaning is not None:
             await self._meaning.read((await asyncio.to_thread(self._following, self._registry.snapshot())).index)
 
     async def search(
         self, view: View, queries: Iterable[str], *, limit: int = SEARCH_USUAL_HITS, explain: bool = False
     ) -> list[Found]:
-        """Return which of the view's tools match each request. Hidden tools change nothing in it.
+        """Return which of the view's tools match each request. Hidden tools do not affect the answer.
 
-        With `explain` the answers say what each score was made of.
+        With `explain` the answers include the parts of each score.
         """
         built, snapshot = self._built, self._registry.snapshot()
         if built is None or built.snapshot is not snapshot:
-            # Reading thousands of tools takes a part of a second, which others must not wait for.
+            # Indexing thousands of tools takes a fraction of a second, so it runs in a thread.
             built = await asyncio.to_thread(self._following, snapshot)
         tools = await view.atools()
         by_id = {entry.qualified_id: entry for entry in tools}
@@ -161,7 +161,7 @@ class Finder:
         return answers
 
     def note(self, view: View, searched: Iterable[Found]) -> None:
-        """Let what the caller calls next tell what this search was for, where the operator has that learned from."""
+        """Record the search, so that the caller's next calls show its purpose, if the operator enabled learning."""
         if self.use is not None:
             answers = ((one.query, frozenset(tool.entry.qualified_id for tool in one.tools)) for one in searched)
             self.use.searched(view.ctx.caller, answers)
@@ -196,18 +196,18 @@ class Finder:
         cached = built.visible.get(id(tools))
         if cached is not None and cached[0] is tools:
             return built.index, cached[1]
-        # One-off tools and what a bundle built belong to this caller: an index of its own has them besides.
+        # One-off and bundled tools belong to this caller, who gets a separate index that includes them.
         own = [self._text(entry) for name, entry in by_id.items() if name not in built.known]
         index = built.index.updated(changed=own) if own else built.index
         visible = index.among(by_id.keys())
         if not own and type(tools) is KeptTools:
-            # Callers for whom the same is left share the list itself, as long as nothing in it was made for one.
+            # Callers with the same selection share the list, unless it has tools made for one caller.
             built.visible.remember(id(tools), (tools, visible))
         return index, visible
 
 
 def text_of(entry: ToolEntry) -> ToolText:
-    """Return what the index reads of a tool, but for the example requests of a file."""
+    """Return the text that the index reads of a tool, without example requests from a file."""
     spec = entry.spec
     requests = tuple(example for example in spec.examples if isinstance(example, str))
     return indexing.ToolText(
@@ -232,7 +232,7 @@ def _parameters(schema: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
 
 
 def _used(by_id: Mapping[str, ToolEntry], used: Mapping[tuple[str, str], float]) -> dict[str, float]:
-    """Return the use of visible tools that are as they were when they were used."""
+    """Return the use of visible tools whose definitions have not changed since."""
     return {
         id_: much
         for (id_, definition), much in used.items()

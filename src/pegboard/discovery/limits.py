@@ -1,4 +1,4 @@
-"""Limits that several modules of `discovery` share. Those that an operator may change are in `Bounds`."""
+"""Limits that several modules of `discovery` share."""
 
-SEARCH_USUAL_HITS = 8  # of one query, unless it says otherwise
-SEARCH_QUERY_CHARS = 4_000  # that the index reads
+SEARCH_USUAL_HITS = 8  # hits of one query by default
+SEARCH_QUERY_CHARS = 4_000  # characters of a query that the index reads

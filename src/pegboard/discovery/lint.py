@@ -1,4 +1,4 @@
-"""Lint: what makes tools hard to find, to tell apart, or to use with a provider."""
+"""Lint: finds tools that are hard to find, to distinguish, or to use with a provider."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pegboard.model.tool import ToolEntry
 from pegboard.providers.compile.refusals import problems
 from pegboard.providers.compile.schema_compiler import rewritten, target_name
 
-LINT_QUERY_CHARS = 300  # of a description, asked as a query
+LINT_QUERY_CHARS = 300  # characters of a description that are searched as a query
 
 TARGETS = ("openai", "openai_strict", "anthropic", "gemini")
 _LEAST_WORDS = 3
@@ -29,7 +29,7 @@ _AS_GOOD = 0.95
 
 
 class Finding(NamedTuple):
-    """Something to mend: which tool, by which rule, in words, and how much it matters."""
+    """Something to fix: the tool, the rule, a description and the level."""
 
     tool: str
     rule: LintRule
@@ -37,7 +37,7 @@ class Finding(NamedTuple):
     level: LintLevel
 
 
-# What fails is an error, what makes a model choose or fill wrongly a warning, what may be meant so a note.
+# Failures are errors; what misleads a model is a warning; what may be intended is a note.
 _LEVELS: Mapping[LintRule, LintLevel] = {
     "no description": "error",
     "weak description": "warning",
@@ -52,7 +52,7 @@ _LEVELS: Mapping[LintRule, LintLevel] = {
     "former name taken": "error",
     "idle ignore": "note",
 }
-# Of a server or an API behind us others write the words.
+# Texts of an upstream server or API are not ours to change.
 _WORDS_OF_OTHERS = frozenset({"no description", "weak description", "long description", "silent parameters"})
 
 
@@ -64,9 +64,9 @@ def _finding(entry: ToolEntry, rule: LintRule, message: str) -> Finding:
 def without_ignored(
     findings: Sequence[Finding], ignores: Sequence[LintIgnore], view: View
 ) -> tuple[list[Finding], list[tuple[Finding, str]]]:
-    """Return what is left of findings, and what was ignored, each with the reason.
+    """Return the remaining findings, and the ignored ones, each with its reason.
 
-    An ignore that no finding needs is a finding itself: it would hide the next one that comes.
+    An ignore that matches nothing is a finding itself, since it could hide a future one.
     """
     names = {entry.wire_name: entry.names for entry in view.snapshot.entries}
     left: list[Finding] = []
@@ -83,7 +83,7 @@ def without_ignored(
     shown = {entry.wire_name for entry in view.tools()}
     for place, ignore in enumerate(ignores):
         meant = {tool for tool, called in names.items() if ignore.fits(ignore.rule, called)}
-        # Of tools that another profile shows nothing is known here.
+        # Tools of other profiles are not visible here, so their ignores are not checked.
         if place not in used and (not meant or meant & shown):
             text = f"`lint: ignore:` of {ignore.rule!r} for {ignore.tool!r} ignores nothing; remove it"
             left.append(Finding(ignore.tool, "idle ignore", text, _LEVELS["idle ignore"]))
@@ -91,7 +91,7 @@ def without_ignored(
 
 
 async def lint(view: View, finder: Finder, *, bounds: Bounds, today: date) -> list[Finding]:
-    """Return everything that is wrong with the tools of a view, by tool."""
+    """Return all findings for the tools of a view, by tool."""
     await view.prepare()
     tools = view.tools()
     findings = [finding for entry in tools for check in _CHECKS for finding in check(entry)]
@@ -107,7 +107,7 @@ async def lint(view: View, finder: Finder, *, bounds: Bounds, today: date) -> li
     return sorted(findings, key=lambda finding: order[finding.tool])
 
 
-# ---------------------------------------------------------------- words
+# ---------------------------------------------------------------- descriptions
 
 
 def _description(entry: ToolEntry) -> Iterator[Finding]:
@@ -116,7 +116,7 @@ def _description(entry: ToolEntry) -> Iterator[Finding]:
         yield _finding(entry, "no description", "say what it does and when to use it")
         return
     words = words_of(spec.description)
-    # Scripts without spaces say much in one word.
+    # In scripts without spaces one word can be a sentence.
     is_short = len(words) < _LEAST_WORDS and spec.description.isascii()
     if is_short or not set(terms_of(words)) - set(terms_of(words_of(spec.name))):
         yield _finding(entry, "weak description", f"{spec.description.strip()!r} says no more than the name")
@@ -153,7 +153,7 @@ def _depth(entry: ToolEntry) -> Iterator[Finding]:
 
 
 def _levels(schema: JSONValue) -> int:
-    """Return how many objects and lists stand inside each other, along the deepest way."""
+    """Return the nesting depth of objects and lists along the deepest path."""
     deepest = 0
     open_: list[tuple[JSONValue, int]] = [(schema, 0)]
     while open_:
@@ -168,7 +168,7 @@ def _levels(schema: JSONValue) -> int:
 
 
 def _refused(entry: ToolEntry) -> Iterator[Finding]:
-    """Tell what providers refuse although an export for them rewrites what it can."""
+    """Report parts that providers refuse, although an export rewrites them if it can."""
     refusals: dict[str, list[str]] = {}
     for target in TARGETS:
         try:
@@ -208,13 +208,13 @@ _CHECKS: Sequence[Callable[[ToolEntry], Iterator[Finding]]] = (
 )
 
 
-# ---------------------------------------------------------------- tools that compete
+# ---------------------------------------------------------------- competing tools
 
 
 async def competing(view: View, finder: Finder) -> list[Finding]:
-    """Return the pairs of tools that compete: asked for in the words of the one, the index finds the other as well.
+    """Return the pairs of competing tools: a search for one tool's own words finds the other as well.
 
-    Every tool's own name and description are asked for; a pair is reported once, at the tool that loses.
+    Each tool's name and description are searched for; a pair is reported once, at the tool that ranks lower.
     """
     tools = [entry for entry in view.tools() if entry.spec.description.strip()]
     asked = [f"{entry.spec.name} {entry.spec.description[:LINT_QUERY_CHARS]}" for entry in tools]

@@ -1,4 +1,4 @@
-"""Meaning: what an embedder says of tools and requests, and why it says nothing where it does not."""
+"""Meaning: compares tools and requests by an embedder, or gives the reason why it cannot."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from pegboard.models.limits import (
     LISTED_LINE_CHARS,
 )
 
-EMBED_QUERIES = 1_000  # requests whose vectors are remembered
-EMBED_MATRICES = 4  # of whole catalogs, at hand
+EMBED_QUERIES = 1_000  # vectors of requests in the cache
+EMBED_MATRICES = 4  # vector matrices of whole catalogs in the cache
 
 STILL_READING = "the embedder is still reading the tools"
 NO_ANSWER = "the embedder does not answer"
-# What the vectors of these have in common, those of all texts have: it tells how a model places any text.
+# The common part of these texts' vectors is common to all texts: it shows where a model places an average text.
 _ANY_TEXTS = (
     "Sends a message to a person.",
     "Returns the weather of a city.",
@@ -58,10 +58,10 @@ log = logging.getLogger("pegboard")
 
 
 class Meaning:
-    """The vectors of a catalog's tools, read in the background, and those of requests, read while a search waits.
+    """The vectors of a catalog's tools, computed in the background, and those of requests, computed during a search.
 
-    A search waits `wait_s` at most. After an embedder has failed it is left alone for `rest_s`; what it has read by
-    then stays read. It runs on a thread of its own.
+    A search waits at most `wait_s`. After a failure the embedder is not used for `rest_s`; vectors computed before
+    stay. It runs in its own thread.
     """
 
     def __init__(
@@ -86,12 +86,12 @@ class Meaning:
         renew_after_fork(self)
 
     def after_fork(self) -> None:
-        """Begin to read anew: what was being read is read in the parent."""
+        """Start again in a child, since the reading thread runs in the parent."""
         leave_to_parent(self._reading)
         self._reading = None
 
     async def likeness(self, index: Index, queries: Sequence[str]) -> Sequence[Compared] | str:
-        """Return each request beside the tools of the index; or in words, why they cannot be compared."""
+        """Compare each request with the tools of the index; return a text with the reason if that is impossible."""
         if self._has_failed and self._clock() < self._rests_until:
             return NO_ANSWER
         try:
@@ -107,7 +107,7 @@ class Meaning:
             return self._failed(f"it did not answer within {self._wait_s:g} s")
         except (Exception, GeneratorExit) as error:  # noqa: BLE001 - boundary: an embedder is foreign code, and no reason to find nothing
             if isinstance(error, ValueError):
-                # Vectors of another dimension: the model was exchanged, and what was read of the other is of no use.
+                # Vectors of another dimension: the model was replaced, so the old vectors are useless.
                 self._forget()
             return self._failed(f"{type(error).__name__}: {_said(error.__str__)}")
         if self._has_failed:
@@ -132,12 +132,12 @@ class Meaning:
         self._centre = None
 
     async def read(self, index: Index) -> None:
-        """Wait until the embedder has read the tools of an index, or has failed at it, for a minute at most."""
+        """Wait until the embedder has read the tools of an index, or has failed, for a minute at most."""
         with suppress(Exception):
             await self._matrix(index, EMBED_READ_S)
 
     async def _load(self, queries: Sequence[str]) -> None:
-        """Wait once for a model of this machine, which is longer in coming than its answers."""
+        """Wait once for a local model to load, which takes longer than an answer."""
         if self._loads and any(self._requests.get(query) is None for query in queries):
             async with asyncio.timeout(EMBED_LOAD_S):
                 await _outcome(self._thread.start(loaded(self._embedder)))
@@ -156,7 +156,7 @@ class Meaning:
         return [known[query] for query in queries]
 
     async def _matrix(self, index: Index, wait_s: float) -> ToolVectors | None:
-        """Return the vectors of an index, a row a tool; `None` when they are not read in time, and go on being read."""
+        """Return the vectors of an index, one row per tool; `None` if they are not ready in time. Reading continues."""
         at_hand = self._matrices.get(id(index))
         if at_hand is not None and at_hand[0] is index:
             return at_hand[1]
@@ -167,7 +167,7 @@ class Meaning:
                 self._reading = self._thread.start(self._read_tools(missing))
             try:
                 async with asyncio.timeout(wait_s):
-                    # It goes on when nobody waits any longer.
+                    # Reading continues even if nobody waits any longer.
                     await _outcome(self._reading)
             except TimeoutError:
                 if not self._reading.done():
@@ -193,18 +193,18 @@ class Meaning:
             tools.update(zip(batch, rows, strict=True))
 
     async def _code(self, tools: ToolVectors) -> None:
-        """Make the codes by which many tools are compared sooner; where that fails, all of them are read each time."""
+        """Compute the codes for fast comparison of many tools; if that fails, full vectors are compared each time."""
         centre = self._centre
         if centre is None:
             async with asyncio.timeout(EMBED_READ_S):
                 centre = (await embedded(_ANY_TEXTS, self._embedder)).mean(axis=0)
             self._centre = centre
         for _ in tools.coding(centre):
-            await asyncio.sleep(0)  # requests are read on this thread, too
+            await asyncio.sleep(0)  # requests are computed on this thread, too
 
 
 def _said(ask: Callable[[], str]) -> str:
-    """Return what foreign code says of itself, cut, or that it says nothing: to ask may fail as well."""
+    """Return a shortened description that foreign code gives of itself, or a note that it gives none."""
     try:
         return ask()[:LISTED_LINE_CHARS]
     except Exception:  # noqa: BLE001 - boundary
@@ -212,11 +212,11 @@ def _said(ask: Callable[[], str]) -> str:
 
 
 async def _outcome(work: Future[T]) -> T:
-    """Wait for what runs on the other thread; to be cancelled here does not cancel it."""
+    """Wait for work in the other thread; a cancellation here does not cancel it."""
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
 
     def tell(_: Future[T]) -> None:
-        # Whoever waited may be gone, with its loop.
+        # The waiting task may be gone, together with its loop.
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(ended.set)
 

@@ -1,4 +1,4 @@
-"""Token count: what a list costs in the prompt of a model, by its bytes, or by a real vocabulary that is here."""
+"""Token count: the tokens of a tool list in a prompt, estimated from bytes or counted with a local vocabulary."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ else:
 
 
 BYTES_A_TOKEN = 4.3
-"""Measured over the lists of real tools; what decides an exposure must not depend on an installed tokenizer."""
+"""Measured over lists of real tools. Exposure uses this constant, so that it does not depend on installed packages."""
 _PREFERRED = "o200k_base"
-_HOME = "https://openaipublic.blob.core.windows.net/encodings"  # as tiktoken names what it keeps; nothing is fetched
+# the address in tiktoken's cache keys; nothing is fetched
+_HOME = "https://openaipublic.blob.core.windows.net/encodings"
 
 
 def estimated_tokens(size_bytes: int) -> int:
-    """Return about how many tokens that many bytes of tool definitions are."""
+    """Return the approximate number of tokens of tool definitions with that many bytes."""
     return round(size_bytes / BYTES_A_TOKEN)
 
 
 class Tokenizer(Struct, frozen=True, kw_only=True):
-    """Counts the tokens of a text; `name` says how."""
+    """Counts the tokens of a text; `name` describes the method."""
 
     name: str
     count: Callable[[str], int]
 
 
 def tokenizer() -> Tokenizer:
-    """Return the best way to count that is here. Nothing is downloaded.
+    """Return the best available tokenizer. Nothing is downloaded.
 
-    tiktoken's vocabularies count when a plug-in of it ships one (`…_offline`), or its cache
-    (`TIKTOKEN_CACHE_DIR`) holds one.
+    tiktoken is used if a plug-in ships a vocabulary (`…_offline`), or its cache (`TIKTOKEN_CACHE_DIR`) has one.
     """
     by_bytes = f"bytes / {BYTES_A_TOKEN}"
     try:

@@ -1,1 +1,1 @@
-"""learning: which tools were called after which searches, where an operator wants it to count."""
+"""learning: counts which tools are called after which searches, if the operator enables it."""

@@ -1,7 +1,7 @@
-"""Search use: notice which tools are called after which searches, and tell what that says of the next search.
+"""Search use: records which tools are called after which searches, and computes their use for the next search.
 
-What a caller does counts in its own space alone. By itself it counts for that caller; for others only what two and more
-of them did, so that nobody can lift a tool for all. A tool that has changed since begins anew.
+A caller's use counts only in the caller's own space. A single caller's use counts for that caller only; it counts for
+others once at least two callers agree, so that nobody can promote a tool alone. A changed tool starts at zero.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 else:
     queries = LazyModule("pegboard.discovery.search.query")
 
-USE_WITHIN_S = 600.0  # after a search, in which a call tells what it was for
-USE_CALLS = 5  # and the calls that do
-USE_SEARCHES = 10_000  # of callers, remembered until their calls come
-USE_UNWRITTEN = 1_000  # uses that wait for the file; more are dropped
-USE_WAIT_S = 0.25  # that a search waits for what was used, before it does without
-USE_FRESH_S = 5.0  # that what was read of a space is taken as it is
-USE_SPACES_AT_HAND = 64  # whose use is remembered
+USE_WITHIN_S = 600.0  # seconds after a search in which a call counts
+USE_CALLS = 5  # calls after a search that count
+USE_SEARCHES = 10_000  # recent searches kept until their calls come
+USE_UNWRITTEN = 1_000  # uses waiting to be written; further ones are dropped
+USE_WAIT_S = 0.25  # seconds that a search waits for recorded use before it continues without
+USE_FRESH_S = 5.0  # seconds for which the use of a space is cached
+USE_SPACES_AT_HAND = 64  # spaces whose use is cached
 
 log = logging.getLogger("pegboard")
 
-# Half of the words of both requests together must be the same. Weights: see docs/decisions/0047.
+# At least half of the words of both requests together must match. Weights: see docs/decisions/0047.
 _LEAST_ALIKE = 0.5
 _OWN_SHARE = 0.8
 _OTHERS_SHARE = 0.5
@@ -48,7 +48,7 @@ Learned = tuple[Use, ...]
 
 @dataclass(kw_only=True, slots=True)
 class _Search:
-    """What a caller searched last: each request's terms and what was found for it; and what it has called since."""
+    """A caller's last search: each request's terms and results, and the calls made since."""
 
     at: float
     asked: tuple[tuple[frozenset[str], frozenset[str]], ...]
@@ -59,8 +59,7 @@ class _Search:
 class SearchUse:
     """State of one catalog whose operator turned learning on; a `CallObserver`, which `Executor.record` is given.
 
-    It writes and reads on a thread of its own. A file that fails is said once in the log, and what would have been
-    learned of it is missing from the answers.
+    It writes and reads in its own thread. A failing file is logged once; searches then work without it.
     """
 
     times_stages = False
@@ -73,14 +72,14 @@ class SearchUse:
         self._unwritten = 0
         self._was_said = False
 
-    # ---- what is noticed
+    # ---- recording
 
     def searched(self, caller: Caller, answers: Iterable[tuple[str, frozenset[str]]]) -> None:
-        """Note what a caller has searched; its next calls tell what it was for.
+        """Record a caller's search; the next calls show its purpose.
 
         Args:
-            caller: who asks.
-            answers: each request, and the ids of the tools that were found for it.
+            caller: the caller.
+            answers: each request, and the ids of the tools found for it.
         """
         key = _session(caller)
         if key is not None:
@@ -88,7 +87,7 @@ class SearchUse:
             self._searches.remember(key, _Search(at=self._clock(), asked=asked))
 
     def started(self, call: StartedCall) -> None:
-        """Nothing is known yet of a call that begins."""
+        """Do nothing when a call starts."""
 
     def finished(self, call: FinishedCall) -> None:
         """Note a call that a caller's last search has led to."""
@@ -178,7 +177,7 @@ def _worth(by_caller: Mapping[str, float], own: str) -> float:
 
 
 def _led_to(tool: str, search: _Search) -> list[frozenset[str]]:
-    """Return the requests that a call was for: those that found the tool; else the only one, if it came next."""
+    """Return the requests that a call was for: those that found the tool; else the only request, if it came next."""
     finding = [terms for terms, tools in search.asked if terms and tool in tools]
     if finding or len(search.asked) > 1 or search.calls > 1:
         return finding
@@ -186,22 +185,22 @@ def _led_to(tool: str, search: _Search) -> list[frozenset[str]]:
 
 
 def _is_asked_for(call: StartedCall) -> bool:
-    """Tell whether a model asked for a call, by itself or in a batch; what a tool calls on its way is its own."""
+    """Tell whether a model requested a call, directly or in a batch; nested calls of tools do not count."""
     return call.parent_call_id is None or call.call_id.rpartition(".")[0] == call.parent_call_id
 
 
 def _session(caller: Caller) -> tuple[str | None, ...] | None:
-    """Return who goes on where a search left off; `None` where that would be anybody."""
+    """Return the key of the session that a search belongs to; `None` if it could be anybody's."""
     who = (caller.user_id, caller.session_id, caller.credential or None)
     return (*who, caller.space_id, caller.agent) if any(who) else None
 
 
 def space_of(caller: Caller) -> str:
-    """Return a caller's space; an empty text is that of callers without one."""
+    """Return a caller's space; empty for callers without one."""
     return "" if caller.space_id is None else f"={caller.space_id}"
 
 
 def mark_of(caller: Caller) -> str:
-    """Return what tells callers apart, without naming them. Sessions do not: one caller can have many."""
+    """Return a digest that distinguishes callers without naming them. Sessions are ignored: a caller can have many."""
     who = caller.user_id or caller.credential or caller.address
     return sha256(f"{'user' if caller.user_id else 'other'}\0{who}".encode(errors="replace")).hexdigest()[:16]

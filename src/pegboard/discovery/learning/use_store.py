@@ -1,6 +1,6 @@
-"""Use store: calls that followed searches, in an SQLite file that the processes of one machine share.
+"""Use store: the calls that followed searches, in an SQLite file shared by the processes of one machine.
 
-Whoever may fill it fills its own part: a caller pushes out no rows but its own, a space none of another space.
+Quotas are separate: a caller displaces only its own rows, and a space never those of another space.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pegboard.discovery.limits import SEARCH_QUERY_CHARS
 from pegboard.storage.schema import Schema, StoreConnection, table_version
 from pegboard.storage.sqlite_file import SqliteFile
 
-USE_BUSY_S = 1.0  # that the file is waited for, on its own thread, and that a question to it may last
-USE_SPACE_ROWS = 5_000  # of one space in the file
-USE_CALLER_ROWS = 200  # and of one caller in it
-USE_SPACES = 1_000  # in the file
-USE_KEPT_S = 90 * 86_400.0  # that a use counts after its last time
+USE_BUSY_S = 1.0  # seconds to wait for the locked file, on its own thread, and the longest query
+USE_SPACE_ROWS = 5_000  # rows of one space in the file
+USE_CALLER_ROWS = 200  # rows of one caller in the file
+USE_SPACES = 1_000  # spaces in the file
+USE_KEPT_S = 90 * 86_400.0  # seconds for which a use counts after its last time
 
 SCHEMA = Schema(
     name="learned_use",
@@ -42,7 +42,7 @@ insert into used values (:catalog, :space, :caller, :tool, :definition, :terms, 
 on conflict do update set uses = uses + 1, last_s = :now"""
 _KNOWS_SPACE = "select 1 from used where catalog = :catalog and space = :space limit 1"
 _SPACES = "select count(*) from (select distinct catalog, space from used)"
-# Of the rows of one part, all but the youngest go.
+# Delete all but the youngest rows of one quota.
 _TRIM = """\
 delete from used where catalog = :catalog and space = :space and (:whose is null or caller = :whose) and last_s < (
   select last_s from used where catalog = :catalog and space = :space and (:whose is null or caller = :whose)
@@ -50,7 +50,7 @@ delete from used where catalog = :catalog and space = :space and (:whose is null
 
 
 class Use(Struct, frozen=True, kw_only=True):
-    """A tool, as it was defined then, that a caller called after it had asked for these terms."""
+    """A tool, with its definition at that time, that a caller called after searching for these terms."""
 
     caller: str
     tool: str
@@ -59,11 +59,11 @@ class Use(Struct, frozen=True, kw_only=True):
 
 
 class UseStore:
-    """Keeps what was used. Each question opens the file and keeps nothing open.
+    """Stores the use of tools. Each operation opens the file and keeps nothing open.
 
     Args:
-        path: the file; the first question makes it, readable by its owner only.
-        catalog: whose use it is; others may share the file.
+        path: the file; created on first use, readable by its owner only.
+        catalog: the catalog's name; several may share the file.
         wall_clock: seconds since 1970, the same for all who share the file.
     """
 
@@ -85,15 +85,15 @@ class UseStore:
         """Refuse a file that cannot be used.
 
         Raises:
-            DefinitionError: its folder does not exist, or other users may write it.
+            DefinitionError: its folder does not exist, or other users may write the file.
         """
         SqliteFile(self.path, SCHEMA, busy_s=USE_BUSY_S).check_place()
 
     def add(self, space: str, use: Use) -> None:
-        """Count a use. A space beyond the thousandth has nothing counted: to forget another would change its answers.
+        """Count a use. A space beyond the limit is not recorded: deleting another would change its answers.
 
         Raises:
-            OSError: the file does not take it.
+            OSError: the file cannot be written.
         """
         of: dict[str, Any] = {"catalog": self._catalog, "space": space, "now": self._wall_clock()}
         with self._transaction() as connection:
@@ -106,7 +106,7 @@ class UseStore:
             connection(_TRIM, **of, whose=None, keep=self._space_rows - 1)
 
     def of_space(self, space: str) -> tuple[Use, ...]:
-        """Return what was used in one space.
+        """Return the use in one space.
 
         Raises:
             OSError: the file cannot be read.
@@ -118,7 +118,7 @@ class UseStore:
                 catalog=self._catalog, space=space, since=self._wall_clock() - USE_KEPT_S, chars=SEARCH_QUERY_CHARS,
                 most=self._space_rows,
             )  # fmt: skip
-        # The file may be anybody's by now, and what it has for texts numbers.
+        # The file may have been changed by others, with numbers in place of texts.
         return tuple(
             Use(caller=caller, tool=tool, definition=definition, terms=frozenset(terms.split()))
             for caller, tool, definition, terms in rows
@@ -131,5 +131,5 @@ class UseStore:
         try:
             with file.transaction() as connection:
                 yield connection
-        except ValueError as error:  # a text that SQLite cannot hold
+        except ValueError as error:  # a text that SQLite cannot store
             raise OSError(f"{str(self.path)!r}: {error}") from error

@@ -1,1 +1,1 @@
-"""meta_tools: searchTools, getTools and useTools, the few tools that find and run the others."""
+"""meta_tools: searchTools, getTools and useTools, the tools that find and run all others."""

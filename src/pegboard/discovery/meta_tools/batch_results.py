@@ -1,4 +1,4 @@
-"""Batch results: what became of the calls of a batch, in wire form and within the size that a model is shown."""
+"""Batch results: the results of a batch in wire form, within the size limit of a result."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pegboard.model.json_types import JSON
 from pegboard.model.result import Content, TextContent, ToolResult
 from pegboard.providers.mcp import mcp_error
 
-BATCH_ROOM_BYTES = 4_096  # of an answer to useTools, left for what stands around the results
+BATCH_ROOM_BYTES = 4_096  # bytes of a useTools answer reserved for the text around the results
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """One call of a batch, after it: its result, or why there is none."""
+    """The outcome of one call of a batch: its result, or the reason for having none."""
 
     index: int
     agent: str
@@ -34,9 +34,9 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
 
 def shown_outcomes(done: Sequence[Outcome], *, cap_bytes: int) -> ToolResult:
-    """Return the result of a batch: its own JSON as text and structure, then the media that its calls gave.
+    """Return the result of a batch: its JSON as text and structured output, then the media of its calls.
 
-    A result that does not fit any more is left out, and says so: what the call did is done.
+    A result that does not fit is left out, with a note: the call itself has run.
     """
     left = cap_bytes - BATCH_ROOM_BYTES
     items: list[JSON] = []

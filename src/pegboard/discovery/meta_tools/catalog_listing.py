@@ -1,4 +1,4 @@
-"""Catalog listing: the tools that one caller sees, by namespace, and what a wrong name was meant to be."""
+"""Catalog listing: the tools visible to one caller, by namespace, and suggestions for wrong names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pegboard.model.tool import ToolEntry
 from pegboard.models.limits import LISTED_LINE_CHARS
 from pegboard.sources.agent_tool import invocation
 
-DIGEST_NAMES_TOKENS = 1_500  # of a digest that names every namespace and no tool
+DIGEST_NAMES_TOKENS = 1_500  # tokens of a digest that names only namespaces
 
 T = TypeVar("T")
 
@@ -30,17 +30,17 @@ class CatalogListing(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, entries: Iterable[ToolEntry]) -> CatalogListing:
-        """Sort tools that are visible already; nothing is judged here."""
+        """Sort tools that are already known to be visible."""
         agents: dict[str, dict[str, ToolEntry]] = {}
         for entry in sorted(entries, key=lambda entry: (entry.spec.namespace, entry.spec.name)):
             agents.setdefault(entry.spec.namespace, {})[entry.spec.name] = entry
         return cls(agents=agents)
 
     def digest(self, *, budget_tokens: int) -> str:
-        """Return one line a namespace, `name: [tool,tool]`; over the budget fewer tools each, then `name(count)`.
+        """Return one line per namespace, `name: [tool,tool]`; over the budget fewer tools each, then `name(count)`.
 
-        To name every namespace it may take up to 1,500 tokens: what is not even named is not looked for. Of still more
-        the largest are named. It depends on the names alone, so that prompt caches hold.
+        It may use up to 1,500 tokens to name every namespace, since a model does not search for what it never sees.
+        Beyond that only the largest are named. It depends only on names, so that prompt caches stay valid.
         """
         for text in self._with_tools():
             if estimated_tokens(len(text.encode())) <= budget_tokens:
@@ -63,26 +63,26 @@ class CatalogListing(Struct, frozen=True, kw_only=True):
         while shown > 0:
             named = {agent: sizes[agent] for agent in sorted(largest[:shown])}
             yield f"Agents: {_counted(named)}, +{len(sizes) - shown} more"
-            # A twentieth less each time: with thousands of them one by one would take long.
+            # A twentieth less each time: steps of one would be slow with thousands of namespaces.
             shown -= max(shown // 20, 1)
 
     def no_agent(self, agent: str) -> str:
-        """Return the text for a namespace of which this caller sees no tool."""
+        """Return the message for a namespace in which this caller sees no tools."""
         return f'Agent "{echoed(agent)}" not found{did_you_mean(agent, self.agents)}'
 
     def no_tool(self, tool: str, agent: str) -> str:
-        """Return the text for a name that this caller does not see in a namespace that it does see."""
+        """Return the message for an unknown name in a visible namespace."""
         return f'Tool "{echoed(tool)}" not found in agent "{agent}"{did_you_mean(tool, self.agents[agent])}'
 
     def no_name(self, name: str) -> str:
-        """Return the text for a name given without its namespace."""
+        """Return the message for an unknown name without a namespace."""
         owners = [agent for agent, tools in self.agents.items() if name in tools]
         if owners:
             return f'Tool "{echoed(name)}" needs its agent: "{owners[0]}"'
         return f'Tool "{echoed(name)}" not found{did_you_mean(name, self._by_any_name())}'
 
     def nearest(self, tool: str, agent: str | None) -> ToolEntry | None:
-        """Return the tool that was meant by a name, and a namespace, that no tool has; `None` where none is near."""
+        """Return the tool that an unknown name and namespace probably mean; `None` if no name is similar."""
         if agent is None:
             by_name = self._by_any_name()
             own = {name: entry for tools in self.agents.values() for name, entry in tools.items()}
@@ -91,26 +91,26 @@ class CatalogListing(Struct, frozen=True, kw_only=True):
         if tools is not None and (near := _nearest_of(tool, tools)) is not None:
             return near
         owners = [tools[tool] for tools in self.agents.values() if tool in tools]
-        # Of several that are called so nobody can tell which was meant.
+        # If several tools have the name, the intended one is unknown.
         return owners[0] if len(owners) == 1 else None
 
     def _by_any_name(self) -> dict[str, ToolEntry]:
-        """Return every tool by the names that it has without its namespace beside it."""
+        """Return every tool by each of its names that include no separate namespace."""
         whole = {f"{agent}__{name}": entry for agent, tools in self.agents.items() for name, entry in tools.items()}
         return whole | {entry.wire_name: entry for tools in self.agents.values() for entry in tools.values()}
 
 
 def custom_agents(entries: Iterable[ToolEntry], agents: Mapping[str, AgentEntry]) -> str:
-    """Return the end of a digest: the agents that these tools run, one line each; empty where there are none.
+    """Return the end of a digest: the agents that these tools run, one line each; empty without agents.
 
-    It depends on names and descriptions alone, so that prompt caches hold; where they are long, on names.
+    It depends only on names and descriptions, so that prompt caches stay valid; long descriptions are left out.
     """
     described: dict[str, str] = {}
     for entry in entries:
         if entry.agent is not None:
             declared = agents.get(entry.agent)
             own = "" if declared is None else one_line(declared.spec.description)
-            # Of an agent that says nothing of itself, the first tool that does.
+            # For an agent without a description, use that of its first tool with one.
             described[entry.agent] = described.get(entry.agent) or own or _said_of(entry)
     if not described:
         return ""
@@ -126,7 +126,7 @@ def custom_agents(entries: Iterable[ToolEntry], agents: Mapping[str, AgentEntry]
 
 
 def _said_of(entry: ToolEntry) -> str:
-    """Return what a tool says of the agent that it runs; nothing where nobody wrote it."""
+    """Return the tool's description of its agent; empty if it is generated."""
     said = one_line(entry.spec.description)
     return "" if said == invocation(entry.agent or "") else said
 
@@ -142,7 +142,7 @@ def _tools(tools: list[str], share: int) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a hint at the known name that was probably meant, in whatever case, or nothing."""
+    """Return a hint at the known name that was probably meant, ignoring case, or nothing."""
     near = _nearest_name(name, known)
     return f' (did you mean "{near}"?)' if near and near != name else ""
 
@@ -160,8 +160,8 @@ def _nearest_of(name: str, known: Mapping[str, T]) -> T | None:
 async def find(view: View, tool: str, agent: str | None = None) -> tuple[str, ToolEntry] | None:
     """Return the visible tool that a model names, and the name by which it was found.
 
-    A tool is named by namespace and own name, or by wire name, qualified id or former name alone. The view judges; no
-    name finds what its caller may not use.
+    A tool is identified by namespace and own name, or by wire name, qualified id or former name. The view decides on
+    visibility.
     """
     for name in (tool,) if agent is None else (f"{agent}.{tool}", f"{agent}.{tool.removeprefix(agent + '__')}", tool):
         entry = await view.afind(name)
@@ -178,7 +178,7 @@ def one_line(text: str) -> str:
 
 
 def echoed(value: object, *, chars: int = LISTED_LINE_CHARS) -> str:
-    """Return what a model wrote as far as an answer may repeat it: cut, and `?` for halves of characters."""
+    """Return a model's text as far as an answer may repeat it: shortened, and `?` for lone surrogates."""
     text = str(value)
     cut = text if len(text) <= chars else text[: chars - 1] + "…"
     return cut.encode(errors="replace").decode()

@@ -1,4 +1,4 @@
-"""getTools: the schemas of tools that are named, as this caller may use them."""
+"""getTools: the schemas of named tools, as this caller may use them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pegboard.model.error import CallError, PegboardError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.model.tool import ToolEntry
 
-DIGEST_FOLDERS = 5  # told of beside the tools
+DIGEST_FOLDERS = 5  # folders listed in addition to the tools
 
 log = logging.getLogger("pegboard")
 _ALL = ["*"]
 
 
 async def get_tools(meta: MetaTools, ctx: CallContext, args: JSON) -> JSON:
-    """Answer one request; what cannot be found is told beside what can."""
+    """Answer one request; unknown names are reported next to the tools found."""
     request: JSONValue = args.get("request")
     if not is_list(request) or not request:
         return {"success": False, "error": _request_required(meta)}
@@ -28,7 +28,7 @@ async def get_tools(meta: MetaTools, ctx: CallContext, args: JSON) -> JSON:
         answered = await _answered(meta, request)
     except CallError:
         raise
-    except Exception as error:  # boundary: foreign code; builders and predicates of the host run in here
+    except Exception as error:  # boundary: foreign code; the host's builders and predicates run in here
         log.warning("%s failed in call %s.", meta.names.get, ctx.call_id, exc_info=error)
         return {"success": False, "error": f"Error getting tools: {_safe_message(error, ctx)}"}
     return meta.answer(ctx, "get", {"request": request}, answered)
@@ -61,7 +61,7 @@ async def _answer_item(
     if agent not in listing.agents:
         problems.append(listing.no_agent(agent))
         return
-    # Whoever wrote `tool` meant one; the list of all in short would look like an answer.
+    # A request with `tool` meant one tool; a list of all would look like an answer.
     tools = wanted.get("tools", None if "tool" in wanted else _ALL)
     if not is_list(tools) or not tools:
         problems.append(f'Agent "{agent}" requires "tools" array with at least one tool name')
@@ -83,7 +83,7 @@ def brief(entry: ToolEntry) -> JSON:
 
 
 def full(entry: ToolEntry) -> JSON:
-    """Return a tool as it is called through `useTools`."""
+    """Return a tool in the form for calls through `useTools`."""
     spec = entry.spec
     schema = without_intent(spec.input_schema)
     return {"agent": spec.namespace, "tool": spec.name, "description": spec.description, "inputSchema": schema}
@@ -95,7 +95,7 @@ def _request_required(meta: MetaTools) -> str:
 
 
 def _safe_message(error: Exception, ctx: CallContext) -> str:
-    """Return what may be said of an error: its text when it is one of ours, without secrets."""
+    """Return a safe error message: the redacted text of our own errors, a fixed text for others."""
     if not isinstance(error, PegboardError):
         return f"An unexpected error occurred (call {ctx.call_id})."
     return str(error) if ctx.redactor is None else ctx.redactor.text(str(error))

@@ -1,4 +1,4 @@
-"""Intent: what a model says that it is about; recorded, may narrow what a call reaches, never grants."""
+"""Intent: a model's statement of what it is doing; recorded, may narrow the reach of a call, never grants rights."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pegboard.model.call_intent import FIELDS, MARK
 from pegboard.model.context import ToolContext
 from pegboard.model.json_types import JSON, JSONValue, is_object
 
-INTENT_CHARS = 4_000  # of each text of an intent
+INTENT_CHARS = 4_000  # characters of each text of an intent
 
 _REQUIRED: Final = FIELDS[:-1]
 CONTEXT_SCHEMA: Final[JSON] = {
@@ -30,7 +30,7 @@ _EXAMPLE = (
 
 
 class CallIntent(Struct, frozen=True, kw_only=True):
-    """What the model says of a batch of calls. Its words alone: no guard looks at them."""
+    """The model's statement about a batch of calls. No guard relies on it."""
 
     workspace: str = ""
     session: str = ""
@@ -40,7 +40,7 @@ class CallIntent(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, context: object) -> CallIntent:
-        """Read `context` as far as it holds texts."""
+        """Read `context` and keep its texts."""
         fields: Mapping[str, Any] = context if is_object(context) else {}
         texts = (fields.get(name) for name in FIELDS)
         workspace, session, memory, goal, constraints = (
@@ -50,18 +50,20 @@ class CallIntent(Struct, frozen=True, kw_only=True):
 
     @property
     def narrows_to(self) -> str | None:
-        """The workspace that the calls are about; `None` where that is all that the caller has."""
+        """The workspace of the calls; `None` if it means everything that the caller may use."""
         return None if self.workspace == "default" or _is_placeholder(self.workspace) else self.workspace
 
     def as_json(self) -> JSON:
-        """Return the fields that the model filled, in the words of the wire."""
+        """Return the fields that the model filled, under their wire names."""
         values = (self.workspace, self.session, self.memory, self.goal, self.constraints)
         return {name: value for name, value in zip(FIELDS, values, strict=True) if value}
 
 
 async def workspaces_of(ctx: ToolContext, documents: DocumentStore | None) -> list[str]:
-    """Return the workspaces that a call may name: `default`, which is all that the caller has, and each by its name:
-    the context's space, and those whose documents the caller may read.
+    """Return the workspaces that a call may name.
+
+    These are `default`, which means all of the caller's, the context's space, and spaces with documents that the caller
+    may read.
     """
     granted = () if documents is None else (await documents.scope(ctx)).spaces
     return list(dict.fromkeys(["default", *([ctx.space_id] if ctx.space_id else []), *granted]))
@@ -70,7 +72,7 @@ async def workspaces_of(ctx: ToolContext, documents: DocumentStore | None) -> li
 async def fault_of(
     intent: CallIntent, ctx: ToolContext, documents: DocumentStore | None, *, is_required: bool
 ) -> str | None:
-    """Return what is wrong with an intent, all of it in one text; `None` when a batch may go on."""
+    """Return all faults of an intent in one text; `None` if the batch may run."""
     known = await workspaces_of(ctx, documents) if intent.workspace else []
     if intent.workspace and intent.workspace not in known and not _is_placeholder(intent.workspace):
         return f'Workspace "{echoed(intent.workspace)}" is not available. Available: {", ".join(known)}.'
@@ -87,11 +89,11 @@ def _is_placeholder(text: str) -> bool:
     return text.strip().strip("<>[]{}.").casefold() in _PLACEHOLDERS
 
 
-# ---------------------------------------------------------------- properties that take their value from it
+# ---------------------------------------------------------------- properties filled from the intent
 
 
 def marked(schema: JSON) -> dict[str, str]:
-    """Return the properties that take their value from the intent, with the field of each; `context` is all of it."""
+    """Return the properties that are filled from the intent, with the field of each; `context` is the whole intent."""
     properties: Mapping[str, JSONValue] = schema.get("properties") or {}
     fields: dict[str, str] = {}
     for name, inner in properties.items():
@@ -103,7 +105,7 @@ def marked(schema: JSON) -> dict[str, str]:
 
 
 def without_intent(schema: JSON) -> JSON:
-    """Return a schema as a model needs it: a copy without the properties that the intent fills."""
+    """Return a schema as the model sees it: a copy without the properties that the intent fills."""
     hidden = marked(schema)
     if not hidden:
         return schema
@@ -117,7 +119,7 @@ def without_intent(schema: JSON) -> JSON:
 
 
 def filled(params: JSON, schema: JSON, intent: CallIntent) -> JSON:
-    """Return arguments with what the intent knows of the marked properties; what the model gave itself stays."""
+    """Return arguments with marked properties filled from the intent; values from the model are kept."""
     context = intent.as_json()
     known = {name: context if field == "context" else context.get(field) for name, field in marked(schema).items()}
     return {**{name: value for name, value in known.items() if value}, **params}

@@ -1,4 +1,4 @@
-"""Limits that several modules of `discovery/meta_tools` share. Those that an operator may change are in `Bounds`."""
+"""Limits that several modules of `discovery/meta_tools` share."""
 
-SEARCH_QUERIES = 5  # of one searchTools
-BATCH_CALLS_AT_ONCE = 8  # of one useTools
+SEARCH_QUERIES = 5  # queries of one searchTools call
+BATCH_CALLS_AT_ONCE = 8  # parallel calls of one useTools call

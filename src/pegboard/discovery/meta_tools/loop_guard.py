@@ -1,4 +1,4 @@
-"""Loop guard: notice a session that asks the same discovery question again and again."""
+"""Loop guard: detects a session that repeats the same discovery request."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.digests import digest
 from pegboard.model.context import ToolContext
 
-LOOP_NUDGE_CALLS = 3  # equal questions of one session, and the answer nudges
-LOOP_SESSIONS = 2_000  # whose questions are remembered
-LOOP_QUESTIONS = 50  # of one session that are remembered
+LOOP_NUDGE_CALLS = 3  # equal requests of one session after which the answer includes a hint
+LOOP_SESSIONS = 2_000  # sessions that are tracked
+LOOP_QUESTIONS = 50  # requests of one session that are tracked
 
 Session = tuple[str | None, ...]
 
 
 class LoopGuard:
-    """Counts equal discovery requests of each session, as far back as 50 different ones; in memory, bounded.
+    """Counts equal discovery requests of each session among its last 50 different ones; in memory, bounded.
 
-    It changes no answer and no list: from the third time on, the answer is the same with a nudge to call.
+    It changes no answers or lists: from the third time on, the answer includes a hint to call a tool.
     """
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class LoopGuard:
         renew_after_fork(self)
 
     def after_fork(self) -> None:
-        """Let go of what a thread of the parent held."""
+        """Replace the lock that a thread of the parent may hold."""
         self._lock = threading.Lock()
 
     def nudges(self, ctx: ToolContext, profile: str | None, tool: str, request: object) -> bool:
@@ -43,7 +43,7 @@ class LoopGuard:
             return asked.remember(key, asked.get(key, 0) + 1) >= LOOP_NUDGE_CALLS
 
     def went_on(self, ctx: ToolContext, profile: str | None) -> None:
-        """Forget what a session has asked: it has called a tool."""
+        """Forget the requests of a session, because it has called a tool."""
         with self._lock:
             self._asked.pop(_session(ctx, profile), None)
 

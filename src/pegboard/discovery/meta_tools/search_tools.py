@@ -1,4 +1,4 @@
-"""searchTools: find tools by what is needed."""
+"""searchTools: find tools for a need."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from pegboard.discovery.token_count import estimated_tokens
 from pegboard.model.call_context import CallContext
 from pegboard.model.json_types import JSON, JSONValue, is_list
 
-SEARCH_ANSWER_TOKENS = 1_500  # up to which an answer to searchTools carries schemas
-SEARCH_SCHEMAS = 3  # of so many first hits of each query
-SEARCH_HITS = 50  # of one query, at most
-SEARCH_ECHO_CHARS = 4_000  # of a query that its answer repeats; as many as the index reads
+SEARCH_ANSWER_TOKENS = 1_500  # tokens up to which a searchTools answer includes schemas
+SEARCH_SCHEMAS = 3  # hits of each query that may include schemas
+SEARCH_HITS = 50  # hits of one query
+SEARCH_ECHO_CHARS = 4_000  # characters of a query repeated in its answer; as many as the index reads
 
 Detail = Literal["name", "brief", "full"]
 _WEAK = (
@@ -36,7 +36,7 @@ _EXAMPLE = '{ "queries": ["create an issue", "send an email"] }'
 
 
 async def search_tools(meta: MetaTools, ctx: CallContext, args: JSON) -> JSON:
-    """Answer up to five requests, each with what matches it and how sure that is."""
+    """Answer up to five requests, each with matching tools and the confidence in them."""
     raw: JSONValue = args.get("queries", args.get("query"))
     queries = [raw] if isinstance(raw, str) else raw
     if not is_list(queries) or not queries:
@@ -76,13 +76,13 @@ async def answers(
     notes: bool = False,
     explain: bool = False,
 ) -> list[JSON]:
-    """Return the answer to each request in wire form: `{query, hits, note?, nearest?}`, from the view's tools alone.
+    """Return the answer to each request in wire form: `{query, hits, note?, nearest?}`, from the view's tools only.
 
-    `call` of a hit is the name that a call takes: that on the wire, unless it is one of those `taken` by other tools.
-    `note` says so where all hits are weak, or where meanings could not be compared. Where no tool has a word of the
-    request, `nearest` names the namespaces that come closest, and the hits are what is nearest by its letters. With
-    `notes` what the caller does next may be learned from, where the operator has that; with `explain` each hit has the
-    `parts` of its score, and the answer what its words tell.
+    `call` of a hit is its name in a call: the wire name, unless it is one of the `taken` names. `note` says that all
+    hits are weak, or that meanings could not be compared. If no tool has a word of the request, `nearest` lists the
+    closest namespaces, and the hits are those with the most similar spelling. With `notes` the search is recorded for
+    learning, if the operator enabled it. With `explain` each hit has the `parts` of its score, and the answer the
+    weights of its words.
     """
     found = await finder.search(view, queries, limit=limit, explain=explain)
     if notes:
@@ -94,7 +94,7 @@ async def answers(
 
 
 def _add_schemas(shown: Sequence[JSON], results: Sequence[Found]) -> None:
-    """Give the first hits their schemas while there is room: the first of each request, then the second, the third."""
+    """Add schemas to the first hits while there is room: the first hit of each request, then the second, the third."""
     size_bytes = sum(len(json_bytes(answer)) for answer in shown)
     for rank in range(SEARCH_SCHEMAS):
         for answer, one in zip(shown, results, strict=True):

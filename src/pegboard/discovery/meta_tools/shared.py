@@ -1,4 +1,4 @@
-"""Shared: what the three meta tools need to answer one caller."""
+"""Shared: the data that the three meta tools need to answer one caller."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RunInner = Callable[[str, JSONValue, ToolContext, str, object], Awaitable[ToolRe
 
 
 class MetaTools(Struct, frozen=True, kw_only=True):
-    """One caller's view, without the meta tools themselves, and what they need beside it."""
+    """One caller's view without the meta tools, and the services that these use."""
 
     view: View
     names: MetaNames
@@ -38,7 +38,7 @@ class MetaTools(Struct, frozen=True, kw_only=True):
         return self.view.selection.profile
 
     def answer(self, ctx: CallContext, tool: str, request: JSON, answered: JSON) -> JSON:
-        """Return a discovery answer; with a nudge to call when this session has asked the same twice before."""
+        """Return a discovery answer, with a hint to call a tool if this session has asked the same twice before."""
         if not self.loop_guard.nudges(ctx, self.profile, tool, request):
             return answered
         nudge = f"You have asked this before and the answer is the same. Call {self.names.use} now, or ask differently."

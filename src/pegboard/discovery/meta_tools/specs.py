@@ -1,6 +1,6 @@
-"""Specs: what the three meta tools are called, and the descriptions and schemas that clients are shown.
+"""Specs: the names, descriptions and schemas of the three meta tools.
 
-The schemas are strict, so that a model knows what to send. What it sends instead is judged by the tools themselves.
+The schemas are strict, to guide the model. The tools themselves validate the actual arguments.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ ANSWER: Final[JSON] = {
     "properties": {"success": {"type": "boolean"}, "data": {"type": "object"}, "error": {"type": "string"}},
     "required": ["success"],
 }
-"""What all three answer with; `data` differs."""
+"""The output schema of all three; `data` differs."""
 
 
 class MetaNames(NamedTuple):
-    """How a profile calls the three."""
+    """A profile's names for the three tools."""
 
     search: str = "searchTools"
     get: str = "getTools"
@@ -31,7 +31,7 @@ class MetaNames(NamedTuple):
 
     @classmethod
     def renamed(cls, rename: Mapping[str, str]) -> MetaNames:
-        """Return the names under a profile's `rename`."""
+        """Return the names after a profile's `rename`."""
         return cls(*(rename.get(name, name) for name in cls()))
 
 
@@ -45,11 +45,11 @@ def spec_of(
     require_context: bool,
     max_calls: int,
 ) -> ToolSpec:
-    """Return the declaration of one of the three; `digest` says in `getTools` what is there."""
+    """Return the declaration of one of the three; `digest` describes the catalog in `getTools`."""
     if name == names.use:
         schema = use_schema(max_calls=max_calls, require_context=require_context)
         described = use_description(names)
-        # Each call of a batch has its own limit, and a person who is asked may take as long as the request lives.
+        # Each call of a batch has its own limit, and a person may take as long as the request lasts to answer.
         return ToolSpec(
             name=name,
             namespace=namespace,
@@ -74,7 +74,7 @@ def spec_of(
 
 
 def search_schema() -> JSON:
-    """Return what `searchTools` takes."""
+    """Return the input schema of `searchTools`."""
     queries = _array({"type": "string"}, minItems=1, maxItems=SEARCH_QUERIES, description="One capability each")
     detail = {"enum": ["name", "brief", "full"], "default": "brief"}
     limit = {"type": "integer", "minimum": 1, "maximum": 50, "default": 8}
@@ -82,14 +82,14 @@ def search_schema() -> JSON:
 
 
 def get_schema() -> JSON:
-    """Return what `getTools` takes."""
+    """Return the input schema of `getTools`."""
     tools = _array({"type": "string"}, minItems=1, description='Names, or ["*"] for one line each')
     item = _object({"agent": {"type": "string"}, "tools": tools}, ["agent"])
     return _object({"context": {"type": "object"}, "request": _array(item, minItems=1)}, ["request"])
 
 
 def use_schema(*, max_calls: int, require_context: bool) -> JSON:
-    """Return what `useTools` takes."""
+    """Return the input schema of `useTools`."""
     call = _object(
         {
             "agent": {"type": "string"},
@@ -125,7 +125,7 @@ def use_description(names: MetaNames) -> str:
 
 
 def get_description(names: MetaNames, *, with_search: bool, digest: str) -> str:
-    """Return the description of `getTools`; `digest` lists what is there."""
+    """Return the description of `getTools`; `digest` lists the catalog."""
     steps = [f"{names.get} for the parameters", f"{names.use} to run"]
     shows = "Only it shows"
     if with_search:

@@ -1,4 +1,4 @@
-"""useTools: run a batch of tools, each a guarded call of its own."""
+"""useTools: run a batch of tools, each as a separate guarded call."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _BATCH_KEYS = frozenset(("context", "strategy", "calls"))
 
 
 class _Item(Struct, frozen=True, kw_only=True):
-    """One call of a batch as the model wrote it: `asked` is the name that is called, `fault` why it is not a call."""
+    """One call of a batch as the model wrote it: `asked` is the called name, `fault` the reason if it is not a call."""
 
     index: int
     agent: str = ""
@@ -44,7 +44,7 @@ class _Item(Struct, frozen=True, kw_only=True):
 
 
 async def use_tools(meta: MetaTools, ctx: CallContext, args: JSON) -> JSON | ToolResult:
-    """Run the calls in order or in parallel; tell of each what became of it."""
+    """Run the calls in order or in parallel; report the outcome of each."""
     calls: JSONValue = args.get("calls")
     if not is_list(calls) or not calls:
         return {"success": False, "error": _REQUIRED}
@@ -69,7 +69,7 @@ async def _batch_fault(meta: MetaTools, args: JSON, calls: list[JSONValue]) -> s
     most, count = meta.bounds.use_tools_calls, len(calls)
     if not args.keys() <= _BATCH_KEYS:
         strange = echoed(next(key for key in args if key not in _BATCH_KEYS), chars=80)
-        # Parameters beside the calls must not be lost, and the tools run without them.
+        # Refuse parameters outside of the calls, since the tools would run without them.
         return f'"{strange}" stands beside calls; what belongs to a call goes into it. {_STRUCTURE}'
     if count > most:
         return f"{meta.names.use} runs at most {most} calls in a batch; this one has {count}. Split it."
@@ -80,7 +80,7 @@ async def _batch_fault(meta: MetaTools, args: JSON, calls: list[JSONValue]) -> s
     return await fault_of(intent, meta.view.ctx, meta.documents, is_required=meta.require_context)
 
 
-# ---------------------------------------------------------------- what the model wrote
+# ---------------------------------------------------------------- parsing
 
 
 async def _read(index: int, call: JSONValue, meta: MetaTools) -> _Item:
@@ -112,14 +112,14 @@ async def _read(index: int, call: JSONValue, meta: MetaTools) -> _Item:
 
 
 def _wrong_form(index: int, call: JSON, agent: Any) -> str:
-    """Return what is wrong with the form of a call that names a tool; empty where nothing is."""
+    """Return the fault in the form of a call that names a tool; empty if there is none."""
     if agent is not None and not isinstance(agent, str):
         return f"call {index} has an agent that is not a text."
     if sum(key in call for key in _PARAMS) > 1:
         return f"call {index} has its parameters twice."
     if not call.keys() <= _KEYS:
         strange = echoed(next(key for key in call if key not in _KEYS), chars=80)
-        # What the model meant as parameters must not be lost, and the tool run without them.
+        # Refuse misplaced parameters, since the tool would run without them.
         return f'call {index} has the unknown key "{strange}"; parameters go into params.'
     if not isinstance(call.get("continueOnFailure", False), bool):
         return f"call {index} has a continueOnFailure that is neither true nor false."
@@ -131,7 +131,7 @@ async def _listing(meta: MetaTools) -> CatalogListing:
 
 
 async def _is_for_apps_alone(meta: MetaTools, name: str) -> bool:
-    """Tell whether a name is one that no model may call: only models call through a batch."""
+    """Tell whether a name is for interfaces only: no model may call it, and only models use batches."""
     entry = await meta.view.afind(name)
     return entry is not None and entry.is_for_apps_alone
 
@@ -150,7 +150,7 @@ async def _not_found(meta: MetaTools, tool: str, agent: str | None) -> str:
 
 
 def _correct(agent: str, tool: str, entry: ToolEntry | None = None) -> str:
-    """Return the form of a correct call; with the tool's own names and those of its parameters, where it is known."""
+    """Return the form of a correct call, with the names of the tool and its parameters if it is known."""
     schema: JSON = {}
     if entry is not None:
         agent, tool, schema = entry.spec.namespace, entry.spec.name, without_intent(entry.spec.input_schema)
@@ -163,7 +163,7 @@ def _correct(agent: str, tool: str, entry: ToolEntry | None = None) -> str:
 
 
 class _Batch:
-    """The calls of one batch on their way."""
+    """The running calls of one batch."""
 
     def __init__(self, meta: MetaTools, ctx: CallContext, intent: CallIntent, items: Sequence[_Item]) -> None:
         self._meta, self._ctx, self._intent, self._items = meta, ctx, intent, items
@@ -175,7 +175,7 @@ class _Batch:
         return f"{self._ctx.call_id}.{item.index}"
 
     async def in_order(self) -> list[Outcome]:
-        """Run one call after the other; after a failure that no call said to pass over, the rest is skipped."""
+        """Run one call after the other; after a failure the rest is skipped, unless the call said to continue."""
         done: list[Outcome] = []
         stopped = False
         for item in self._items:
@@ -187,7 +187,7 @@ class _Batch:
         return done
 
     async def in_parallel(self) -> list[Outcome]:
-        """Run what changes nothing, or the same once and twice, together; what does not, one after the other."""
+        """Run read-only and idempotent calls together, and the others one after the other."""
         places: list[Outcome | None] = [None] * len(self._items)
 
         async def lane(items: Sequence[_Item]) -> None:
@@ -210,7 +210,7 @@ class _Batch:
             params = filled(params, item.entry.spec.input_schema, self._intent)
         if item.entry is None and await _is_for_apps_alone(self._meta, item.asked):
             return self._outcome(item, fault=await _not_found(self._meta, item.tool, item.agent or None))
-        # A name that nobody may use goes through the same door: it is counted and recorded like any other.
+        # An unknown name takes the same path: it is counted and recorded like any other call.
         result = await self._meta.run(item.asked, params, self._inner, self._call_id(item), _Relay(self, item.index))
         self.tell(item.index, 1.0, "")
         if item.entry is None and result.error is not None and result.error.kind == "not_found":
@@ -218,7 +218,7 @@ class _Batch:
         return self._outcome(item, result=self._with_way_to_ask(result))
 
     def _with_way_to_ask(self, result: ToolResult) -> ToolResult:
-        """Return the result; one that wants a yes, for which this batch could not ask, says how to get it."""
+        """Return the result; if this batch could not ask for an approval, it says how to get one."""
         could_ask = self._inner.request.client is self._ctx.request.client
         error = result.error
         if could_ask or error is None or error.kind != "consent_required" or "consent_id" in error.details:
@@ -255,14 +255,14 @@ class _Batch:
 
 
 def _inner_context(ctx: CallContext, intent: CallIntent, *, is_alone: bool) -> ToolContext:
-    """Return the request's own context as the calls of a batch have it: they belong to it, and know its intent."""
+    """Return the request's context for the calls of a batch, with its intent."""
     whole = ctx.plain()
-    # Such a client would run the whole batch again with the answer, and what is done would be done twice.
+    # Such a client would repeat the whole batch with the answer, and calls that ran would run twice.
     client = None if not is_alone and _asks_by_calling_again(ctx) else whole.client
     return whole.inside(
         host=replace(whole.host, services={**whole.services, SERVICE: intent}),
         request=whole.request._replace(parent_call=ctx.call_id, client=client),
-        # In one space there are tools that are hidden where a caller is in none.
+        # Some tools are hidden outside of a space.
         asks_anew=intent.narrows_to is not None,
     )
 
@@ -272,7 +272,7 @@ def _asks_by_calling_again(ctx: ToolContext) -> bool:
 
 
 class _Relay:
-    """An observer of one inner call, for those who follow the batch: its progress moves that of the batch."""
+    """An observer of one inner call that forwards its progress to the observers of the batch."""
 
     own_call_only = True
 
@@ -291,7 +291,7 @@ def _may_overlap(item: _Item) -> bool:
 
 
 def _ask_alone(done: Sequence[Outcome], ctx: CallContext) -> None:
-    """Let the only call of a batch put its question to a client that answers by calling again.
+    """Let the only call of a batch send its question to a client that answers by calling again.
 
     Raises:
         CallError: `consent_required`, which such a client understands.

@@ -1,1 +1,1 @@
-"""search: the engine beneath the meta tools. It ranks texts of tools, and knows neither views nor callers."""
+"""search: the search engine behind the meta tools. It ranks texts of tools, and does not depend on views or callers."""

@@ -1,10 +1,10 @@
-"""Binary codes: one bit for each number of a vector, from which cosines are estimated in a fraction of the time.
+"""Binary codes: one bit per number of a vector, for fast estimates of cosines.
 
-What counts of a vector is where it lies from a centre that all texts of a model have about. That is turned by a fixed
-rotation that mixes all numbers, so that none tells more than another, whatever model they come from; kept is on which
-side of 0 each lies then. The estimate is right on average, and its error, some 0.8/√dimension times the two distances
-from the centre, is that of chance, for vectors of any kind ("RaBitQ", Gao and Long 2024). A code is made of its own
-vector and the centre alone: what else is indexed does not change it.
+A code describes the position of a vector relative to the centre of all texts of a model. The difference is turned by a
+fixed rotation that mixes all numbers, so that each carries equal information for any model. The code holds the signs of
+the rotated numbers. The estimate is unbiased; its error is about 0.8/√dimension times both distances from the centre,
+for any vectors ("RaBitQ", Gao and Long 2024). A code depends only on its own vector and the centre, not on other
+indexed vectors.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from numpy.typing import NDArray
 
 from pegboard.discovery.search.ranking import Vector
 
-_BLOCK = 128  # numbers that one step of the rotation mixes
-_ROUNDS = 2  # after the second each number depends on all
-_REQUEST_BITS = 3  # of each number of a request; a fourth would make the error 5 % smaller
-_AT_ONCE = 64  # vectors, so that others have their turn
+_BLOCK = 128  # numbers mixed by one step of the rotation
+_ROUNDS = 2  # rounds of the rotation; after two, each number depends on all
+_REQUEST_BITS = 3  # bits per number of a request; a fourth would reduce the error by 5 %
+_AT_ONCE = 64  # vectors coded at once, so that other work gets its turn
 
 
 class BinaryCodes:
-    """The codes of many vectors of one dimension, made step by step: see `steps`."""
+    """The codes of many vectors of one dimension, computed step by step: see `steps`."""
 
     def __init__(self, rows: Vector, *, centre: Vector) -> None:
         self._rows, self._centre = rows, centre
         words = -(-rows.shape[1] // _BLOCK) * _BLOCK // 64
-        # The n-th 64 bits of all vectors stand together: they are read together.
+        # The n-th 64 bits of all vectors are adjacent, because they are read together.
         self._bits = np.zeros((words, len(rows)), dtype=np.uint64)
         self._scales = np.zeros(len(rows), dtype=np.float32)
         self._ones = self._beside_centre = self._scales
 
     def steps(self) -> Iterator[None]:
-        """Make the codes, a few vectors at each step."""
+        """Compute the codes, a few vectors in each step."""
         for start in range(0, len(self._rows), _AT_ONCE):
             apart = self._rows[start : start + _AT_ONCE] - self._centre
             turned = _rotated(apart)
@@ -50,17 +50,17 @@ class BinaryCodes:
         self._beside_centre = np.vecdot(self._rows, self._centre)
 
     def estimates(self, request: Vector) -> Vector:
-        """Return about what the cosine of a request and each vector is."""
+        """Return the estimated cosine of a request and each vector."""
         apart = request - self._centre
         turned = _rotated(apart[None])[0]
         least, most = float(turned.min()), float(turned.max())
         step = max((most - least) / (2**_REQUEST_BITS - 1), 1e-12)
         levels = np.rint((turned - least) / step).astype(np.uint8)
-        # How much of the request its levels keep, in its own direction.
+        # The share of the request that its quantised form keeps, in its own direction.
         kept = float(np.vecdot(least + step * levels.astype(np.float32), turned)) / max(float(apart @ apart), 1e-12)
         sums = np.zeros(len(self._scales), dtype=np.float32)
         for place in range(_REQUEST_BITS):
-            # A word at a time, so that what is counted stays in the processor's own memory.
+            # One word at a time, so that the counts stay in the CPU cache.
             counts = np.zeros(len(self._scales), dtype=np.uint16)
             for bits, asked in zip(self._bits, _packed(levels >> place & 1), strict=True):
                 counts += np.bitwise_count(bits & asked)
@@ -76,13 +76,13 @@ def _packed(bits: NDArray[np.bool_] | NDArray[np.uint8]) -> NDArray[np.uint64]:
 
 
 def _rotated(rows: Vector) -> Vector:
-    """Return rows turned, with zeros after their end where their dimension is not a multiple of a block."""
+    """Return rotated rows, padded with zeros to a multiple of the block size."""
     count, dimension = rows.shape
     turned = np.pad(rows, ((0, 0), (0, -dimension % _BLOCK)))
     width = turned.shape[1]
     for signs in _signs(width):
         turned *= signs
-        # Sums and differences, so that a row comes out to the last digit as it would alone.
+        # Sums and differences only, so that the result for a row does not depend on other rows.
         apart = 1
         while apart < _BLOCK:
             pairs = turned.reshape(count, -1, 2, apart)
@@ -94,5 +94,5 @@ def _rotated(rows: Vector) -> Vector:
 
 @cache
 def _signs(width: int) -> Vector:
-    """Return the same signs in every process."""
+    """Return signs that are the same in every process."""
     return np.random.default_rng(1).choice(np.array([-1, 1], dtype=np.float32), size=(_ROUNDS, width))

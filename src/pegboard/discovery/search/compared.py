@@ -1,8 +1,8 @@
-"""Compared: a request beside the tools of an index, by the vectors that an embedder made of them.
+"""Compared: compares a request with the tools of an index by their embedding vectors.
 
-Of thousands of tools only those count that stand out from all others, so of many long vectors not all are read:
-estimates from binary codes (see `binary_codes`) tell which may stand out, and these are compared in full. Whatever the
-visible tools are compared by is taken from them alone: hidden ones change no digit.
+Of thousands of tools only those that stand out count, so not all long vectors are read: estimates from binary codes
+(see `binary_codes`) select candidates, which are compared in full. The comparison uses visible tools only: hidden ones
+do not change any digit.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from pegboard.discovery.search.ranking import Vector
 
 Places = NDArray[np.int64]
 
-_READ_ALL = 4_000_000  # so many numbers are read faster than estimated
+_READ_ALL = 4_000_000  # numbers below which reading all is faster than estimating
 _AT_ONCE = 64
-_MOST = 0.75  # with more than this share of the rows, to read all is faster
-_SAMPLE = 512  # tools by which the others are judged
-# One in 700 of the tools that stand out by nothing is missed, fewer the more they do.
+_MOST = 0.75  # share of the rows above which reading all is faster
+_SAMPLE = 512  # tools in the sample for judging the others
+# One in 700 of the tools that barely stand out is missed, and fewer of those that stand out more.
 _ERRORS = 3.0
-_FEW = 0.2  # with more than this share of the tools to be compared in full, all are
+_FEW = 0.2  # share of candidates above which all tools are compared in full
 
 
 class Compared(Protocol):
-    """What an embedder says of one request and each tool of an index."""
+    """The comparison of one request with each tool of an index."""
 
     def beyond_chance(self, seen: Places) -> Vector:
-        """Return by how many deviations each visible tool stands out from all, beyond what chance gives."""
+        """Return by how many deviations each visible tool stands out, beyond what chance would give."""
         ...
 
     def deviations(self, seen: Places) -> Vector:
-        """Return by how many deviations each visible tool lies above the middle of all."""
+        """Return by how many deviations each visible tool is above the median."""
         ...
 
 
 class ToolVectors:
-    """The vectors of all tools of an index, a row each in its order; of length 1, or of zeros."""
+    """The vectors of all tools of an index, one row each, in order; of length 1, or all zeros."""
 
     def __init__(self, matrix: Vector) -> None:
         self.matrix = matrix
@@ -50,24 +50,24 @@ class ToolVectors:
 
     @property
     def wants_codes(self) -> bool:
-        """Whether there is so much to read that estimates would save time."""
+        """Whether there are enough numbers for estimates to save time."""
         return self.codes is None and self.matrix.size > _READ_ALL
 
     def coding(self, centre: Vector) -> Iterator[None]:
-        """Make the codes from which cosines are estimated, a few at each step; until then all are read.
+        """Compute the codes for estimates, a few in each step; until they are complete all vectors are read.
 
         Args:
-            centre: about what all vectors of the model have in common; not taken from the tools.
+            centre: the average vector of the model's texts; not computed from the tools.
         """
         codes = BinaryCodes(self.matrix, centre=centre)
         yield from codes.steps()
         self.codes = codes
 
     def beside(self, request: Vector) -> ComparedVectors:
-        """Return what is said of a request, a vector of length 1.
+        """Return the comparison with a request, a vector of length 1.
 
         Raises:
-            ValueError: it is of another dimension than the tools.
+            ValueError: its dimension differs from the tools'.
         """
         if request.shape != self.matrix.shape[1:]:
             raise ValueError(f"The request has {len(request)} numbers, the tools have {self.matrix.shape[1]}.")
@@ -75,12 +75,12 @@ class ToolVectors:
 
     def cosines(self, request: Vector, places: Places) -> Vector:
         """Return the cosines of a request and the tools at these places."""
-        # Not `@`: for a matrix and one row its threads take four times the processor time, most of it waiting.
+        # Not `@`: for a matrix and one row its threads take four times the CPU time, mostly waiting.
         if len(places) > _MOST * len(self.matrix):
             return np.vecdot(self.matrix, request)[places]
         cosines = np.empty(len(places), dtype=np.float32)
         rows = np.empty((_AT_ONCE, len(request)), dtype=np.float32)
-        # Some at once: megabytes that are copied anew each time cost more than what is compared.
+        # In batches: copying megabytes each time costs more than the comparison.
         for start in range(0, len(places), _AT_ONCE):
             some = places[start : start + _AT_ONCE]
             copied = np.take(self.matrix, some, axis=0, out=rows[: len(some)], mode="clip")
@@ -89,7 +89,7 @@ class ToolVectors:
 
 
 class Cosines(Struct, frozen=True, kw_only=True):
-    """Cosines that are known: one for each tool of the index."""
+    """Precomputed cosines, one for each tool of the index."""
 
     known: Vector
 
@@ -103,7 +103,7 @@ class Cosines(Struct, frozen=True, kw_only=True):
 
 
 class ComparedVectors(Struct, frozen=True, kw_only=True):
-    """Cosines that are read when they are asked for, as few as needed."""
+    """Cosines that are computed on demand, as few as needed."""
 
     tools: ToolVectors
     request: Vector
@@ -122,12 +122,12 @@ class ComparedVectors(Struct, frozen=True, kw_only=True):
         return deviations_of(self.tools.cosines(self.request, seen))
 
     def _standing_out(self, seen: Places, codes: BinaryCodes) -> Vector | None:
-        """Return the same in two steps; `None` where estimates leave too many open."""
+        """Return the same in two steps; `None` if the estimates leave too many candidates."""
         estimates = codes.estimates(self.request)[seen]
         drawn = np.arange(0, len(seen), max(len(seen) // _SAMPLE, 1))
         sample, guessed = self.tools.cosines(self.request, seen[drawn]), estimates[drawn]
         errors = guessed - sample
-        # What all estimates say, less what the sample tells of their errors.
+        # The median of all estimates, corrected by the sample's estimation error.
         middle = float(np.median(estimates) - np.median(guessed) + np.median(sample))
         spread = max(float(estimates.var() - guessed.var() + sample.var()), 0.0) ** 0.5
         least = middle + spread * by_chance(len(seen))

@@ -1,10 +1,10 @@
-"""Confidence: how sure it is that a right tool is among the first five that were found.
+"""Confidence: the probability that a right tool is among the first five hits.
 
-A word weighs what it tells: 1.0 when one tool has it, near 0 when all do. Chance matches are scattered, one word in one
-tool and another in the next; a tool that serves has words that stand together in the request, in a namespace that has
-the rest, or that is about one of them: most of its tools bear it. What grows with the length of a request alone is
-divided by that. The more tools there are, the better the best chance match; and where the fifth tool, or even the
-tenth, fits as well as the first, words do not tell them apart: what is asked for is what many do.
+A word weighs 1.0 if a single tool has it, and near 0 if all do. Accidental matches are scattered, one word in one tool
+and another in the next. A tool that fits has words that are adjacent in the request, in a namespace that has the rest
+of the request or whose tools mostly share one of its words. Evidence that only grows with the length of a request is
+divided by it. With more tools, the best accidental match gets better. If the fifth or even the tenth tool fits as well
+as the first, words do not distinguish them: the request asks for something that many tools do.
 """
 
 from __future__ import annotations
@@ -22,34 +22,35 @@ from pegboard.discovery.search.ranking import Matrix, Ranking, Scope, Vector, ro
 
 Confidence = Literal["strong", "fair", "weak"]
 
-# Of the evidence, as before; see docs/decisions/0005. The power makes a request of 30 words get a wrong "strong" about
-# as often as one of six.
+# The weights of the evidence; see docs/decisions/0005. The power gives a request of 30 words about as many wrong
+# "strong" answers as one of six.
 _CLAUSE_COVERED = 1.0
 _WORDS_KNOWN = 1.0
 _NAMESPACE_FOUND = 0.2
 _NAMESPACE_ABOUT = 0.4
 _PAIRS_FOUND = 0.4
 _LENGTH_POWER = 0.25
-_ARGUMENT_SHARE = 0.3  # names and addresses are values for the tool; that no tool mentions them tells little
+# weight of names and addresses: they are values for the tool, so it matters little that no tool mentions them
+_ARGUMENT_SHARE = 0.3
 _GUESS_SHARE = 0.5
 
-_BORNE = 0.85  # a match of a name or of a short description
+_BORNE = 0.85  # weight of a match of a name or of a short description
 _TELLING = 0.4
 
-# Logistic, fitted where as many requests can be served as cannot, in catalogs of 2 to 2,000 tools; each part can only
-# help or only harm. One for each of `Signs`. See docs/decisions/0005.
+# Logistic regression, fitted where half of the requests can be served, on catalogs of 2 to 2,000 tools. Each part can
+# only raise or only lower the score. One weight for each of `Signs`. See docs/decisions/0005.
 WEIGHTS = (2.0, -0.18, -1.79, -1.0)
 OUTSET = -2.1
-_OTHERS = 10  # without them one tool of three would count as told apart from thousands
+_OTHERS = 10  # assumed other tools; without them one tool of three would seem as distinctive as one of thousands
 
-# Of requests and tools that nobody fitted on the chance is wrong by some hundredths. `strong` promises 0.8 and `weak`
-# less than 0.4: both keep off what they promise.
+# On unseen requests and tools the probability is off by some hundredths. `strong` promises 0.8 and `weak` less than
+# 0.4, so both thresholds keep a margin.
 _STRONG_FROM = 0.83
 _WEAK_BELOW = 0.23
 
 
 class Signs(Struct, frozen=True, kw_only=True):
-    """What the chance is judged by; `fifth` and `tenth` are what these tools have of the first one's score."""
+    """The inputs of the probability; `fifth` and `tenth` are these tools' shares of the first one's score."""
 
     evidence: float
     log_tools: float
@@ -63,19 +64,19 @@ class Signs(Struct, frozen=True, kw_only=True):
 
 
 def confidence_of(score: float) -> Confidence:
-    """Return the word for a score: the first hit's is the chance that a right tool is among the first five."""
+    """Return the word for a score; the first hit's score is the probability of a right tool among the first five."""
     return "strong" if score >= _STRONG_FROM else "weak" if score < _WEAK_BELOW else "fair"
 
 
 def chance_of(signs: Signs) -> float:
-    """Return the chance that a right tool is among the first five, were half of all requests served by none."""
+    """Return the probability of a right tool among the first five, assuming that half of all requests have one."""
     return 1 / (
         1 + exp(-sum((weight * sign for weight, sign in zip(WEIGHTS, signs.values, strict=True)), start=OUTSET))
     )
 
 
 def signs_of(request: ParsedQuery, ranking: Ranking, scope: Scope) -> Signs:
-    """Return what the chance is judged by."""
+    """Return the inputs of the probability."""
     return Signs(
         evidence=evidence_of(request, ranking, scope),
         log_tools=log(scope.count + _OTHERS),
@@ -85,12 +86,12 @@ def signs_of(request: ParsedQuery, ranking: Ranking, scope: Scope) -> Signs:
 
 
 def _score_of(place: int, scores: Vector) -> float:
-    """Return the score of the tool at this place, the best being the first; 0 where there are fewer."""
+    """Return the score of the tool at this place, the best being the first; 0 if there are fewer."""
     return float(np.partition(scores, -place)[-place]) if place <= len(scores) else 0.0
 
 
 def evidence_of(request: ParsedQuery, ranking: Ranking, scope: Scope) -> float:
-    """Return how much speaks for the best that was found."""
+    """Return the evidence for the best tool found."""
     trust = np.array([1.0 if group.is_known else _GUESS_SHARE for group in request.groups], dtype=np.float32)
     share = np.array([_ARGUMENT_SHARE if group.is_argument else 1.0 for group in request.groups], dtype=np.float32)
     numbers, rows = list(ranking.rows), ranking.rows
@@ -109,12 +110,12 @@ def evidence_of(request: ParsedQuery, ranking: Ranking, scope: Scope) -> float:
 
 
 def _covered(evidence: Matrix, due: Matrix) -> float:
-    # At least one rare word is due, so that a clause of common words alone is not evidence.
+    # At least one rare word is expected, so that a clause of common words is not evidence.
     return float(evidence.sum(axis=0).max()) / max(float(due.sum()), 1.0)
 
 
 def _namespace_about(ranking: Ranking, trust: Vector, scope: Scope) -> float:
-    """Return the share of the tools of one namespace that bear one telling word of the request."""
+    """Return the share of tools in one namespace that have a given distinctive word of the request."""
     rarity = ranking.rarity[list(ranking.rows)]
     telling = np.flatnonzero((rarity > _TELLING) & (ranking.matched.max(axis=1) >= _BORNE))
     if not len(telling):
@@ -126,13 +127,13 @@ def _namespace_about(ranking: Ranking, trust: Vector, scope: Scope) -> float:
 
 
 def _pairs_found(request: ParsedQuery, evidence: Matrix, rows: Mapping[int, int]) -> float:
-    """Return what the best tool has of words that stand next to each other in the request."""
+    """Return how many adjacent word pairs of the request the best tool has, weighted."""
     pairs = [
         (rows[first], rows[second])
         for clause in request.clauses
         for first, second in pairwise(clause)
         if first in rows and second in rows
     ]
-    # Two words that no tool has together make no pair: most of a long request are not looked at further.
+    # Words that no tool has together form no pair, which excludes most of a long request.
     both = [least for first, second in pairs if (least := np.minimum(evidence[first], evidence[second])).any()]
     return float(np.sum(both, axis=0).max()) if both else 0.0

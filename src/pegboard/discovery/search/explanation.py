@@ -1,4 +1,4 @@
-"""Explanation: the parts that a score was made of, taken from the very values that it was made with."""
+"""Explanation: the parts of a score, from the values with which it was computed."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from pegboard.discovery.search.tool_text import ToolText, weights_by_field
 
 
 class Judged(Struct, frozen=True, kw_only=True):
-    """One request and the visible tools: what words, likeness and use say of them, and what they come to together.
+    """One request and the visible tools: scores by words, likeness and use, and the total.
 
-    Vectors have a place for each visible tool; what is `None` was not asked, or had nothing to say.
+    Vectors have a place for each visible tool; `None` means not used, or no contribution.
     """
 
     request: ParsedQuery
@@ -32,10 +32,10 @@ class Judged(Struct, frozen=True, kw_only=True):
 
 
 class AskedWord(Struct, frozen=True, kw_only=True):
-    """A word of the request: the terms that it was looked for by, and what it tells, 1.0 where one tool has it.
+    """A word of the request: its search terms, and its weight, 1.0 if a single tool has it.
 
-    `is_known`: a visible tool has it, or one that means the same. `is_argument`: a value for the tool, such as a path
-    or a name, whose absence speaks less against an answer.
+    `is_known`: a visible tool has the word or a synonym. `is_argument`: a value for the tool, such as a path or a name,
+    whose absence counts less against an answer.
     """
 
     terms: tuple[str, ...]
@@ -45,12 +45,12 @@ class AskedWord(Struct, frozen=True, kw_only=True):
 
 
 class HitParts(Struct, frozen=True, kw_only=True):
-    """What the score of one hit was made of.
+    """The parts of one hit's score.
 
-    `words`: for each word of the request that the tool has, how well, 0 … 1. `fields`: for each such word and field
-    what it weighs there. `by_words`: its share of the best score by words; `namespace` what its namespace has of
-    the request, of the best one's. `begun`: how well its name begins like a request of one word, 0 … 1. `likeness`:
-    deviations beyond chance. `use`: 0 … 1. `share`: of the best score, of all.
+    `words`: how well the tool matches each word of the request, 0 … 1. `fields`: the weight of each such word in each
+    field. `by_words`: the share of the best score by words. `namespace`: the score of its namespace relative to the
+    best one. `begun`: how well its name begins like a request of one word, 0 … 1. `likeness`: deviations beyond chance.
+    `use`: 0 … 1. `share`: the share of the best total score.
     """
 
     words: dict[str, float]
@@ -64,7 +64,7 @@ class HitParts(Struct, frozen=True, kw_only=True):
 
 
 class Explanation(Struct, frozen=True, kw_only=True):
-    """How an answer came about. From `evidence` to `tenth`: what the chance by words was judged by."""
+    """The derivation of an answer. `evidence` to `tenth` are the inputs of the probability by words."""
 
     asked: tuple[AskedWord, ...]
     evidence: float | None
@@ -77,7 +77,7 @@ class Explanation(Struct, frozen=True, kw_only=True):
 
 
 def explained(judged: Judged, best: Sequence[int], texts: Sequence[ToolText], starts: NDArray[np.int64]) -> Explanation:
-    """Return the parts of the answer whose hits stand at these places, with what the index reads of their tools."""
+    """Return the parts of the scores of the hits at these places, with the texts of their tools."""
     ranking, signs = judged.ranking, judged.signs
     rarity: list[float] = [] if ranking is None else ranking.rarity.tolist()
     groups = judged.request.groups

@@ -1,4 +1,4 @@
-"""Index: one searchable index over all tools, filtered by what the caller may see when it is asked."""
+"""Index: one search index over all tools, filtered by the caller's visible tools at query time."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from pegboard.discovery.search.tool_text import Entry, ToolText, read_tool
 from pegboard.discovery.search.use_lift import lifted
 from pegboard.model.record import replace
 
-SEARCH_NEAR_NAMESPACES = 3  # told when no word was found
+SEARCH_NEAR_NAMESPACES = 3  # namespaces suggested if no word was found
 
 __all__ = ["Hit", "Hits", "Index", "ToolText", "VisibleTools"]
 
-# The most that the chance comes to where no tool has a word of the request: fair.
+# The highest probability if no tool has a word of the request: fair.
 _GUESSED = 0.5
 _NONE = np.zeros(0, dtype=np.int64)
 
 
 class Hit(Struct, frozen=True, kw_only=True):
-    """A tool found.
+    """A found tool.
 
-    `score` is 0 … 1: the first hit's is the chance that a right tool is among the first five, were half of all requests
-    served by no tool; a later one has less, as it fits less. `confidence` says the same in a word.
+    `score` is 0 … 1. The first hit's score is the probability that a right tool is among the first five, assuming that
+    half of all requests have one; later hits have lower scores. `confidence` is the same as a word.
     """
 
     id: str
@@ -48,7 +48,7 @@ class Hit(Struct, frozen=True, kw_only=True):
 class Hits(Struct, frozen=True, kw_only=True):
     """The answer to one search, best first.
 
-    Where no visible tool has a word of the request, what is given is weak, and the nearest namespaces are named too.
+    If no visible tool has a word of the request, the hits are weak, and the nearest namespaces are listed.
     """
 
     hits: tuple[Hit, ...] = ()
@@ -66,7 +66,7 @@ class VisibleTools(Struct, frozen=True, kw_only=True):
     has_term: NDArray[np.bool_]
 
     def vocabulary(self) -> Vocabulary:
-        """Return what a request is read against."""
+        """Return the terms for parsing a request."""
         number_of, has_term = self.postings.vocabulary, self.has_term
 
         def known(term: str) -> bool:
@@ -86,9 +86,9 @@ class VisibleTools(Struct, frozen=True, kw_only=True):
 class Index:
     """An immutable search index over tools: `Index.build` makes one, `updated` the next.
 
-    What is held about tools outside `visible`: every statistic (rarity of a word, size of a namespace, languages and
-    spellings tried) is taken over the visible tools alone, so `search` answers, to the last digit, what an index of
-    just those tools would answer. Hidden tools can change how long an answer takes, and nothing else.
+    Every statistic (rarity of a word, size of a namespace, languages, spellings) is taken over the visible tools only.
+    So `search` returns exactly what an index of just those tools would return. Hidden tools can change only the time of
+    an answer.
 
     It may be searched from several threads at once.
     """
@@ -106,7 +106,7 @@ class Index:
 
     @classmethod
     def build(cls, texts: Iterable[ToolText]) -> Index:
-        """Index tools from scratch, each with an id of its own; the order they come in does not matter.
+        """Index tools from scratch, each with a unique id, in any order.
 
         Raises:
             ValueError: two texts share an id.
@@ -115,7 +115,7 @@ class Index:
 
     @property
     def meanings(self) -> tuple[str, ...]:
-        """What an embedder reads of each tool, in the order of `VisibleTools.seen`."""
+        """The text of each tool for an embedder, in the order of `VisibleTools.seen`."""
         return tuple(entry.text.meaning for entry in self._entries.values())
 
     @property
@@ -127,9 +127,9 @@ class Index:
         return len(self._ids)
 
     def updated(self, *, changed: Iterable[ToolText] = (), removed: Collection[str] = ()) -> Index:
-        """Return the index with tools added, replaced and taken out; a text that stays the same is not read again.
+        """Return the index with tools added, replaced and removed; unchanged texts are not read again.
 
-        An id in `removed` that is not there is passed over; one that is in `changed` too stays.
+        An unknown id in `removed` is ignored; an id that is also in `changed` stays.
 
         Raises:
             ValueError: two changed texts share an id.
@@ -145,7 +145,7 @@ class Index:
         return Index(entries.values())
 
     def among(self, visible: Collection[str] | None = None) -> VisibleTools:
-        """Return the tools with these ids (all when omitted), ready for several searches of one caller."""
+        """Return the tools with these ids (all when omitted), for several searches of one caller."""
         if visible is None:
             seen = np.arange(len(self._ids), dtype=np.int64)
         else:
@@ -171,18 +171,18 @@ class Index:
         use: Mapping[str, float] | None = None,
         explain: bool = False,
     ) -> Hits:
-        """Return the visible tools that match a request, with how sure it is that they answer it.
+        """Return the visible tools that match a request, with the confidence in them.
 
-        Where none does, those that come nearest by their letters, then one of each namespace in turn, as weak. Only a
-        request without a word, or a caller without tools, gets none.
+        If none matches, return the tools with the most similar spelling, then one of each namespace in turn, as weak.
+        Only an empty request, or a caller without tools, gets no hits.
 
         Args:
             query: one need or a whole task, in any language.
-            visible: the ids that the caller may see, or what `among` made of them; all tools when omitted.
+            visible: the ids that the caller may see, or the result of `among`; all tools when omitted.
             limit: the most hits to return.
-            likeness: what an embedder says of each tool of this index and the request, where one was asked.
-            use: how much tools were used for requests like this one, 0 … 1, by id; what is not visible stays so.
-            explain: whether the parts of each score are wanted.
+            likeness: the embedder's comparison of the request with each tool of this index, if there is one.
+            use: how much tools were used for similar requests, 0 … 1, by id; hidden ids are ignored.
+            explain: whether to return the parts of each score.
 
         Raises:
             ValueError: `visible` was made by the `among` of another index.
@@ -213,7 +213,7 @@ class Index:
     def _judged(
         self, query: str, tools: VisibleTools, likeness: Compared | None, use: Mapping[str, float] | None
     ) -> Judged:
-        """Return what words, likeness and use say of the visible tools, one after the other."""
+        """Return the scores of the visible tools by words, likeness and use."""
         request = parse_query(query, tools.vocabulary())
         ranking = rank(request, self._postings, tools.scope) if request.groups else None
         signs = signs_of(request, ranking, tools.scope) if ranking is not None else None
@@ -252,7 +252,7 @@ class Index:
         used = np.zeros(tools.scope.count, dtype=np.float32)
         for id_, much in use.items():
             place = int(tools.scope.columns[self._places[id_]]) if id_ in self._places else -1
-            if place >= 0:  # of what is hidden nothing is said
+            if place >= 0:  # hidden tools are ignored
                 used[place] = much
         return used if used.any() else None
 
@@ -264,10 +264,10 @@ class Index:
         return Hit(id=self._ids[place], score=round(score, 4), confidence=confidence_of(score))
 
     def _resembled(self, query: str, tools: VisibleTools, judged: Judged, order: Sequence[int]) -> Judged:
-        """Return what is said of the visible tools where neither words nor likeness nor use say anything."""
+        """Return scores by spelling, if words, likeness and use found nothing."""
         request = resembling(query, tools.vocabulary())
         ranking = rank(request, self._postings, tools.scope) if request.groups else None
-        # What only stands in the namespace of one that resembles it is not nearer than another namespace.
+        # A tool that is merely in the same namespace as a similar one is no nearer than another namespace.
         scores = judged.scores if ranking is None else ranking.scores * (ranking.matched.max(axis=0) > 0)
         return replace(
             judged,
@@ -278,12 +278,12 @@ class Index:
         )
 
     def _nearest(self, query: str, tools: VisibleTools) -> list[int]:
-        """Return the visible namespaces: those whose names have most letters in common with a request, the largest."""
+        """Return the visible namespaces, ordered by letters in common with a request, then by size."""
         table = self._namespace_trigrams
         runs = [table[gram] for gram in trigrams_of(query[:SEARCH_QUERY_CHARS].lower()) if gram in table]
         common = np.bincount(np.concatenate([_NONE, *runs]), minlength=len(self._namespaces))
         sizes = np.diff(np.append(tools.scope.starts, tools.scope.count))
-        # Namespaces stand in the order of their names, and so do those alike in both.
+        # Namespaces are sorted by name, which also decides between equal ones.
         return np.lexsort((-sizes, -common[self._namespace_of[tools.seen[tools.scope.starts]]])).tolist()
 
     @cached_property
@@ -295,12 +295,12 @@ class Index:
         return {gram: np.array(numbers, dtype=np.int64) for gram, numbers in table.items()}
 
     def _names_of(self, tools: VisibleTools) -> list[str]:
-        """Return the visible namespaces, in the order in which they stand."""
+        """Return the visible namespaces in index order."""
         return [self._namespaces[self._namespace_of[tools.seen[start]]] for start in tools.scope.starts]
 
 
 def _best(scores: Vector, limit: int) -> list[int]:
-    """Return the places of the best scores above 0, best first, of equal ones the first first."""
+    """Return the places of the best scores above 0, best first; equal scores keep their order."""
     if limit < 1:
         return []
     least = np.partition(scores, -limit)[-limit] if limit < len(scores) else 0.0

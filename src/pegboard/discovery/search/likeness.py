@@ -1,9 +1,9 @@
-"""Likeness: what an embedder says of the visible tools, beside what words say. Nobody knows how good it is.
+"""Likeness: combines the embedder's comparison with the ranking by words, without knowing the embedder's quality.
 
-A cosine means nothing by itself: each model has its own scale. What counts is how far a tool stands out from all
-others that are visible: of so many numbers drawn by chance the largest lies about √(2 ln n) deviations above the
-middle, and only what lies above that speaks. A poor embedder singles out nothing and leaves the words as they are; one
-that knows lifts its tools as far as it is sure of them.
+A cosine alone means nothing, since each model has its own scale. What counts is how far a tool stands out from all
+other visible ones. The largest of n random numbers is about √(2 ln n) deviations above the median, and only values
+above that count. A poor embedder singles out nothing and leaves the words' ranking unchanged; a good one raises its
+tools in proportion to its certainty.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ import numpy as np
 
 from pegboard.discovery.search.ranking import Vector
 
-# Chosen with embedders that know nothing, that know words alone, and that know the answer more or less blurred.
+# Tuned with embedders that know nothing, that know only words, and that know the answer more or less clearly.
 _SHARE = 0.2
-_SURE_AFTER = 2.0  # deviations beyond chance
-ALIKE = 1e-6  # a spread of cosines below this is that of rounding
+_SURE_AFTER = 2.0  # deviations beyond chance at which the likeness is certain
+ALIKE = 1e-6  # a spread of cosines below this is rounding
 
 
 def fused(scores: Vector, chance: float, beyond: Vector) -> tuple[Vector, float]:
-    """Return score and chance of words and likeness together, the best score 1.0; all 0 where neither says anything.
+    """Return combined score and probability of words and likeness, the best score 1.0; all 0 if neither has any.
 
-    The surer the words are, the less the likeness counts.
+    The more certain the words, the less the likeness counts.
 
     Args:
-        scores: of words, the best 1.0, or all 0.
-        chance: that words have found a right tool.
-        beyond: by how many deviations each tool stands out, beyond what chance gives.
+        scores: by words, the best 1.0, or all 0.
+        chance: the probability that words found a right tool.
+        beyond: by how many deviations each tool stands out beyond chance.
     """
     most = float(beyond.max())
     if not most:
@@ -38,12 +38,12 @@ def fused(scores: Vector, chance: float, beyond: Vector) -> tuple[Vector, float]
 
 
 def by_chance(count: int) -> float:
-    """Return how many deviations above the middle the largest of so many numbers lies by chance."""
+    """Return the expected maximum of `count` random numbers, in deviations above the median."""
     return sqrt(2 * log(max(count, 2)))
 
 
 def deviations_of(cosines: Vector) -> Vector:
-    """Return by how many deviations each lies above the middle."""
+    """Return by how many deviations each value is above the median."""
     spread = float(cosines.std())
-    # Alike to the last digits is alike: nothing stands out by rounding.
+    # Values that differ only by rounding are equal.
     return (cosines - np.median(cosines)) / spread if spread > ALIKE else np.zeros_like(cosines)

@@ -1,4 +1,4 @@
-"""Name beginnings: what somebody types who knows how a name begins ("git", "git_", "create_is")."""
+"""Name beginnings: searches for the beginning of a tool name ("git", "git_", "create_is")."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from pegboard.discovery.search.ranking import Vector
 from pegboard.discovery.search.terms import split_identifier, words_of
 from pegboard.discovery.search.tool_text import ToolText
 
-# One word without a space, as names are written.
+# One word without spaces, like a name.
 _BARE = re.compile(r"[\w.:/-]+")
 _LEAST_LETTERS = 2
 _OF_NAME, _OF_NAMESPACE, _OF_PART = 1.0, 0.9, 0.6
-# Beside a word that some tool has, the others whose names begin so come after it.
+# If some tool has the word, tools whose names merely begin so rank after it.
 _BESIDE_WORDS = 0.3
-_CHANCE = 0.5  # of half a name nobody knows more than that it is meant for one
+_CHANCE = 0.5  # half a name shows only that a name was meant
 
 
 class NameBeginnings:
-    """The names of tools in order of letters, to be looked up by how they begin; case and separators say nothing."""
+    """The names of tools in alphabetical order, for prefix search that ignores case and separators."""
 
     def __init__(self, texts: Iterable[ToolText]) -> None:
         places: dict[str, dict[int, float]] = {}
@@ -41,7 +41,7 @@ class NameBeginnings:
         self._places = places
 
     def found(self, query: str, count: int) -> Vector | None:
-        """Return how well each of `count` tools begins like a request; `None` where no name can or none does."""
+        """Return how well the names of `count` tools begin with the request; `None` if none does."""
         bare = query.strip()
         if not _BARE.fullmatch(bare) or len(begin := _joined(bare)) < _LEAST_LETTERS:
             return None
@@ -57,12 +57,12 @@ class NameBeginnings:
 
 
 def completed(scores: Vector, chance: float, begun: Vector, *, is_word: bool) -> tuple[Vector, float]:
-    """Return score and chance of words and of names that begin like the request, the best score 1.0.
+    """Return combined score and probability of words and name beginnings, the best score 1.0.
 
     Args:
-        scores: of words, the best 1.0, or all 0.
-        chance: that they have found a right tool.
-        begun: how well each tool begins like the request, 0 … 1, at least one of them above 0.
+        scores: by words, the best 1.0, or all 0.
+        chance: the probability that they found a right tool.
+        begun: how well each name begins with the request, 0 … 1, at least one of them above 0.
         is_word: whether a visible tool has the request as a word.
     """
     both = scores + _BESIDE_WORDS * begun if is_word else _BESIDE_WORDS * scores + begun

@@ -1,4 +1,4 @@
-"""Postings: which tools contain which term, and how strongly, as flat arrays."""
+"""Postings: which tools contain which term, and with which weight, as flat arrays."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from numpy.typing import NDArray
 
 
 class TermWeights(Struct, frozen=True, kw_only=True):
-    """The distinct terms of one tool and the weight of each, pooled over its fields."""
+    """The distinct terms of one tool and their weights, summed over its fields."""
 
     terms: tuple[str, ...]
     weights: array[float]
 
 
 class Postings(Struct, frozen=True, kw_only=True):
-    """The inverted index. Term number `t` stands at `starts[t]:starts[t + 1]` of `tools` and `weights`.
+    """The inverted index. The postings of term number `t` are `starts[t]:starts[t + 1]` of `tools` and `weights`.
 
-    `trigrams` has the numbers of the terms of more than three letters by their runs of three, `trigram_counts` says how
-    many each has.
-    `letters` and `lengths` say of each term which letters it has, a bit each, and how many.
+    `trigrams` maps letter trigrams to the numbers of terms with more than three letters; `trigram_counts` has the
+    number of trigrams of each term. `letters` and `lengths` have the letters of each term, one bit each, and its
+    length.
     """
 
     terms: tuple[str, ...]
@@ -36,13 +36,13 @@ class Postings(Struct, frozen=True, kw_only=True):
     lengths: NDArray[np.int32]
 
     def span(self, term: str) -> slice:
-        """Return where the postings of a term stand; an empty slice when no tool has it."""
+        """Return the slice of a term's postings; empty if no tool has it."""
         number = self.vocabulary.get(term)
         return slice(0, 0) if number is None else slice(int(self.starts[number]), int(self.starts[number + 1]))
 
     def terms_of(self, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Return for each term whether one of the chosen tools has it."""
-        # Every term stands in some tool, so none of these runs is empty.
+        # Every term occurs in some tool, so no slice is empty.
         return np.logical_or.reduceat(chosen[self.tools], self.starts[:-1]) if len(self.tools) else chosen[:0]
 
 
@@ -79,7 +79,7 @@ def spellings_near(
     runs = [run for gram in grams if (run := postings.trigrams.get(gram)) is not None]
     if not runs:
         return []
-    # Of all terms at once: a run of letters that thousands have would take a millisecond to be counted one by one.
+    # Counted for all terms at once: a trigram of thousands of terms would take a millisecond one by one.
     hits = np.bincount(np.concatenate(runs), minlength=len(postings.terms))
     shares = 2.0 * hits / (len(grams) + postings.trigram_counts)
     places = np.flatnonzero((hits > 1) & (shares >= least)).tolist()
@@ -89,19 +89,19 @@ def spellings_near(
 
 
 def _alike_long(term: str, other: str) -> bool:
-    # Runs of one character make one trigram however long they are.
+    # A run of one character has a single trigram, however long it is.
     return 2 * min(len(term), len(other)) >= max(len(term), len(other))
 
 
 def terms_alike(word: str, postings: Postings) -> list[str]:
-    """Return the terms of about the letters and the length of a word; all that one slip makes of it are among them."""
+    """Return the terms with nearly the same letters and length, which include all terms one slip away."""
     alike = np.bitwise_count(postings.letters ^ _letters_of((word,))) <= 2
     alike &= np.abs(postings.lengths - len(word)) <= 1
     return [postings.terms[place] for place in np.flatnonzero(alike)]
 
 
 def _letters_of(terms: Sequence[str]) -> NDArray[np.uint32]:
-    """Return which letters each term has, a bit each; those of other scripts share the 32 bits."""
+    """Return the letters of each term, one bit each; letters of other scripts share the 32 bits."""
     if not terms:
         return np.zeros(0, dtype=np.uint32)
     codes = np.frombuffer("".join(terms).encode("utf-32-le", errors="surrogatepass"), dtype=np.uint32)
@@ -110,7 +110,7 @@ def _letters_of(terms: Sequence[str]) -> NDArray[np.uint32]:
 
 
 def trigrams_of(term: str) -> set[str]:
-    """Return the runs of three letters of a term, its beginning and end marked."""
+    """Return the trigrams of a term, with its beginning and end marked."""
     marked = f"^{term}$"
     return {marked[i : i + 3] for i in range(len(marked) - 2)}
 

@@ -1,4 +1,4 @@
-"""Query: what a search text asks for, as groups of interchangeable terms and the clauses they stand in."""
+"""Query: parses a search text into groups of interchangeable terms, and the clauses that contain them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from pegboard.discovery.search.synonyms import SYNONYMS
 from pegboard.discovery.search.terms import ENGLISH, Languages, languages_of, stem, stems, word_parts, words_of
 from pegboard.discovery.search.translations import english_of
 
-SEARCH_COMPOUND_CHARS = 64  # of a word that is looked at as two that are written together
-SEARCH_QUERY_WORDS = 64  # different ones of one query
-SEARCH_COMPARED_WORDS = 16  # of one query that no tool has, looked at for their halves and for spellings near them
-SEARCH_SPELLINGS = 3  # near one unknown word
-SEARCH_GUESSED_CHARS = 16  # of a word that is looked for with one letter changed
+SEARCH_COMPOUND_CHARS = 64  # characters of the longest word that is tried as a compound of two
+SEARCH_QUERY_WORDS = 64  # different words of one query
+SEARCH_COMPARED_WORDS = 16  # unknown words of one query that are tried as compounds and misspellings
+SEARCH_SPELLINGS = 3  # similar spellings tried for one unknown word
+SEARCH_GUESSED_CHARS = 16  # characters of the longest word that is tried with one letter changed
 
-# Words of asking rather than of what is asked for: they say nothing about a tool. Forms, not stems: who is currently
-# planning something asks for neither the current weather nor a plan.
+# Words of asking, which say nothing about a tool. Inflected forms, not stems: "who is currently planning" asks for
+# neither the current weather nor a plan.
 _ASKING = frozenset(
     (
         "please could would can want wants wanted wish need needs needed require requires required help helps helping"
@@ -35,24 +35,25 @@ _LABEL = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _CLAUSE_END = re.compile(r"[.?!;](?=\s|$)|[。？！；]|\n|\s[+/]\s|,\s+and\s|\band also\b|\band then\b")
-# What a request hands to a tool rather than asks of it: addresses, paths, quotations.
+# Values for a tool rather than its description: addresses, paths, quotations.
 _ARGUMENT = re.compile(
     r"https?://\S+|(?<![\w.+-])[\w.+-]+@[\w-]+\.\w[\w.-]*|(?<![\w:/])~?(?:/[\w.@%+-]+)+/?|[\"“'‘][^\"”'’\n]{1,60}[\"”'’](?!\w)"
 )
 _SPLIT_SHARE = 0.5
 _SPELLING_SHARE = 0.8
 _LEAST_SPELLING = 0.5
-_GUESSED_FIRST = 6  # of a whole task the words after these are not guessed at, which takes time
-_LEAST_GUESSED_CHARS = 4  # of shorter words nobody knows what was meant
-_LEAST_SLIPPED = 6  # among shorter words too many are one letter apart
+_GUESSED_FIRST = 6  # words of a long task for which corrections are tried, since that takes time
+_LEAST_GUESSED_CHARS = 4  # characters of the shortest word that is corrected
+# characters of the shortest word that is corrected by one letter, since too many short words are that close
+_LEAST_SLIPPED = 6
 
 
 class TermGroup(Struct, frozen=True, kw_only=True):
-    """One word of the request and the terms of visible tools that would satisfy it.
+    """One word of the request and the terms of visible tools that match it.
 
-    `exact` are the word itself and its other spellings, each with the share of a full match that it is worth; `similar`
-    mean about the same. A group `is_known` when a visible tool has the word itself, one slip of the keyboard away from
-    it, both its halves or one that means the same; not merely one spelled nearly so or one of its halves.
+    `exact` are the word and its other spellings, each with its share of a full match; `similar` are synonyms. A group
+    `is_known` if a visible tool has the word itself, the word with one typing slip, both its halves, or a synonym. A
+    merely similar spelling or one half does not count.
     """
 
     exact: tuple[tuple[str, float], ...]
@@ -62,17 +63,17 @@ class TermGroup(Struct, frozen=True, kw_only=True):
 
 
 class ParsedQuery(Struct, frozen=True, kw_only=True):
-    """A search text, read: its groups and, for each clause, the positions of its groups."""
+    """A parsed search text: its groups and, for each clause, the positions of its groups."""
 
     groups: tuple[TermGroup, ...]
     clauses: tuple[tuple[int, ...], ...]
 
 
 class Vocabulary(Struct, frozen=True, kw_only=True):
-    """The terms that a request may be read against.
+    """The terms for parsing a request.
 
-    `known` says whether a visible tool has a term: nothing is expanded to a term for which it says no; `together`
-    whether one has both. `languages` are those that the visible tools are described in.
+    `known` tells whether a visible tool has a term; unknown terms are never used. `together` tells whether a visible
+    tool has both terms. `languages` are those of the visible tools' descriptions.
     """
 
     postings: Postings
@@ -82,7 +83,7 @@ class Vocabulary(Struct, frozen=True, kw_only=True):
 
 
 def parse_query(text: str, vocabulary: Vocabulary) -> ParsedQuery:
-    """Read a search text; what follows its first 4,000 characters and its first 64 different words is ignored."""
+    """Parse a search text; only its first 4,000 characters and 64 different words are used."""
     text = text[:SEARCH_QUERY_CHARS]
     request = _read(text, vocabulary, silent=_ASKING)
     if request.groups:
@@ -92,7 +93,7 @@ def parse_query(text: str, vocabulary: Vocabulary) -> ParsedQuery:
 
 
 def telling_terms(text: str) -> frozenset[str]:
-    """Return the stems of the words that say what a search is for: no arguments, names, numbers or words of asking."""
+    """Return the stems of the meaningful words of a search: no arguments, names, numbers or words of asking."""
     text = _LABEL.sub(" ", text[:SEARCH_QUERY_CHARS])
     arguments = {word for match in _ARGUMENT.finditer(text) for word in words_of(match.group())}
     words: list[str] = []
@@ -116,7 +117,7 @@ def _read(text: str, vocabulary: Vocabulary, *, silent: frozenset[str]) -> Parse
         words = words_of(clause)
         members: dict[int, None] = {}
         for n, (word, following) in enumerate(zip(words, (*words[1:], ""), strict=False)):
-            # A capital inside a sentence marks a proper name; capitals throughout (PDF, SQL) do not.
+            # A capitalised word inside a sentence is a proper name; all capitals (PDF, SQL) are not.
             is_argument = word in arguments or (n > 0 and word.istitle())
             for part in _asked_parts(word, spoken, vocabulary, silent):
                 if stem(part) not in places and len(groups) < SEARCH_QUERY_WORDS:
@@ -141,17 +142,17 @@ def _read(text: str, vocabulary: Vocabulary, *, silent: frozenset[str]) -> Parse
 
 
 def _asked_parts(word: str, spoken: Languages, vocabulary: Vocabulary, silent: frozenset[str]) -> Iterator[str]:
-    """Yield the parts of a word that say something, and the whole where a tool has it."""
+    """Yield the meaningful parts of a word, and the whole word if a tool has it."""
     parts = word_parts(word, spoken)
     for part in parts:
-        # After pairs of characters, of scripts without spaces, no whole follows.
+        # In scripts without spaces the parts are pairs of characters, without a whole word after them.
         is_whole = len(parts) > 1 and part is parts[-1] and (len(part) > 2 or part.isascii())
         if part not in silent and not (is_whole and not vocabulary.known(stem(part))):
             yield part
 
 
 def _own_terms(part: str, following: str, spoken: Languages, vocabulary: Vocabulary) -> list[str]:
-    """Return the terms of visible tools that a word itself is, alone or with the one after it."""
+    """Return the terms of visible tools that match a word, alone or joined with the next word."""
     known = vocabulary.known
     own = [term for term in stems(part, (ENGLISH, *spoken)) if known(term)]
     if not own:
@@ -176,13 +177,13 @@ def _group(
 
 
 def _spelled(part: str, similar: Sequence[str], vocabulary: Vocabulary) -> tuple[dict[str, float], bool]:
-    """Return what a word that no tool has is written together from or spelled nearly like, and whether it is known."""
+    """Return the halves and similar spellings of an unknown word, and whether it is known by them."""
     known, term = vocabulary.known, stem(part)
     if halves := _split_compound(part, known):
         return dict.fromkeys(halves, _SPLIT_SHARE), vocabulary.together(*halves)
     if similar:
         return {}, True
-    if len(term) <= 3:  # a shorter word has no spelling near it
+    if len(term) <= 3:  # shorter words have no similar spellings
         return {}, False
     near = spellings_near(term, vocabulary.postings, known=known, least=_LEAST_SPELLING, count=SEARCH_SPELLINGS)
     exact = {other: _SPELLING_SHARE * share for other, share in near}
@@ -190,24 +191,24 @@ def _spelled(part: str, similar: Sequence[str], vocabulary: Vocabulary) -> tuple
 
 
 def _guesses(part: str, term: str, vocabulary: Vocabulary) -> dict[str, float]:
-    """Return what a word may mean that no tool has and that is spelled nearly like none: in English, or a slip."""
+    """Return the translations or typing corrections of a word without any similar spelling."""
     known = vocabulary.known
     if meant := [other for other in english_of(part) if known(other)]:
         return dict.fromkeys(meant, 1.0)
     slips = {other for form in {term, part} for other in _slips_of(form, vocabulary.postings) if known(other)}
-    # In an order of their own: sums of floats depend on it.
+    # Sorted, since sums of floats depend on the order.
     return dict.fromkeys(sorted(slips), _SPELLING_SHARE)
 
 
 def _slips_of(word: str, postings: Postings) -> list[str]:
-    """Return the terms that a word is with a letter too few, too many or another, or with two exchanged."""
+    """Return the terms that differ from a word by one letter missing, extra or replaced, or by two swapped."""
     if not _LEAST_GUESSED_CHARS <= len(word) <= SEARCH_GUESSED_CHARS or not word.isalpha():
         return []
     return [other for other in terms_alike(word, postings) if other.isalpha() and _is_one_slip(word, other)]
 
 
 def _is_one_slip(word: str, other: str) -> bool:
-    """Tell whether a letter too many, too few, another or two exchanged make one word the other."""
+    """Tell whether one letter extra, missing or replaced, or two swapped, turn one word into the other."""
     start = 0
     for letter, meant in zip(word, other, strict=False):
         if letter != meant:
@@ -219,7 +220,7 @@ def _is_one_slip(word: str, other: str) -> bool:
 
 
 def _split_compound(word: str, known: Callable[[str], bool]) -> tuple[str, str] | tuple[()]:
-    """Return the two known terms that a word is written together from ("filesystem" finds file_system), or nothing."""
+    """Return the two known terms of a compound ("filesystem" finds file_system), or nothing."""
     for cut in range(3, len(word) - 2) if len(word) <= SEARCH_COMPOUND_CHARS else ():
         if known(first := stem(word[:cut])) and known(second := stem(word[cut:])):
             return first, second

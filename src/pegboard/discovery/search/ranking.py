@@ -1,7 +1,7 @@
-"""Ranking: how well each visible tool, and the namespace it is in, answers a request.
+"""Ranking: scores each visible tool and its namespace for a request.
 
-BM25F: the fields of a tool are pooled before saturation, and the namespace scores once more as one document. Every
-statistic is taken over the visible tools alone, so a ranking is the one that an index of just those tools would give.
+BM25F: the fields of a tool are summed before saturation, and the namespace is scored as one more document. Every
+statistic is taken over the visible tools only, so the ranking equals that of an index of just those tools.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ Floats = NDArray[np.floating[Any]]
 Vector = Floats
 Matrix = Floats
 
-# The same for every catalogue; `bench/discovery.py` shows what they give.
+# The same for every catalog; `bench/discovery.py` measures their effect.
 _SATURATION = 1.6
 _NAMESPACE_SATURATION = 1.2
-_NAMESPACE_LENGTH = 0.8  # how much a namespace of many tools is damped
+_NAMESPACE_LENGTH = 0.8  # how much the score of a large namespace is damped
 _NAMESPACE_SHARE = 0.4
 _SIMILAR_SHARE = 0.3
 _CLAUSE_SHARE = 0.3
-_SIMILAR_TRUST = 0.5  # of a synonym, when it is judged whether anything was found at all
-_UNSEEN = 50  # rarity is judged as if so many other tools were there, or no word would be rare among three
+_SIMILAR_TRUST = 0.5  # weight of a synonym when judging whether anything was found at all
+_UNSEEN = 50  # assumed number of other tools for rarity, since among three tools no word would be rare
 
 
 class Scope(Struct, frozen=True, kw_only=True):
     """The tools that a caller may see.
 
-    `columns` has for every tool its place among them or -1; `starts` the places where the namespaces begin.
+    `columns` has the place of each tool among them, or -1; `starts` the places where the namespaces begin.
     """
 
     columns: NDArray[np.int64]
@@ -43,7 +43,7 @@ class Scope(Struct, frozen=True, kw_only=True):
 
 
 def scope_of(seen: NDArray[np.int64], namespace_of: NDArray[np.int64]) -> Scope:
-    """Return the scope of the tools numbered in `seen`; the tools of a namespace stand together."""
+    """Return the scope of the tools numbered in `seen`; the tools of a namespace are adjacent."""
     columns = np.full(len(namespace_of), -1, dtype=np.int64)
     columns[seen] = np.arange(len(seen))
     namespaces = namespace_of[seen]
@@ -52,10 +52,10 @@ def scope_of(seen: NDArray[np.int64], namespace_of: NDArray[np.int64]) -> Scope:
 
 
 class Ranking(Struct, frozen=True, kw_only=True):
-    """What a request found: a score per visible tool and per visible namespace.
+    """The scores of a request, per visible tool and per visible namespace.
 
-    `matched` is 0 … 1 for each group of terms and tool; `rows` says in which row, where a tool may have it at all.
-    `rarity` is what each group tells, 1.0 for a word of one tool.
+    `matched` is 0 … 1 for each term group and tool; `rows` maps groups to rows, if a tool may have them at all.
+    `rarity` is the weight of each group, 1.0 for a word of a single tool.
     """
 
     scores: Vector
@@ -102,20 +102,20 @@ def rank(request: ParsedQuery, postings: Postings, scope: Scope) -> Ranking:
 
 
 def _frequencies(groups: list[tuple[tuple[str, float], ...]], postings: Postings, scope: Scope) -> Matrix:
-    """Return the pooled weight of each group of terms in each visible tool."""
+    """Return the summed weight of each term group in each visible tool."""
     frequencies = np.zeros((len(groups), scope.count), dtype=np.float32)
     for row, terms in zip(frequencies, groups, strict=True):
         for term, share in terms:
             span = postings.span(term)
             columns = scope.columns[postings.tools[span]]
             seen = columns >= 0
-            # A term stands once in a tool, so no place comes twice.
+            # A term occurs once per tool, so no place occurs twice.
             row[columns[seen]] += postings.weights[span][seen] * np.float32(share)
     return frequencies
 
 
 def _fused(cells: Matrix, telling: Sequence[Sequence[int]]) -> Vector:
-    """Return one score per tool, from the whole request and from each clause: a long task needs more than one tool."""
+    """Return one score per tool, from the whole request and from each clause, since a long task needs several tools."""
     scores = _relative(cells.sum(axis=0))
     if len(telling) > 1:
         parts = sum((_relative(rows_of(cells, clause).sum(axis=0)) for clause in telling), np.zeros_like(scores))
@@ -124,12 +124,12 @@ def _fused(cells: Matrix, telling: Sequence[Sequence[int]]) -> Vector:
 
 
 def rows_in(rows: Mapping[int, int], clause: Sequence[int]) -> list[int]:
-    """Return the rows of those groups of a clause that stand in one."""
+    """Return the rows of those groups of a clause that have one."""
     return [rows[group] for group in clause if group in rows]
 
 
 def rows_of(matrix: Matrix, rows: Sequence[int]) -> Matrix:
-    """Return some rows of a matrix, uncopied where they follow each other, as the words of a clause mostly do."""
+    """Return some rows of a matrix, without a copy if they are adjacent, as the words of a clause usually are."""
     first, count = rows[0] if rows else 0, len(rows)
     return matrix[first : first + count] if tuple(rows) == tuple(range(first, first + count)) else matrix[list(rows)]
 

@@ -1,10 +1,10 @@
-"""Synonyms: the few words that mean one thing in the names and descriptions of tools everywhere."""
+"""Synonyms: common words with the same meaning in tool names and descriptions."""
 
 from __future__ import annotations
 
 from pegboard.discovery.search.terms import stem
 
-# Verbs of doing, then short forms, then things. Kept small on purpose: each line must hold in any catalogue.
+# Verbs, then abbreviations, then things. Deliberately small: each line must be true in any catalog.
 _SAME: tuple[str, ...] = (
     "get fetch retrieve obtain read",
     "list show display enumerate",

@@ -1,7 +1,7 @@
-"""Terms: turn any text, in any script, into the terms that are indexed and searched.
+"""Terms: converts any text, in any script, to index terms.
 
-An identifier is split on case, `_`, `-` and digits and kept whole besides (`createIssue` → creat, issu, createissu);
-scripts that put no spaces between words become overlapping pairs of characters; the rest is stemmed by its languages.
+An identifier is split on case, `_`, `-` and digits, and also kept whole (`createIssue` → creat, issu, createissu).
+Scripts without spaces between words become overlapping pairs of characters; other words are stemmed by language.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import Stemmer
 
 from pegboard.language.stop_words import STOP_WORDS
 
-SEARCH_WORDS_REMEMBERED = 1 << 16  # cut and stemmed
-SEARCH_LANGUAGES_REMEMBERED = 1 << 8  # sets of them, with their stop words
+SEARCH_WORDS_REMEMBERED = 1 << 16  # words in the cache with their terms
+SEARCH_LANGUAGES_REMEMBERED = 1 << 8  # language sets in the cache with their stop words
 
 ENGLISH = "english"
 Languages = tuple[str, ...]
 
-# Marks that combine with a letter belong to its word, though Python's `\w` leaves them out: vowel signs, Hebrew points.
+# Combining marks belong to a word, though Python's `\w` excludes them: vowel signs, Hebrew points.
 _MARKS = r"\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0670\u06d6-\u06ed\u0900-\u0963\u0966-\u109f\u1780-\u17ff"
 _WORD = re.compile(rf"[^\W_](?:[^\W_]|[{_MARKS}])*(?:['’][^\W\d_]+)*")
 _ELISION = re.compile(r"^[^\W\d_]{1,2}['’]|['’][^\W\d_]{1,2}$")  # l'été → été, it's → it
@@ -46,7 +46,7 @@ LANGUAGES: Languages = tuple(dict.fromkeys((*STOP_WORDS, *(language for _, langu
 
 
 class _Stemmer(Protocol):
-    """What we use of PyStemmer, which has no types."""
+    """The part of PyStemmer that we use; PyStemmer has no types."""
 
     maxCacheSize: int  # noqa: N815 - their name
 
@@ -55,7 +55,7 @@ class _Stemmer(Protocol):
 
 def _stemmer(language: str) -> _Stemmer:
     stemmer: _Stemmer = vars(Stemmer)["Stemmer"](language)
-    stemmer.maxCacheSize = 0  # its own cache is not safe between threads; `_stem` has one that is
+    stemmer.maxCacheSize = 0  # its cache is not thread-safe; `_stem` has one that is
     return stemmer
 
 
@@ -68,11 +68,11 @@ def words_of(text: str) -> list[str]:
 
 
 def languages_of(words: Iterable[str], *, among: Collection[str] | None = None) -> Languages:
-    """Return the languages whose stop words (or script) a prose shows most, several on a tie; English when in doubt.
+    """Return the languages whose stop words (or script) are most frequent, several on a tie; English when in doubt.
 
     Args:
         words: of sentences, not of identifiers.
-        among: the only languages to consider beside English; all when omitted.
+        among: the only languages to consider in addition to English; all when omitted.
     """
     lowered = {word.lower() for word in words}
     foreign = "".join(word for word in lowered if not word.isascii())
@@ -100,7 +100,7 @@ def _word_terms(word: str, languages: Languages) -> tuple[str, ...]:
 
 
 def word_parts(word: str, languages: Languages = (ENGLISH,)) -> tuple[str, ...]:
-    """Return the parts of a word, in lower case and without stop words, then the whole where it has several."""
+    """Return the parts of a word, in lower case and without stop words, then the whole if it has several parts."""
     bare = word if word.isalnum() else _ELISION.sub("", word)
     if not bare.isascii() and _UNSPACED.search(bare):
         return tuple(_unspaced_parts(bare, languages))
@@ -111,7 +111,7 @@ def word_parts(word: str, languages: Languages = (ENGLISH,)) -> tuple[str, ...]:
 
 
 def stems(word: str, languages: Iterable[str]) -> tuple[str, ...]:
-    """Return the distinct stems of a lower-case word in `languages`, without accents: people leave them out."""
+    """Return the distinct stems of a lower-case word in `languages`, without accents, which people often omit."""
     return tuple({_stem(word, language): None for language in languages})
 
 

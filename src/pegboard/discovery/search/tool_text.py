@@ -1,4 +1,4 @@
-"""Tool text: what the index reads of a tool, and the weighted terms it becomes."""
+"""Tool text: the text of a tool for the index, and its weighted terms."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pegboard.discovery.search.terms import LANGUAGES, Languages, languages_of, 
 
 
 class ToolText(Struct, frozen=True, kw_only=True):
-    """What the index reads of a tool.
+    """The text of a tool for the index.
 
-    `name` is the tool's own, without its namespace; `parameters` are pairs of name and description. `examples` are
-    arguments of example calls, `requests` what people ask for that the tool serves.
+    `name` is without the namespace; `parameters` are pairs of name and description. `examples` are arguments of example
+    calls, `requests` are user requests that the tool serves.
     """
 
     id: str
@@ -28,25 +28,25 @@ class ToolText(Struct, frozen=True, kw_only=True):
 
     @property
     def meaning(self) -> str:
-        """What an embedder reads of the tool: what it is called and what it does."""
+        """The text for an embedder: the tool's name and description."""
         return f"{self.title or self.name}: {self.description}"
 
 
 class Entry(Struct, frozen=True, kw_only=True):
-    """A tool's text and what was made of it, kept from one index to the next while the text stays the same."""
+    """A tool's text with its terms, reused by the next index while the text is the same."""
 
     text: ToolText
     terms: TermWeights
-    language_bits: int  # one for each of LANGUAGES
+    language_bits: int  # one bit for each of LANGUAGES
 
 
 class _Field(Struct, frozen=True, kw_only=True):
     weight: float
     usual_length: float
-    damping: float  # how much less a word counts in a field longer than usual: 0 no less, 1 in proportion
+    damping: float  # how much less a word counts in a long field: 0 not at all, 1 in proportion to the length
 
 
-# The same for every catalogue. Usual lengths are constants, so that a tool's weights do not depend on its neighbours.
+# The same for every catalog. Usual lengths are constants, so that a tool's weights do not depend on other tools.
 _NAME = _Field(weight=2.0, usual_length=3, damping=0.3)
 _TITLE = _Field(weight=1.0, usual_length=3, damping=0.3)
 _NAMESPACE = _Field(weight=1.0, usual_length=2, damping=0.3)
@@ -58,7 +58,7 @@ _PARAMETER_TEXTS = _Field(weight=0.4, usual_length=20, damping=0.75)
 
 
 def read_tool(text: ToolText) -> Entry:
-    """Return the terms of a tool, pooled over its fields: BM25F's weights before saturation."""
+    """Return the terms of a tool with BM25F weights, summed over its fields before saturation."""
     fields, languages = weights_by_field(text)
     pooled: dict[str, float] = {}
     for weights in fields.values():
@@ -72,7 +72,7 @@ def read_tool(text: ToolText) -> Entry:
 
 
 def weights_by_field(text: ToolText) -> tuple[dict[str, dict[str, float]], Languages]:
-    """Return what each term weighs in each field of a tool, and the languages that its prose is in."""
+    """Return the weight of each term in each field of a tool, and the languages of its prose."""
     name, title, namespace = words_of(text.name), words_of(text.title), words_of(text.namespace)
     description, examples = words_of(text.description), words_of(" ".join(text.examples))
     requests = words_of(" \n".join(text.requests))

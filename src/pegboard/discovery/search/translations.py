@@ -1,8 +1,8 @@
-"""Translations: what tools everywhere are for, in the languages in which people ask besides English.
+"""Translations: common tool words in the other languages in which people search.
 
-Tools are mostly described in English, requests are not. These few words help where no word of a request is known; an
-embedder knows many more. A line is a word of tools, then German, French, Spanish, Italian, Portuguese, Russian and
-Chinese ones.
+Most tools are described in English, but requests come in any language. These words help if no word of a request is
+known; an embedder knows many more. A line has an English tool word, then its German, French, Spanish, Italian,
+Portuguese, Russian and Chinese translations.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pegboard.discovery.search.terms import stem, stems
 
 _LANGUAGES = ("german", "french", "spanish", "italian", "portuguese", "russian")
 
-# Kept small on purpose: each line must hold in any catalogue.
+# Deliberately small: each line must be true in any catalog.
 _SAME: tuple[str, ...] = (
     "read lesen lies liest lire leer lee leggere leggi ler leia читать прочитать прочитай 读取 阅读",
     "write schreiben schreib écrire escribir escribe scrivere scrivi escrever escreva писать написать запиши 写入 编写",
@@ -123,5 +123,5 @@ _TABLE: dict[str, tuple[str, ...]] = _table()
 
 
 def english_of(part: str) -> tuple[str, ...]:
-    """Return the terms of tools that a lower-case part of a request means in another language."""
+    """Return the English tool words that translate a lower-case part of a request."""
     return tuple(dict.fromkeys(term for form in _forms(part) for term in _TABLE.get(form, ())))

@@ -1,22 +1,22 @@
-"""Use lift: what was called after requests like this one, beside what words and likeness say of it."""
+"""Use lift: raises tools that were called after similar requests."""
 
 from __future__ import annotations
 
 from pegboard.discovery.search.ranking import Vector
 
-# What was used by everybody comes to less than a strong match has: by use alone no tool stands before one.
+# The greatest weight of use is below that of a strong match, so use alone never ranks a tool before one.
 _SHARE = 0.75
-# When it is judged how sure an answer is. Use alone makes none strong.
+# The weight of use in the probability. Use alone never makes an answer strong.
 _TRUST = 0.5
 
 
 def lifted(scores: Vector, chance: float, use: Vector) -> tuple[Vector, float]:
-    """Return score and chance with use, the best score 1.0.
+    """Return score and probability including use, the best score 1.0.
 
     Args:
-        scores: of words and likeness, the best 1.0, or all 0.
-        chance: that they have found a right tool.
-        use: how much each tool was used for requests like this one, 0 … 1.
+        scores: by words and likeness, the best 1.0, or all 0.
+        chance: the probability that they found a right tool.
+        use: how much each tool was used for similar requests, 0 … 1.
     """
     most = float(use.max())
     if not most:
