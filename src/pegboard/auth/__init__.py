@@ -1,1 +1,1 @@
-"""auth: what a credential proves, and what it may do here. Knows no server: that asks with a token and gets a grant."""
+"""auth: verifies credentials and maps them to rights. Independent of the server, which passes tokens in."""

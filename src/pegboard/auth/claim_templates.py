@@ -1,4 +1,4 @@
-"""Claim templates: texts of a rule, with `{claim}` for what the credential says."""
+"""Claim templates: texts in a rule with `{claim}` placeholders for claims of the credential."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any, cast
 
 from pegboard.model.error import DefinitionError
 
-CLAIM_CHARS = 256  # of what a template makes of claims
+CLAIM_CHARS = 256  # characters of a text made from claims
 
 _PLACE = re.compile(r"\{([^{}]*)\}")
 
 
 class MissingClaimError(Exception):
-    """The credential does not say what a rule needs to know of it."""
+    """The credential lacks a claim that a rule needs."""
 
 
 class Template:
     """A text such as `{sub}` or `team-{team}`.
 
     Raises:
-        DefinitionError: a brace that is no part of `{claim}`, or nothing between two.
+        DefinitionError: a brace outside of a `{claim}`, or an empty `{}`.
     """
 
     def __init__(self, text: str) -> None:
@@ -41,19 +41,19 @@ class Template:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it says the same of everybody."""
+        """Whether the text has no placeholders."""
         return not self.claims
 
     def one(self, claims: Mapping[str, Any]) -> str:
         """Return the text for one credential.
 
         Raises:
-            MissingClaimError: a claim is not there, is empty, or is no text or whole number.
+            MissingClaimError: a claim is missing or empty, or is neither a text nor a whole number.
         """
         return _checked(_PLACE.sub(lambda match: _text(claims.get(match[1])), self.text))
 
     def several(self, claims: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the texts for one credential: several where the template is one claim, and that is a list.
+        """Return the texts for one credential: several if the template is a single claim with a list.
 
         Raises:
             MissingClaimError: as `one`.
@@ -65,7 +65,7 @@ class Template:
 
 
 def _text(value: object) -> str:
-    # A flag is a number to Python, but names nobody.
+    # A bool is an int in Python, but does not identify anybody.
     if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
         raise MissingClaimError
     return str(value)

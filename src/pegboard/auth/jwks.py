@@ -1,4 +1,4 @@
-"""JWKS: the public keys of an issuer, fetched when needed and kept for a while."""
+"""JWKS: an issuer's public keys, fetched on demand and cached."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from pegboard.egress.urls import parse_url
 from pegboard.model.bounds import KIB
 from pegboard.model.json_types import JSON
 
-JWKS_FRESH_S = 600.0  # that keys are used without asking again; one that was taken back is good for no longer
-JWKS_STALE_S = 3_600.0  # that keys are used while the issuer does not answer
-JWKS_PAUSE_S = 5.0  # between two fetches: invented key ids must not make us ask again and again
-JWKS_FETCH_S = 5.0  # for one fetch
-JWKS_BYTES = 256 * KIB  # of one answer
-JWKS_KEYS = 100  # of one issuer
+JWKS_FRESH_S = 600.0  # seconds for which fetched keys are used; a revoked key works no longer than that
+JWKS_STALE_S = 3_600.0  # seconds for which old keys are used while the issuer does not respond
+JWKS_PAUSE_S = 5.0  # seconds between two fetches, so that invented key ids do not cause many
+JWKS_FETCH_S = 5.0  # seconds for one fetch
+JWKS_BYTES = 256 * KIB  # bytes of one response
+JWKS_KEYS = 100  # keys of one issuer
 
 log = logging.getLogger("pegboard.auth")
 
 
 class KeySet:
-    """The keys behind one address.
+    """The keys at one address.
 
     Args:
-        url: where they are; nothing else is connected to, and no redirect is followed.
+        url: their address; no other host is contacted, and no redirect is followed.
         clock: a monotonic clock in seconds.
     """
 
@@ -44,34 +44,34 @@ class KeySet:
 
     @property
     def fresh(self) -> Sequence[JSON] | None:
-        """The keys of now, where nobody has to ask for them."""
+        """The current keys, if they need not be fetched."""
         return self._keys if self._clock() - self._fetched < JWKS_FRESH_S else None
 
     async def current(self) -> Sequence[JSON]:
-        """Return the keys of now: the very same value until they are fetched anew.
+        """Return the current keys: the same object until they are fetched again.
 
         Raises:
-            UnavailableError: the issuer does not answer, and what is known of it is too old.
+            UnavailableError: the issuer does not respond, and the known keys are too old.
         """
         await self._refresh(JWKS_FRESH_S)
         return self._keys
 
     @property
     def published(self) -> Sequence[JSON]:
-        """The keys that were fetched last, however old."""
+        """The last fetched keys, however old."""
         return self._keys
 
     async def candidates(self, kid: str | None, key_type: str, algorithm: str) -> list[JSON]:
-        """Return the keys that may have signed a token with these words in its head.
+        """Return the keys that may have signed a token with this header.
 
         Raises:
-            UnavailableError: the issuer does not answer, and what is known of it is too old.
+            UnavailableError: the issuer does not respond, and the known keys are too old.
         """
         await self._refresh(JWKS_FRESH_S)
         return self._matching(kid, key_type, algorithm)
 
     async def newer(self, kid: str | None, key_type: str, algorithm: str) -> list[JSON]:
-        """Ask the issuer again and return its candidates; none where it was asked a moment ago, or has nothing new.
+        """Fetch the keys again and return the new candidates; empty if they were fetched just now, or have not changed.
 
         Raises:
             UnavailableError: as `candidates`.
@@ -91,7 +91,7 @@ class KeySet:
         ]
 
     async def _refresh(self, after_s: float) -> None:
-        """Fetch the keys if they are older than this, unless they were asked for a moment ago."""
+        """Fetch the keys if they are older than this, unless a fetch was tried just now."""
         age_s = self._clock() - self._fetched
         if age_s < after_s:
             return
@@ -99,13 +99,13 @@ class KeySet:
         if self._fetching is None or self._loop is not loop:
             self._fetching, self._loop = asyncio.Lock(), loop
         if self._fetching.locked() and JWKS_FRESH_S <= age_s <= JWKS_STALE_S:
-            # Somebody asks already; what is known will do until they have an answer.
+            # A fetch is running; the known keys are used until it ends.
             return
         async with self._fetching:
-            # Another request may have done it meanwhile.
+            # Another request may have fetched them meanwhile.
             if self._clock() - max(self._fetched, self._tried) >= min(after_s, JWKS_PAUSE_S):
                 await self._fetch()
-                # Counted from the end: whoever waited for a slow issuer must not begin anew, one after the other.
+                # Counted from the end, so that callers who waited for a slow issuer do not each start another fetch.
                 self._tried = self._clock()
         if self._clock() - self._fetched > JWKS_STALE_S:
             raise UnavailableError
@@ -125,8 +125,8 @@ async def _fetched(url: str) -> list[JSON]:
     """Return the usable keys.
 
     Raises:
-        EgressError: no answer.
-        ValueError: the answer is something else.
+        EgressError: no response.
+        ValueError: the response is not a key set.
     """
     place = parse_url(url)
     port = place.port or (443 if place.scheme == "https" else 80)

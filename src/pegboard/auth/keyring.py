@@ -1,4 +1,4 @@
-"""Keyring: the keys of a store, at hand for every request, and read again as soon as the file changes."""
+"""Keyring: caches the keys of a store for every request, and reloads them when the file changes."""
 
 from __future__ import annotations
 
@@ -17,36 +17,37 @@ from pegboard.auth.rejections import BadCredentialError, UnavailableError
 from pegboard.auth.rules import Credential, Still
 from pegboard.core.bounded_cache import BoundedCache
 
-KEY_FILE_SETTLED_S = 2.5  # a file written within this time may change again unseen: clocks of file systems are coarse
+# seconds after a write in which the file may change again unnoticed, since file times are coarse
+KEY_FILE_SETTLED_S = 2.5
 
 log = logging.getLogger("pegboard.auth")
-GRANTS_REMEMBERED = 1_024  # of credentials, with who was let in by them
+GRANTS_REMEMBERED = 1_024  # credentials in the cache with their grants
 _NAME_BYTES = 32
 _NO_KEY = bytes(32)
 
 _FileMark = tuple[int, int, int, int]
 _Mark = tuple[_FileMark | None, ...]
-"""What tells the file, and the log beside it, from what they were and will be."""
+"""The metadata of the file and its log, by which a change is noticed."""
 
 
 class _Held(NamedTuple):
-    """A key, and what it proves: the very same value for as long as the file says so."""
+    """A key and its credential: the same object until the file changes it."""
 
     key: ApiKey
     credential: Credential
 
 
 class Keyring:
-    """Tells whose a key is.
+    """Finds the holder of a key.
 
     Args:
-        path: the file of the store. While it is missing or unreadable nobody gets in with a key.
+        path: the file of the store. While it is missing or unreadable, every key is refused.
         clock: seconds since 1970.
     """
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
         self._store, self._clock = KeyStore(path, clock=clock), clock
-        # Changes are in the log beside the file until SQLite moves them over.
+        # SQLite writes changes to the log first and moves them to the file later.
         self._files = (str(path), str(path.with_name(f"{path.name}-wal")))
         self._keys: Mapping[str, _Held] = {}
         self._proven = _none_proven()
@@ -55,22 +56,22 @@ class Keyring:
         self._told: str | None = None
 
     def still(self, key: str) -> Still | None:
-        """Return what tells whether a key that has just been proven is good still; `None` for one that was not.
+        """Return a check of whether a key that was just verified is still valid; `None` for a key that was not.
 
-        Each request asks, so that a key which was revoked a moment ago opens nothing.
+        Each request runs the check, so that a revoked key stops working at once.
         """
         keys, known = self._keys, self._proven.get(_name_of(key))
         if known is None:
             return None
         is_good, clock = known.key.is_good, self._clock
-        # What was read anew may say something else of it.
+        # A reload may have changed the key.
         return lambda: self._is_current() and self._keys is keys and is_good(clock())
 
     async def credential(self, key: str) -> Credential:
-        """Return who holds a key.
+        """Return the credential of a key.
 
         Raises:
-            BadCredentialError: it is none of ours, or no longer good.
+            BadCredentialError: it is unknown or no longer valid.
             UnavailableError: the store cannot be read.
         """
         keys = await self._current()
@@ -93,14 +94,14 @@ class Keyring:
                 raise UnavailableError from None
             self._keys = {key.id: _held(key) for key in contents.keys}
             self._told, self._proven = None, _none_proven()
-            # As of before the read: what was written meanwhile is seen at the next request.
+            # The state before the read, so that a change during it is noticed by the next request.
             self._known, self._has_log = mark if self._is_settled(mark) else None, contents.has_log
         return self._keys
 
     def _is_current(self) -> bool:
-        """Tell whether the file is as it was read.
+        """Tell whether the file is unchanged since it was read.
 
-        One without a log beside it gets one by being written itself, so that nobody has to look for the log until then.
+        The creation of a log changes the file's own metadata, so without a log only the file is checked.
         """
         known, (path, log_path) = self._known, self._files
         if known is None or _mark_of(path) != known[0]:
@@ -122,15 +123,15 @@ def _none_proven() -> BoundedCache[bytes, _Held]:
 
 
 def _name_of(key: str) -> bytes:
-    # The SHA-256 that the store has costs more than all else here, and is asked once for each key.
+    # The store's SHA-256 costs more than everything else here, so it is computed once per key.
     return blake2b(key.encode(), digest_size=_NAME_BYTES).digest()
 
 
 def _proven(key: str, keys: Mapping[str, _Held]) -> _Held:
-    """Return what is known of the key of this text.
+    """Return the entry of a key.
 
     Raises:
-        BadCredentialError: it is none of ours.
+        BadCredentialError: the key is unknown.
     """
     known = keys.get(id_of(key) or "")
     is_right = hmac.compare_digest(digest_of(key), _NO_KEY if known is None else known.key.digest)

@@ -1,4 +1,4 @@
-"""Keys: API keys in an SQLite file, which keeps the SHA-256 of each and never the key."""
+"""Keys: API keys in an SQLite file, which stores the SHA-256 of each key and never the key."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pegboard.storage.schema import Schema, StoreConnection
 from pegboard.storage.sqlite_file import SqliteFile
 from pegboard.storage.store_error import StoreError
 
-KEY_FILE_BUSY_S = 2.0  # that another process may hold the file
+KEY_FILE_BUSY_S = 2.0  # seconds to wait for another process that has locked the file
 
 PREFIX = "pgb_"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
@@ -40,7 +40,7 @@ CREATE TABLE api_keys (
   created_at INTEGER NOT NULL, expires_at INTEGER, revoked_at INTEGER
 ) STRICT;
 """,
-        # A rotated key has the holder of the first one, and for a while two keys of one name are good.
+        # A rotated key has the holder of the first one; for a while two keys with the same name are valid.
         """
 ALTER TABLE api_keys ADD COLUMN holder TEXT;
 DROP INDEX IF EXISTS api_keys_names;
@@ -54,13 +54,13 @@ _COLUMNS = "id, name, digest, created_at, expires_at, revoked_at, coalesce(holde
 
 
 class KeyStoreError(PegboardError):
-    """The store of API keys cannot be used, or refuses what is asked of it."""
+    """The store of API keys cannot be used, or the operation is impossible."""
 
 
 class ApiKey(Struct, frozen=True, kw_only=True):
-    """What is known of a key; times in seconds since 1970. `id` is a part of the key that is no secret.
+    """The record of a key; times in seconds since 1970. `id` is the public part of the key.
 
-    `holder` is the id of the first key of whoever holds it, which those that took its place pass on.
+    `holder` is the id of the holder's first key, which rotated keys inherit.
     """
 
     id: str
@@ -81,20 +81,20 @@ class ApiKey(Struct, frozen=True, kw_only=True):
 
 
 class Contents(NamedTuple):
-    """All that a file has; `has_log` where what changes is written beside it first, as SQLite's WAL does."""
+    """The contents of a file; `has_log` if changes are first written to a separate log, as in SQLite's WAL mode."""
 
     keys: list[ApiKey]
     has_log: bool
 
 
 def id_of(key: str) -> str | None:
-    """Return the id that stands in a key; `None` for what is no key."""
+    """Return the id in a key; `None` for a text that is not a key."""
     match = _FORM.fullmatch(key)
     return None if match is None else match[1]
 
 
 def digest_of(key: str) -> bytes:
-    """Return what is kept of a key. It holds 256 random bits, so nobody can guess it from that."""
+    """Return the stored digest of a key. A key has 256 random bits, so it cannot be guessed from the digest."""
     return hashlib.sha256(key.encode()).digest()
 
 
@@ -102,7 +102,7 @@ class KeyStore:
     """The keys in one file.
 
     Args:
-        path: the file; `add` makes it, readable by its owner only.
+        path: the file; `add` creates it, readable by its owner only.
         clock: seconds since 1970.
     """
 
@@ -111,10 +111,10 @@ class KeyStore:
         self._file = SqliteFile(path, SCHEMA, busy_s=KEY_FILE_BUSY_S)
 
     def add(self, name: str, *, lifetime_s: int | None = None) -> tuple[str, ApiKey]:
-        """Make a key and return it with what is kept of it. Nobody can read it again.
+        """Create a key and return it with its record. The key cannot be read again.
 
         Raises:
-            KeyStoreError: a name that cannot be used, or is in use; a file that cannot be written.
+            KeyStoreError: the name is invalid or in use, or the file cannot be written.
         """
         if not _NAME.fullmatch(name):
             raise KeyStoreError(f"The name {name!r} cannot be used: take 1 to 64 of A-Z a-z 0-9 . _ @ -.")
@@ -127,13 +127,13 @@ class KeyStore:
         return text, key
 
     def rotate(self, name: str, *, overlap_s: int, lifetime_s: int | None = None) -> tuple[str, ApiKey]:
-        """Make the key that takes the place of the one of this name, which is good for `overlap_s` seconds more.
+        """Create the successor of the key with this name; the old key stays valid for `overlap_s` seconds.
 
-        The new one lasts as long as the old one was made for, unless `lifetime_s` says how long. It has the same
-        holder: what belongs to the old key (sessions, questions) belongs to the new one.
+        The new key has the old one's lifetime, unless `lifetime_s` is set. It has the same holder: sessions and
+        questions of the old key belong to the new one.
 
         Raises:
-            KeyStoreError: there is no key of this name that is good; a file that cannot be written.
+            KeyStoreError: there is no valid key with this name, or the file cannot be written.
         """
         now = int(self._clock())
         with self._changing() as connection:
@@ -159,7 +159,7 @@ class KeyStore:
         )
 
     def listed(self) -> list[ApiKey]:
-        """Return every key, the oldest first; none where there is no file yet.
+        """Return every key, the oldest first; empty if the file does not exist yet.
 
         Raises:
             KeyStoreError: the file cannot be read.
@@ -169,29 +169,29 @@ class KeyStore:
         return self.read()
 
     def read(self) -> list[ApiKey]:
-        """Return every key of a file that must be there.
+        """Return every key of an existing file.
 
         Raises:
-            KeyStoreError: it is not there, or cannot be read.
+            KeyStoreError: it does not exist, or cannot be read.
         """
         return self.contents().keys
 
     def contents(self) -> Contents:
-        """Return the same, with how the file is written.
+        """Return the same, with the file's journal mode.
 
         Raises:
-            KeyStoreError: it is not there, or cannot be read.
+            KeyStoreError: it does not exist, or cannot be read.
         """
         with self._reading() as connection:
             return Contents(_selected(connection), connection("PRAGMA journal_mode") != [("delete",)])
 
     def revoke(self, named: str) -> list[ApiKey]:
-        """Revoke every key of a name, or the one of an id; whoever uses it is refused from the next request on.
+        """Revoke every key with a name, or the key with an id; it is refused from the next request on.
 
-        A key that was rotated may have two good ones of its name for a while.
+        A rotated name may have two valid keys for a while.
 
         Raises:
-            KeyStoreError: there is none; a file that cannot be written.
+            KeyStoreError: there is none, or the file cannot be written.
         """
         matching = [key for key in self.listed() if key.revoked_at is None and named in (key.name, key.id)]
         if not matching:
@@ -246,7 +246,7 @@ def _insert(connection: StoreConnection, key: ApiKey) -> None:
 
 def _key(row: tuple[Any, ...]) -> ApiKey:
     key_id, name, digest, created_at, expires_at, revoked_at, holder = row
-    # Another program may have made the file.
+    # Another program may have written the file.
     if not isinstance(digest, bytes) or not all(isinstance(one, int | None) for one in row[3:6]):
         raise KeyStoreError(f"The key store holds something else under {key_id!r}. Look at `api_keys:` and the file.")
     return ApiKey(

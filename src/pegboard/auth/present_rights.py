@@ -1,4 +1,4 @@
-"""Present rights: what a credential that was good once may do by the rules of now, long after its request."""
+"""Present rights: looks up the current rights of an earlier credential, long after its request."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ async def present_caller(
     *,
     wall_clock: Callable[[], float] = time.time,
 ) -> Caller | None:
-    """Return a caller with the roles that their credential has now; `None` where it may do nothing here any more.
+    """Return a caller with the current roles of the credential; `None` if it has no rights here any more.
 
-    A key must be good still, or one that took its place. Of a token, which lasts minutes, what it said is judged: its
-    issuer, its scopes and its claims. A caller of whom the rules never judged is as they were.
+    A key, or its successor, must still be valid. Tokens last only minutes, so their recorded issuer, scopes and claims
+    are judged. A caller whom no rule ever judged is returned unchanged.
 
     Args:
-        rules: those of now; `None` takes no credential.
-        caller: who it was.
-        profile: what they looked through; it must be theirs still.
+        rules: the current rules; `None` accepts no credential.
+        caller: the caller at that time.
+        profile: the profile of the call, which must still be allowed.
         wall_clock: seconds since 1970.
 
     Raises:
@@ -72,5 +72,5 @@ def _of_token(rules: IdentityRules, owner: str, claims: Mapping[str, Any]) -> Cr
     tokens = rules.tokens
     if tokens is None or claims["iss"] != tokens.issuer or not scopes_of(claims).issuperset(tokens.scopes):
         return None
-    # What was not kept may be what a rule of now takes rights away for.
+    # A current rule may deny rights because of a claim that was not recorded.
     return Credential(owner=owner, claims=claims) if claims.keys() >= claims_read(rules.map) else None

@@ -1,10 +1,10 @@
-"""Rejections: why a credential is not taken. The reason is for the log; the caller hears no more than the kind."""
+"""Rejections: the errors for refused credentials. The reason goes to the log; the caller sees only the kind."""
 
 from __future__ import annotations
 
 
 class BadCredentialError(Exception):
-    """The credential proves nothing. `reason` is a word or two, with nothing of the credential in it."""
+    """The credential is invalid. `reason` is a word or two, without any part of the credential."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -12,8 +12,8 @@ class BadCredentialError(Exception):
 
 
 class InsufficientScopeError(BadCredentialError):
-    """The token is good, but lacks a scope that everybody needs here."""
+    """The token is valid, but lacks a required scope."""
 
 
 class UnavailableError(Exception):
-    """Nobody can tell at the moment whether the credential is good: its store or its issuer does not answer."""
+    """The credential cannot be verified now: its store or its issuer does not respond."""

@@ -1,4 +1,4 @@
-"""Rule matching: from a verified credential to what it is given, by the first rule that matches."""
+"""Rule matching: finds the grant of a verified credential by the first matching rule."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from pegboard.core.digests import digest
 _WORDS_CLAIM = "scope"
 _SCOPES: Final = ("scope", "scp")
 ANONYMOUS_PROOF: Final = '{"anonymous":true}'
-"""`Grant.proof` of one who showed no credential, where the rules let such in."""
+"""`Grant.proof` of a caller without a credential, if the rules allow such callers."""
 
 
 def grant_of(rules: Sequence[MapRule], credential: Credential) -> Grant | None:
-    """Return what the first matching rule gives; `None` when none matches, or the credential lacks a claim it needs.
+    """Return the grant of the first matching rule; `None` if none matches, or a claim is missing.
 
-    A rule that matches and cannot be filled in ends the search: a credential that is short of a claim must not be taken
-    for one of another kind.
+    A matching rule with a missing claim ends the search, so that an incomplete credential is not treated as one of
+    another kind.
     """
     for rule in rules:
         if _matches(rule, credential):
@@ -30,7 +30,7 @@ def grant_of(rules: Sequence[MapRule], credential: Credential) -> Grant | None:
 
 
 def claims_read(rules: Sequence[MapRule]) -> frozenset[str]:
-    """Return the names of the claims on which it hangs what a token is given."""
+    """Return the names of the claims on which a token's grant depends."""
     names = {"iss", *_SCOPES}
     for rule in rules:
         names.update(rule.claims or ())
@@ -40,7 +40,7 @@ def claims_read(rules: Sequence[MapRule]) -> frozenset[str]:
 
 
 def scopes_of(claims: Mapping[str, Any]) -> frozenset[str]:
-    """Return the scopes that a token has."""
+    """Return the scopes of a token."""
     scope: Any = next((claims[name] for name in _SCOPES if claims.get(name) is not None), "")
     words = scope.split() if isinstance(scope, str) else cast("list[Any]", scope) if isinstance(scope, list) else []
     return frozenset(word for word in words if isinstance(word, str))
@@ -57,14 +57,14 @@ def _granted(rule: MapRule, credential: Credential, rules: Sequence[MapRule]) ->
         return None
     if rule.profiles and not profiles:
         return None
-    # The rights are part of it: what was begun with more of them must not be taken up with fewer.
+    # The owner includes the rights: work begun with more rights must not be continued with fewer.
     owner = digest([credential.owner, user, space, roles, profiles])
     proof = _proof_of(rules, credential, user, space)
     return Grant(owner=owner, user=user, space=space, roles=roles, profiles=profiles, proof=proof)
 
 
 def _proof_of(rules: Sequence[MapRule], credential: Credential, user: str | None, space: str | None) -> str:
-    """Return what is kept of a credential: no secret, and of a token what these rules read of it, nothing for none."""
+    """Return the stored proof of a credential: no secrets; for a token the claims that these rules read."""
     kept: dict[str, Any] = {"owner": credential.owner, "user": user, "space": space}
     if credential.key is None:
         kept["claims"] = {name: credential.claims.get(name) for name in sorted(claims_read(rules))}
@@ -88,5 +88,5 @@ def _says(claims: Mapping[str, Any], name: str, wanted: str | int | bool) -> boo
     if name == _WORDS_CLAIM and isinstance(value, str):
         return wanted in value.split()
     items = cast("list[object]", value) if isinstance(value, list) else [value]
-    # 1 is not true here, although it is in Python.
+    # 1 does not equal true here, although it does in Python.
     return any(type(item) is type(wanted) and item == wanted for item in items)

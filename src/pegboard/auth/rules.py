@@ -1,4 +1,4 @@
-"""Rules: who may come in, as the operator says: which credentials are taken, and what each of them is given."""
+"""Rules: the operator's rules for authentication: which credentials are accepted, and their rights."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from msgspec import Struct, field
 from pegboard.auth.claim_templates import Template
 
 Still: TypeAlias = "Callable[[], bool]"
-"""Tells of one credential that was good whether it still is, at once; `False` has it judged anew."""
+"""Tells at once whether an accepted credential is still valid; `False` means that it must be verified again."""
 
 ANY = "*"
-"""As the wanted value of a claim: whatever it is, as long as the token has it."""
+"""As the required value of a claim: any value, as long as the token has the claim."""
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
-"""Signatures that are taken: those with a public key. A shared secret (HS…) or none is never one."""
+"""Accepted signatures: those with a public key. Shared secrets (HS…) and `none` are never accepted."""
 
 
 class TokenRules(Struct, frozen=True, kw_only=True):
-    """Access tokens that are taken: signed JWTs of one issuer, made for this server.
+    """Accepted access tokens: signed JWTs of one issuer, made for this server.
 
-    `scopes` are those that a token must have, all of them.
+    A token must have all `scopes`.
     """
 
     issuer: str
@@ -32,13 +32,13 @@ class TokenRules(Struct, frozen=True, kw_only=True):
 
 
 class MapRule(Struct, frozen=True, kw_only=True):
-    """What a credential is given: the first rule that matches it counts, and a credential without a rule gets nothing.
+    """The grant of a credential: the first matching rule counts, and a credential without a rule gets no rights.
 
     Args:
         key: the name of an API key.
-        claims: what a token must say; of a claim that is a list, one item. `"*"` matches any value.
-        user: who the caller is then; as the others, with `{claim}` for what the token says.
-        profiles: what the caller may look through, the first without being named. Empty in a catalog without profiles.
+        claims: required claims of a token; a list claim must contain the value. `"*"` matches any value.
+        user: the user id of the caller; like the others, with `{claim}` placeholders.
+        profiles: the allowed profiles; the first is the default. Empty in a catalog without profiles.
     """
 
     key: str | None = None
@@ -50,14 +50,14 @@ class MapRule(Struct, frozen=True, kw_only=True):
 
 
 class AnonymousRule(Struct, frozen=True, kw_only=True):
-    """What callers without a credential may look through; from other machines only when `is_anywhere` says so."""
+    """The profiles of callers without a credential; callers on other machines only if `is_anywhere`."""
 
     profiles: tuple[str, ...] = ()
     is_anywhere: bool = False
 
 
 class IdentityRules(Struct, frozen=True, kw_only=True):
-    """Who may come in over HTTP. What is not given is not taken: without any of them nobody comes in."""
+    """The rules of HTTP authentication. Unlisted credentials are refused; without any rules everybody is."""
 
     key_store: Path | None = None
     tokens: TokenRules | None = None
@@ -74,9 +74,9 @@ class Credential(Struct, frozen=True, kw_only=True):
 
 
 class Grant(Struct, frozen=True, kw_only=True):
-    """What a credential is given. `owner` is the same for the same person with the same rights, and for nobody else.
+    """The rights of a credential. `owner` is the same for the same person with the same rights, and for nobody else.
 
-    `proof` is what is kept of the credential, so that its rights can be asked for again when it is not there any more.
+    `proof` is stored so that the current rights can be looked up later, without the credential.
     """
 
     owner: str

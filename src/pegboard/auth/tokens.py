@@ -1,4 +1,4 @@
-"""Tokens: signed JWTs of one issuer, judged by PyJWT; which keys and signatures come in question is ours to say."""
+"""Tokens: verifies signed JWTs of one issuer with PyJWT; we choose the keys and algorithms."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from pegboard.core.digests import digest
 from pegboard.model.bounds import KIB
 from pegboard.model.json_types import JSON
 
-TOKEN_CHARS = 16 * KIB  # of a JWT
-TOKENS_REMEMBERED = 1_000  # that were good, so that they need not be judged again at once
-TOKEN_LEEWAY_S = 30  # by which the issuer's clock may differ
-TOKEN_KEYS_TRIED = 4  # of one token's key id
-TOKEN_KEYS_REMEMBERED = 64  # ready for use
+TOKEN_CHARS = 16 * KIB  # characters of a JWT
+TOKENS_REMEMBERED = 1_000  # valid tokens in the cache
+TOKEN_LEEWAY_S = 30  # seconds by which the issuer's clock may differ
+TOKEN_KEYS_TRIED = 4  # keys tried for one token's key id
+TOKEN_KEYS_REMEMBERED = 64  # parsed keys in the cache
 
 _NAME_BYTES = 32
 _TYPES = frozenset({"jwt", "at+jwt", "application/at+jwt"})
 
 
 class _Good(NamedTuple):
-    """A token that was good: what it proves, by which published keys, and until when, in seconds since 1970."""
+    """A valid token: its credential, the published keys, and its end in seconds since 1970."""
 
     credential: Credential
     keys: Sequence[JSON]
@@ -40,11 +40,11 @@ class _Good(NamedTuple):
 class TokenReader:
     """Verifies the access tokens of an issuer.
 
-    A token that was good is kept, by its hash, until it ends or the issuer's keys are fetched anew: then it is judged
-    again, so a key that was taken back is good for nothing from that moment.
+    A valid token is cached, by its hash, until it expires or the issuer's keys are fetched again. Then it is verified
+    again, so a revoked key stops working at that moment.
 
     Args:
-        rules: whose tokens, for whom, with what scopes; others have a reader of their own.
+        rules: the accepted issuer, audience and scopes; each set of rules has its own reader.
         keys: the issuer's public keys.
         wall_clock: seconds since 1970.
     """
@@ -56,7 +56,7 @@ class TokenReader:
         self._judge = jwt.PyJWT(options={"enforce_minimum_key_length": True})
 
     def still(self, token: str) -> Still | None:
-        """Return what tells whether a token that has just been proven is good still; `None` for one that was not."""
+        """Return a check of whether a token that was just verified is still valid; `None` for one that was not."""
         good = self._good.get(_name_of(token))
         return None if good is None else lambda: self._holds(good, self._keys.fresh)
 
@@ -64,18 +64,18 @@ class TokenReader:
         return good.keys is keys and good.ends_at > self._clock()
 
     async def credential(self, token: str) -> Credential:
-        """Return what a token proves.
+        """Return the credential in a token.
 
         Raises:
-            BadCredentialError: nothing; InsufficientScopeError: not enough.
-            UnavailableError: the issuer's keys cannot be had.
+            BadCredentialError: the token is invalid; InsufficientScopeError: it lacks a scope.
+            UnavailableError: the issuer's keys are unavailable.
         """
         name = _name_of(token)
         good = self._good.get(name)
         if good is not None and self._holds(good, await self._keys.current()):
             return good.credential
         algorithm, kid = _head(token)
-        # The issuer may have a new key since, with or without another id.
+        # The issuer may have a new key, under the same or another id.
         for known in (self._keys.candidates, self._keys.newer):
             candidates = await known(kid, _key_type(algorithm), algorithm)
             published = self._keys.published
@@ -88,7 +88,7 @@ class TokenReader:
         raise BadCredentialError("signature")
 
     def _claims(self, token: str, key: JSON, algorithm: str) -> JSON | None:
-        """Return what a token says; `None` when it was not signed with this key."""
+        """Return the claims of a token; `None` if it was not signed with this key."""
         try:
             return self._judge.decode(
                 token,
@@ -102,11 +102,11 @@ class TokenReader:
         except (jwt.InvalidSignatureError, jwt.InvalidKeyError, jwt.PyJWKError):
             return None
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError) as error:
-            # The name only: the text may quote the token.
+            # Only the name: the text may quote the token.
             raise BadCredentialError(type(error).__name__) from None
 
     def _public(self, key: JSON, algorithm: str) -> jwt.PyJWK:
-        """Return a key ready for use; making one takes longer than verifying with it."""
+        """Return a parsed key; parsing takes longer than verifying with it."""
         name = orjson.dumps([algorithm, key], option=orjson.OPT_SORT_KEYS)
         public_key = self._public_keys.get(name)
         if public_key is not None:
@@ -128,7 +128,7 @@ def _name_of(token: str) -> bytes:
 
 
 def _head(token: str) -> tuple[str, str | None]:
-    """Return (algorithm, key id) of a token that may be looked at any further."""
+    """Return (algorithm, key id) from the header of an acceptable token."""
     if len(token) > TOKEN_CHARS or token.count(".") != 2:
         raise BadCredentialError("form")
     try:

@@ -1,4 +1,4 @@
-"""Verifier: from the text of a credential to what it is given, as one set of rules says."""
+"""Verifier: finds the grant of a credential's text, under one set of rules."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pegboard.core.bounded_cache import BoundedCache
 
 
 class Verifier:
-    """Judges bearer credentials: API keys by their form, everything else as a token."""
+    """Verifies bearer credentials: API keys by their form, everything else as a token."""
 
     def __init__(self, rules: IdentityRules) -> None:
         self._map = rules.map
@@ -23,23 +23,23 @@ class Verifier:
         self._grants = BoundedCache[int, tuple[Credential, Grant | None]](max_entries=GRANTS_REMEMBERED)
 
     def still(self, credential: str) -> Still | None:
-        """Return what tells, without waiting, whether a credential that has just been judged is good still."""
+        """Return a check, without waiting, of whether a credential that was just verified is still valid."""
         judge = self._keyring if credential.startswith(PREFIX) else self._tokens
         return None if judge is None else judge.still(credential)
 
     async def grant(self, credential: str) -> Grant | None:
-        """Return what a credential is given; `None` when it is good, but no rule has anything for it.
+        """Return the grant of a credential; `None` if it is valid, but no rule matches it.
 
-        One that proves the very same as before is given the very same value.
+        Equal credentials get the same grant object.
 
         Raises:
-            BadCredentialError: it proves nothing; InsufficientScopeError: not enough.
-            UnavailableError: nobody can tell at the moment.
+            BadCredentialError: it is invalid; InsufficientScopeError: it lacks a scope.
+            UnavailableError: it cannot be verified now.
         """
         proven = await self._verified(credential)
         known = self._grants.get(id(proven))
         if known is None or known[0] is not proven:
-            # Kept with what it was made of, so that no other has its identity meanwhile.
+            # Stored with its credential, so that the id cannot be reused.
             known = self._grants.remember(id(proven), (proven, grant_of(self._map, proven)))
         return known[1]
 

@@ -1,4 +1,4 @@
-"""Egress: the guarded ways out, one for HTTP, one for processes, one for files.
+"""Egress: guarded access to HTTP servers, processes and files.
 
-Import from the modules; nothing is loaded here, so that a catalog without network tools stays light.
+Import from the modules; nothing is loaded here, so that a catalog without network tools starts quickly.
 """

@@ -1,8 +1,8 @@
-"""API transport: one API of the operator's, for the clients of language models: no redirects, one deadline, one size.
+"""API transport: access to one API of the operator's for language model clients, with limits and no redirects.
 
-Their clients follow what an endpoint sends as long as it sends: a stream that never ends, an event that never ends, a
-line at a time for ever. What leaves here is bounded in time and bytes, and comes in whole events, as those clients take
-an event together in a time that grows with the square of its pieces.
+These clients read as long as an endpoint sends: a stream or an event that never ends, or line by line for ever. This
+transport limits time and bytes. It delivers whole events, since the clients assemble an event from pieces in quadratic
+time.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ from pegboard.egress.limits import CONNECT_S
 from pegboard.egress.transport import EXCHANGE_EXTENSION, GuardedTransport, guarded_client, origin_of
 from pegboard.model.bounds import MIB
 
-API_CONNECTIONS = 1_000  # to the endpoint of one language model, at once
-API_ANSWER_BYTES = 32 * MIB  # of one answer of a language model, whole or streamed
-API_EVENT_BYTES = 4 * MIB  # and of one event of a stream
-API_EVENT_LINES = 256  # which has one line, or two
+API_CONNECTIONS = 1_000  # simultaneous connections to the endpoint of one language model
+API_ANSWER_BYTES = 32 * MIB  # bytes of one answer of a language model, whole or streamed
+API_EVENT_BYTES = 4 * MIB  # bytes of one event of a stream
+API_EVENT_LINES = 256  # lines of one event, which normally has one or two
 
 _END_OF_LINE = rb"(?:\r\n|\n|\r(?!\n))"
 _END_OF_EVENT = re.compile(_END_OF_LINE * 2)
-# The longest end of an event; it may come in two pieces.
+# The longest separator of events; it may arrive in two pieces.
 _END_BYTES = 4
 _FIRST_REDIRECT, _FIRST_ERROR = 300, 400
 
 
 def api_client(base_url: str, *, timeout_s: float, resolve: Resolve = system_resolve) -> httpx2.AsyncClient:
-    """Make a client for one API, which reaches nothing but its host. The caller closes it.
+    """Create a client for one API that can connect only to the API's host. The caller closes it.
 
     Raises:
         DefinitionError: the base URL is not an http or https URL.
     """
     transport = ApiTransport(base_url, timeout_s=timeout_s, resolve=resolve)
-    # The wait for a connection is part of the time that an answer may take, however many ask at once.
+    # Waiting for a free connection counts towards the time of an answer.
     return guarded_client(transport, timeout=httpx2.Timeout(timeout_s, connect=CONNECT_S))
 
 
 class ApiTransport(httpx2.AsyncBaseTransport):
-    """Exchanges with the host of one base URL; each is over after `timeout_s`, its last byte included."""
+    """Connects to the host of one base URL; each exchange ends after `timeout_s`, including its last byte."""
 
     def __init__(self, base_url: str, *, timeout_s: float, resolve: Resolve = system_resolve) -> None:
         self._timeout_s = timeout_s
@@ -60,10 +60,10 @@ class ApiTransport(httpx2.AsyncBaseTransport):
         )
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send one request; the body of the answer is read as it is iterated.
+        """Send one request; the body of the response is read as it is iterated.
 
         Raises:
-            EgressError: with the kind that tells what went wrong; upstream_error for a redirect.
+            EgressError: with the matching kind; upstream_error for a redirect.
         """
         exchange = Exchange(origin=origin_of(request.url))
         request.extensions[EXCHANGE_EXTENSION] = exchange
@@ -92,7 +92,7 @@ class ApiTransport(httpx2.AsyncBaseTransport):
 
 
 class TimedBody(httpx2.AsyncByteStream):
-    """A body that has to be complete in time."""
+    """A body that must be complete before the deadline."""
 
     def __init__(self, inner: httpx2.AsyncByteStream, exchange: Exchange, ends_at: float, timeout_s: float) -> None:
         self._inner, self._exchange = inner, exchange
@@ -116,7 +116,7 @@ class TimedBody(httpx2.AsyncByteStream):
 
 
 class WholeAnswer(httpx2.AsyncByteStream):
-    """A body in one piece, as it came; one of more values than an answer may have is refused before it is read."""
+    """A body in one piece; one with more values than allowed is refused before it is parsed."""
 
     def __init__(self, inner: httpx2.AsyncByteStream, exchange: Exchange) -> None:
         self._inner, self._exchange = inner, exchange
@@ -132,7 +132,7 @@ class WholeAnswer(httpx2.AsyncByteStream):
 
 
 class WholeEvents(httpx2.AsyncByteStream):
-    """A stream of server-sent events, byte for byte as it came, in pieces that end where an event ends."""
+    """A stream of server-sent events, unchanged, in pieces that end with an event."""
 
     def __init__(self, inner: httpx2.AsyncByteStream, exchange: Exchange) -> None:
         self._inner, self._exchange = inner, exchange
@@ -172,7 +172,7 @@ class WholeEvents(httpx2.AsyncByteStream):
 
 
 def _check_values(written: bytes, exchange: Exchange) -> None:
-    """Refuse what takes a client long to read, whatever its size.
+    """Refuse JSON that takes a client long to parse, whatever its size.
 
     Raises:
         EgressError: result_too_large.

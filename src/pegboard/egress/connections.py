@@ -1,4 +1,4 @@
-"""Connections: resolve a name once, judge every address, connect to a judged address."""
+"""Connections: resolve a name once, check every address, and connect to a checked address."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from pegboard.core.after_fork import Threads
 from pegboard.egress.destinations import Destinations
 from pegboard.egress.failures import EgressError
 
-ADDRESSES_TRIED = 4  # of one host name
-NAME_LOOKUPS = 8  # at once, in threads of their own
+ADDRESSES_TRIED = 4  # addresses of one host name that are tried
+NAME_LOOKUPS = 8  # simultaneous name lookups, each in a thread
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-"""Looks a host name up: `(host, port)` to literal addresses, in the order to try them. Raises OSError."""
+"""Resolves a host name: `(host, port)` to addresses, in the order to try them. Raises OSError."""
 
-# Threads of our own: a name server that hangs must not use up the pool in which tools run.
+# Separate threads: a name server that hangs must not block the threads of tools.
 _LOOKUPS = Threads(NAME_LOOKUPS, name="pegboard-lookup")
 Connection = TypeVar("Connection")
-_LAST_ROUNDS = 20  # more than there are from what a socket says to the task that waits for it
+_LAST_ROUNDS = 20  # loop turns between a socket event and the task that waits for it, at most
 
 
 async def system_resolve(host: str, port: int) -> Sequence[str]:
-    """Ask the system's resolver, which also reads every spelling of an address (`127.1`, `0x7f.1`, `2130706433`)."""
+    """Use the system's resolver, which reads every spelling of an address (`127.1`, `0x7f.1`, `2130706433`)."""
     if (address := _literal(host)) is not None:
         return [address]
     loop = asyncio.get_running_loop()
@@ -40,7 +40,7 @@ async def system_resolve(host: str, port: int) -> Sequence[str]:
 
 
 def _literal(host: str) -> str | None:
-    """Return an address that is written as one: there is nothing to wait for."""
+    """Return a host that is a literal address, which needs no lookup."""
     try:
         return str(ipaddress.ip_address(host)) if "%" not in host else None
     except ValueError:
@@ -51,8 +51,8 @@ def _literal(host: str) -> str | None:
 async def within_time(timeout_s: float | None) -> AsyncGenerator[None]:
     """End the block with `TimeoutError` after so many seconds.
 
-    What came in time, to a loop that was too busy to hear of it until its time was over, is still taken: the loop gets
-    a few rounds more before the block ends.
+    Data that arrived in time is still accepted if the loop was too busy to process it: the loop gets a few more turns
+    before the block ends.
     """
     if timeout_s is None:
         yield
@@ -75,10 +75,10 @@ async def within_time(timeout_s: float | None) -> AsyncGenerator[None]:
 
 
 class GuardedBackend(httpcore2.AsyncNetworkBackend):
-    """The network as httpcore2 sees it.
+    """The network backend for httpcore2.
 
-    What is connected to is the address that was judged, so that a name which changes its answer between the check and
-    the connection gains nothing; TLS and `Host` keep the name.
+    It connects to the address that was checked, so a name that resolves differently after the check has no effect. TLS
+    and `Host` use the name.
     """
 
     def __init__(self, destinations: Destinations, resolve: Resolve = system_resolve) -> None:
@@ -94,7 +94,7 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[SOCKET_OPTION] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
-        """Connect to the first address that answers, all of them judged before.
+        """Connect to the first address that responds; all are checked first.
 
         Raises:
             EgressError: blocked_destination, upstream_unavailable, or timeout.
@@ -116,7 +116,7 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
 
         Raises:
             EgressError: blocked_destination, upstream_unavailable, or timeout.
-            OSError: no address answers.
+            OSError: no address responds.
         """
 
         async def connect(address: str, share_s: float | None) -> socket.socket:
@@ -140,12 +140,12 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
         timeout_s: float | None,
         connect: Callable[[str, float | None], Awaitable[Connection]],
     ) -> Connection:
-        """Return the connection to the first address that answers, all of them judged before."""
+        """Return the connection to the first address that responds; all are checked first."""
         self._destinations.check_name(host, port)
         started = asyncio.get_running_loop().time()
         addresses = await self._look_up(host, port, timeout_s)
         self._destinations.check_addresses(host, port, addresses)
-        # The first ones only, each with a fair share of the time: a dead address must not eat all of it.
+        # Only the first addresses, each with an equal share of the time, so that a dead one does not use all of it.
         tried = addresses[:ADDRESSES_TRIED]
         for position, address in enumerate(tried):
             share = None
@@ -171,7 +171,7 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
         )
 
     async def sleep(self, seconds: float) -> None:
-        """Wait; httpcore2 asks for it between attempts."""
+        """Wait; httpcore2 calls this between attempts."""
         await asyncio.sleep(seconds)
 
     async def _look_up(self, host: str, port: int, timeout_s: float | None) -> Sequence[str]:

@@ -1,7 +1,7 @@
-"""Credential redaction: keep what we authenticate with out of what the other side makes us say.
+"""Credential redaction: removes our credentials from responses of the servers that received them.
 
-The catalog redacts the secrets that it knows; this holds also for a tool that is registered by hand, and for a text
-that the other side cut in the middle of a secret.
+The catalog redacts the secrets that it knows. This also covers tools registered by hand, and responses that cut off a
+secret in the middle.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from pegboard.model.result import call_error
 from pegboard.model.secret import Secret
 from pegboard.model.tool import Handler
 
-GIVEN_AWAY_SECRET_CHARS = 8  # the beginning of a secret that gives it away; foreign text may have been cut in it
+GIVEN_AWAY_SECRET_CHARS = 8  # characters of the beginning of a secret that reveal it in a cut-off text
 
 
 class CredentialRedactor:
-    """Takes secrets out of values and errors: whole ones in whatever spelling, and their beginnings as they are."""
+    """Removes secrets from values and errors: whole ones in any spelling, and their unescaped beginnings."""
 
     def __init__(self, secrets: Iterable[Secret]) -> None:
         known = tuple(secrets)
         self._redactor = Redactor(known)
-        # No text with spaces or the address of something: much that is not a secret begins like those.
+        # Only secrets without spaces or URLs, since ordinary text may begin like those.
         keys = {text for text in (secret.reveal() for secret in known) if not re.search(r"\s|://|^/", text)}
         self._keys = sorted(text for text in keys if len(text) > GIVEN_AWAY_SECRET_CHARS)
         beginnings = {key[:GIVEN_AWAY_SECRET_CHARS] for key in self._keys}
         self._beginnings = LiteralSearch(beginnings) if beginnings else None
 
     def text(self, text: str) -> str:
-        """Return a text without them."""
+        """Return a text without the secrets."""
         clean = self._redactor.text(text)
         if self._may_begin(clean):
             for key in self._keys:
@@ -44,7 +44,7 @@ class CredentialRedactor:
         return clean
 
     def value(self, value: Any) -> Any:
-        """Return a JSON value without them."""
+        """Return a JSON value without the secrets."""
         return without(value, clean=self.text, may_find=self._may_find)
 
     def _may_find(self, text: str) -> bool:
@@ -54,7 +54,7 @@ class CredentialRedactor:
         return self._beginnings is not None and self._beginnings.may_be_in(text)
 
     def error(self, exc: CallError) -> CallError:
-        """Return an error without them."""
+        """Return an error without the secrets."""
         error = exc.error
         details = self.value(dict(error.details))
         clean = replace(error, message=self.text(error.message), hint=self.text(error.hint), details=details)
@@ -62,7 +62,7 @@ class CredentialRedactor:
 
 
 def _spans_of_beginnings(text: str, key: str) -> list[tuple[int, int]]:
-    """Return where the beginning of a key stands, and up to where it goes on."""
+    """Return the spans of beginnings of a key, each as far as it matches."""
     spans: list[tuple[int, int]] = []
     at, beginning = 0, key[:GIVEN_AWAY_SECRET_CHARS]
     while (begin := text.find(beginning, at)) >= 0:
@@ -74,7 +74,7 @@ def _spans_of_beginnings(text: str, key: str) -> list[tuple[int, int]]:
 
 
 def without_credentials(handler: Handler, secrets: Iterable[Secret]) -> Handler:
-    """Return the handler with the secrets taken out of its values and errors."""
+    """Return the handler with the secrets removed from its values and errors."""
     redactor = CredentialRedactor(secrets)
 
     def run(ctx: CallContext, args: JSON) -> Any:
@@ -95,7 +95,7 @@ async def _awaited(value: Awaitable[Any], redactor: CredentialRedactor) -> Any:
 
 
 def credentials_in(value: Secret) -> Iterator[Secret]:
-    """Yield the value of a header, and of one such as `Bearer key` the key alone: the other side may repeat just it."""
+    """Yield a header's value, and for `Bearer key` also the key alone, which the server may repeat."""
     yield value
     scheme, _, credential = value.reveal().partition(" ")
     if scheme.isalpha() and credential.strip():
@@ -103,5 +103,5 @@ def credentials_in(value: Secret) -> Iterator[Secret]:
 
 
 def revealed(values: Mapping[str, str | Secret]) -> dict[str, str]:
-    """Return headers, or variables of an environment, as they are sent."""
+    """Return headers or environment variables with their secrets revealed, for sending."""
     return {name: value.reveal() if isinstance(value, Secret) else value for name, value in values.items()}

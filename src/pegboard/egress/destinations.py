@@ -1,4 +1,4 @@
-"""Destinations: the judgement on where a connection may go, by the name of a host and by every address it has."""
+"""Destinations: decides where a connection may go, by host name and by every address of the host."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _RULE = re.compile(r"(?:\[(?P<v6>[0-9a-fA-F:.]+)\]|(?P<host>[^\s/@\[\]]+?))(?::(
 
 
 class HostRule(Struct, frozen=True, kw_only=True):
-    """One entry of `allow_hosts`: a name pattern or a network, and perhaps one port."""
+    """One entry of `allow_hosts`: a name pattern or a network, optionally with a port."""
 
     name: re.Pattern[str] | None = None
     network: IPv4Network | IPv6Network | None = None
@@ -51,11 +51,11 @@ class HostRule(Struct, frozen=True, kw_only=True):
             return cls(name=re.compile(pattern), port=port)
 
     def matches_name(self, host: str, port: int) -> bool:
-        """Whether this rule lets the host in by its name."""
+        """Whether this rule allows the host by its name."""
         return self.name is not None and self.port in (None, port) and self.name.fullmatch(host) is not None
 
     def matches_address(self, address: str, port: int) -> bool:
-        """Whether this rule lets the resolved address in."""
+        """Whether this rule allows the resolved address."""
         return self.network is not None and self.port in (None, port) and ip_address(address) in self.network
 
 
@@ -86,7 +86,7 @@ class Destinations:
         object.__setattr__(self, "rules", tuple(HostRule.parse(text) for text in self.allow_hosts))
 
     def check_name(self, host: str, port: int) -> None:
-        """Refuse, before anything is looked up, a host that no rule could let in.
+        """Refuse, before any lookup, a host that no rule could allow.
 
         Raises:
             EgressError: blocked_destination.
@@ -134,7 +134,7 @@ def _not_listed(host: str, port: int) -> failures.EgressError:
 
 
 def only_host_of(url: str) -> Destinations:
-    """Return the host of an operator's own URL, which may be a private one, as the only destination.
+    """Return the host of an operator's own URL, which may be private, as the only destination.
 
     Raises:
         DefinitionError: it is not an http or https URL.
@@ -151,7 +151,7 @@ def only_host_of(url: str) -> Destinations:
     return Destinations(allow_hosts=(f"{host}:{port}",), allow_private=True)
 
 
-# ---- addresses: our own table of what counts as public
+# ---- addresses: our table of public and special addresses
 
 AddressClass = Literal[
     "public", "loopback", "private", "unique-local", "shared (CGNAT)", "link-local", "metadata service",
@@ -159,10 +159,10 @@ AddressClass = Literal[
     "tunnelling", "IPv4-mapped", "scoped", "malformed",
 ]  # fmt: skip
 
-# What `allow_private` opens. The rest opens only for an address that is itself named in `allow_hosts`.
+# The classes that `allow_private` opens. Others open only for addresses named in `allow_hosts`.
 LOCAL_CLASSES: frozenset[AddressClass] = frozenset({"loopback", "private", "unique-local", "shared (CGNAT)"})
 
-# Cloud metadata services hand out credentials, some from addresses that look public (Azure) or merely private.
+# Cloud metadata services return credentials; some have addresses that look public (Azure) or private.
 _METADATA: frozenset[IPv4Address | IPv6Address] = frozenset(
     ip_address(text)
     for text in (
@@ -179,8 +179,8 @@ _METADATA: frozenset[IPv4Address | IPv6Address] = frozenset(
     )
 )
 
-# First match wins: narrower before wider. Forms that carry an IPv4 address are denied whole, so the address inside
-# needs no second judgement. Source: IANA special-purpose address registries, RFC 6890.
+# The first match wins, so narrow networks come first. Forms that contain an IPv4 address are denied as a whole, so the
+# address inside is not checked again. Source: IANA special-purpose address registries, RFC 6890.
 _SPECIAL: tuple[tuple[str, AddressClass], ...] = (
     ("0.0.0.0/8", "unspecified"),
     ("10.0.0.0/8", "private"),
@@ -224,9 +224,9 @@ _ISATAP_INTERFACE_IDS = frozenset({0x0000_5EFE, 0x0200_5EFE})
 
 
 def classify(address: str) -> AddressClass:
-    """Return what kind of destination a literal address is; only `public` may be reached by default.
+    """Return the class of a literal address; only `public` is allowed by default.
 
-    Takes what a resolver returns (`203.0.113.9`, `fe80::1%eth0`). Anything unknown is not public.
+    Accepts results of a resolver (`203.0.113.9`, `fe80::1%eth0`). Unknown addresses are not public.
     """
     if "%" in address:
         return "scoped"

@@ -1,4 +1,4 @@
-"""Failures: how a way out says that it failed."""
+"""Failures: the errors of outbound requests."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ import httpx2
 
 from pegboard.model.error import CallError, ErrorKind
 
-# How h11 and httpcore2 word a connection that ended before its message did.
+# The texts of h11 and httpcore2 for a connection that closed in the middle of a message.
 _ENDED_EARLY = re.compile("peer closed connection|peer unexpectedly closed|Server disconnected")
 
 
 class EgressError(CallError, httpx2.TransportError):
-    """An outbound request failed. Also a transport error of httpx2, so that clients built on it treat it as one."""
+    """An outbound request failed. Also a transport error of httpx2, so that its clients handle it as one."""
 
 
 @dataclass(kw_only=True, slots=True)
 class Exchange:
-    """One request under way: where it goes (`origin`, without path or query) and whether bytes of it left."""
+    """A running request: its destination (`origin`, without path or query) and whether any bytes were sent."""
 
     origin: str
     sent: bool = False
 
     async def trace(self, event_name: str, _values: object) -> None:
-        """Take note of httpcore2's progress; the `trace` extension of a request."""
+        """Record httpcore2's progress; the `trace` extension of a request."""
         if event_name == "http11.send_request_headers.started":
             self.sent = True
 
 
 def timed_out(exchange: Exchange, *, after_s: float | None = None) -> EgressError:
-    """Build the error for a request that ran out of time."""
+    """Return the error for a request that ran out of time."""
     span = "in time" if after_s is None else f"within {after_s:g} s"
     return EgressError(
         "timeout",
@@ -43,7 +43,7 @@ def timed_out(exchange: Exchange, *, after_s: float | None = None) -> EgressErro
 
 
 def translate(exc: Exception, exchange: Exchange) -> EgressError:
-    """Turn an error of httpcore2 into ours. Messages never show the address behind a name."""
+    """Convert an error of httpcore2. Messages never show the address of a name."""
     origin, sent = exchange.origin, exchange.sent
     if isinstance(exc, httpcore2.PoolTimeout | httpcore2.ConnectTimeout):
         return EgressError("timeout", f"{origin!r} could not be reached in time. Try again later.")
@@ -64,7 +64,7 @@ def translate(exc: Exception, exchange: Exchange) -> EgressError:
 
 def _unreachable(exc: Exception, origin: str) -> EgressError:
     kind: ErrorKind = "upstream_unavailable"
-    # httpcore2 keeps what happened as the argument of its own error; the chain of causes is cut on the way.
+    # httpcore2 passes the original error as an argument and cuts the chain of causes.
     cause: object = exc.args[0] if exc.args else None
     if isinstance(cause, ssl.SSLError):
         reason = cause.verify_message if isinstance(cause, ssl.SSLCertVerificationError) else cause.reason

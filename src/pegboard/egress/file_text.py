@@ -1,4 +1,4 @@
-"""File text: read a part of a file as characters, and turn characters into bytes."""
+"""File text: decodes a part of a file, and encodes text for writing."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from pegboard.egress.files import Root
 from pegboard.model.bounds import DEFAULT_BOUNDS
 from pegboard.model.error import CallError
 
-READ_TEXT_CHARS = 50_000  # of one file, unless the reader says otherwise
+READ_TEXT_CHARS = 50_000  # characters read from one file by default
 
 _CHUNK_BYTES = 64 * 1024
-# Files are not written in these, and they are slow on purpose-made input.
+# Not used for files, and slow on malicious input.
 _NO_ENCODINGS = frozenset({"idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined"})
-# The usual one, and those of whole units of two or four bytes, which nobody takes for plain ASCII.
+# UTF-8, and encodings in units of two or four bytes, which cannot be mistaken for ASCII.
 _TAKEN = re.compile(r"utf_?8|utf_?(16|32)(_?[lb]e)?")
 _MARKED = "utf_8_sig"
 _PLAIN = bytes(range(128))
 
 
 class TextPart(Struct, frozen=True, kw_only=True):
-    """Characters of a file from `start` on. `next_start` is where to go on reading, None at the end."""
+    """Characters of a file from `start` on. `next_start` is where the rest begins, None at the end."""
 
     content: str
     size_bytes: int
@@ -39,18 +39,18 @@ def read_text(
     max_chars: int = READ_TEXT_CHARS,
     max_scanned_bytes: int = DEFAULT_BOUNDS.upload_bytes,
 ) -> TextPart:
-    """Read at most `max_chars` characters from character `start` on, holding no more than that in memory.
+    """Read at most `max_chars` characters from character `start` on, with no more than that in memory.
 
     Raises:
         CallError: invalid_arguments for a path that is not an ordinary file below the root, an unknown encoding, bytes
-            that are not in it, and a start beyond the first `max_scanned_bytes`.
+            that are invalid in it, and a start beyond the first `max_scanned_bytes`.
     """
     decoder = _codec(encoding).incrementaldecoder("strict")
     wanted, skipped, scanned_bytes, is_last = "", 0, 0, False
     with root.open_read(path) as file:
         size_bytes = file.seek(0, 2)
         file.seek(0)
-        # One more than wanted tells whether anything follows.
+        # One more character than requested shows whether anything follows.
         while not is_last and len(wanted) <= max_chars:
             if scanned_bytes > max_scanned_bytes:
                 raise _refusal(f"Only the first {max_scanned_bytes} bytes of {path!r} can be read. Use a lower start.")
@@ -71,10 +71,10 @@ def read_text(
 
 
 def encode_text(content: str, encoding: str = "utf-8") -> bytes:
-    """Turn text into bytes.
+    """Encode text.
 
     Raises:
-        CallError: invalid_arguments for an unknown encoding and for characters that it does not have.
+        CallError: invalid_arguments for an unknown encoding, and for characters that it does not have.
     """
     try:
         return _codec(encoding).encode(content, "strict")[0]
@@ -88,7 +88,7 @@ def _codec(encoding: str) -> codecs.CodecInfo:
         codec = codecs.lookup(encoding)
     except (LookupError, ValueError):
         codec = None
-    # Without this flag it is a transformation such as 'zip', which could unpack a bomb.
+    # Codecs without this flag are transformations such as 'zip', which could unpack a bomb.
     is_text = codec is not None and getattr(codec, "_is_text_encoding", False)
     name = "" if codec is None else codec.name.casefold().replace("-", "_")
     if codec is None or not is_text or name in _NO_ENCODINGS or not (_TAKEN.fullmatch(name) or _is_plain(codec, name)):
@@ -97,12 +97,13 @@ def _codec(encoding: str) -> codecs.CodecInfo:
 
 
 def _is_plain(codec: codecs.CodecInfo, name: str) -> bool:
-    """Tell whether each byte of ASCII means its own character, and the other way round.
+    """Tell whether each ASCII byte means its own character, and vice versa.
 
-    In others, such as UTF-7, ISO 2022 or EBCDIC, what looks harmless where it is checked is not when it is read.
+    In other encodings, such as UTF-7, ISO 2022 or EBCDIC, a text that passes a check of its bytes may decode to
+    something harmful.
     """
     try:
-        # One by one: what begins a shift says nothing of itself.
+        # One byte at a time, since a lone shift byte decodes to nothing.
         read = [codec.decode(_PLAIN[place : place + 1], "strict")[0] for place in _PLAIN]
         written = codec.encode("".join(read), "strict")[0]
     except UnicodeError:

@@ -1,4 +1,4 @@
-"""Files: open, list and write below one folder, and nowhere else."""
+"""Files: opens, lists and writes files below one folder, and nowhere else."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from pegboard.egress.limits import PATH_CHARS
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.platforms import platform
 
-FILE_LOCK_TRIES = 100  # for a file that somebody else has locked
-FILE_LOCK_PAUSE_S = 0.02  # with so long between them
-LISTED_FILES = 1_000  # of one folder
+FILE_LOCK_TRIES = 100  # attempts to lock a folder that another writer holds
+FILE_LOCK_PAUSE_S = 0.02  # seconds between these attempts
+LISTED_FILES = 1_000  # files in one listing
 
 FileKind = Literal["file", "folder", "symlink", "special"]
 WriteMode = Literal["overwrite", "append", "create"]
@@ -39,7 +39,7 @@ _REASONS = {
     errno.ENAMETOOLONG: "has a name that is too long",
     errno.ENXIO: "is not an ordinary file",
 }
-# What to do about it, where that is not to name another file.
+# Suggestions for errors that another file name would not fix.
 _ADVICE = {
     "is a hard link": "The operator can allow such files: `hard_links: true` in the config of this tool.",
     "decides what": "Choose another name.",
@@ -52,7 +52,7 @@ _FULL = frozenset({errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.E
 
 
 class FileEntry(Struct, frozen=True, kw_only=True):
-    """One thing in a folder. `path` is relative to the root; `size_bytes` is 0 for all but files."""
+    """One item in a folder. `path` is relative to the root; `size_bytes` is 0 for all but files."""
 
     path: str
     kind: FileKind
@@ -61,22 +61,22 @@ class FileEntry(Struct, frozen=True, kw_only=True):
 
 
 def decides_nothing(path: Path) -> bool:
-    """Say of every file that nothing is decided by it."""
+    """Return False for every file: the default of `decides`."""
     return False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Root:
-    """A folder of the operator's, below which a caller may name files.
+    """An operator's folder, below which callers may name files.
 
-    Every step of a path is opened relative to the handle of the one before, so nothing that changes meanwhile can lead
-    outside. Symbolic links are refused altogether, also those that stay inside; so are `..`, devices, FIFOs and
-    sockets. `path` itself may be a link: it is the operator's.
+    Every step of a path is opened relative to the handle of the previous one, so concurrent changes cannot lead
+    outside. Symbolic links are refused, even those that stay inside; so are `..`, devices, FIFOs and sockets. `path`
+    itself may be a link, since the operator chose it.
 
     Args:
-        hard_links: whether a file may have more names than one; another of them may stand outside of the root.
+        hard_links: whether a file may have several names; another name may be outside the root.
         write_hidden: whether names with a leading dot may be written; they configure programs (`.git/hooks`, `.env`).
-        decides: tells whether a file is one that decides what runs here; such are not written.
+        decides: tells whether a file determines what code runs here; such files are not written.
 
     Raises:
         DefinitionError: `path` is not a folder.
@@ -95,7 +95,7 @@ class Root:
             raise DefinitionError(f"The root {str(self.path)!r} is not a folder. Create it, or correct the path.")
 
     def relative(self, path: str) -> str | None:
-        """Return an absolute path relative to this root, a relative one as it is, or None when it lies elsewhere."""
+        """Return an absolute path relative to this root, a relative one unchanged, or None if it is elsewhere."""
         if not path.startswith("/"):
             return path
         for own in (self.path.absolute(), self.path.resolve()):
@@ -108,7 +108,7 @@ class Root:
         """Open an ordinary file for reading.
 
         Raises:
-            CallError: invalid_arguments when the path is not one of an ordinary file below the root.
+            CallError: invalid_arguments if the path is not an ordinary file below the root.
         """
         with self._parent(path) as (folder, name), _explained(path):
             _require_kind(folder, name, path)
@@ -117,10 +117,10 @@ class Root:
             yield file
 
     def stat(self, path: str) -> FileEntry:
-        """Describe what is at a path, without opening it.
+        """Describe the item at a path, without opening it.
 
         Raises:
-            CallError: invalid_arguments when there is nothing, or the path leaves the root.
+            CallError: invalid_arguments if it does not exist, or the path leaves the root.
         """
         if not _parts(path):
             with self._folder((), path) as folder:
@@ -129,10 +129,10 @@ class Root:
             return _entry("/".join(_parts(path)), os.stat(name, dir_fd=folder, follow_symlinks=False))
 
     def listing(self, path: str = ".", *, max_entries: int = LISTED_FILES) -> tuple[FileEntry, ...]:
-        """Describe what is in a folder, by name, at most `max_entries`.
+        """Describe the items in a folder, by name, at most `max_entries`.
 
         Raises:
-            CallError: invalid_arguments when it is not a folder below the root.
+            CallError: invalid_arguments if it is not a folder below the root.
         """
         parts = _parts(path)
         entries: list[FileEntry] = []
@@ -144,13 +144,13 @@ class Root:
         return tuple(entries)
 
     def write(self, path: str, content: bytes, *, mode: WriteMode = "overwrite", max_bytes: int) -> int:
-        """Put content into a file so that others see the old file or the new one, never a part. Returns its size.
+        """Write a file atomically: readers see the old file or the new one, never a part. Returns its size.
 
-        `create` refuses a file that exists, `append` keeps what is there. The folder must exist.
+        `create` refuses an existing file, `append` keeps its content. The folder must exist.
 
         Raises:
-            CallError: invalid_arguments when the path or the size is not allowed; storage_unavailable when the disk
-                is full; busy when another writer holds the folder for more than 2 s.
+            CallError: invalid_arguments if the path or the size is not allowed; storage_unavailable if the disk is
+                full; busy if another writer locks the folder for more than 2 s.
         """
         if not self.write_hidden and any(part.startswith(".") for part in _parts(path)):
             raise _refusal(path, "is hidden (a name starts with a dot), which this tool does not write")
@@ -170,7 +170,7 @@ class Root:
         return len(content)
 
     def _tidy(self, folder: int) -> None:
-        """Remove what writers that were killed have left in a folder; we hold its lock, so none of it is in use."""
+        """Remove the temporary files of killed writers in a folder; we hold its lock, so none is in use."""
         status = os.fstat(folder)
         key = (status.st_dev, status.st_ino)
         if key in self._tidied:
@@ -206,10 +206,10 @@ class Root:
 
 
 def locate(path: str, roots: Sequence[Root]) -> tuple[Root, str]:
-    """Return the root that a path belongs to, and the path relative to it; a relative path belongs to the first.
+    """Return the root of a path, and the path relative to it; a relative path belongs to the first root.
 
     Raises:
-        CallError: invalid_arguments when it belongs to none.
+        CallError: invalid_arguments if it belongs to none.
     """
     for root in roots:
         inside = root.relative(path)
@@ -227,7 +227,7 @@ def _parts(path: str) -> tuple[str, ...]:
     if path.startswith("/"):
         raise _refusal(path, "is outside the folders that this tool may use")
     try:
-        # Not as the file system would take it: a name that is not UTF-8 could not be named to the caller.
+        # A name that is not UTF-8 could not be reported to the caller.
         path.encode()
     except UnicodeEncodeError:
         raise _refusal(path, "has a character that file names cannot hold") from None
@@ -254,7 +254,7 @@ def _require_kind(folder: int, name: str, path: str, *, may_be_missing: bool = F
 
 
 def _opened(folder: int, name: str, path: str, *, hard_links: bool) -> BinaryIO:
-    """Open an ordinary file. Its name may go to something else after it was looked at; what is open cannot."""
+    """Open an ordinary file, and check the open file, since its name may be replaced after a check of the path."""
     handle = os.open(name, os.O_RDONLY | _SAFELY, dir_fd=folder)
     try:
         status = os.fstat(handle)
@@ -274,7 +274,7 @@ def _read_up_to(folder: int, name: str, path: str, max_bytes: int, *, hard_links
 
 
 def _put(folder: int, name: str, content: bytes, *, permissions: int | None, is_new: bool) -> None:
-    """Write under a temporary name, then take the real one; `is_new` fails when somebody else took it meanwhile."""
+    """Write under a temporary name, then rename; `is_new` fails if another writer took the name meanwhile."""
     temporary = f"{_MARK}{secrets.token_hex(8)}.tmp"
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFELY, 0o666, dir_fd=folder)
     try:
@@ -296,7 +296,7 @@ def _put(folder: int, name: str, content: bytes, *, permissions: int | None, is_
 
 @contextmanager
 def _locked(folder: int, path: str) -> Generator[None]:
-    """Hold the folder against other writers of ours, so that two appends both arrive."""
+    """Lock the folder against our other writers, so that two appends are both kept."""
     for _ in range(FILE_LOCK_TRIES):
         with suppress(BlockingIOError):
             platform.lock_now(folder)
@@ -312,7 +312,7 @@ def _locked(folder: int, path: str) -> Generator[None]:
 
 @contextmanager
 def _explained(path: str) -> Generator[None]:
-    """Turn what the system says into what the caller can do; the message has the path as the caller wrote it."""
+    """Convert system errors to messages for the caller, with the path as the caller wrote it."""
     try:
         yield
     except OSError as exc:

@@ -1,7 +1,7 @@
-"""HTTP: the guarded client through which every tool calls out.
+"""HTTP: the guarded client that every tool uses for outbound requests.
 
-A request goes down through `transport` (one exchange) to `connections` (resolve, judge, connect), which asks
-`destinations`; what comes back is a `responses.Response` or, from `failures`, an `EgressError`.
+A request goes through `transport` (one exchange) to `connections` (resolve, check, connect), which uses `destinations`.
+The outcome is a `responses.Response` or an `EgressError` from `failures`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ OnOverflow = Literal["raise", "truncate"]
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"[\t\x20-\x7e]*")
-# They frame the message or name its receiver: a caller that sets them could smuggle a second request.
+# They frame the message or name its receiver: a caller could smuggle a second request with them.
 _NEVER_SET = frozenset({
     "host", "content-length", "transfer-encoding", "connection", "keep-alive", "te", "trailer", "upgrade", "expect",
     "accept-encoding",
@@ -39,13 +39,13 @@ _NEVER_SET = frozenset({
 
 _REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
 
-# Everything else may be a credential, whatever its name; so only these cross to another origin.
+# All other headers may be credentials, whatever their name, so only these are sent to another origin.
 _HARMLESS = frozenset({"accept", "accept-language", "content-type", "user-agent", HOPS_HEADER})
 _OF_THE_BODY = frozenset({"content-type", "content-encoding", "content-language", "content-location"})
 
 
 class Message(TypedDict, total=False):
-    """The options of one request. `max_response_bytes` counts the unpacked body; `timeout_s` is for everything."""
+    """The options of one request. `max_response_bytes` counts the unpacked body; `timeout_s` covers everything."""
 
     headers: Mapping[str, str] | None
     body: bytes | None
@@ -55,7 +55,7 @@ class Message(TypedDict, total=False):
 
 
 class _Deadline(Struct, frozen=True, kw_only=True):
-    """When the whole exchange must be over, on the clock of the event loop."""
+    """The end of the time for the whole exchange, on the clock of the event loop."""
 
     at: float
     after_s: float
@@ -79,13 +79,13 @@ class _Hop(Struct, frozen=True, kw_only=True):
 
 
 class StreamedResponse:
-    """An answer whose body is read piece by piece: `async for piece in response`."""
+    """A response whose body is read piece by piece: `async for piece in response`."""
 
     def __init__(self, response: httpx2.Response, *, url: str, exchange: Exchange, deadline: _Deadline) -> None:
         self.status_code = response.status_code
         self.headers: Mapping[str, str] = dict(response.headers.items())
         self.url = url
-        # Not by `aiter_bytes`, whose layers would find nothing left to unpack.
+        # Not `aiter_bytes`, which would unpack the body a second time.
         assert isinstance(response.stream, UnpackedBody)
         self._pieces = aiter(response.stream)
         self._exchange = exchange
@@ -112,14 +112,14 @@ class StreamedResponse:
 
 
 class GuardedClient:
-    """Sends requests to judged destinations only. Keeps connections, but no cookies; share one per configuration.
+    """Sends requests to allowed destinations only. Keeps connections but no cookies; share one per configuration.
 
     Args:
-        destinations: where it may connect; public addresses alone by default.
+        destinations: where it may connect; only public addresses by default.
         headers: configured headers, sent to the first origin only. Callers cannot override them.
-        connect_s: seconds to resolve and connect, each attempt.
-        read_s: seconds of silence allowed while reading; the deadline of the request holds in any case.
-        resolve: looks host names up.
+        connect_s: seconds to resolve and connect, per attempt.
+        read_s: seconds of silence allowed while reading; the deadline of the request applies in any case.
+        resolve: looks up host names.
     """
 
     def __init__(
@@ -158,11 +158,10 @@ class GuardedClient:
         on_overflow: OnOverflow = "raise",
         **message: Unpack[Message],
     ) -> Response:
-        """Send one request, follow its redirects and read the answer. 4xx and 5xx are answers, not errors.
+        """Send one request, follow its redirects and read the response. 4xx and 5xx are responses, not errors.
 
-        `timeout_s` is for everything together: connecting, redirects, the last byte. `max_response_bytes` counts the
-        unpacked body (the bound `http_response_bytes` by default). With `max_redirects=0` a redirect is returned as
-        it is.
+        `timeout_s` covers everything: connecting, redirects, the last byte. `max_response_bytes` counts the unpacked
+        body (the bound `http_response_bytes` by default). With `max_redirects=0` a redirect is returned unchanged.
 
         Raises:
             EgressError: blocked_destination, invalid_arguments, upstream_unavailable, upstream_lost, timeout,
@@ -194,9 +193,9 @@ class GuardedClient:
         url: str,
         **message: Unpack[Message],
     ) -> AsyncGenerator[StreamedResponse]:
-        """Send one request as `request` does and hand out the answer before its body is read.
+        """Send one request like `request`, and yield the response before its body is read.
 
-        The connection is closed or given back when the block ends.
+        The connection is closed or returned when the block ends.
         """
         timeout_s = message.get("timeout_s", DEFAULT_BOUNDS.tool_timeout_s)
         deadline = _Deadline(at=asyncio.get_running_loop().time() + timeout_s, after_s=timeout_s)
@@ -252,10 +251,10 @@ class GuardedClient:
 
 
 def _next_hop(hop: _Hop, *, status: int, location: str) -> _Hop:
-    """Return the request that a redirect asks for, with the method rewritten as browsers do.
+    """Return the request for a redirect, with the method changed as browsers do.
 
     Raises:
-        EgressError: blocked_destination when it leads from https to http or to another scheme.
+        EgressError: blocked_destination if it leads from https to http or to another scheme.
     """
     url = join_url(hop.url, location)
     if hop.url.scheme == "https" and url.scheme == "http":
@@ -274,12 +273,12 @@ def _port(url: httpx2.URL) -> int:
 
 
 def as_servers_read(name: str) -> str:
-    """Return the name of a header as many a server tells headers apart: by CGI's rule `_` and `-` are one."""
+    """Return a header's name in the form that many servers compare: CGI treats `_` and `-` alike."""
     return name.lower().replace("_", "-")
 
 
 def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers with lower-case names, or refuse those that could change the message itself."""
+    """Return the headers with lower-case names; refuse those that could change the message itself."""
     checked: dict[str, str] = {}
     for name, value in headers.items():
         plain, as_read = name.lower(), as_servers_read(name)

@@ -1,9 +1,9 @@
-"""Launch record: which programs this process has launched, so that none outlives it, however it ends.
+"""Launch record: the programs that this process launched, so that none outlives it.
 
-A folder for each process that launches, which only its user may enter: a lock that is held as long as the process
-lives, a line for each program, and the private folders in which programs run. When the process is killed, a child of
-its own (`reaper_child.py`), which holds a pipe from it, reads the record and ends what still runs; should that be
-killed as well, the next process that launches something does. It imports little of ours, as the reaper
+Each process that launches programs has a folder that only its user may enter. It holds a lock for the lifetime of the
+process, a line for each program, and the programs' private folders. A child (`reaper_child.py`) holds a pipe from the
+process. When the process is killed, the child reads the record and kills the remaining programs. If the child was
+killed too, the next process that launches a program does this. This module imports little of our code, since the reaper
 starts with it.
 """
 
@@ -26,30 +26,30 @@ from typing import NamedTuple
 
 from pegboard.egress.process_tree import ProcessId, find_tree, is_seen, signal_all, start_of
 
-KILL_S = 2.0  # for what was killed to be gone
+KILL_S = 2.0  # seconds for a killed program to disappear
 
 try:
     import fcntl
-except ImportError:  # not on Windows, where nothing is left to be found
+except ImportError:  # not on Windows, where nothing can be found
     fcntl = None
 
 _LOCK, _LAUNCHED = "lock", "launched"
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _REAPER = Path(__file__).with_name("reaper_child.py")
-# The shell goes home at once: the reaper is nobody's child, so that no host waits for it by mistake.
+# The shell exits at once: the reaper has no parent in the host, so no host waits for it by mistake.
 _DETACHED = '"$@" </dev/null >/dev/null 2>&1 &'
 _POLL_S = 0.02
 
 
 class Launched(NamedTuple):
-    """One program: the leader of its session, and the pipes that it writes to (inode numbers)."""
+    """One program: the leader of its session, and its output pipes (inode numbers)."""
 
     leader: ProcessId
     pipes: frozenset[int]
 
 
 class LaunchRecord:
-    """The programs of this process. Made at the first launch; what a fork inherits of it belongs to the parent."""
+    """The programs of this process. Created at the first launch; a forked child must not use it."""
 
     def __init__(self) -> None:
         self.folder: Path | None = None
@@ -57,7 +57,7 @@ class LaunchRecord:
         self._guard = threading.Lock()
 
     def open(self) -> None:
-        """Make the record and its reaper, once, after what others have left behind was ended."""
+        """Create the record and its reaper, once, after ending programs that dead processes left running."""
         with self._guard:
             if self.folder is not None or fcntl is None:
                 return
@@ -72,17 +72,17 @@ class LaunchRecord:
             self._handles = [file, lock, _start_reaper(self.folder)]
 
     def new_folder(self) -> Path:
-        """Return a new empty folder that only we may enter."""
+        """Return a new empty folder that only our user may enter."""
         return Path(tempfile.mkdtemp(prefix="cwd-", dir=self.folder))
 
     def add(self, pid: int, pipes: frozenset[int]) -> None:
-        """Record a program that was started."""
+        """Record a started program."""
         started = start_of(pid)
         if self._handles and started is not None:
             self._write(f"start {pid} {started} {' '.join(map(str, sorted(pipes)))}")
 
     def remove(self, pid: int) -> None:
-        """Record that nothing of a program is left."""
+        """Remove a program that has ended with all its descendants."""
         if self._handles:
             self._write(f"end {pid}")
 
@@ -91,14 +91,14 @@ class LaunchRecord:
             os.write(self._handles[0], f"{line}\n".encode())
 
     def forget(self) -> None:
-        """Let go of the record in a child that was forked: its handles are the parent's."""
+        """Close the record's handles in a forked child, since they belong to the parent."""
         for handle in self._handles:
             with suppress(OSError):
                 os.close(handle)
         self.folder, self._handles, self._guard = None, [], threading.Lock()
 
     def close(self) -> None:
-        """Remove the record when the process ends in good order. The reaper finds nothing, and ends."""
+        """Remove the record at normal exit. The reaper then finds nothing, and exits."""
         folder = self.folder
         if folder is not None and not any(_running(folder)):
             shutil.rmtree(folder, ignore_errors=True)
@@ -111,7 +111,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _start_reaper(folder: Path) -> int:
-    """Start the child that outlives us; returns our end of the pipe that tells it of our end."""
+    """Start the child that outlives us; return our end of the pipe, whose closing signals our end."""
     theirs, ours = os.pipe()
     try:
         words = [sys.executable, "-I", "-S", "-B", str(_REAPER), str(theirs), str(folder)]
@@ -130,7 +130,7 @@ def _start_reaper(folder: Path) -> int:
 
 
 def base_folder() -> Path | None:
-    """Return the folder of all records of this user; `None` where there is none that others cannot write."""
+    """Return the folder of all records of this user; `None` if others can write every candidate."""
     user = os.getuid()
     for path in (Path(os.environ.get("XDG_RUNTIME_DIR") or "/nowhere") / "pegboard", _temporary() / f"pegboard-{user}"):
         if not path.parent.is_dir():
@@ -153,11 +153,11 @@ def _boot() -> str:
     return ""
 
 
-# ---- what a process that is gone has left
+# ---- cleaning up after dead processes
 
 
 def end_left_behind(base: Path) -> None:
-    """End what runs of processes that are gone, and remove their records."""
+    """End the programs of dead processes, and remove their records."""
     for folder in sorted(base.iterdir()):
         handle = _unheld_lock(folder)
         if handle is not None:
@@ -180,7 +180,7 @@ def _unheld_lock(folder: Path) -> int | None:
 
 
 def end_recorded(folder: Path) -> None:
-    """Kill every program of a record with all that it started, and remove the record."""
+    """Kill every program of a record with all its descendants, and remove the record."""
     ends_at = time.monotonic() + KILL_S
     for each in _running(folder):
         _end(each, folder, ends_at)
@@ -195,7 +195,7 @@ def _end(launched: Launched, folder: Path, ends_at: float) -> None:
     tree = frozenset[ProcessId]()
     while True:
         started = start_of(launched.leader.pid)
-        # Where the number is another's by now, no group and no session of that number is ours.
+        # If the number was reused, no group or session with that number is ours.
         leader = launched.leader.pid if started in (None, launched.leader.started) else -1
         tree = find_tree(leader, known=tree, pipes=launched.pipes, folder=folder)
         if not tree or time.monotonic() > ends_at:
@@ -205,7 +205,7 @@ def _end(launched: Launched, folder: Path, ends_at: float) -> None:
 
 
 def _running(folder: Path) -> Iterator[Launched]:
-    """Yield the programs of a record that were not ended, if it is of this run of the machine."""
+    """Yield the remaining programs of a record, if it was written since the last boot."""
     try:
         lines = (folder / _LAUNCHED).read_text(encoding="ascii").splitlines()
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Limits that several modules of `egress` share. Those that an operator may change are in `Bounds`."""
+"""Limits that several modules of `egress` share."""
 
-PATH_CHARS = 4096  # of a path, as Linux has it
-CONNECT_S = 10.0  # for one connection
+PATH_CHARS = 4096  # characters of a path, as on Linux
+CONNECT_S = 10.0  # seconds for connecting

@@ -1,4 +1,4 @@
-"""Process: the one launcher of other programs."""
+"""Process: launches and stops external programs."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from pegboard.model.bounds import DEFAULT_BOUNDS
 from pegboard.model.error import CallError
 from pegboard.platforms import platform
 
-STOP_GRACE_S = 2.0  # for a program that was asked to end, before it is killed
+STOP_GRACE_S = 2.0  # seconds for a program to exit before it is killed
 
 _log = logging.getLogger(__name__)
 _INHERITED = ("PATH", "HOME", "LANG", "TERM")
 _SYSTEM_PATH = "/usr/bin:/bin:/usr/sbin:/sbin:/run/current-system/sw/bin"
 _PROGRAMS = (b"\x7fELF", b"#!")
-# Windows has no such mask.
+# Windows has no umask.
 _UMASK = 0o077 if os.name == "posix" else -1
 _POLL_S = 0.02
-# Reading the process table takes milliseconds; a thread of our own cannot be starved by tools that hang.
+# Reading the process table takes milliseconds; separate threads cannot be blocked by tools that hang.
 _TABLE_READERS = Threads(2, name="pegboard-process-table")
 
 
 def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return PATH, HOME, LANG and TERM of our own environment and what `extra` names; nothing else."""
+    """Return PATH, HOME, LANG and TERM of our environment and the variables in `extra`; nothing else."""
     inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     return inherited | dict(extra or {})
 
@@ -53,16 +53,16 @@ async def launch(
     line_bytes: int = DEFAULT_BOUNDS.message_line_bytes,
     stderr_bytes: int = DEFAULT_BOUNDS.stderr_ring_bytes,
 ) -> Process:
-    """Start a program without a shell, in a session of its own, with a clean environment and only its three pipes.
+    """Start a program without a shell, in its own session, with a clean environment and only its three pipes.
 
-    It ends with this process, whatever ends that one: on Linux the kernel kills it, and a reaper what it has started.
-    New files of its are for this user alone. Without `cwd` it runs in a new empty folder, which is removed at its end.
+    It ends with this process, however that ends: on Linux the kernel kills it, and a reaper its descendants. Its new
+    files are readable by this user only. Without `cwd` it runs in a new empty folder, which is removed at its end.
 
-    `env` is what the program gets beside PATH, HOME, LANG and TERM. `line_bytes` limits a line of its stdout;
-    `stderr_bytes` is how much of its stderr is kept, the newest.
+    `env` adds variables to PATH, HOME, LANG and TERM. `line_bytes` limits a line of its stdout; `stderr_bytes` is how
+    much of the end of its stderr is kept.
 
     Raises:
-        CallError: upstream_unavailable when it cannot be started.
+        CallError: upstream_unavailable if it cannot be started.
     """
     if platform.NO_PROGRAMS is not None:
         text = f"The command {command!r} cannot be started: {platform.NO_PROGRAMS}."
@@ -75,7 +75,7 @@ async def launch(
         _remove(folder)
         raise
     pipes = ProcessPipes(command, line_bytes=line_bytes, stderr_bytes=stderr_bytes)
-    # Never cancelled half-way: the event loop would go on to watch a pipe that is closed by then.
+    # Shielded from cancellation: otherwise the event loop would watch a closed pipe.
     starting = asyncio.create_task(_attach(pipes, popen, folder))
     try:
         await asyncio.shield(starting)
@@ -111,7 +111,7 @@ async def _abandon(starting: asyncio.Task[None], process: Process) -> None:
 
 
 def _watch_exit(popen: subprocess.Popen[bytes], pipes: ProcessPipes) -> None:
-    """Tell the pipes when the program is gone, and take its exit status."""
+    """Notify the pipes when the program has exited, and read its exit status."""
     loop = asyncio.get_running_loop()
     if not hasattr(os, "pidfd_open"):
         threading.Thread(target=lambda: (popen.wait(), loop.call_soon_threadsafe(pipes.on_exit)), daemon=True).start()
@@ -156,10 +156,10 @@ def _spawn(
 
 
 def _dies_with_us(command: str, env: Mapping[str, str], cwd: str | Path | None) -> list[str]:
-    """Return the words before a command by which the kernel kills it when the thread that started it ends.
+    """Return the command prefix that lets the kernel kill a program when the thread that started it ends.
 
-    That thread is the event loop's. None where the system has no such program, nor for a file that is neither a binary
-    nor a script with its interpreter: `execvp` would give that to a shell.
+    That is the event loop's thread. Empty if the system has no such program, and for a file that is neither a binary
+    nor a script with an interpreter line, which `execvp` would pass to a shell.
     """
     setpriv = _setpriv()
     if setpriv is None:
@@ -174,7 +174,7 @@ def _dies_with_us(command: str, env: Mapping[str, str], cwd: str | Path | None) 
 
 @cache
 def _setpriv() -> str | None:
-    """Return the program that sets a signal for the death of a parent; that of BusyBox cannot."""
+    """Return the program that sets a parent-death signal; BusyBox's version cannot."""
     program = shutil.which("setpriv", path=_SYSTEM_PATH) if sys.platform == "linux" else None
     return None if program is None or "busybox" in Path(program).resolve().name else program
 
@@ -185,9 +185,9 @@ def _remove(folder: Path | None) -> None:
 
 
 class Process:
-    """A running program: lines out, bytes in, and an end that leaves nothing behind.
+    """A running program: lines out, bytes in, and a `stop` that leaves nothing behind.
 
-    `stop` must be called in the end, also when the program died by itself; `async with` does. One task reads.
+    `stop` must be called at the end, even if the program exited by itself; `async with` does. One task reads.
     """
 
     def __init__(self, pipes: ProcessPipes, popen: subprocess.Popen[bytes], folder: Path | None) -> None:
@@ -214,26 +214,26 @@ class Process:
 
     @property
     def stderr_tail(self) -> str:
-        """The newest part of what the program wrote to stderr. Foreign text: clean it before showing it."""
+        """The end of the program's stderr. Foreign text: redact it before showing it."""
         return self._pipes.stderr.decode("utf-8", "replace")
 
     async def write(self, payload: bytes) -> None:
         """Send bytes to stdin; waits while the program does not read.
 
         Raises:
-            CallError: upstream_lost when the program ended or closed its stdin; the bytes may have arrived.
+            CallError: upstream_lost if the program exited or closed its stdin; the bytes may have arrived.
         """
         await self._pipes.write(payload)
 
     def close_stdin(self) -> None:
-        """Tell the program that nothing more will come."""
+        """Close stdin, which tells the program that no more input comes."""
         self._pipes.close_stdin()
 
     async def read_line(self) -> bytes | None:
-        """Return the next line of stdout without its line end, or None when the program has no more.
+        """Return the next line of stdout without its line end, or None at the end.
 
         Raises:
-            CallError: protocol_error when a line is longer than `line_bytes`; then and ever after.
+            CallError: protocol_error if a line is longer than `line_bytes`, and on every later read.
         """
         return await self._pipes.read_line()
 
@@ -243,14 +243,14 @@ class Process:
             yield line
 
     async def exited(self) -> int:
-        """Wait until the program itself is gone, whoever still holds its pipes. Returns its exit status."""
+        """Wait until the program itself has exited, even if others hold its pipes. Returns its exit status."""
         await self._pipes.exited.wait()
         return self.returncode or 0
 
     async def ended(self, *, within_s: float) -> int | None:
-        """Wait until the program is gone and all of its stderr is here; returns its exit status, `None` past the time.
+        """Wait until the program has exited and all its stderr is read; returns its exit status, `None` on timeout.
 
-        A descendant that holds stderr open is not waited for.
+        Does not wait for a descendant that holds stderr open.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(within_s):
@@ -262,8 +262,8 @@ class Process:
     async def stop(self, *, grace_s: float = STOP_GRACE_S) -> None:
         """End the program and all its descendants: close stdin, wait, SIGTERM, wait, SIGKILL.
 
-        Each wait lasts at most `grace_s`; with 0 everything is killed at once. May be called again, with 0 to cut the
-        waits of the first call short, and goes on to its end when the caller is cancelled.
+        Each wait lasts at most `grace_s`; with 0 everything is killed at once. A second call with 0 shortens the waits
+        of the first. The call continues to its end even if the caller is cancelled.
         """
         if self._stopping is None:
             self._stopping = asyncio.create_task(self._stop(grace_s), name=f"stop-{self.pid}")
@@ -275,7 +275,7 @@ class Process:
 
     async def _stop(self, grace_s: float) -> None:
         inodes = self._pipes.output_inodes()
-        # Looked at before anything dies: afterwards a child that left the session has no parent to find it by.
+        # Searched before anything dies: later, a child that left the session can no longer be found by its parent.
         tree = await self._find_tree(frozenset(), inodes)
         self._pipes.close_stdin()
         if grace_s > 0:
@@ -306,7 +306,7 @@ class Process:
         return await asyncio.get_running_loop().run_in_executor(_TABLE_READERS.executor, search)
 
     def _signal(self, tree: frozenset[ProcessId], signum: signal.Signals) -> None:
-        # Each gets it once: a second SIGTERM would break into the tidying up that the first one started.
+        # One SIGTERM each: a second one could interrupt the clean-up that the first one started.
         if tree:
             signal_all(tree, signum)
         elif self.returncode is None:

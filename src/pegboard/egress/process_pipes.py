@@ -1,4 +1,4 @@
-"""Process pipes: the three pipes of a running program, with a limit on each."""
+"""Process pipes: the three pipes of a running program, each with a limit."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import IO
 from pegboard.model.bounds import MIB
 from pegboard.model.error import CallError
 
-PIPE_WAITING_BYTES = 1 * MIB  # complete lines that wait for their reader; past this the program has to wait
-PIPE_LINE_COST_BYTES = 64  # the memory that each line costs beside its text
-PIPE_LINGER_S = 0.25  # for what a program wrote before it died; a descendant that keeps the pipe open gets this long
+PIPE_WAITING_BYTES = 1 * MIB  # bytes of unread lines; above this the program has to wait
+PIPE_LINE_COST_BYTES = 64  # bytes of memory per line in addition to its text
+PIPE_LINGER_S = 0.25  # seconds to read the remaining output of a program; a descendant may keep the pipe open that long
 
 
 class ProcessPipes:
-    """Splits stdout into lines, keeps the end of stderr, and holds writers back while stdin is full.
+    """Splits stdout into lines, keeps the end of stderr, and blocks writers while stdin is full.
 
-    Made of plain pipes rather than of the event loop's own subprocess support, which in uvloop leaks descriptors
-    into the child and uses sockets.
+    Uses plain pipes instead of the event loop's subprocess support, which in uvloop leaks descriptors into the child
+    and uses sockets.
     """
 
     def __init__(self, command: str, *, line_bytes: int, stderr_bytes: int) -> None:
@@ -45,14 +45,14 @@ class ProcessPipes:
         self._all_closed = asyncio.Event()
 
     async def attach(self, stdin: IO[bytes], stdout: IO[bytes], stderr: IO[bytes]) -> None:
-        """Hand the three pipes to the event loop."""
+        """Connect the three pipes to the event loop."""
         loop = asyncio.get_running_loop()
         self._inodes = frozenset(os.fstat(pipe.fileno()).st_ino for pipe in (stdout, stderr))
         self._stdin, _ = await loop.connect_write_pipe(lambda: _Input(self), stdin)
         self._stdout, _ = await loop.connect_read_pipe(lambda: _Output(self, self._on_stdout, self._end), stdout)
         await loop.connect_read_pipe(lambda: _Output(self, self._on_stderr, self.stderr_ended.set), stderr)
 
-    # ---- what our side asks for
+    # ---- for the process
 
     async def read_line(self) -> bytes | None:
         """Return the next line, or None at the end."""
@@ -84,7 +84,7 @@ class ProcessPipes:
             raise CallError("upstream_lost", text, outcome_unknown=True)
 
     def close_stdin(self) -> None:
-        """Close stdin; what was written before is still sent."""
+        """Close stdin after the buffered bytes are sent."""
         self._stdin.close()
 
     def output_inodes(self) -> frozenset[int]:
@@ -92,41 +92,41 @@ class ProcessPipes:
         return self._inodes
 
     async def close(self) -> None:
-        """Close every pipe, and wait until the event loop has let go of them."""
+        """Close every pipe, and wait until the event loop has released them."""
         if self._stdin.get_write_buffer_size():
             self._stdin.abort()
         for transport in self._transports:
             transport.close()
         await self._all_closed.wait()
 
-    # ---- what the event loop reports
+    # ---- callbacks of the event loop
 
     def on_exit(self) -> None:
-        """Take note that the program is gone."""
+        """Record that the program has exited."""
         self.exited.set()
         self._writable.set()
         asyncio.get_running_loop().call_later(PIPE_LINGER_S, self._hang_up)
 
     def on_pipe_open(self, transport: asyncio.BaseTransport) -> None:
-        """Take note of a pipe that has to be closed in the end."""
+        """Record a pipe that must be closed at the end."""
         self._transports.append(transport)
         self._open_pipes += 1
 
     def on_pipe_closed(self) -> None:
-        """Take note that a pipe is closed."""
+        """Record that a pipe is closed."""
         self._open_pipes -= 1
         if self._open_pipes == 0:
             self._all_closed.set()
 
     def on_writable(self, is_writable: bool) -> None:
-        """Take note that stdin is full or has room again."""
+        """Record that stdin is full or has room again."""
         if is_writable:
             self._writable.set()
         else:
             self._writable.clear()
 
     def on_stdin_closed(self) -> None:
-        """Take note that the program takes no more input."""
+        """Record that the program reads no more input."""
         self._is_stdin_open = False
         self._writable.set()
 
@@ -139,7 +139,7 @@ class ProcessPipes:
             self._split_lines(arrived)
             self._changed.set()
 
-    # ---- inside
+    # ---- internal
 
     def _split_lines(self, arrived: bytes) -> None:
         first, *others = arrived.split(b"\n")

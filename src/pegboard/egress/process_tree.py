@@ -1,4 +1,4 @@
-"""Process tree: find every process that a launched one has started, directly or not, and end it."""
+"""Process tree: finds all descendants of a launched process, and ends them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PROC = Path("/proc")
 
 
 class ProcessId(NamedTuple):
-    """One process, told apart from a later one with the same number by its start time (in clock ticks)."""
+    """One process, distinguished from a later one with the same number by its start time (in clock ticks)."""
 
     pid: int
     started: int
@@ -34,12 +34,12 @@ def find_tree(
     pipes: frozenset[int] = frozenset(),
     folder: Path | None = None,
 ) -> frozenset[ProcessId]:
-    """Return the living descendants of a session leader, itself included, and what lives of `known`.
+    """Return the living descendants of a session leader, including itself, and the living ones of `known`.
 
-    A process counts when it is in the leader's session or group, descends from a process that counts, or is younger
-    than the leader and can still write to one of its output pipes (`pipes`: inode numbers) or is at home in the private
-    `folder` that it was started in, which betrays a daemon that left its session after its parent died. A daemon that
-    also closed those pipes and changed its folder cannot be found. Without /proc the answer is empty.
+    A process counts if it is in the leader's session or group, or descends from a process that counts. A process
+    younger than the leader also counts if it can write to one of its output pipes (`pipes`: inode numbers) or runs in
+    its private `folder`; this finds a daemon that left the session. A daemon that also closed the pipes and changed its
+    folder cannot be found. Without /proc the result is empty.
     """
     table = _process_table()
     ours = os.getpid()
@@ -47,7 +47,7 @@ def find_tree(
     tree |= {pid for pid, entry in table.items() if leader in (pid, entry.group, entry.session)}
     home = None if folder is None else os.path.realpath(folder)
     names = frozenset(f"pipe:[{inode}]" for inode in pipes)
-    # What was here before the leader was not started by it, so most of a busy machine's files need not be read.
+    # Processes older than the leader are not its descendants, so most files of a busy machine are not read.
     births = {pid: entry.started for pid, entry in table.items()} | {each.pid: each.started for each in known}
     born = births.get(leader, 0)
     younger = {pid for pid, entry in table.items() if entry.started >= born}
@@ -64,7 +64,7 @@ def find_tree(
 
 
 def living(processes: Iterable[ProcessId]) -> frozenset[ProcessId]:
-    """Return those that still run; a zombie does not."""
+    """Return the processes that still run, without zombies."""
 
     def lives(process: ProcessId) -> bool:
         entry = _entry(process.pid)
@@ -74,7 +74,7 @@ def living(processes: Iterable[ProcessId]) -> frozenset[ProcessId]:
 
 
 def signal_all(processes: Iterable[ProcessId], signum: signal.Signals) -> None:
-    """Send a signal to each, through a handle, so that a number given to a new process in between is spared."""
+    """Send a signal to each process through a handle, so that a reused number is not hit."""
     for each in processes:
         with suppress(ProcessLookupError, PermissionError):
             handle = os.pidfd_open(each.pid)
@@ -86,18 +86,18 @@ def signal_all(processes: Iterable[ProcessId], signum: signal.Signals) -> None:
 
 
 def is_seen() -> bool:
-    """Tell whether processes can be looked at here."""
+    """Tell whether the process table can be read here."""
     return _PROC.joinpath("self/stat").exists()
 
 
 def start_of(pid: int) -> int | None:
-    """Return when a process was started, in clock ticks; `None` where there is none, or none that still runs."""
+    """Return the start time of a running process, in clock ticks; `None` if there is none."""
     entry = _entry(pid)
     return None if entry is None or entry.is_zombie else entry.started
 
 
 def reap(processes: Iterable[ProcessId]) -> None:
-    """Take the exit status of orphans that were given to us because we are process 1 or a subreaper."""
+    """Reap orphans that became our children because we are process 1 or a subreaper."""
     for each in processes:
         with suppress(ChildProcessError):
             os.waitpid(each.pid, os.WNOHANG)
@@ -115,7 +115,7 @@ def _entry(pid: int) -> _Entry | None:
         stat = _PROC.joinpath(str(pid), "stat").read_bytes()
     except OSError:
         return None
-    # The name in parentheses may hold anything, so the fields are counted from its end. Source: proc(5).
+    # The name in parentheses may contain anything, so fields are counted after its end. Source: proc(5).
     fields = stat[stat.rindex(b")") + 2 :].split()
     return _Entry(
         started=int(fields[19]),
@@ -130,7 +130,7 @@ def _is_at_home(pid: int, home: str | None) -> bool:
     if home is None:
         return False
     with suppress(OSError):
-        # The system adds a word to the name of one that was removed since.
+        # The kernel appends a word to the path of a folder that was removed.
         place = str(_PROC.joinpath(str(pid), "cwd").readlink())
         return place.removesuffix(" (deleted)") == home or place.startswith(f"{home}/")
     return False
@@ -139,7 +139,7 @@ def _is_at_home(pid: int, home: str | None) -> bool:
 def _writes_to(pid: int, names: frozenset[str]) -> bool:
     with suppress(OSError):
         for handle in _PROC.joinpath(str(pid), "fd").iterdir():
-            # A forked copy of ourselves holds the reading ends only; the mode of the link tells them apart.
+            # A forked copy of ourselves holds the reading ends only; the mode of the link shows which.
             with suppress(OSError):
                 if str(handle.readlink()) in names and handle.lstat().st_mode & 0o200:
                     return True

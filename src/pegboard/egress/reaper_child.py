@@ -1,6 +1,7 @@
-"""Reaper child: the program that waits for the end of a Pegboard, and ends what that one has launched and not ended.
+"""Reaper child: a program that waits for the end of Pegboard, and kills the programs that it left running.
 
-Started by its path with the number of a pipe and the folder of a record. It imports no package of ours as a whole.
+Started by path with the number of a pipe and the folder of a record. It imports single modules of ours, without their
+packages.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from types import ModuleType
 
 
 def main() -> None:
-    """Wait until nobody holds the other end of the pipe, then end what the record names."""
+    """Wait until the other end of the pipe is closed, then end the recorded programs."""
     pipe, folder = int(sys.argv[1]), Path(sys.argv[2])
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        # What ends the program that we wait for is often sent to all around it.
+        # Signals that end Pegboard are often sent to its whole group.
         signal.signal(number, signal.SIG_IGN)
     os.chdir("/")
-    # Packages of the same names without their `__init__`, which would import all of them.
+    # Packages with the same names but without their `__init__`, which would import everything.
     here = Path(__file__).resolve().parent
     for name, place in (
         ("pegboard", here.parent),

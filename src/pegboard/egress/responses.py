@@ -1,4 +1,4 @@
-"""Responses: an answer over HTTP, and what can be read from it: its text, its JSON, what its status means."""
+"""Responses: an HTTP response and its interpretation: text, JSON and status."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from msgspec import Struct
 from pegboard.core.json_reader import TooManyValuesError, read_answer
 from pegboard.model.error import CallError
 
-LONGEST_RETRY_AFTER_S = 999_999.0  # that `Retry-After` is believed
+LONGEST_RETRY_AFTER_S = 999_999.0  # the longest `Retry-After` that is believed, in seconds
 
 _CHARSET = re.compile(r"charset\s*=\s*\"?([\w.:-]{1,40})", re.IGNORECASE)
-# What a page says of itself: `<meta charset=…>`, `<meta … content="text/html; charset=…">`, `<?xml encoding=…?>`.
+# A page's own encoding: `<meta charset=…>`, `<meta … content="text/html; charset=…">`, `<?xml encoding=…?>`.
 _IN_PAGE = re.compile(
     rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w.:-]{1,40})|^\s*<\?xml[^>]{0,200}?encoding=[\"']([\w.:-]{1,40})",
     re.I,
 )
 _MARKUP = frozenset({"text/html", "application/xhtml+xml", "application/xml", "text/xml", ""})
-_LOOKED_AT_BYTES = 2_048  # of a page, for its encoding. Source: the HTML standard asks for 1,024
-# Those of the web (WHATWG, Encoding), by Python's names. In all but UTF-16 plain ASCII reads as itself, so that nothing
-# is hidden from who looks at the bytes: not so in UTF-7, HZ, ISO-2022 and EBCDIC.
+_LOOKED_AT_BYTES = 2_048  # bytes of a page searched for its encoding; the HTML standard requires 1,024
+# The web's encodings (WHATWG, Encoding), by Python's names. In all but UTF-16 ASCII bytes are ASCII characters, so a
+# check of the bytes sees them. This is not so in UTF-7, HZ, ISO-2022 and EBCDIC.
 _CHARSETS = frozenset({
     "ascii", "utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "big5", "big5hkscs", "cp866", "cp874", "cp932",
     "cp949", "euc_jp", "euc_kr", "gb18030", "gb2312", "gbk", "koi8-r", "koi8-u", "mac-cyrillic", "mac-roman",
@@ -35,10 +35,10 @@ _CHARSETS = frozenset({
 
 
 class Response(Struct, frozen=True, kw_only=True):
-    """An answer, read to its end or to the cap.
+    """A response, read to its end or to the cap.
 
-    `headers` has lower-case names; repeated ones are joined with ", ". `body` is unpacked. `url` is where the answer
-    came from, after redirects. `truncated` says that the body went on behind the cap.
+    `headers` has lower-case names; repeated ones are joined with ", ". `body` is unpacked. `url` is the final one after
+    redirects. `truncated` says that the body was longer than the cap.
     """
 
     status_code: int
@@ -50,19 +50,19 @@ class Response(Struct, frozen=True, kw_only=True):
 
 
 def media_type(response: Response) -> str:
-    """Return the type that the answer says it has, without parameters; empty where it says none."""
+    """Return the media type of the response, without parameters; empty without one."""
     return response.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def is_json(media: str) -> bool:
-    """Tell whether a media type is JSON, or built on it."""
+    """Tell whether a media type is JSON or based on it."""
     return media == "application/json" or media.endswith("+json")
 
 
 def text_of(response: Response) -> str:
-    """Return the body as text, in the encoding that the answer names where it is one of the web's, else in UTF-8.
+    """Return the body as text, in its declared encoding if that is one of the web's, else in UTF-8.
 
-    Where the answer names none a page may, as servers seldom know. What cannot be read becomes `�`.
+    Without a declared encoding the page's own is used, since servers seldom declare one. Undecodable bytes become `�`.
     """
     declared = _CHARSET.search(response.headers.get("content-type", ""))
     codec = _codec(declared[1]) if declared else _codec_in_page(response)
@@ -70,14 +70,14 @@ def text_of(response: Response) -> str:
 
 
 def _codec_in_page(response: Response) -> str:
-    """Return the encoding that a page says it has; its first bytes tell of UTF-16, which no word in it could."""
+    """Return a page's own encoding; UTF-16 is recognised by its first bytes, since no text in it could be read."""
     if media_type(response) not in _MARKUP:
         return "utf-8"
     if response.body.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     named = _IN_PAGE.search(response.body[:_LOOKED_AT_BYTES])
     codec = _codec((named[1] or named[2]).decode()) if named and not response.body.startswith(codecs.BOM_UTF8) else ""
-    # Pages that say Latin-1 mean what Windows makes of it, as browsers know.
+    # Pages in "Latin-1" use Windows-1252, as browsers assume.
     return "cp1252" if codec in ("ascii", "iso8859-1") else "utf-8" if codec.startswith("utf-16") else codec or "utf-8"
 
 
@@ -93,7 +93,7 @@ def json_of(response: Response, who: str) -> Any:
     """Return the body as JSON.
 
     Raises:
-        CallError: protocol_error when it is something else; result_too_large when it has too many values.
+        CallError: protocol_error if it is not JSON; result_too_large if it has too many values.
     """
     try:
         return read_answer(response.body)
@@ -105,12 +105,12 @@ def json_of(response: Response, who: str) -> Any:
 
 
 def retry_after_s(response: Response) -> float | None:
-    """Return the seconds that the answer asks to wait, given in seconds or as a date; `None` where it does not say."""
+    """Return the seconds of `Retry-After`, a number or a date; `None` without one."""
     return seconds_of(response.headers.get("retry-after", ""))
 
 
 def seconds_of(retry_after: str) -> float | None:
-    """Return what a `Retry-After` asks to wait, in seconds, as far as it is believed; `None` where it says nothing."""
+    """Return the seconds of a `Retry-After` value, up to a limit; `None` if it is invalid."""
     header = retry_after.strip()
     if header.isascii() and header.isdigit():
         return min(float(header[:20]), LONGEST_RETRY_AFTER_S)
@@ -124,7 +124,7 @@ def seconds_of(retry_after: str) -> float | None:
 
 
 def check_status(response: Response, who: str) -> None:
-    """Raise what an answer of 400 or more means.
+    """Raise the error for a status of 400 or more.
 
     Raises:
         CallError: upstream_auth, rate_limited, upstream_unavailable or upstream_error.

@@ -1,4 +1,4 @@
-"""Sandbox: run one Python function in a child process with limits, which can be killed whatever it does."""
+"""Sandbox: runs one Python function in a child process with limits."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from pegboard.egress.process import Process, launch
 from pegboard.model.bounds import MIB
 from pegboard.model.error import CallError
 
-SANDBOX_MEMORY_BYTES = 256 * MIB  # of a child that runs one function, unless the caller says otherwise
-SANDBOX_OUTPUT_BYTES = 1 * MIB  # and of what it answers
+SANDBOX_MEMORY_BYTES = 256 * MIB  # bytes of memory of a child that runs one function, by default
+SANDBOX_OUTPUT_BYTES = 1 * MIB  # bytes of the child's result
 
 _CHILD = Path(__file__).with_name("sandbox_child.py")
 
 
 class SandboxError(CallError):
-    """The function in the child raised. `type_name` is the name of its exception, `text` its message."""
+    """The function in the child raised an exception. `type_name` is its class, `text` its message."""
 
     def __init__(self, call: str, *, type_name: str, text: str) -> None:
         super().__init__("tool_error", f"{call!r} failed: {type_name}: {text}")
@@ -38,15 +38,15 @@ async def run_sandboxed(
     memory_bytes: int = SANDBOX_MEMORY_BYTES,
     output_bytes: int = SANDBOX_OUTPUT_BYTES,
 ) -> Any:
-    """Call `module:function` with a JSON value in a fresh Python, and return the JSON value that it returns.
+    """Call `module:function` with a JSON value in a new Python process, and return its JSON result.
 
     The child has a clean environment, our `sys.path`, no right to write files, and limits on memory, CPU time and
-    descriptors. With a `payload` the function is called with it as second argument. It is killed with everything that
-    it started when the time is over, when it answers too much, and when the caller is cancelled.
+    descriptors. A `payload` is passed as second argument. The child and its descendants are killed when the time is
+    over, when the result is too large, and when the caller is cancelled.
 
     Raises:
-        SandboxError: the function raised.
-        CallError: timeout; result_too_large; tool_error when the child used too much memory or died.
+        SandboxError: the function raised an exception.
+        CallError: timeout; result_too_large; tool_error if the child used too much memory or died.
     """
     request = {
         "call": call,
@@ -61,7 +61,7 @@ async def run_sandboxed(
             "RLIMIT_CORE": 0,
         },
     }
-    # -I: no PYTHON* variables, no user site; -B: nothing to write byte code for.
+    # -I: no PYTHON* variables, no user site; -B: no byte code files.
     child = await launch(sys.executable, ["-I", "-B", str(_CHILD)], line_bytes=output_bytes)
     try:
         async with asyncio.timeout(timeout_s):
@@ -82,7 +82,7 @@ async def run_sandboxed(
 
 
 def import_path() -> list[str]:
-    """Return where we import from; the child runs in another folder, so nothing of it is relative."""
+    """Return our import path with absolute entries, since the child runs in another folder."""
     return [str(Path(entry).absolute()) for entry in sys.path]
 
 
@@ -90,7 +90,7 @@ async def _ask(child: Process, message: bytes) -> bytes | None:
     try:
         await child.write(message)
     except CallError:
-        # It died while it read; what it may have written before, and its status, tell more.
+        # It died while reading; its earlier output and exit status tell more.
         return await child.read_line()
     child.close_stdin()
     return await child.read_line()

@@ -1,6 +1,6 @@
-"""Sandbox child: the program in which `sandbox` runs a function; started by its path, it imports nothing of ours.
+"""Sandbox child: the program in which `sandbox` runs a function; started by path, without importing our code.
 
-Reads one line of JSON (the request) and the payload behind it from stdin, writes one line of JSON to stdout.
+Reads one line of JSON (the request) and the payload after it from stdin, and writes one line of JSON to stdout.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any
 
 try:
     import resource
-except ImportError:  # on Windows, where nobody starts it
+except ImportError:  # on Windows, where it is not used
     resource = None
 
 
 def main() -> None:
-    """Limit ourselves, then import the function, call it and write its answer."""
+    """Set our limits, then import and call the function and write its result."""
     assert resource is not None
     request = json.loads(sys.stdin.buffer.readline())
     for name, limit in request["limits"].items():
@@ -27,7 +27,7 @@ def main() -> None:
         hard = resource.getrlimit(number)[1]
         value = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
         resource.setrlimit(number, (value, value))
-    # What the function prints must not be taken for its answer.
+    # The function's own prints must not be mistaken for its result.
     answers = os.dup(1)
     os.dup2(2, 1)
     sys.path[:] = request["path"]

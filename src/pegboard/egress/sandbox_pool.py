@@ -1,7 +1,6 @@
-"""Sandbox pool: a few children that call functions one after the other, each killed and replaced when it fails.
+"""Sandbox pool: child processes that run many functions, each killed and replaced when it fails.
 
-A fresh child for every call is what `sandbox` has; where there are thousands of calls its start would cost more than
-the work.
+`sandbox` starts a new child for every call; for thousands of calls the start would cost more than the work.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ from pegboard.egress.sandbox import SandboxError, import_path
 from pegboard.model.bounds import MIB
 from pegboard.model.error import CallError
 
-POOL_CHILD_CALLS = 200  # of one child that runs many functions, before it is replaced
-POOL_CHILD_BYTES = 64 * MIB  # or that it was handed
+POOL_CHILD_CALLS = 200  # calls after which a child is replaced
+POOL_CHILD_BYTES = 64 * MIB  # payload bytes after which a child is replaced
 
 _CHILD = Path(__file__).with_name("sandbox_pool_child.py")
 
 
 @dataclass(kw_only=True, slots=True)
 class _Child:
-    """One child, and how much it has done: memory that its calls leaked ends with it."""
+    """One child and its work so far; memory leaked by its calls ends with it."""
 
     process: Process
     calls: int = 0
@@ -42,15 +41,15 @@ class _Child:
 
 @dataclass(kw_only=True)
 class SandboxPool:
-    """Children that call functions of ours on foreign bytes; made by whoever has many, in one event loop.
+    """Children that run our functions on foreign bytes, in one event loop.
 
     A child starts with the first call that finds none idle, and ends with the block: `async with SandboxPool(…)`. It
-    has a clean environment, no right to write files, and limits on memory and descriptors. One that dies, takes too
-    long or raises anything but `expected` is killed with everything that it started; the next call gets a fresh one.
+    has a clean environment, no right to write files, and limits on memory and descriptors. A child that dies, is too
+    slow or raises anything but `expected` is killed with all its descendants; the next call gets a new one.
 
     Args:
-        children: how many at most.
-        expected: the name of the exception by which a function refuses its bytes; the child goes on after it.
+        children: the most children.
+        expected: the name of the exception with which a function refuses its bytes; the child continues after it.
     """
 
     children: int
@@ -73,11 +72,11 @@ class SandboxPool:
             await self._idle.pop().process.stop(grace_s=0)
 
     async def call(self, function: str, argument: Any, payload: bytes) -> Any:
-        """Call `module:function(argument, payload)` in a child, and return the JSON value that it returns.
+        """Call `module:function(argument, payload)` in a child, and return its JSON result.
 
         Raises:
-            SandboxError: the function raised.
-            CallError: timeout; result_too_large; tool_error when the child used too much memory or died.
+            SandboxError: the function raised an exception.
+            CallError: timeout; result_too_large; tool_error if the child used too much memory or died.
         """
         async with self._places:
             child = self._idle.pop() if self._idle else _Child(process=await self._launch())
@@ -97,7 +96,7 @@ class SandboxPool:
         return self._value(function, answer)
 
     async def _launch(self) -> Process:
-        # -I: no PYTHON* variables, no user site; -B: nothing to write byte code for.
+        # -I: no PYTHON* variables, no user site; -B: no byte code files.
         process = await launch(sys.executable, ["-I", "-B", str(_CHILD)], line_bytes=self.output_bytes)
         setup = {
             "path": import_path(),
@@ -109,7 +108,7 @@ class SandboxPool:
             },
         }
         with suppress(CallError):
-            # One that died already is met by the first call.
+            # If it died already, the first call reports that.
             await process.write(json.dumps(setup).encode() + b"\n")
         return process
 
@@ -119,7 +118,7 @@ class SandboxPool:
         request = {"call": function, "argument": argument, "size": len(payload)}
         try:
             with suppress(CallError):
-                # It may die while it reads; what it wrote before, and its status, tell more.
+                # It may die while reading; its earlier output and exit status tell more.
                 await child.process.write(json.dumps(request).encode() + b"\n" + payload)
             line = await child.process.read_line()
         except CallError as error:

@@ -1,8 +1,7 @@
-"""Sandbox pool child: the program in which `sandbox_pool` runs functions; started by its path, it imports nothing of
-ours.
+"""Sandbox pool child: the program in which `sandbox_pool` runs functions; started by path, without our packages.
 
-Reads a line of JSON (its limits), then for each call a line of JSON (the request) and the payload behind it; writes a
-line of JSON for each call.
+Reads a line of JSON (its limits), then for each call a line of JSON (the request) and its payload; writes a line of
+JSON for each call.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from typing import Any
 
 try:
     import resource
-except ImportError:  # on Windows, where nobody starts it
+except ImportError:  # on Windows, where it is not used
     resource = None
 
 
 def main() -> None:
-    """Limit ourselves, then answer calls until there are no more."""
+    """Set our limits, then answer calls until the input ends."""
     assert resource is not None
     source = sys.stdin.buffer
     setup = json.loads(source.readline())
@@ -29,7 +28,7 @@ def main() -> None:
         hard = resource.getrlimit(number)[1]
         value = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
         resource.setrlimit(number, (value, value))
-    # What a function prints must not be taken for its answer.
+    # A function's own prints must not be mistaken for its result.
     answers = os.dup(1)
     os.dup2(2, 1)
     sys.path[:] = setup["path"]

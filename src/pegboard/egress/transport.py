@@ -1,7 +1,7 @@
-"""Transport: one HTTP exchange under guard, for httpx2 clients and for our own.
+"""Transport: one guarded HTTP exchange, for httpx2 clients and for our own.
 
-It stands where httpx2's own `AsyncHTTPTransport` would, which takes no network of ours (`network_backend`) and would
-hand a caller the raw connection; what httpx2 does well, unpacking a body in small pieces, stays its work.
+It replaces httpx2's `AsyncHTTPTransport`, which does not accept a `network_backend` and would expose the raw
+connection. httpx2 still unpacks bodies in small pieces.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from pegboard.egress.destinations import Destinations
 from pegboard.egress.failures import EgressError, Exchange, translate
 from pegboard.model.bounds import DEFAULT_BOUNDS
 
-CONNECTIONS = 100  # of one client, at once
-IDLE_CONNECTIONS = 20  # and of them, kept for the next request
-IDLE_CONNECTION_S = 5.0  # for this long
+CONNECTIONS = 100  # simultaneous connections of one client
+IDLE_CONNECTIONS = 20  # idle connections kept for the next request
+IDLE_CONNECTION_S = 5.0  # seconds for which they are kept
 
 CAP_EXTENSION = "pegboard.max_response_bytes"
 EXCHANGE_EXTENSION = "pegboard.exchange"
@@ -37,7 +37,7 @@ _CORE_FAILURES = (
     httpcore2.UnsupportedProtocol,
 )
 _OUR_CHARACTERS = frozenset(range(0x20, 0x7F)) | {0x09} | frozenset(range(0x80, 0x100))
-# Only what is unpacked in bounded memory is asked for; a server that sends another coding breaks the protocol.
+# Only codings that are unpacked in bounded memory are requested; another coding is a protocol error.
 _ACCEPT_ENCODING = b"gzip, deflate"
 _CODINGS = {"gzip": "gzip", "x-gzip": "gzip", "deflate": "deflate"}
 
@@ -48,15 +48,15 @@ def origin_of(url: httpx2.URL) -> str:
 
 
 class GuardedTransport(httpx2.AsyncBaseTransport):
-    """Sends each request to a judged address and counts every byte of its answer, raw and unpacked.
+    """Sends each request to a checked address and counts every byte of the response, raw and unpacked.
 
-    Redirects are not followed here: each one that a client follows comes back as a request of its own and is judged
-    again. Proxies, netrc and socket files are out of reach by construction.
+    It does not follow redirects: a client sends each one as a new request, which is checked again. Proxies, netrc and
+    socket files cannot be used.
 
     Args:
-        max_response_bytes: of one answer, both as it came and unpacked; None for no cap.
-        cap_event_streams: whether the cap holds for `text/event-stream`, which may rightly go on for ever.
-        headers_s: seconds until the headers of an answer are complete; None leaves it to the client's timeouts.
+        max_response_bytes: of one response, both raw and unpacked; None for no cap.
+        cap_event_streams: whether the cap applies to `text/event-stream`, which may be endless.
+        headers_s: seconds until the headers of a response are complete; None leaves it to the client's timeouts.
     """
 
     def __init__(
@@ -80,15 +80,15 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         renew_after_fork(self)
 
     def after_fork(self) -> None:
-        """Leave the connections to the parent: an answer on one would be anybody's."""
+        """Leave the connections to the parent: a response on one could belong to either process."""
         leave_to_parent(self._connections)
         self._connections = None
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send one request; the body of the answer is read as it is iterated.
+        """Send one request; the body of the response is read as it is iterated.
 
         Raises:
-            EgressError: with the kind that tells what went wrong.
+            EgressError: with the matching kind.
         """
         exchange = request.extensions.get(EXCHANGE_EXTENSION) or Exchange(origin=origin_of(request.url))
         outgoing = _outgoing(request, exchange)
@@ -108,10 +108,10 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             raise
 
     async def _pool(self) -> httpcore2.AsyncConnectionPool:
-        """Return the connections, made when they are first needed."""
+        """Return the connection pool, created on first use."""
         if self._connections is None:
             if not _shared_ssl_context.cache_info().currsize:
-                # In a thread: reading what the system trusts takes a tenth of a second.
+                # In a thread: reading the system's certificates takes a tenth of a second.
                 await asyncio.get_running_loop().run_in_executor(None, _warm)
             self._connections = self._connections or httpcore2.AsyncConnectionPool(
                 ssl_context=self._ssl_context or _shared_ssl_context(),
@@ -128,12 +128,12 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             raise _protocol_error(exchange, "it switched protocols without being asked")
         coding = _coding_of(headers, exchange)
         cap = request.extensions.get(CAP_EXTENSION, self._max_response_bytes)
-        # The whole type: who reads events reads no others, so that others end at the cap.
+        # The exact type: a client of events reads no other types, so others end at the cap.
         is_event_stream = headers.get("content-type", "").partition(";")[0].strip().lower() == "text/event-stream"
         if is_event_stream and not self._cap_event_streams:
             cap = None
         if "content-encoding" in headers:
-            # The client sees the unpacked body; these two describe the packed one.
+            # The client sees the unpacked body; these two headers describe the packed one.
             del headers["content-encoding"]
             headers.pop("content-length", None)
         return httpx2.Response(
@@ -161,7 +161,7 @@ def _outgoing(request: httpx2.Request, exchange: Exchange) -> httpcore2.Request:
         if not _OUR_CHARACTERS.issuperset(value):
             text = f"The header {name.decode('ascii', 'replace')!r} has a control character in its value. Remove it."
             raise EgressError("invalid_arguments", text)
-    # A client that asks for codings which are not unpacked here would be refused its answer.
+    # A response in a coding that is not unpacked here would be refused, so it is not requested.
     headers = [(name, value) for name, value in request.headers.raw if name.lower() != b"accept-encoding"]
     headers.append((b"Accept-Encoding", _ACCEPT_ENCODING))
     assert isinstance(request.stream, AsyncIterable)
@@ -170,18 +170,18 @@ def _outgoing(request: httpx2.Request, exchange: Exchange) -> httpcore2.Request:
         url=httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path),
         headers=headers,
         content=request.stream,
-        # Nothing else is handed through: `sni_hostname` would let a caller be shown another host's certificate.
+        # Other extensions are dropped: `sni_hostname` would let a caller accept another host's certificate.
         extensions={"timeout": request.extensions.get("timeout", {}), "trace": exchange.trace},
     )
 
 
-# ---- the body of an answer
+# ---- the body of a response
 
 
 def _coding_of(headers: httpx2.Headers, exchange: Exchange) -> str | None:
-    """Return how a body is packed, None for one that is not.
+    """Return the coding of a body, None for an unpacked one.
 
-    Two codings on top of each other are refused like one that was never asked for: no honest server needs them.
+    Nested codings are refused like unrequested ones, since no honest server needs them.
     """
     header = headers.get("content-encoding", "")
     codings = [coding for part in header.split(",") if (coding := part.strip().lower()) not in ("", "identity")]
@@ -193,7 +193,7 @@ def _coding_of(headers: httpx2.Headers, exchange: Exchange) -> str | None:
 
 
 class UnpackedBody(httpx2.AsyncByteStream):
-    """The body of an answer, unpacked by httpx2 and counted; yields what fits under the cap, then raises."""
+    """The body of a response, unpacked by httpx2 and counted; yields bytes up to the cap, then raises."""
 
     def __init__(self, answer: httpcore2.Response, coding: str | None, cap: int | None, exchange: Exchange) -> None:
         self._packed = PackedBody(answer, cap, exchange)
@@ -226,7 +226,7 @@ class UnpackedBody(httpx2.AsyncByteStream):
 
 
 class PackedBody(httpx2.AsyncByteStream):
-    """The body as it comes from the network, counted too: one that unpacks to nothing must not run for ever."""
+    """The raw body from the network, also counted: one that unpacks to nothing must not run for ever."""
 
     def __init__(self, answer: httpcore2.Response, cap: int | None, exchange: Exchange) -> None:
         self._answer = answer
@@ -235,7 +235,7 @@ class PackedBody(httpx2.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncGenerator[bytes]:
         received_bytes = 0
-        # The stream of httpcore2's pool iterates by generator, which is what makes it closable from here.
+        # The pool's stream is iterated by a generator, which can be closed from here.
         assert isinstance(self._answer.stream, AsyncIterable)
         async with aclosing(cast("AsyncGenerator[bytes]", aiter(self._answer.stream))) as chunks:
             async for chunk in chunks:
@@ -259,17 +259,17 @@ def _protocol_error(exchange: Exchange, what: str) -> EgressError:
     return EgressError("protocol_error", text, outcome_unknown=exchange.sent)
 
 
-# ---- what transports share
+# ---- shared by transports
 
 
 @cache
 def _shared_ssl_context() -> ssl.SSLContext:
-    """Build the context that trusts what the system trusts (or the operator's `SSL_CERT_FILE`)."""
+    """Return the context with the system's certificates (or the operator's `SSL_CERT_FILE`)."""
     return httpcore2.default_ssl_context()
 
 
 def _warm() -> None:
-    """Load what the first request of a process needs."""
+    """Load the modules and certificates for the first request of a process."""
     _shared_ssl_context()
 
     async def touch() -> None:
@@ -285,9 +285,9 @@ def guarded_client(
     timeout: httpx2.Timeout | None = None,
     auth: httpx2.Auth | None = None,
 ) -> httpx2.AsyncClient:
-    """Make an `httpx2.AsyncClient` on a guarded transport, for libraries that want one (MCP's SDK, clients of models).
+    """Make an `httpx2.AsyncClient` on a guarded transport, for libraries that need one (MCP's SDK, model clients).
 
-    It follows no redirects by itself and reads nothing from the environment.
+    It does not follow redirects and reads nothing from the environment.
     """
     return httpx2.AsyncClient(
         transport=transport,

@@ -1,4 +1,4 @@
-"""URLs: one reading of an address line, shared by requests and redirects."""
+"""URLs: one parser for URLs in requests and redirects."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _HOST = re.compile(r"[a-z0-9_.-]+|[0-9a-f:.]+")
 
 
 def parse_url(text: str) -> httpx2.URL:
-    """Read an absolute http or https URL; the host comes out in its plain spelling.
+    """Parse an absolute http or https URL; the host is normalised.
 
-    Full-width digits and percent signs in the host are undone as a browser does it, so that what is judged is what
-    would have been meant. A user name in the URL is refused: it is used to make one host look like another.
+    Full-width digits and percent escapes in the host are decoded as in browsers, so that the checked host is the one
+    that would be used. A user name in the URL is refused: it can make one host look like another.
 
     Raises:
-        EgressError: blocked_destination for another scheme, a user name or a host that is not a host name;
-            invalid_arguments for a text that is not an absolute URL.
+        EgressError: blocked_destination for another scheme, a user name or an invalid host name; invalid_arguments for
+            a text that is not an absolute URL.
     """
     shown = text[:200]
     try:
@@ -119,7 +119,7 @@ def _plain_authority(text: str) -> str:
 
 def _compatible(authority: str) -> str:
     plain = unicodedata.normalize("NFKC", authority)
-    # "℀" becomes "a/c": a host must not gain a path, a user name or a port that was not there.
+    # "℀" becomes "a/c": normalisation must not add a path, a user name or a port to a host.
     if any(plain.count(mark) != authority.count(mark) for mark in "/?#@:\\%[]"):
         raise ValueError(authority)
     return plain.replace("\u3002", ".")
