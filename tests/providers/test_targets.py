@@ -247,3 +247,13 @@ def test_an_extra_tool_is_sent_to_the_one_view_that_has_it():
     view = catalog.view(ToolContext(), extra_tools=[extra])
     assert b'"extra"' in view.export_bytes("mcp")
     assert b'"extra"' not in catalog.view(ToolContext()).export_bytes("mcp")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_schema_that_refers_to_itself_is_exported(target: str):
+    tree = {"type": "object", "properties": {"kids": {"type": "array", "items": {"$ref": "#/$defs/tree"}}}}
+    schema: Any = {"type": "object", "properties": {"root": {"$ref": "#/$defs/tree"}}, "$defs": {"tree": tree}}
+    catalog = Catalog()
+    catalog.register(ToolSpec(name="plant", input_schema=schema), lambda ctx, args: None)
+    [tool] = catalog.view(ToolContext()).export(target)
+    assert b"kids" in orjson.dumps(tool)

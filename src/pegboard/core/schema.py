@@ -23,8 +23,8 @@ from pegboard.core.schema_cost import (
     ALTERNATIVE_RULES,
     BOUND_RULES,
     COSTLY_RULES,
+    MAX_STEPS,
     MULTIPLYING_RULES,
-    TELLING_NS,
     SchemaCost,
     is_whole_number,
     size_of,
@@ -72,16 +72,15 @@ class Compiled:
     No answer holds the event loop for long: `is_valid` raises `CallError` of kind `schema_too_complex` where it would.
     """
 
-    __slots__ = ("_cost", "_has_alternatives", "_little_bytes", "_validator", "defaults", "is_valid", "schema")
+    __slots__ = ("_cost", "_has_alternatives", "_validator", "defaults", "is_valid", "schema")
 
     def __init__(self, schema: JSON, validator: Any, rules: frozenset[str], cost: SchemaCost | None) -> None:
         self.schema = schema
         self._validator = validator
         self._cost = cost
-        self._little_bytes = 0
         self._has_alternatives = not ALTERNATIVE_RULES.isdisjoint(rules)
         # What is plain needs no looking at its cost; the rest is looked at when it is first used.
-        self.is_valid: Callable[[JSONValue], bool] = self._first_valid if rules else validator.is_valid
+        self.is_valid: Callable[[JSONValue], bool] = self._counted_valid if rules else validator.is_valid
         properties = schema.get("properties")
         self.defaults: tuple[tuple[str, JSONValue], ...] = tuple(
             (name, inner["default"])
@@ -89,22 +88,14 @@ class Compiled:
             if is_object(inner) and "default" in inner
         )
 
-    def _first_valid(self, value: JSONValue) -> bool:
-        cost = self._cost_told()
-        if cost.is_light and not cost.digits_ns:
-            self.is_valid = self._validator.is_valid
-        else:
-            self._little_bytes = cost.little_bytes()
-            self.is_valid = self._held_valid
-        return self.is_valid(value)
-
-    def _held_valid(self, value: JSONValue) -> bool:
-        # Written out, most values are so short that nothing of them need be counted; writing takes a fiftieth of that.
-        if not is_written_within(value, self._little_bytes):
-            self._cost_told().hold(value)
+    def _counted_valid(self, value: JSONValue) -> bool:
+        cost = self._cost_counted()
+        # Most values are so short that counting cannot matter, and writing them takes a fiftieth of its time.
+        if not is_written_within(value, cost.uncounted_bytes):
+            cost.hold(value)
         return self._validator.is_valid(value)
 
-    def _cost_told(self) -> SchemaCost:
+    def _cost_counted(self) -> SchemaCost:
         if self._cost is None:
             self._cost = SchemaCost(self.schema)
         return self._cost
@@ -116,12 +107,12 @@ class Compiled:
                 args = {**args, name: copied(value)}
         return args
 
-    def telling_ns(self, value: JSONValue) -> int:
-        """Return what `errors` of a value takes at most; from `TELLING_NS` on, it may be far more."""
-        return self._cost_told().telling_ns(value)
+    def explaining_steps(self, value: JSONValue) -> int:
+        """Return the steps that `errors` takes at most; with more than `MAX_STEPS`, do not call it."""
+        return self._cost_counted().explaining_steps(value)
 
     def errors(self, value: JSONValue) -> list[Any]:
-        """Return every error of the engine for a value; ask `telling_ns` first."""
+        """Return every error of the engine for a value; ask `explaining_steps` first."""
         return list(self._validator.iter_errors(value))
 
     def _first_error(self, value: JSONValue) -> list[Any]:
@@ -142,7 +133,7 @@ class Compiled:
         """
         found: list[ArgumentProblem] = []
         left = [NAMES_MEANT]
-        is_too_long = self.telling_ns(value) >= TELLING_NS
+        is_too_long = self.explaining_steps(value) > MAX_STEPS
         if is_too_long and self.is_valid(value):
             return []
         for error in self._first_error(value) if is_too_long else self.errors(value):

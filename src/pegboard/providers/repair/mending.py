@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jsonschema_rs
 
 from pegboard.core.schema import Compiled
+from pegboard.core.schema_cost import MAX_STEPS
 from pegboard.model.bounds import KIB
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
@@ -17,7 +18,7 @@ REPAIR_TRIES = 200  # tries for one call
 REPAIR_LEAST_TRIES = 8  # tries for one call with large arguments
 REPAIRED_FAULTS = 100  # faults of the worst arguments that are repaired
 REPAIR_LOOKED_AT_BYTES = 256 * KIB  # bytes scanned by all tries together: the larger the arguments, the fewer tries
-REPAIR_NS = 40_000_000  # nanoseconds of the event loop for all tries together
+REPAIR_COST = 2 * MAX_STEPS  # steps of all tries together
 REPAIR_STEPS_IN_A_BRANCH = 8  # corrections inside one alternative of a schema
 
 Kind = jsonschema_rs.ValidationErrorKind
@@ -57,7 +58,7 @@ class _Mending:
 
     def __init__(self, compiled: Compiled, aliases: Mapping[str, str], tries: int) -> None:
         self._compiled, self._aliases = compiled, aliases
-        self._tries_left, self._left_ns = tries, REPAIR_NS
+        self._tries_left, self._left_steps = tries, REPAIR_COST
 
     def errors(self, args: JSON) -> list[Any]:
         """Return the faults; the list may be cut off.
@@ -66,8 +67,8 @@ class _Mending:
             CallError: `schema_too_complex`, if all validations together take too long.
         """
         self._tries_left -= 1
-        self._left_ns -= self._compiled.telling_ns(args)
-        if self._left_ns < 0:
+        self._left_steps -= self._compiled.explaining_steps(args)
+        if self._left_steps < 0:
             raise CallError("schema_too_complex", "These arguments take too long to repair.")
         return self._compiled.errors(args)[:REPAIRED_FAULTS]
 
