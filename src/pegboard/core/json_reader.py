@@ -73,10 +73,10 @@ def parse_json(text: str | bytes, *, bounds: Bounds = DEFAULT_BOUNDS) -> JSONVal
     """
     raw = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
     if len(raw) > bounds.request_body_bytes:
-        raise _refused(f"the text is longer than {bounds.request_body_bytes} bytes")
+        raise _refused(f"the text is longer than {bounds.request_body_bytes} bytes (`limits.request_body_bytes`)")
     # Counted before parsing: parsing a million small keys costs more than refusing them.
     if raw.count(b":") > bounds.json_keys and members_written(raw) > bounds.json_keys:
-        raise _refused(f"they have more than {bounds.json_keys} keys in all")
+        raise _refused(f"they have more than {bounds.json_keys} keys in all (`limits.json_keys`)")
     value = _unique(raw, bounds)
     check_bounds(value, bounds=bounds)
     if b"\\u0000" in raw and any("\0" in item for item in _texts(value)):
@@ -287,7 +287,7 @@ def _exactly(raw: bytes, bounds: Bounds) -> JSONValue:
                 text.encode()
         return value
     except RecursionError:
-        raise _refused(f"they are nested more than {bounds.json_depth} levels deep") from None
+        raise _refused(f"they are nested more than {bounds.json_depth} levels deep (`limits.json_depth`)") from None
     except UnicodeError as error:
         raise _refused(f"they are no UTF-8: {_first_line(error)}") from None
     except ValueError as error:
@@ -328,7 +328,7 @@ def _finite(digits: str) -> float:
 
 def _integer(digits: str, bounds: Bounds) -> int:
     if len(digits.lstrip("-")) > bounds.integer_digits:
-        raise ValueError(f"an integer has more than {bounds.integer_digits} digits")
+        raise ValueError(f"an integer has more than {bounds.integer_digits} digits (`limits.integer_digits`)")
     return int(digits)
 
 

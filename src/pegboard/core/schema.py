@@ -216,7 +216,8 @@ def check_schema_size(schema: JSONValue, *, bounds: Bounds) -> frozenset[str]:
                     rules |= {rule for rule in BOUND_RULES & value.keys() if not is_whole_number(value[rule])}
                 # A subschema of an object stands two JSON levels down: `properties`, then the name.
                 if depth > 2 * bounds.schema_depth:
-                    raise CallError("schema_too_complex", f"The schema is more than {bounds.schema_depth} levels deep.")
+                    text = f"The schema is more than {bounds.schema_depth} levels deep (`limits.schema_depth`)."
+                    raise CallError("schema_too_complex", text)
             values += len(inside)
             if values > SCHEMA_VALUES:
                 raise CallError("schema_too_complex", f"The schema has more than {SCHEMA_VALUES:,} values.")
@@ -229,7 +230,8 @@ def check_schema_size(schema: JSONValue, *, bounds: Bounds) -> frozenset[str]:
                 elif isinstance(inner, int) and not -(1 << 64) <= 2 * inner < 1 << 65:
                     raise CallError("schema_too_complex", "The schema has an integer of more than 64 bits.")
         if count > 2 * bounds.subschemas:
-            raise CallError("schema_too_complex", f"The schema has more than {bounds.subschemas} subschemas.")
+            text = f"The schema has more than {bounds.subschemas} subschemas (`limits.subschemas`)."
+            raise CallError("schema_too_complex", text)
         level = below
     return rules
 
@@ -269,7 +271,7 @@ def _walk_within(value: JSONValue, bounds: Bounds, *, is_copied: bool) -> Any:
             _check_container(item, depth, bounds)
             values += len(item)
             if values > bounds.json_values:
-                raise _refused(f"they have more than {bounds.json_values} values in all")
+                raise _refused(f"they have more than {bounds.json_values} values in all (`limits.json_values`)")
             copy = item
             if is_copied:
                 copy = holder[place] = item.copy()
@@ -281,7 +283,7 @@ def _walk_within(value: JSONValue, bounds: Bounds, *, is_copied: bool) -> Any:
         elif kind is int:
             # A digit is a little more than 3.32 bits: below that no power need be taken.
             if item.bit_length() > bounds.integer_digits * 3.32 and abs(item) >= 10**bounds.integer_digits:
-                raise _refused(f"an integer has more than {bounds.integer_digits} digits")
+                raise _refused(f"an integer has more than {bounds.integer_digits} digits (`limits.integer_digits`)")
             if not -_BEYOND < item < _BEYOND:
                 long_digits += item.bit_length() // 3
         elif kind is float:
@@ -312,10 +314,10 @@ def is_small(value: JSON) -> bool:
 
 def _check_container(item: dict[object, object] | list[object], depth: int, bounds: Bounds) -> None:
     if depth > bounds.json_depth:
-        raise _refused(f"they are nested more than {bounds.json_depth} levels deep")
+        raise _refused(f"they are nested more than {bounds.json_depth} levels deep (`limits.json_depth`)")
     if type(item) is dict:
         if len(item) > bounds.object_keys:
-            raise _refused(f"an object has {len(item)} keys, more than {bounds.object_keys}")
+            raise _refused(f"an object has {len(item)} keys, more than {bounds.object_keys} (`limits.object_keys`)")
         for key in item:
             if type(key) is not str:
                 raise _refused(f"the key {key!r} is no text")

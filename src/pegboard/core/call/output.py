@@ -179,8 +179,9 @@ def finished(call: Call, result: ToolResult) -> ToolResult:
 
 def _check_size(call: Call, result: ToolResult) -> None:
     own, cap = call.entry.spec.max_result_bytes, call.bounds.result_bytes
-    if own is not None:
-        cap = min(own, cap)
+    setting = "limits.result_bytes"
+    if own is not None and own < cap:
+        cap, setting = own, "max_result_bytes"
     content = result.content
     if len(content) == 1 and type(block := content[0]) is TextContent and not call.is_by_hand:
         text, _, meta = block
@@ -195,7 +196,10 @@ def _check_size(call: Call, result: ToolResult) -> None:
         size = max(size, len(canonical_json(result.structured)))
     if size <= cap:
         return
-    text = f"{call.name!r} ran, but its result has {size} bytes, more than the {cap} allowed. Ask for less."
+    text = (
+        f"{call.name!r} ran, but its result has {size} bytes, more than the {cap} allowed. Ask for less, or have "
+        f"`{setting}` raised."
+    )
     raise CallError("result_too_large", text, outcome_unknown=not call.entry.spec.is_read_only)
 
 
