@@ -166,6 +166,45 @@ async def test_an_answer_comes_too_late_and_a_yes_ends(stores: Open) -> None:
     assert await store.shown(asked) is None, "old records are swept"
 
 
+async def test_what_was_seen_to_expire_stays_expired_when_the_clock_is_turned_back(stores: Open) -> None:
+    clock = Clock()
+    store = stores(wall_clock=clock)
+    shop = Shop(store)
+    late = question_of(await shop.pay(to="dave"))
+    yes = question_of(await shop.pay())
+    await store.decide(yes, is_yes=True, decided_by="cli:ann", good_s=60)
+    await store.grant(shop.grant(2, {"to": "carol"}), decided_by="cli:ann")
+    listed = await store.grant(shop.grant(2, {"to": "erin"}, credential="key:laptop"), decided_by="cli:ann")
+    clock.now += 61
+    assert [kind(await shop.pay(to=to)) for to in ("bob", "carol")] == ["consent_required"] * 2
+    assert listed.id not in [one.id for one in await store.listed(is_open=False)]
+    clock.now += 86_401
+    with pytest.raises(ConsentStateError, match="has expired"):
+        await store.decide(late, is_yes=True, decided_by="cli:ann")
+    clock.now -= 86_401 + 61
+    await store.give_back(yes)
+    by_key = replace(ANN, caller=replace(ANN.caller, credential="key:laptop"))
+    assert [kind(await shop.pay(to=to)) for to in ("bob", "carol")] == ["consent_required"] * 2
+    assert kind(await shop.pay(by_key, to="erin")) == "consent_required"
+    with pytest.raises(ConsentStateError):
+        await store.decide(late, is_yes=True, decided_by="cli:ann")
+    assert shop.paid == []
+
+
+async def test_the_clock_of_the_postgresql_server_decides(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = PostgresConsents(postgres_url)
+    shop = Shop(store)
+    try:
+        monkeypatch.setattr("time.time", lambda: 1.0)
+        asked = question_of(await shop.pay())
+        await store.decide(asked, is_yes=True, decided_by="cli:ann")
+        monkeypatch.undo()
+        assert kind(await shop.pay()) == "ok"
+    finally:
+        with psycopg.connect(postgres_url) as connection:
+            connection.execute("drop table if exists consents, used_answers")
+
+
 async def test_a_no_is_remembered_in_its_session_until_a_person_takes_it_back(stores: Open) -> None:
     clock = Clock()
     store = stores(wall_clock=clock)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 from pegboard.consent.limits import CONSENT_STORE_BUSY_S
@@ -17,14 +16,14 @@ class PostgresConsents(SqlConsents):
     Args:
         uri: `postgresql://…`; its user can create tables, or the tables exist.
         page: the address of the server with the page for decisions, without a slash at its end.
-        wall_clock: seconds since 1970, the same for all who share the database.
+        wall_clock: seconds since 1970, the same for all who share the database; by default the server's clock.
 
     Raises:
         DefinitionError: the URI is invalid.
     """
 
     def __init__(
-        self, uri: str | Secret, *, page: str | None = None, wall_clock: Callable[[], float] = time.time
+        self, uri: str | Secret, *, page: str | None = None, wall_clock: Callable[[], float] | None = None
     ) -> None:
         secret = uri if isinstance(uri, Secret) else Secret(uri)
         super().__init__(PostgresServer(secret, SCHEMA, busy_s=CONSENT_STORE_BUSY_S), page=page, wall_clock=wall_clock)

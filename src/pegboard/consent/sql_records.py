@@ -60,6 +60,13 @@ _KEYS = ("owner_key", "principal_key", "session_key")
 _NAMES = ", ".join((*_FIELDS, *_KEYS))
 _INSERT = f"insert into consents ({_NAMES}) values (:{_NAMES.replace(', ', ', :')})"  # noqa: S608 - names of ours
 _SELECT = f"select {', '.join(_FIELDS)} from consents"  # noqa: S608 - names of ours
+_SERVER_TIME = "select cast(extract(epoch from clock_timestamp()) as double precision)"
+# An expired record stays expired when the clock is turned back: no use is left that could be taken or returned.
+_CLOSE = (
+    "update consents set uses = 0, uses_left = 0 where state = 'agreed' and uses > 0 and expires_at <= :now "
+    "and (cast(:tool as text) is null or tool = :tool)"
+)
+_DROP_QUESTIONS = "delete from consents where state = 'asked' and expires_at <= :now"
 _TAKE = (
     "update consents set uses_left = uses_left - 1 where id = :id and uses_left > 0 and expires_at > :now returning id"
 )
@@ -78,7 +85,8 @@ class SqlConsents:
     Args:
         database: the database with the tables of `SCHEMA`.
         page: the address of the server with the page for decisions, without a slash at its end.
-        wall_clock: seconds since 1970, the same for all who share the database.
+        wall_clock: seconds since 1970, the same for all who share the database; by default the clock of the PostgreSQL
+            server, or of this machine for SQLite.
 
     Raises:
         DefinitionError: the location of the database is invalid.
@@ -87,7 +95,7 @@ class SqlConsents:
     takes_questions = True
 
     def __init__(
-        self, database: Database, *, page: str | None = None, wall_clock: Callable[[], float] = time.time
+        self, database: Database, *, page: str | None = None, wall_clock: Callable[[], float] | None = None
     ) -> None:
         database.check_place()
         self._database, self._page, self._clock = database, page, wall_clock
@@ -95,9 +103,21 @@ class SqlConsents:
     async def _do(self, work: Callable[[Run, float], T]) -> T:
         def run() -> T:
             with self._database.transaction() as execute:
-                return work(execute, self._clock())
+                now = self._now(execute)
+                try:
+                    return work(execute, now)
+                except ConsentStateError as error:
+                    # What was found to have expired stays recorded.
+                    refused = error
+            raise refused
 
         return await asyncio.to_thread(run)
+
+    def _now(self, run: Run) -> float:
+        """Return the time; on PostgreSQL the server's, unless a clock was passed."""
+        if self._clock is not None:
+            return self._clock()
+        return time.time() if run.is_sqlite else float(run(_SERVER_TIME)[0][0])
 
     # -- for calls
 
@@ -159,7 +179,12 @@ class SqlConsents:
         parts = ["expires_at > :now"] + (["state = 'asked'"] if is_open else [])
         parts += [] if space_id is None else ["space_id = :space"]
         sql = f"{_SELECT} where {' and '.join(parts)} order by asked_at desc, id limit {CONSENT_LISTED}"
-        return await self._do(lambda run, now: [_consent(row) for row in run(sql, now=now, space=space_id)])
+
+        def work(run: Run, now: float) -> list[Consent]:
+            run(_CLOSE, now=now, tool=None)
+            return [_consent(row) for row in run(sql, now=now, space=space_id)]
+
+        return await self._do(work)
 
     async def shown(self, consent_id: str) -> Consent | None:
         """Return one record; `None` if the id is unknown."""
@@ -248,6 +273,7 @@ class SqlConsents:
 
 def _recall(run: Run, now: float, request: ConsentRequest) -> ConsentAnswer | None:
     """Find a no of this session, else use a yes to exactly this call, else a matching grant."""
+    run(_CLOSE, now=now, tool=request.tool)
     call: dict[str, Any] = {"tool": request.tool, "digest": request.args_digest, "now": now}
     declined = run(
         "select id from consents where state = 'declined' and tool = :tool and session_key = :session "
@@ -283,7 +309,7 @@ def _fits(matching: str, request: ConsentRequest) -> bool:
 
 def _file(run: Run, now: float, request: ConsentRequest, text: str) -> str:
     run("delete from consents where expires_at < :end", end=now - CONSENT_KEPT_S)
-    run("delete from consents where state = 'asked' and expires_at <= :now", now=now)
+    run(_DROP_QUESTIONS, now=now)
     row = _row_of(request, text, now)
     known = run(
         "select id from consents where state = 'asked' and principal_key = :principal_key and tool = :tool "
@@ -340,6 +366,7 @@ def _not_open(run: Run, now: float, consent_id: str) -> ConsentStateError:
         return ConsentStateError(f"There is no consent {consent_id[:100]!r}.")
     if rows[0][0] != "asked":
         return ConsentStateError(f"The question {consent_id!r} is decided already: {rows[0][0]}.")
+    run(_DROP_QUESTIONS, now=now)
     return ConsentStateError(f"The question {consent_id!r} has expired. Its caller can ask again.")
 
 

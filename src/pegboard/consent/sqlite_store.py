@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -30,7 +29,7 @@ class SqliteConsents(SqlConsents):
         *,
         takes_questions: bool = True,
         page: str | None = None,
-        wall_clock: Callable[[], float] = time.time,
+        wall_clock: Callable[[], float] | None = None,
     ) -> None:
         super().__init__(SqliteFile(path, SCHEMA, busy_s=CONSENT_STORE_BUSY_S), page=page, wall_clock=wall_clock)
         self.path, self.takes_questions = path, takes_questions
