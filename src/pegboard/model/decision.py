@@ -40,6 +40,12 @@ class Decision(NamedTuple):
 
     `blocked` explains why a call of a visible tool would still be refused. Refusals that depend on arguments or hooks
     are not predicted.
+
+    >>> fix = Fix("group", "write", "include 'write'")
+    >>> print(Decision("group", "not in include=['read']; its groups are ['write']", fix, next="visible"))
+    hidden (group): not in include=['read']; its groups are ['write']. Fix: include 'write'.
+    >>> print(Decision("visible"))
+    visible
     """
 
     code: Code
@@ -57,3 +63,24 @@ class Decision(NamedTuple):
     def callable(self) -> bool:
         """Whether a call with valid arguments would run now."""
         return self.code == "visible" and self.blocked is None
+
+    def __str__(self) -> str:
+        """Return the decision as a line of text, for `print(view.why("refund"))`."""
+        if self.visible:
+            return (
+                "visible"
+                if self.blocked is None
+                else f"visible, but refused ({self.blocked.kind}): {_sentence(self.blocked.reason)}"
+            )
+        parts = [f"hidden ({self.code})" + (f": {_sentence(self.reason)}" if self.reason else ".")]
+        if self.fix is not None:
+            parts.append(f"Fix: {_sentence(self.fix.text)}")
+        if self.next not in (None, "visible"):
+            parts.append(
+                f"After that: hidden ({self.next})" + (f": {_sentence(self.next_reason)}" if self.next_reason else ".")
+            )
+        return " ".join(parts)
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "!", "?")) else f"{text}."
