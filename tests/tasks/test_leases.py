@@ -233,3 +233,32 @@ async def test_an_error_of_our_own_does_not_end_a_task_and_is_logged(
         assert record.exc_info[0] is KeyError
     finally:
         await catalog.close()
+
+
+async def test_who_waits_for_a_task_hears_of_its_end_when_it_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A wait that nobody ends would outlast the test.
+    monkeypatch.setattr("pegboard.tasks.dbos_engine.TASK_REMOTE_LOOK_S", 1_000.0)
+    monkeypatch.setattr("pegboard.tasks.tasks.TASK_LOOK_S", 1_000.0)
+    catalog = Catalog("waits", tasks=Tasks(f"sqlite:{tmp_path}/tasks.db"))
+    may_end = asyncio.Event()
+
+    @catalog.tool(task="required")
+    async def load() -> str:
+        """Load something."""
+        await may_end.wait()
+        return "done"
+
+    try:
+        task_id = (await catalog.view(ANN).call("load")).task_id
+        assert task_id is not None
+        waiting = [asyncio.create_task(catalog.tasks.result(task_id, ANN)) for _ in range(3)]
+        record = await catalog.tasks.get(task_id, ANN)
+        may_end.set()
+        async with asyncio.timeout(PATIENCE_S):
+            assert [result.text for result in await asyncio.gather(*waiting)] == ["done"] * 3
+        assert not record.is_over
+    finally:
+        may_end.set()
+        await catalog.close()

@@ -36,6 +36,8 @@ from pegboard.tasks.worker_lease import TASK_BEAT_S, WorkerLease
 
 TASK_RUNS = 100  # of one task, each in a process that died in it; then it has failed
 TASK_REMOTE_LOOK_S = 0.2  # between two looks into a database, for those who wait for a task
+TASK_RECORDED_LOOK_S = 0.01  # the same, for a task whose run has just ended here
+TASK_RECORDED_S = 1.0  # for the end of a run to be recorded, as a rule
 TASK_STORE_S = 10.0  # for an answer of the database of tasks
 TASK_LIST = 1_000  # of one caller, or of all for the operator, in one list
 
@@ -96,6 +98,8 @@ class DbosEngine:
         self._notes: dict[str, tuple[float | None, str]] = {}
         self._ended_at: dict[str, float] = {}
         """Runs that ended here of late, by task: whether that was recorded is looked at once more."""
+        self._waiters: dict[str, set[asyncio.Future[None]]] = {}
+        """Those who wait here for a task to change."""
 
         renew_after_fork(self)
 
@@ -281,6 +285,9 @@ class DbosEngine:
             if self._running.get(call.task_id) is current:
                 del self._running[call.task_id]
                 self._ended_at[call.task_id] = time.monotonic()
+                for waiter in self._waiters.get(call.task_id, ()):
+                    if not waiter.done():
+                        waiter.set_result(None)
 
     async def elsewhere(self, work: Coroutine[Any, Any, T]) -> T:
         """Await work on the loop of DBOS, which knows by the context which task it is for."""
@@ -424,8 +431,22 @@ class DbosEngine:
         return self._lease.is_seen_dead(worker, self._ended) and self._lease.take_over_task(task_id, worker)
 
     async def changed(self, record: TaskRecord, *, timeout_s: float) -> None:
-        """Return after a moment: another process may change what is in the database."""
-        await asyncio.sleep(min(timeout_s, TASK_REMOTE_LOOK_S))
+        """Return when a run of the task ends here, or after a moment: another process may change the database."""
+        task_id = record.task_id
+        ended_at = self._ended_at.get(task_id)
+        if ended_at is not None and time.monotonic() - ended_at < TASK_RECORDED_S and task_id not in self._running:
+            # DBOS records the end of a run on its own loop, in a few milliseconds.
+            await asyncio.sleep(min(timeout_s, TASK_RECORDED_LOOK_S))
+            return
+        waiter = asyncio.get_running_loop().create_future()
+        waiters = self._waiters.setdefault(task_id, set())
+        waiters.add(waiter)
+        try:
+            await asyncio.wait([waiter], timeout=min(timeout_s, TASK_REMOTE_LOOK_S))
+        finally:
+            waiters.discard(waiter)
+            if not waiters:
+                self._waiters.pop(task_id, None)
 
     async def sweep(self, now: float) -> int:
         """Forget what expired before `now`."""
