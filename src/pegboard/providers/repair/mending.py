@@ -18,7 +18,7 @@ REPAIR_TRIES = 200  # tries for one call
 REPAIR_LEAST_TRIES = 8  # tries for one call with large arguments
 REPAIRED_FAULTS = 100  # faults of the worst arguments that are repaired
 REPAIR_LOOKED_AT_BYTES = 256 * KIB  # bytes scanned by all tries together: the larger the arguments, the fewer tries
-REPAIR_COST = 2 * MAX_STEPS  # steps of all tries together
+REPAIR_COST = 4 * MAX_STEPS  # steps of all tries together: enough to correct a hundred numbers sent as strings
 REPAIR_STEPS_IN_A_BRANCH = 8  # corrections inside one alternative of a schema
 
 Kind = jsonschema_rs.ValidationErrorKind
