@@ -27,9 +27,9 @@ from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.declarations import Declarations, Mirror, MirroredSource
 from pegboard.core.executor import Executor
 from pegboard.core.judge import Selection
-from pegboard.core.limits import SHUTDOWN_GRACE_S
+from pegboard.core.limits import SHUTDOWN_GRACE_S, SOURCE_START_S
 from pegboard.core.names import fold, nearest
-from pegboard.core.ports import ConsentRecords, DocumentStore, Embedder, LimitStore, Source, UsedAnswers
+from pegboard.core.ports import ConsentRecords, DocumentStore, Embedder, LimitStore, Source, StartsSlowly, UsedAnswers
 from pegboard.core.predicates import predicate as question_of
 from pegboard.core.registry import Registry
 from pegboard.core.snapshot import Snapshot
@@ -504,10 +504,26 @@ class Catalog:
         """Let `default_catalog` be this one from each `start` to the `close` after it; for a catalog of a config."""
         self._is_of_config = True
 
-    async def start(self, *, only: Iterable[str] | None = None) -> None:
-        """Start the sources, or `only` those named. A source that cannot start is down, and no reason to fail.
+    async def __aenter__(self) -> Catalog:
+        """Start the catalog; leaving the block closes it."""
+        await self.start()
+        return self
 
-        A catalog that was closed takes calls again.
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def start(self, *, only: Iterable[str] | None = None, wait_s: float = SOURCE_START_S) -> None:
+        """Start the sources, or `only` those named, and wait up to `wait_s` seconds until their tools are known.
+
+        A source that fails or needs longer is named in a warning in the log; it is retried in the background, and the
+        catalog works without its tools. `wait_s=0` does not wait. A closed catalog takes calls again.
+
+        >>> catalog = Catalog()
+        >>> async def main() -> list[str]:
+        ...     async with catalog:
+        ...         return catalog.view(ToolContext()).names()
+        >>> asyncio.run(main())
+        []
         """
         self.executor.closing = False
         self.registry.is_served = True
@@ -516,11 +532,15 @@ class Catalog:
         if self._is_of_config:
             default_catalog.stand_aside(self.runtime)
         sources = self.registry.sources
+        begun: list[Source] = []
         for source in [sources[name] for name in (sources if only is None else only)]:
             try:
                 await source.start()
+                begun.append(source)
             except Exception:
                 logging.getLogger("pegboard").exception("Source %r could not be started.", source.name)
+        if wait_s > 0:
+            await _wait_for_tools(begun, wait_s)
 
     async def close(self, *, grace_s: float = SHUTDOWN_GRACE_S) -> None:
         """Refuse new calls, let running ones end for `grace_s`, stop the rest, the sources and the limit store."""
@@ -715,6 +735,28 @@ class Catalog:
     def cancel(self, call_id: str) -> bool:
         """Stop a running call by its id; `False` when there is none."""
         return self.executor.cancel(call_id)
+
+
+async def _wait_for_tools(sources: Sequence[Source], wait_s: float) -> None:
+    """Wait until these sources have tried to list their tools; the log names those without tools."""
+    slow = [source for source in sources if isinstance(source, StartsSlowly)]
+    if not slow:
+        return
+    waits = [asyncio.ensure_future(source.first_listed()) for source in slow]
+    try:
+        await asyncio.wait(waits, timeout=wait_s)
+    finally:
+        late = [not wait.done() for wait in waits]
+        for wait in waits:
+            wait.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)
+    for source, is_late in zip(slow, late, strict=True):
+        state = source.state()
+        if is_late or (state.status not in ("ok", "connecting") and not state.is_up):
+            why = f"still {state.status} after {wait_s:g} s" if is_late else state.status
+            reason = f": {state.reason}" if state.reason else ""
+            text = "Started without the tools of %r, which is %s%s. They are added when it answers."
+            logging.getLogger("pegboard").warning(text, source.name, why, reason)
 
 
 async def _stop(source: Source) -> None:

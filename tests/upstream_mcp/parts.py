@@ -70,7 +70,7 @@ async def running(*settings: ServerSettings, lock: LockFile | None = None) -> As
     sources = [McpSource(said, lock=lock) for said in settings]
     for source in sources:
         catalog.add_source(source)
-    await catalog.start()
+    await catalog.start(wait_s=0)
     try:
         async with asyncio.timeout(60):
             for source in sources:

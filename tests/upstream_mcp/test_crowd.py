@@ -31,7 +31,7 @@ async def crowd(*misdeeds: str) -> AsyncGenerator[tuple[View, Any, float]]:
     for source in (evil, *calm):
         catalog.add_source(source)
     began = time.monotonic()
-    await catalog.start()
+    await catalog.start(wait_s=0)
     try:
         async with asyncio.timeout(60):
             for source in calm:

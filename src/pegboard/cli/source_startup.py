@@ -58,7 +58,7 @@ async def started(
         if lock is not None:
             # Only `serve` and `lock` accept something for good: looking at tools changes no file.
             lock.is_kept = False
-    await catalog.start(only=names)
+    await catalog.start(only=names, wait_s=0)
     if not names:
         return {}
     waiting = [asyncio.create_task(_listed(sources[name], afresh=afresh), name=name) for name in names]

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from pegboard.core.entry_table import EntryTable
 from pegboard.core.names import fold
-from pegboard.core.ports import DocumentStore, HoldsSecrets, Source
+from pegboard.core.ports import DocumentStore, HoldsSecrets, Source, StartsSlowly
 from pegboard.model.agent import AgentEntry
 from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.model.error import DuplicateToolError
@@ -107,6 +107,11 @@ class MirroredSource(Struct, frozen=True):
         """Start the source."""
         await self.source.start()
 
+    async def first_listed(self) -> None:
+        """Wait until the source has tried to list its tools."""
+        if isinstance(self.source, StartsSlowly):
+            await self.source.first_listed()
+
     async def stop(self) -> None:
         """Stop the source."""
         await self.source.stop()
@@ -148,6 +153,11 @@ class PrivateSource(Struct, frozen=True):
     async def start(self) -> None:
         """Start the source."""
         await self.source.start()
+
+    async def first_listed(self) -> None:
+        """Wait until the source has tried to list its tools."""
+        if isinstance(self.source, StartsSlowly):
+            await self.source.first_listed()
 
     async def stop(self) -> None:
         """Stop the source."""

@@ -2,4 +2,5 @@
 
 PATTERN_STEPS = 2_000  # steps of a regular expression with look-around on one value
 SCHEMA_HOPS = 64  # references and nested alternatives that a schema may follow at one place
+SOURCE_START_S = 15.0  # seconds that `catalog.start()` waits for the tools of its sources
 SHUTDOWN_GRACE_S = 10.0  # seconds for running calls to finish when the catalog or its server stops

@@ -43,6 +43,18 @@ class Source(Protocol):
 
 
 @runtime_checkable
+class StartsSlowly(Protocol):
+    """A source whose `start` returns before its tools are known."""
+
+    async def first_listed(self) -> None:
+        """Wait until the first attempt to list its tools has succeeded or failed.
+
+        Returns at once for a source that connects only when it is first used.
+        """
+        ...
+
+
+@runtime_checkable
 class OffersResources(Protocol):
     """A source with resources, prompts or completions in addition to its tools."""
 

@@ -214,7 +214,7 @@ class App(Starlette):
 
     @asynccontextmanager
     async def _serving(self, _app: Starlette) -> AsyncGenerator[None]:
-        await self._catalog.start()
+        await self._catalog.start(wait_s=0)
         if self._catalog.executor.ports.tasks is not None:
             self._catalog.tasks.wake_soon()
         self._api.events.begin()

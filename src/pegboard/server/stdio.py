@@ -90,7 +90,7 @@ async def serve_stdio(
     if cast("object", sys.stdin) is None or cast("object", sys.stdout) is None:
         return
     async with standard_streams(catalog.registry.bounds.message_line_bytes) as streams:
-        await catalog.start()
+        await catalog.start(wait_s=0)
         if catalog.executor.ports.tasks is not None:
             catalog.tasks.wake_soon()
         line = StdioConnection(gateway, principal, streams)

@@ -210,6 +210,11 @@ class McpSource:
         self._wake, self._noticed, self._settled = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._backoff, self._throttle = Backoff(self._clock), RefreshThrottle(self._clock)
 
+    async def first_listed(self) -> None:
+        """Wait until the first attempt to connect has ended; a lazy server connects when it is first used."""
+        if self.settings.start == "eager" and self._fault is None:
+            await self.settled()
+
     async def settled(self) -> None:
         """Wait until the attempt to connect that runs, or comes next, has ended one way or the other."""
         await self._settled.wait()

@@ -159,6 +159,10 @@ class OpenApiSource:
             with suppress(asyncio.CancelledError):
                 await task
 
+    async def first_listed(self) -> None:
+        """Wait until the description was read, or could not be."""
+        await self.listed()
+
     async def listed(self, *, afresh: bool = False) -> None:
         """Wait until the operations are known, or why they are not. A description is read once: `afresh` is nothing."""
         if not self._is_read:
