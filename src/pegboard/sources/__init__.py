@@ -1,1 +1,1 @@
-"""sources: tools from elsewhere, one module or folder a kind; none knows another."""
+"""sources: the kinds of tools that run elsewhere, one module or folder per kind, independent of each other."""

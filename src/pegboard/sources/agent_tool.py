@@ -1,4 +1,4 @@
-"""Agent: a tool that runs an agent, with a context that a template may make of its arguments."""
+"""Agent: a tool that runs an agent; a template can build the agent's context from the arguments."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ QUERY: Final[JSON] = {
 
 
 def invocation(agent: str) -> str:
-    """Return what is said of a tool of which nobody says what its agent is for."""
+    """Return the default description of a tool that runs an agent."""
     return f"Invoke agent '{agent}'"
 
 
 def parameters_of(names: Sequence[str]) -> JSON:
-    """Return the parameters of a tool whose template reads these names: each a text."""
+    """Return the parameters of a tool whose template reads these names, as texts."""
     return {"type": "object", "properties": {name: {"type": "string"} for name in names}, "required": list(names)}
 
 
@@ -55,9 +55,9 @@ def agent_tool(
 
 
 def agent_entry(spec: ToolSpec, *, agent: str, context_transform: str | None = None) -> ToolEntry:
-    """Return a tool that runs an agent. `query` of its arguments is the query; without one, all of them as JSON are.
+    """Return a tool that runs an agent. The argument `query` is the query; without one, all arguments as JSON.
 
-    `context_transform` is a template that makes the agent's context, a JSON object, of the arguments as `data`.
+    `context_transform` is a template that builds the agent's context, a JSON object, from the arguments as `data`.
     """
 
     async def run(ctx: CallContext, args: JSON) -> Any:
@@ -70,6 +70,6 @@ def agent_entry(spec: ToolSpec, *, agent: str, context_transform: str | None = N
     if not spec.description:
         spec = replace(spec, description=invocation(agent))
     if spec.annotations == Annotations():
-        # What it does, nobody knows but who wrote the agent.
+        # The effects of an agent are unknown.
         spec = replace(spec, annotations=Annotations(open_world=True))
     return ToolEntry(spec=spec, handler=run, agent=agent, reaches=digest([agent, context_transform]))

@@ -1,4 +1,4 @@
-"""Body template: a JSON value with places in it that arguments fill, each as a value and never as a piece of syntax."""
+"""Body template: a JSON value with placeholders for arguments, which are inserted as values and never as syntax."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ Part = Callable[[Mapping[str, JSONValue]], JSONValue]
 
 
 class BodyTemplate(Struct, frozen=True):
-    """A value to be filled. `names` are the arguments that it uses; `None` among them means all.
+    """A template. `names` are the arguments that it uses; `None` means all.
 
-    A place is `{{ name }}` or `{{ data.name }}`, with `.inner` for what is in it; `{{ data }}` is all arguments.
+    A placeholder is `{{ name }}` or `{{ data.name }}`, with `.inner` for a member; `{{ data }}` is all arguments.
     """
 
     names: frozenset[str | None]
@@ -35,13 +35,13 @@ class BodyTemplate(Struct, frozen=True):
 
     @classmethod
     def read(cls, declared: JSONValue) -> BodyTemplate:
-        """Read a mapping or a list with places in its texts, or a JSON text with places in it.
+        """Parse a mapping or a list with placeholders in its texts, or a JSON text with placeholders.
 
-        A text that is one place becomes the argument itself, of whatever type.
-        Between the quotes of a JSON text a place is always text.
+        A text that is a single placeholder becomes the argument itself, of any type. Inside the quotes of a JSON text a
+        placeholder is always text.
 
         Raises:
-            DefinitionError: a text that is not JSON, or a place that is more than a name.
+            DefinitionError: a text is not JSON, or a placeholder is more than a name.
         """
         names: set[str | None] = set()
         is_text = isinstance(declared, str)
@@ -49,23 +49,23 @@ class BodyTemplate(Struct, frozen=True):
         return cls(frozenset(names), fill)
 
     def filled(self, args: Mapping[str, JSONValue]) -> JSONValue:
-        """Return the value with the arguments in it.
+        """Return the value with the arguments inserted.
 
         Raises:
-            CallError: `template_error`, when it has a place for an argument that is not there: what is sent would
-                mean something else than what was declared.
+            CallError: `template_error`, if an argument for a placeholder is missing: the request would mean something
+                else.
         """
         return self._fill(args)
 
 
 class _Bare(str):
-    """A place that stands in a JSON text outside of quotes."""
+    """A placeholder outside of quotes in a JSON text."""
 
     __slots__ = ()
 
 
 def _from_text(declared: str) -> JSONValue:
-    """Return a JSON text as a value, its bare places as texts of their own kind."""
+    """Return a JSON text as a value, with its unquoted placeholders as texts of a special class."""
     text = declared.reveal() if isinstance(declared, Secret) else declared
     bare: list[str] = []
     strings = [match.span() for match in _STRING.finditer(text)]
@@ -74,7 +74,7 @@ def _from_text(declared: str) -> JSONValue:
         if any(start < match.start() < end for start, end in strings):
             return match.group()
         bare.append(match.group())
-        # No JSON text holds this key: it is made of what is being read.
+        # A key that the JSON text cannot contain, because it is derived from the text.
         return orjson.dumps({_key(text): len(bare) - 1}).decode()
 
     try:

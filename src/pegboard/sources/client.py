@@ -1,4 +1,4 @@
-"""Client: a tool that is announced and not executed here: who hosts the conversation does the work."""
+"""Client: tools that the host of the conversation runs instead of us."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _DONE_SCHEMA: Final[JSON] = {"type": "object", "properties": {"ok": {"const": Tr
 def client_entry(spec: ToolSpec, *, wait: bool = False) -> ToolEntry:
     """Return a tool whose calls reach the host as `on_progress` events `{"client_tool", "arguments", "wait"}`.
 
-    Without `wait` the model hears `{"ok": true}` at once. With it the host's answer is the result: that of
-    `services={"client_tools": run}` of the context, with `run(ctx, name, arguments)`, sync or async; where there is
-    none, that of the client at the other end, which is asked. The tool's time limit holds in both cases.
+    Without `wait` the model gets `{"ok": true}` at once. With `wait` the result is the host's answer, from
+    `services={"client_tools": run}` of the context, with `run(ctx, name, arguments)`, sync or async. Without that
+    service the client at the other end is asked. The tool's time limit applies in both cases.
     """
 
     def announce(ctx: CallContext, args: JSON) -> JSON:
@@ -46,7 +46,7 @@ def client_entry(spec: ToolSpec, *, wait: bool = False) -> ToolEntry:
 
 
 def _announce(ctx: CallContext, name: str, args: JSON, *, wait: bool) -> None:
-    # Not waited for: an observer that takes its time holds up nobody.
+    # Not awaited, so that a slow observer does not delay the call.
     ctx.emit({"client_tool": name, "arguments": args, "wait": wait})
 
 

@@ -1,4 +1,4 @@
-"""Expressions: evaluate JMESPath with a limit on time and on the size of every value on the way."""
+"""Expressions: evaluates JMESPath with limits on time and on the size of every intermediate value."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ import jmespath.visitor
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.json_types import JSONValue, is_list, is_object
 
-_CHECK_EVERY = 64  # how often the clock is looked at
+_CHECK_EVERY = 64  # steps between two checks of the clock
 _VISITORS: dict[str, Any] = {
     name.removeprefix("visit_"): getattr(jmespath.visitor.TreeInterpreter, name)
     for name in dir(jmespath.visitor.TreeInterpreter)
     if name.startswith("visit_")
 }
-# The others give a part of what they are given, or a truth.
+# All other kinds return a part of their input, or a boolean.
 _GROWING = frozenset(kind for kind in _VISITORS if "projection" in kind or "multi_select" in kind or "function" in kind)
 
 
 class _Meter:
-    """Measures values as if each were written out, and watches the time.
+    """Measures values as if they were serialised, and checks the time.
 
-    JMESPath shares parts: `[@, @] | [@, @] | …` is small in memory, and doubles with every step once something
-    writes or compares it. So every container made on the way is measured, with the sizes of its parts known already.
+    JMESPath shares parts: `[@, @] | [@, @] | …` is small in memory, but doubles with every step once it is serialised
+    or compared. So every new container is measured, using the known sizes of its parts.
     """
 
     def __init__(self, *, timeout_s: float, max_size: int) -> None:
         self._until = time.monotonic() + timeout_s
         self._timeout_s = timeout_s
         self._max_size = max_size
-        # By id; the values stay alive here, so that no id is used for another one.
+        # By id; the values are kept alive here, so that ids are not reused.
         self._sizes: dict[int, tuple[int, object]] = {}
         self._ticks = 0
 
@@ -46,7 +46,7 @@ class _Meter:
             raise CallError("timeout", text)
 
     def size(self, value: Any) -> int:
-        """Return about how many characters a value has as JSON.
+        """Return the approximate number of characters of a value as JSON.
 
         Raises:
             CallError: result_too_large; timeout.
@@ -73,7 +73,7 @@ class _Meter:
 
 
 class _Functions(jmespath.functions.Functions):
-    """The functions of JMESPath; what goes into one is measured first."""
+    """JMESPath's functions; their arguments are measured first."""
 
     def __init__(self, meter: _Meter) -> None:
         self._meter = meter
@@ -85,7 +85,7 @@ class _Functions(jmespath.functions.Functions):
 
 
 class _Interpreter(jmespath.visitor.TreeInterpreter):
-    """Walks an expression; every value that a step gives is measured before the next one sees it."""
+    """Evaluates an expression; the value of every step is measured before the next one uses it."""
 
     def __init__(self, meter: _Meter) -> None:
         super().__init__(jmespath.visitor.Options(custom_functions=_Functions(meter)))  # pyright: ignore[reportUnknownMemberType] - untyped
@@ -101,27 +101,27 @@ class _Interpreter(jmespath.visitor.TreeInterpreter):
 
 
 def check(expression: str) -> None:
-    """Refuse an expression that is none.
+    """Refuse an invalid expression.
 
     Raises:
-        DefinitionError: with what is wrong with it.
+        DefinitionError: with the fault.
     """
     try:
         cast("Any", jmespath.parser.Parser()).parse(expression)
     except jmespath.exceptions.JMESPathError as exc:
-        # What follows the colon draws an arrow below the text, which a single line cannot show.
+        # The rest of the message draws an arrow under the text, which needs several lines.
         raise DefinitionError(" ".join(str(exc).partition(": Parse error")[0].split())[:300]) from None
     except RecursionError:
         raise DefinitionError("it is nested too deeply") from None
 
 
 def evaluate(expression: str, data: JSONValue, *, timeout_s: float, max_size: int) -> JSONValue:
-    """Return what the expression finds in the data.
+    """Return the value of the expression for the data.
 
-    The data itself may have up to 4 times `max_size`; every value on the way must stay within that too.
+    The data and every intermediate value may have up to 4 times `max_size`.
 
     Raises:
-        CallError: invalid_arguments for a faulty expression; timeout; result_too_large.
+        CallError: invalid_arguments for an invalid expression; timeout; result_too_large.
     """
     meter = _Meter(timeout_s=timeout_s, max_size=max_size * 4)
     try:

@@ -1,4 +1,4 @@
-"""Foreign text: what others wrote, without what a reader cannot see."""
+"""Foreign text: removes invisible characters from texts of other servers."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import re
 import unicodedata
 from functools import cache
 
-# CSI and OSC sequences of terminals with what they carry; any other escape loses its first byte below.
+# CSI and OSC terminal sequences with their parameters; any other escape character is removed below.
 _TERMINAL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]P_^X][^\x07\x1b]*(?:\x07|\x1b\\)?|\x9b[0-?]*[ -/]*[@-~]")
 _VISIBLE_CONTROLS = frozenset("\n\t")
-# Letters and marks by category that still draw nothing.
+# Letters and marks by category that are nevertheless invisible.
 _BLANKS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0\u2800")
-# The letters of other alphabets that are drawn like Latin ones.
+# Letters of other alphabets that look like Latin ones.
 _DRAWN_ALIKE = str.maketrans(
     "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0458\u0455\u0501\u04bb\u04cf\u0475\u051b\u051d"
     "\u03b1\u03bf\u03c1\u03bd\u03b9\u03ba\u03c5\u03c7\u03b3\u03c4"
@@ -31,18 +31,18 @@ def _is_hidden(char: str) -> bool:
 
 
 def has_hidden(text: str) -> bool:
-    """Tell whether text holds control, ANSI, bidi or invisible characters. A CRLF is none."""
+    """Tell whether text has control, ANSI, bidi or invisible characters. CRLF does not count."""
     plain = text.replace("\r\n", "\n")
     return not _PLAIN.fullmatch(plain) and any(map(_is_hidden, plain))
 
 
 def as_drawn(text: str) -> str:
-    """Return text in the letters that a reader takes it for: full-width ones and those of other alphabets as Latin."""
+    """Return text with lookalikes replaced by Latin letters: full-width ones and those of other alphabets."""
     return text if text.isascii() else unicodedata.normalize("NFKC", text).translate(_DRAWN_ALIKE)
 
 
 def cleaned(text: str, *, max_bytes: int | None = None) -> str:
-    """Return text without such characters, cut to `max_bytes` of UTF-8."""
+    """Return text without invisible characters, cut to `max_bytes` of UTF-8."""
     plain = text.replace("\r\n", "\n")
     if not _PLAIN.fullmatch(plain):
         plain = "".join(char for char in _TERMINAL.sub("", plain) if not _is_hidden(char))

@@ -1,4 +1,4 @@
-"""HTTP service: one request of a tool to the service that its operator named, and what came back as a value."""
+"""HTTP service: sends a tool's request to the operator's service, and converts the response to a value."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from pegboard.model.json_types import JSONValue, is_list, is_object
 from pegboard.model.record import replace
 from pegboard.model.secret import Secret
 
-# What the executor waits past a request's own deadline, so that the tool tells what ran out of time.
+# seconds that the executor waits past a request's own deadline, so that the tool can report the timeout
 SERVICE_GRACE_S = 1.0
-SERVICE_EXCERPT_CHARS = 500  # of an answer that is an error, shown to the model
-SERVICE_EXCERPT_READ_CHARS = 65_536  # of such an answer, searched for secrets
+SERVICE_EXCERPT_CHARS = 500  # characters of an error response shown to the model
+SERVICE_EXCERPT_READ_CHARS = 65_536  # characters of an error response searched for secrets
 
-# These change nothing over there, so that one which failed has certainly done no harm.
+# They have no side effects, so a failed request has certainly done no harm.
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "QUERY"})
 _TRY_LATER: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
-# What a status says of the service, rather than of this one request.
+# Statuses that describe the service rather than this request.
 _KINDS: Final[Mapping[int, ErrorKind]] = {
     401: "upstream_auth", 403: "upstream_auth", 429: "rate_limited",
     502: "upstream_unavailable", 503: "upstream_unavailable", 504: "upstream_unavailable",
@@ -42,7 +42,7 @@ _KINDS: Final[Mapping[int, ErrorKind]] = {
 
 
 class ServiceRequest(Struct, frozen=True, kw_only=True):
-    """One request: a whole URL, the headers that the arguments give, and the body."""
+    """One request: a full URL, the headers from the arguments, and the body."""
 
     method: str
     url: str
@@ -52,7 +52,10 @@ class ServiceRequest(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HttpService:
-    """The service behind a tool. `who` names it in errors; `headers` go with every request, to its first host alone."""
+    """The service behind a tool. `who` is its name in errors.
+
+    `headers` are sent with every request, to its first host only.
+    """
 
     who: str
     destinations: Destinations
@@ -62,25 +65,24 @@ class HttpService:
     resolve: Resolve = field(default=system_resolve, repr=False)
 
     def secrets(self) -> Iterator[Secret]:
-        """Yield what may appear nowhere: the headers from the environment, and the credential alone in each."""
+        """Yield the secrets to redact: headers from the environment, and the credential alone in each."""
         for value in self.headers.values():
             if isinstance(value, Secret):
                 yield from credentials_in(value)
 
     async def send(self, request: ServiceRequest, ctx: CallContext) -> Response:
-        """Send the request once, and return an answer that says it worked.
+        """Send the request once, and return a successful response.
 
         Raises:
-            CallError: recursion_limit where it has passed too many servers;
-                upstream_auth, rate_limited, upstream_unavailable or upstream_error for every status but 2xx; and
-                what the guarded client raises.
+            CallError: recursion_limit if it has passed too many servers; upstream_auth, rate_limited,
+                upstream_unavailable or upstream_error for every status but 2xx; and errors of the guarded client.
         """
         check_may_leave(ctx.request.hops)
-        # The path is ours, whatever arguments and configuration say.
+        # We set the path header ourselves, overriding arguments and configuration.
         configured, headers = _without_path(revealed(self.headers)), _without_path(request.headers)
         if ctx.request.hops:
             headers[HOPS_HEADER] = header_of(ctx.request.hops)
-        # A client for each call: no connection or cookie of one caller serves another.
+        # A new client for each call: connections and cookies are never shared by callers.
         async with GuardedClient(
             self.destinations, headers=configured, bounds=self.bounds, resolve=self.resolve
         ) as client:
@@ -120,7 +122,10 @@ class HttpService:
         )
 
     def _excerpt(self, response: Response, ctx: CallContext) -> str:
-        """Return the beginning of the body in one line. Secrets go first: a cut one would not be known any more."""
+        """Return the beginning of the body in one line.
+
+        It is redacted before it is cut, since a cut secret is not recognised.
+        """
         clean = CredentialRedactor(self.secrets()).text(text_of(response)[:SERVICE_EXCERPT_READ_CHARS])
         if ctx.redactor is not None:
             clean = ctx.redactor.text(clean)
@@ -133,7 +138,7 @@ def _without_path(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def _went_round(response: Response) -> bool:
-    """Tell whether a Pegboard further on refused a call because of the servers that it has passed."""
+    """Tell whether a downstream Pegboard refused a call because of the servers that it has passed."""
     try:
         problem = read_answer(response.body) if is_json(media_type(response)) else None
     except ValueError:
@@ -141,11 +146,11 @@ def _went_round(response: Response) -> bool:
     return is_object(problem) and problem.get("kind") == "recursion_limit"
 
 
-# ---------------------------------------------------------------- what is sent
+# ---------------------------------------------------------------- requests
 
 
 def scalar(value: JSONValue) -> str:
-    """Return an argument as a part of a URL or a header has it; what is not a scalar as JSON."""
+    """Return an argument as text for a URL or a header; values that are not scalars as JSON."""
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else json_bytes(value).decode()
 
 
@@ -159,19 +164,19 @@ def query_of(args: Mapping[str, JSONValue]) -> str:
 
 
 def with_query(url: str, query: str) -> str:
-    """Return a URL with more of a query string."""
+    """Return a URL with a query string appended."""
     return f"{url}{'&' if '?' in url else '?'}{query}" if query else url
 
 
-# ---------------------------------------------------------------- what came back
+# ---------------------------------------------------------------- responses
 
 
 def value_of(response: Response, *, who: str, expects_json: bool, bounds: Bounds = DEFAULT_BOUNDS) -> object:
-    """Return the body of a good answer: a JSON value, text, or raw bytes with their type.
+    """Return the body of a successful response: a JSON value, text, or raw bytes with their type.
 
     Raises:
-        CallError: protocol_error for a body that should be JSON and is not, or that is too deep;
-            result_too_large for one of too many values.
+        CallError: protocol_error for a body that should be JSON and is not, or that is too deep; result_too_large for
+            one with too many values.
     """
     media = media_type(response)
     if expects_json or (response.body and is_json(media)):
@@ -187,7 +192,7 @@ def _json_value(response: Response, who: str, bounds: Bounds) -> JSONValue:
     kind: ErrorKind = "protocol_error"
     try:
         value = read_answer(response.body, bounds=bounds)
-        # How many values it has was judged before it was read.
+        # The number of values was checked before parsing.
         check_bounds(value, bounds=replace(bounds, json_values=bounds.answer_values))
     except TooManyValuesError as error:
         kind, fault = "result_too_large", str(error)

@@ -1,4 +1,4 @@
-"""Plugins: kinds of tools that other packages bring, by entry points of the group `pegboard.sources`."""
+"""Plugins: kinds of tools from other packages, found by entry points of the group `pegboard.sources`."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _KIND = re.compile("[a-z][a-z0-9_]{0,31}")
 
 
 class Declaration(Struct, frozen=True, kw_only=True):
-    """One tool of a plugin's kind, as a config declares it.
+    """One tool of a plugin's kind, as declared in a config.
 
-    `spec` has what the config says of any tool: name, description, `parameters` as input schema, groups, limits.
-    `settings` is what stands under the key of the kind's name, validated; `None` for a kind without settings.
-    `folder` is where the config lies.
+    `spec` has the common options: name, description, `parameters` as input schema, groups, limits. `settings` is the
+    validated value under the key with the kind's name; `None` for a kind without settings. `folder` is the config's
+    folder.
     """
 
     spec: ToolSpec
@@ -41,7 +41,7 @@ Make: TypeAlias = "Callable[[Declaration], ToolEntry | Sequence[ToolEntry] | Sou
 
 
 class PluginKind(Struct, frozen=True, kw_only=True):
-    """A kind of tools and what makes tools of a declaration."""
+    """A kind of tools and its factory."""
 
     name: str
     plugin: str
@@ -50,19 +50,19 @@ class PluginKind(Struct, frozen=True, kw_only=True):
 
 
 class Registrar:
-    """What a plugin's `register(registrar)` is given."""
+    """The argument of a plugin's `register(registrar)`."""
 
     def __init__(self, plugin: str, taken: Mapping[str, str]) -> None:
         self.kinds: dict[str, PluginKind] = {}
         self._plugin, self._taken = plugin, taken
 
     def kind(self, name: str, make: Make, *, settings: type[BaseModel] | None = None) -> None:
-        """Bring a kind: `type: name` in a config, with its settings under the key `name`.
+        """Register a kind: `type: name` in a config, with its settings under the key `name`.
 
-        `make(declaration)` returns a tool, such as `declaration.spec.bind(handler)`, several of them, or a source.
+        `make(declaration)` returns a tool, such as `declaration.spec.bind(handler)`, several tools, or a source.
 
         Raises:
-            DefinitionError: the name is none, or taken.
+            DefinitionError: the name is invalid or taken.
         """
         if not _KIND.fullmatch(name):
             raise DefinitionError(f"{name!r} is no name of a kind: use 1 to 32 of a-z 0-9 _, a letter first")
@@ -73,24 +73,24 @@ class Registrar:
 
 
 class Imports(Protocol):
-    """Says which Python may be named."""
+    """Decides which Python modules a config may name."""
 
     def module_fault(self, name: str) -> str | None:
-        """Return why this module may not be named; `None` where it may."""
+        """Return why this module may not be named; `None` if it may."""
         ...
 
     def object_fault(self, module: str, target: Any) -> str | None:
-        """Return why what was reached through a module may not be used; `None` where it may."""
+        """Return why an object of a module may not be used; `None` if it may."""
         ...
 
 
 def load_plugin(name: str, *, taken: Mapping[str, str], imports: Imports) -> Mapping[str, PluginKind]:
-    """Import the plugin of this name, and return the kinds that it brings. `taken` tells who has which kind already.
+    """Import the plugin of this name, and return its kinds. `taken` maps existing kinds to their owners.
 
-    `imports` is asked before anything is imported, and of what came of it.
+    `imports` is consulted before the import, and about the imported object.
 
     Raises:
-        DefinitionError: there is no such plugin, two packages bring it, or it fails.
+        DefinitionError: the plugin is unknown, in two packages, or fails.
     """
     points = [point for point in entry_points(group=GROUP) if point.name == name]
     if not points:

@@ -1,4 +1,4 @@
-"""Tool names: what the tools of one source are called here."""
+"""Tool names: our names for the tools of a source."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pegboard.core.names import MAX_NAME_CHARS, fold, legal, shortened
 def own_names(
     foreign: Iterable[str], *, rename: Mapping[str, str], namespace: str, known: Collection[str] = ()
 ) -> dict[str, str]:
-    """Return our name for each foreign one; the same in whatever order they come, and no two alike.
+    """Return our name for each foreign one, unique and independent of their order.
 
-    A name that is legal as it stands keeps itself; one that meets another, or of which no letter is left, gets a hash
-    tail of its own. What is `known` goes first: no newcomer takes its name from it.
+    A legal name is kept. A name that conflicts with another, or has no letters, gets a hash tail. `known` names have
+    priority over new ones.
     """
     taken: set[str] = set()
     named: dict[str, str] = {}
-    # Those that need no change come first, so that no neighbour can push them aside.
-    # Of twins in case the one in small letters, which most are called by.
+    # Names that need no change come first, so that others cannot displace them. Of names that differ only in case, the
+    # lower-case one comes first.
     for name in sorted(
         set(foreign),
         key=lambda name: (name not in rename, name not in known, legal(name) != name, name.swapcase(), name),

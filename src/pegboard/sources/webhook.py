@@ -1,4 +1,4 @@
-"""Webhook: a tool whose work a service of the operator does, asked over HTTP with the arguments."""
+"""Webhook: tools that an operator's HTTP service runs."""
 
 from __future__ import annotations
 
@@ -44,25 +44,25 @@ if TYPE_CHECKING:
 else:
     expressions = LazyModule("pegboard.sources.expressions")
 
-WEBHOOK_RESULT_S = 1.0  # for the expression that picks the result out of an answer
-WEBHOOK_INLINE_RESULT_BYTES = 16_384  # a larger answer is picked from in a thread, where it holds up nobody
+WEBHOOK_RESULT_S = 1.0  # seconds for the expression that extracts the result from a response
+WEBHOOK_INLINE_RESULT_BYTES = 16_384  # bytes of a response above which the expression runs in a thread
 
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
-# Without a body of their own: arguments go into the query string.
+# Without a body: arguments go into the query string.
 _IN_QUERY: Final = frozenset({"GET", "DELETE"})
 _OUR_HEADERS = frozenset({"content-type"})
-# `['key']` of a JSON path, which JMESPath writes `."key"`.
+# `['key']` of a JSON path, which is `."key"` in JMESPath.
 _KEY_STEP = re.compile(r"\[\s*(?:'([^'\\]*)'|\"([^\"\\]*)\")\s*\]")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WebhookSettings:
-    """How a service is asked.
+    """How to call a service.
 
     `url` may have `{placeholders}` in its path and query, each filled by the argument of that name. `body` is "args",
-    the arguments that the URL does not have, or a template (see `body_template`). `result` is the path to the part of
-    the answer that is the result: JMESPath, or a JSON path that starts with `$`.
+    i.e. the arguments that are not in the URL, or a template (see `body_template`). `result` is the path to the result
+    in the response: JMESPath, or a JSON path that starts with `$`.
     """
 
     url: str
@@ -76,10 +76,10 @@ class WebhookSettings:
 
 
 def webhook_entry(spec: ToolSpec, settings: WebhookSettings) -> ToolEntry:
-    """Return the tool that asks this service.
+    """Return the tool that calls this service.
 
     Raises:
-        DefinitionError: what cannot be honoured, all of it; `path` of each problem is the key of the settings.
+        DefinitionError: invalid settings, all of them; `path` of each problem is the key of the settings.
     """
     faults: list[Problem] = []
     template = _template(spec, settings, faults)
@@ -108,20 +108,20 @@ def webhook_entry(spec: ToolSpec, settings: WebhookSettings) -> ToolEntry:
         )
         return value if path is None else await _part(value, path, settings, service, response)
 
-    # What another service answers is checked as a foreign tool's results are.
+    # Results of other services are checked like those of foreign tools.
     entry_spec = replace(spec, timeout_s=timeout_s + SERVICE_GRACE_S, output_check=spec.output_check or "warn")
     secrets = list(service.secrets())
-    # Which credentials it sends is not part of what it does: those are changed often.
+    # Credentials are excluded from the digest, since they change often.
     reaches = digest([settings.url, settings.method, sorted(settings.headers), settings.body, settings.result])
     handler = without_credentials(call, secrets) if secrets else call
     return ToolEntry(spec=entry_spec, handler=handler, reaches=reaches)
 
 
-# ---------------------------------------------------------------- what can be honoured
+# ---------------------------------------------------------------- validation
 
 
 def _in_url(spec: ToolSpec, settings: WebhookSettings, faults: list[Problem]) -> frozenset[str]:
-    """Return the arguments that the URL takes; each must always be there, and be text or a number."""
+    """Return the arguments in the URL; each must be required, and text or a number."""
     try:
         names = frozenset(placeholders_of(settings.url))
         url = parse_url(expand_path(settings.url, dict.fromkeys(names, "x")))
@@ -195,7 +195,7 @@ def _check_headers(settings: WebhookSettings, faults: list[Problem]) -> None:
 
 
 def as_expression(path: str) -> str:
-    """Return a path as JMESPath: `$.a['b c'][0]` becomes `a."b c"[0]`; what does not start with `$` stays."""
+    """Return a path as JMESPath: `$.a['b c'][0]` becomes `a."b c"[0]`; a path without `$` is unchanged."""
     if not path.startswith("$"):
         return path
     steps = _KEY_STEP.sub(
@@ -225,7 +225,7 @@ def _request(
 async def _part(
     value: Any, path: str, settings: WebhookSettings, service: HttpService, response: Response
 ) -> JSONValue:
-    """Return what the path leads to in the answer; of a large one in a thread."""
+    """Return the part of the response at the path; computed in a thread if the response is large."""
 
     def evaluate() -> JSONValue:
         return expressions.evaluate(

@@ -58,7 +58,7 @@ def builtin_kind(name: str) -> BuiltinKind[Any]:
     """Return a built-in tool by its name.
 
     Raises:
-        DefinitionError: there is none of this name.
+        DefinitionError: the name is unknown.
     """
     if name not in BUILTINS:
         raise DefinitionError(f"There is no built-in tool {name!r}.{nearest(name, BUILTINS, label='Built-in tools')}")
@@ -75,11 +75,11 @@ def builtin_entry(
 ) -> ToolEntry:
     """Return the built-in tool `name` with a config, ready to register.
 
-    `as_name` calls it otherwise, so that one tool may stand there with several configs. `fields` are other fields of
+    `as_name` sets another name, so that one tool can be registered with several configs. `fields` are other fields of
     its declaration, e.g. `groups`.
 
     Raises:
-        DefinitionError: an unknown name, an unknown or missing key of the config, or one that cannot be honoured.
+        DefinitionError: an unknown name, an unknown or missing config key, or an invalid value.
     """
     kind = builtin_kind(name)
     try:

@@ -17,7 +17,7 @@ from pegboard.model.json_types import JSON, JSONValue
 from pegboard.model.tool import Annotations, Handler
 from pegboard.sources.builtin.kind import BuiltinConfig, BuiltinKind, Services, tool_spec
 
-CACHE_ENTRY_BYTES = 1 * KIB  # what a cached value costs beside its key and its text, at most
+CACHE_ENTRY_BYTES = 1 * KIB  # bytes of memory per cached value in addition to its key and text
 
 
 class CacheConfig(BuiltinConfig):
@@ -56,7 +56,7 @@ Scope = tuple[str | None, ...]
 
 
 class CachedValue(NamedTuple):
-    """A value as JSON, and when it is to be forgotten on the cache's clock."""
+    """A value as JSON, and its expiry on the cache's clock."""
 
     text: bytes
     expires_s: float | None
@@ -66,7 +66,7 @@ class CachedValue(NamedTuple):
 
 
 class Cache:
-    """Values by scope and key, in memory. The key of a scope is never seen from another one."""
+    """Values by scope and key, in memory. A key is only visible in its own scope."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -75,7 +75,7 @@ class Cache:
         self._total_bytes = 0
 
     def get(self, scope: Scope, key: str) -> CachedValue | None:
-        """Return the value, unless it is too old; it counts as used now."""
+        """Return the value, unless it has expired; it counts as used now."""
         values = self._scopes.get(scope)
         cached = None if values is None else values.get(key)
         if values is None or cached is None:
@@ -87,10 +87,10 @@ class Cache:
         return cached
 
     def set(self, scope: Scope, key: str, text: bytes, ttl_s: float | None, *, config: CacheConfig) -> None:
-        """Keep a value; older ones of the same scope make room for it.
+        """Store a value, displacing older ones of the same scope if necessary.
 
         Raises:
-            CallError: storage_unavailable when the values of other scopes leave no room.
+            CallError: storage_unavailable if the values of other scopes leave no room.
         """
         values = self._scopes.get(scope)
         before = None if values is None else values.pop(key, None)
@@ -100,7 +100,7 @@ class Cache:
         if self._total_bytes + size > cap:
             self._forget_expired()
         if self._total_bytes - self._bytes[scope] + size > cap:
-            # Where that was its only value, the scope goes with it.
+            # This also removes the scope, if it was the only value.
             self.delete(scope, key)
             raise CallError("storage_unavailable", f"There is no room to keep {key!r}. Try again later.")
         while self._total_bytes + size > cap or len(self._scopes.get(scope, ())) >= config.max_entries:
@@ -110,7 +110,7 @@ class Cache:
         self._count(scope, size)
 
     def delete(self, scope: Scope, key: str) -> None:
-        """Forget a value, if there is one."""
+        """Delete a value, if it exists."""
         values = self._scopes.get(scope)
         cached = None if values is None else values.pop(key, None)
         if cached is not None:
@@ -133,13 +133,13 @@ class Cache:
 
 
 class CacheStore:
-    """The handler. Its limits are those of its own config; its values outlive a change of that."""
+    """The handler. Its limits come from its own config; its values survive a change of it."""
 
     def __init__(self, config: CacheConfig, cache: Cache) -> None:
         self._config, self._cache = config, cache
 
     def carry_on(self, before: object) -> None:
-        """Share the values of the handler of before, unless other people share them now."""
+        """Take over the values of the previous handler, unless other people share them now."""
         if isinstance(before, CacheStore) and before._config.scope == self._config.scope:
             self._cache = before._cache
 
@@ -168,7 +168,7 @@ def make(config: CacheConfig, services: Services) -> Handler:
 
 
 def _cost(key: str, text: bytes) -> int:
-    """Return the memory that a value takes with all that belongs to it."""
+    """Return the memory that a value uses, including overhead."""
     return sys.getsizeof(key) + sys.getsizeof(text) + CACHE_ENTRY_BYTES
 
 
@@ -187,7 +187,7 @@ def _scope(ctx: CallContext, scope: str) -> Scope:
 def _as_json(args: JSON, max_bytes: int) -> bytes:
     if "value" not in args:
         raise CallError("invalid_arguments", "Action 'set' needs 'value'. Give it.")
-    # A copy: what orjson gives keeps some kilobytes of room behind its end.
+    # A copy: orjson's buffer has some unused kilobytes at its end.
     text = bytes(memoryview(json_bytes(args["value"])))
     if len(text) > max_bytes:
         refusal = f"The value has {len(text)} bytes as JSON; at most {max_bytes} are kept. Keep less."

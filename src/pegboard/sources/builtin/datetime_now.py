@@ -54,7 +54,7 @@ def _zone(name: str) -> zoneinfo.ZoneInfo:
 def _unknown(name: str) -> str:
     zones = sorted(zoneinfo.available_timezones())
     wanted = name.strip().lower().replace(" ", "_")
-    # People name a city: compare with the last part too.
+    # People name a city, so compare with the last part too.
     near = [zone for zone in zones if zone.lower().rpartition("/")[2] == wanted.rpartition("/")[2]]
     folded = {zone.lower(): zone for zone in zones}
     near += [folded[match] for match in difflib.get_close_matches(wanted, folded, n=3, cutoff=0.6)]

@@ -1,4 +1,4 @@
-"""Document space: what rag_query and rag_ingest share: the store of the context, and its space."""
+"""Document space: the document store and space for rag_query and rag_ingest."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Collection = Annotated[str, Field(pattern=COLLECTION)]
 
 
 def store_of(ctx: ToolContext, services: Services) -> DocumentStore:
-    """Return the store that the host supplied, or the one of the config.
+    """Return the host's store, or that of the config.
 
     Raises:
         CallError: there is none.

@@ -1,4 +1,4 @@
-"""DuckDuckGo: read its page of results that needs no script; runs in the sandbox, and nowhere else."""
+"""DuckDuckGo: parses its result page for browsers without scripts; runs only in the sandbox."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from html.parser import HTMLParser
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-SEARCH_HIT_CHARS = 4_000  # of each text of a search hit
-SEARCH_LINK_FIELDS = 20  # of the query of a search engine's own link
+SEARCH_HIT_CHARS = 4_000  # characters of each text of a search hit
+SEARCH_LINK_FIELDS = 20  # fields parsed from a redirect link of the search engine
 
 
 def hits(request: dict[str, Any], payload: bytes) -> list[dict[str, str]]:
@@ -20,7 +20,7 @@ def hits(request: dict[str, Any], payload: bytes) -> list[dict[str, str]]:
 
 
 class _Page(HTMLParser):
-    """Takes links of class result__a, and snippets of class result__snippet."""
+    """Collects links of class result__a, and snippets of class result__snippet."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
@@ -54,7 +54,7 @@ class _Page(HTMLParser):
 
 
 def _target(href: str) -> str:
-    """Return where a link of theirs leads; they go through `/l/?uddg=…`."""
+    """Return the target of a redirect link of the form `/l/?uddg=…`."""
     try:
         split = urlsplit(href)
         wrapped = parse_qs(split.query, max_num_fields=SEARCH_LINK_FIELDS).get("uddg") if split.path == "/l/" else None

@@ -1,4 +1,4 @@
-"""graphql_query: ask a GraphQL endpoint."""
+"""graphql_query: sends a query to a GraphQL endpoint."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def make(config: HeaderConfig, services: Services) -> Handler:
 
 
 def _data(answer: Any, check: Any) -> JSON:
-    """Return the data of an answer, or raise what the server says went wrong."""
+    """Return the data of a response, or raise the server's errors."""
     if is_object(answer) and is_list(answer.get("errors")) and answer["errors"]:
         messages = [_message(error) for error in cast("list[Any]", answer["errors"])[:5]]
         raise CallError(

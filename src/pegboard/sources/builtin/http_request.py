@@ -1,4 +1,4 @@
-"""http_request: send one HTTP request and return the answer, whatever its status."""
+"""http_request: sends one HTTP request and returns the response, whatever its status."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pegboard.model.tool import Annotations, Handler
 from pegboard.sources.builtin.kind import BuiltinKind, Services, tool_spec
 from pegboard.sources.builtin.outbound import HeaderConfig, fitting, size_of, web
 
-HTTP_RESULT_ROOM_BYTES = 128 * KIB  # of a result, left for what stands beside the body
+HTTP_RESULT_ROOM_BYTES = 128 * KIB  # bytes of a result reserved for everything except the body
 
 _CREDENTIALS = frozenset({"authorization", "cookie", "proxy-authorization"})
 
@@ -81,7 +81,7 @@ def _message(args: JSON) -> tuple[dict[str, str], bytes | None]:
 
 
 def result(response: Response, *, max_bytes: int) -> JSON:
-    """Return an answer as this tool gives it, its body cut where it would not fit into `max_bytes` of JSON."""
+    """Return a response in the tool's form, its body cut to fit into `max_bytes` of JSON."""
     body, encoding, truncated = _body(response, max_bytes)
     return {
         "status_code": response.status_code,

@@ -1,4 +1,4 @@
-"""Jinja rendering: fill a template in Jinja's own sandbox; runs in our sandbox process, and nowhere else."""
+"""Jinja rendering: renders a template in Jinja's sandbox; runs only in our sandbox process."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from jinja2 import StrictUndefined, TemplateError
 from jinja2.exceptions import SecurityError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-TEMPLATE_EXPONENT = 100  # of a power in a template
-TEMPLATE_POWER_BASE = 10**12  # and its base
+TEMPLATE_EXPONENT = 100  # the largest exponent in a template
+TEMPLATE_POWER_BASE = 10**12  # the largest base of a power in a template
 
 
 class OutputTooLargeError(Exception):
-    """The template gave more text than it may."""
+    """The rendered text is too long."""
 
 
 class TemplateRefusedError(Exception):
-    """The template is faulty, or asks for what a template must not reach."""
+    """The template is invalid, or uses something forbidden."""
 
 
 class Environment(ImmutableSandboxedEnvironment):
-    """A sandbox that also refuses the one operator whose result has no bound and cannot be interrupted."""
+    """A sandbox that also limits powers, whose result is unbounded and cannot be interrupted."""
 
     intercepted_binops = frozenset({"**"})
 
@@ -37,7 +37,7 @@ class Environment(ImmutableSandboxedEnvironment):
 
 
 class TooSlowError(BaseException):
-    """The time is over; nothing in a template can catch it."""
+    """The time is over; a template cannot catch this."""
 
 
 def _stop(number: int, frame: object) -> None:
@@ -47,10 +47,10 @@ def _stop(number: int, frame: object) -> None:
 def render(request: dict[str, Any]) -> str:
     """Return the text of `request["template"]` with `request["data"]`, at most `request["max_chars"]` characters.
 
-    The values are data: what looks like a template in them is text.
+    The values are data: template syntax in them stays text.
     """
     environment = new_environment()
-    # From here on the template's own time runs; the parent's limit has room for our start.
+    # The template's time starts here; the parent's limit includes our start.
     with limited_time(request["timeout_s"]):
         return filled(environment, request["template"], {"data": request["data"]}, request["max_chars"])
 
@@ -58,7 +58,7 @@ def render(request: dict[str, Any]) -> str:
 def new_environment(kind: type[Environment] = Environment) -> Environment:
     """Return a sandbox in which undefined names are errors."""
     environment = kind(undefined=StrictUndefined, autoescape=False)
-    # Globals are functions of Jinja's own, with all of Python behind their attributes; none is needed.
+    # Jinja's global functions lead to all of Python through their attributes, and none is needed.
     environment.globals = {}
     environment.policies["json.dumps_kwargs"] = {"sort_keys": False, "ensure_ascii": False}
     environment.filters |= {"tojson": to_json}  # pyright: ignore[reportUnknownMemberType] - untyped
@@ -67,7 +67,7 @@ def new_environment(kind: type[Environment] = Environment) -> Environment:
 
 @contextmanager
 def limited_time(timeout_s: float) -> Generator[None]:
-    """Stop what runs in the block when the time is over.
+    """Stop the block when the time is over.
 
     Raises:
         TimeoutError: it was stopped.
@@ -83,11 +83,11 @@ def limited_time(timeout_s: float) -> Generator[None]:
 
 
 def filled(environment: Environment, template: str, names: Mapping[str, Any], max_chars: int) -> str:
-    """Return the text that a template gives with these names.
+    """Return the text of a template rendered with these names.
 
     Raises:
-        OutputTooLargeError: it gives more characters.
-        TemplateRefusedError: it is faulty, asks for what there is not, or for what it must not reach.
+        OutputTooLargeError: the text is too long.
+        TemplateRefusedError: the template is invalid, or uses undefined or forbidden names.
     """
     pieces: list[str] = []
     length = 0
@@ -107,7 +107,7 @@ def filled(environment: Environment, template: str, names: Mapping[str, Any], ma
 
 
 def _where(error: BaseException, template: str) -> str:
-    """Return in which line of a template of several an error is; nothing of its text, which callers may not know."""
+    """Return the line of an error in a multi-line template, without its text, which callers may not see."""
     if "\n" not in template.strip():
         return ""
     lines = [line for frame, line in walk_tb(error.__traceback__) if frame.f_code.co_filename == "<template>"]
@@ -116,5 +116,5 @@ def _where(error: BaseException, template: str) -> str:
 
 
 def to_json(value: Any, indent: int | None = None) -> str:
-    """Write JSON as it is; Jinja's own filter escapes for HTML."""
+    """Write JSON unchanged; Jinja's own filter escapes for HTML."""
     return json.dumps(value, ensure_ascii=False, indent=indent)

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 else:
     expressions = LazyModule("pegboard.sources.expressions")
 
-TRANSFORM_INLINE_S = 0.01  # what takes longer is begun again in a thread, where it holds up nobody
-TRANSFORM_THREADS = 4  # of as many as there are for that, for all callers
+TRANSFORM_INLINE_S = 0.01  # seconds after which an expression is restarted in a thread, where it blocks nobody
+TRANSFORM_THREADS = 4  # threads for slow expressions of all callers
 
 
-# The threads of all have more to do: who reads keys or consents does not wait for expressions.
+# Separate threads, so that expressions do not delay reads of keys or consents.
 _THREADS = Threads(TRANSFORM_THREADS, name="pegboard-transform")
 _RENDER = "pegboard.sources.builtin.jinja_rendering:render"
 
@@ -68,7 +68,7 @@ _LANGUAGE: JSON = {
 
 
 def make(config: TransformConfig, services: Services) -> Handler:
-    """Return the handler: expressions at once where they are quick, templates in a child process."""
+    """Return the handler: quick expressions run inline, templates in a child process."""
 
     def transform(ctx: CallContext, args: JSON) -> Any:
         if args.get("language", "jmespath") == "template":
@@ -112,7 +112,7 @@ async def _rendered(config: TransformConfig, args: JSON) -> JSON:
             request,
             timeout_s=config.timeout_seconds + TRANSFORM_START_S,
             memory_bytes=config.max_memory_bytes,
-            # Every character may be six in JSON (a \\u escape).
+            # A character may take six in JSON (a \\u escape).
             output_bytes=6 * config.max_output_bytes + 100,
         )
     except SandboxError as exc:
@@ -126,7 +126,7 @@ async def _rendered(config: TransformConfig, args: JSON) -> JSON:
 
 
 def _as_json(text: str) -> JSONValue:
-    """Return the object or list that a text is in JSON; any other text as it is, a number too."""
+    """Return the object or list in a JSON text; any other text unchanged, including numbers."""
     if text.lstrip()[:1] not in ("{", "["):
         return text
     try:
@@ -148,7 +148,7 @@ def _too_slow(config: TransformConfig) -> CallError:
 
 
 def adapt(config: TransformConfig, spec: ToolSpec, services: Services) -> ToolSpec:
-    """Return the declaration; the choice of a language is in it where there is one."""
+    """Return the declaration; it offers a choice of language if templates are allowed."""
     if not config.template:
         return spec
     longer = replace(spec, timeout_s=(spec.timeout_s or 0.0) + TRANSFORM_START_S)
@@ -156,7 +156,7 @@ def adapt(config: TransformConfig, spec: ToolSpec, services: Services) -> ToolSp
 
 
 def packages(config: TransformConfig) -> Mapping[str, str]:
-    """Return the packages that expressions need, and templates where they are allowed."""
+    """Return the packages for expressions, and for templates if they are allowed."""
     return {"jmespath": "tools", "jinja2": "tools"} if config.template else {"jmespath": "tools"}
 
 

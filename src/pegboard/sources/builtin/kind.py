@@ -1,4 +1,4 @@
-"""Kind: what a built-in tool is made of, and how a config makes a tool of it."""
+"""Kind: the parts of a built-in tool, and how a config makes a tool from them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ from pegboard.model.record import replace
 from pegboard.model.secret import Secret
 from pegboard.model.tool import Annotations, Handler, Runs, ToolEntry, ToolSpec
 
-BUILTIN_GRACE_S = 1.0  # what the executor waits past a tool's own deadline, so that the tool tells what ran out of time
+# seconds that the executor waits past a tool's own deadline, so that the tool can report the timeout
+BUILTIN_GRACE_S = 1.0
 
 
 def _secret(value: object) -> Secret:
@@ -38,7 +39,7 @@ SecretText = Annotated[Secret, PlainValidator(_secret), WithJsonSchema({"type": 
 
 
 def _revealed(value: Any) -> Any:
-    """Return a config value whose texts from the environment are plain; the fields decide what is secret."""
+    """Return a config value with environment texts revealed; the fields decide which ones are secret."""
     if isinstance(value, Secret):
         return value.reveal()
     if is_object(value):
@@ -59,12 +60,12 @@ class BuiltinConfig(BaseModel):
         return _revealed(raw)
 
     def deadline_s(self) -> float | None:
-        """Return how long one call may take; `None` leaves it to the executor."""
+        """Return the time limit of a call; `None` leaves it to the executor."""
         seconds: float | None = getattr(self, "timeout_seconds", None)
         return seconds
 
     def secrets(self) -> Iterator[Secret]:
-        """Yield every secret in it, for the redaction of what the tool says."""
+        """Yield every secret in the settings, for redacting the tool's results."""
         for name in type(self).model_fields:
             value: Any = getattr(self, name)
             yield from _secrets_in(value)
@@ -79,7 +80,7 @@ def _secrets_in(value: Any) -> Iterator[Secret]:
 
 
 def _place(value: Any) -> Any:
-    """Return a setting as it says what is reached: of a secret, only an address, without who logs in there."""
+    """Return a setting that identifies the destination; of a secret only the address, without credentials."""
     if isinstance(value, Secret):
         scheme, _, rest = value.reveal().partition("://")
         return f"{scheme}://{rest.rpartition('@')[2]}" if rest else "***"
@@ -95,12 +96,12 @@ def _utc_now() -> datetime:
 
 
 class Services(Struct, frozen=True, kw_only=True):
-    """What a built-in tool gets from the one who wires it.
+    """The services for a built-in tool.
 
-    `folder` is where relative paths of the config start; `clock` counts seconds, `now` tells the time of day;
-    `resolve` looks host names up; `models` are those of the config, by name, and `documents` is its store. `decides`
-    tells whether a file is one of those that decide what runs here, which no tool writes; `deciding_tables` are those
-    of PostgreSQL that do, each with the name of a column.
+    `folder` is the base of relative paths in the config; `clock` counts seconds, `now` returns the time of day;
+    `resolve` looks up host names; `models` are those of the config, by name, and `documents` is its store. `decides`
+    tells whether a file determines what code runs here; no tool writes such files. `deciding_tables` are the
+    corresponding PostgreSQL tables, each with the name of a column.
     """
 
     folder: Path = field(default_factory=Path)
@@ -118,10 +119,10 @@ C = TypeVar("C", bound=BuiltinConfig)
 
 
 class BuiltinKind(Struct, Generic[C], frozen=True, kw_only=True):
-    """One built-in tool: its declaration, its settings, and what makes its handler of them.
+    """One built-in tool: its declaration, its settings, and the factory of its handler.
 
-    `adapt` changes the declaration where the settings decide about it, e.g. whether it only reads. `packages` tells
-    which optional packages these settings need, each with the extra of Pegboard that brings it.
+    `adapt` changes the declaration according to the settings, e.g. whether the tool is read-only. `packages` returns
+    the optional packages for these settings, each with the extra of Pegboard that installs it.
     """
 
     spec: ToolSpec
@@ -133,10 +134,10 @@ class BuiltinKind(Struct, Generic[C], frozen=True, kw_only=True):
     packages: Callable[[C], Mapping[str, str]] = lambda config: {}
 
     def configured(self, raw: Mapping[str, JSONValue]) -> C:
-        """Return the settings that a config gives.
+        """Return the settings in a config.
 
         Raises:
-            ValidationError: an unknown key, a missing one, or a value that cannot stand there.
+            ValidationError: an unknown or missing key, or an invalid value.
         """
         return self.config.model_validate(dict(raw))
 
@@ -144,7 +145,7 @@ class BuiltinKind(Struct, Generic[C], frozen=True, kw_only=True):
         """Return the tool with these settings.
 
         Raises:
-            DefinitionError: they cannot be honoured here, e.g. a folder that does not exist, or a package.
+            DefinitionError: the settings do not work here, e.g. a folder or a package is missing.
         """
         for package, extra in self.packages(config).items():
             if find_spec(package) is None:
@@ -175,7 +176,7 @@ def tool_spec(
     examples: Sequence[JSON],
     available: object = None,
 ) -> ToolSpec:
-    """Return the declaration of a built-in tool whose arguments and result are these properties."""
+    """Return the declaration of a built-in tool with these argument and result properties."""
     input_schema: JSON = {"type": "object", "properties": dict(arguments)}
     if required:
         input_schema["required"] = list(required)
@@ -194,7 +195,7 @@ def tool_spec(
 
 
 class Requirement:
-    """A question on the context with words for a name, which `why` shows."""
+    """A predicate on the context with a description as its name, which `why` shows."""
 
     def __init__(self, words: str, is_met: Callable[[ToolContext], bool]) -> None:
         self.__qualname__ = words

@@ -1,3 +1,3 @@
-"""Limits that several modules of `sources/builtin` share. Those that an operator may change are in `Bounds`."""
+"""Limits that several modules of `sources/builtin` share."""
 
-TRANSFORM_START_S = 4.0  # what the child may need to start, on a busy machine
+TRANSFORM_START_S = 4.0  # seconds for the child to start on a busy machine

@@ -1,4 +1,4 @@
-"""Outbound: what the tools that call out share: their settings, and one request."""
+"""Outbound: the settings and the request function of tools that call other servers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def http_url(url: str) -> str:
     try:
         only_host_of(url)
     except DefinitionError:
-        # Not quoted: it may come from the environment, or hold a password.
+        # The URL is not quoted: it may come from the environment, or contain a password.
         raise ValueError("this is no http or https URL; write 'https://host/path'") from None
     return url
 
@@ -54,10 +54,10 @@ class NetworkConfig(BuiltinConfig):
         return self
 
     def destinations(self) -> Destinations:
-        """Return where it may connect.
+        """Return the allowed destinations.
 
         Raises:
-            ValueError: an entry of `allow_hosts` cannot be read.
+            ValueError: an entry of `allow_hosts` is invalid.
         """
         try:
             return Destinations(allow_private=self.allow_private, allow_hosts=self.allow_hosts)
@@ -80,7 +80,7 @@ class HeaderConfig(NetworkConfig):
         return self
 
     def secrets(self) -> Iterator[Secret]:
-        """Yield every value, and of one such as `Bearer key` the key alone: the other side may tell it so."""
+        """Yield every value, and for `Bearer key` also the key alone, which the server may repeat."""
         for value in self.headers.values():
             yield from credentials_in(value)
 
@@ -90,7 +90,7 @@ class HeaderConfig(NetworkConfig):
 
 
 def check_headers(headers: Mapping[str, str]) -> None:
-    """See that an operator's headers can be sent.
+    """Check that an operator's headers can be sent.
 
     Raises:
         ValueError: one cannot; the message has its name and not its value.
@@ -102,7 +102,7 @@ def check_headers(headers: Mapping[str, str]) -> None:
 
 
 class Web(Struct, frozen=True, kw_only=True):
-    """The way out of one tool: its settings, and the headers that it always sends."""
+    """The outbound access of one tool: its settings and fixed headers."""
 
     config: NetworkConfig
     services: Services
@@ -119,9 +119,8 @@ class Web(Struct, frozen=True, kw_only=True):
         max_redirects: int | None = None,
         on_overflow: OnOverflow = "raise",
     ) -> Response:
-        """Send one request through the guarded client and return the whole answer."""
-        # A client of its own for each call: nothing is left open between calls, and no cookie or
-        # connection of one caller serves another.
+        """Send one request through the guarded client and return the whole response."""
+        # A new client for each call: connections and cookies are never shared by callers.
         async with GuardedClient(
             self.destinations,
             headers=self.headers,
@@ -147,7 +146,7 @@ def web(
     *,
     fixed_url: str | None = None,
 ) -> Web:
-    """Return the way out of a tool. With a `fixed_url`, which the operator wrote, it leads to that host alone."""
+    """Return the outbound access of a tool. With the operator's `fixed_url`, only that host is allowed."""
     own = config.destinations()
     destinations = own if fixed_url is None or config.allow_hosts else only_host_of(fixed_url)
     return Web(config=config, services=services, headers=headers or {}, destinations=destinations)

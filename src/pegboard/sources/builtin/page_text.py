@@ -1,4 +1,4 @@
-"""Page text: find the main text of a page; runs in the sandbox, and nowhere else."""
+"""Page text: extracts the main text of a page; runs only in the sandbox."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LINES: Final = frozenset({"p", "div", "br", "li", "tr", "h1", "h2", "h3", "h4",
 
 
 def extract(request: dict[str, Any], payload: bytes) -> dict[str, str]:
-    """Return title and content of the page in `payload` (UTF-8), as `request["format"]` says."""
+    """Return title and content of the page in `payload` (UTF-8), in the form `request["format"]`."""
     text = payload.decode("utf-8", "replace")
     page = _Page()
     page.feed(text)
@@ -29,13 +29,13 @@ def extract(request: dict[str, Any], payload: bytes) -> dict[str, str]:
         include_formatting=is_markdown,
         favor_recall=True,
     )
-    # No main part was found: all of it is better than nothing.
+    # Without a recognised main part, return all of the text.
     text = content or re.sub(r"\s*\n\s*", "\n", re.sub(r"[ \t]+", " ", "".join(page.text))).strip()
     return {"title": " ".join("".join(page.title).split()), "content": text[: request["max_chars"]]}
 
 
 class _Page(HTMLParser):
-    """Takes the title and all visible text of a page."""
+    """Collects the title and all visible text of a page."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)

@@ -1,4 +1,4 @@
-"""Postgres connection: one that takes in no more than it may, and waits no longer than it may."""
+"""Postgres connection: a connection with limits on time and memory."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from pegboard.model.bounds import KIB, MIB
 from pegboard.model.error import CallError
 from pegboard.sources.builtin.sql_statement import Query
 
-POSTGRES_MESSAGE_BYTES = 16 * MIB  # of one row or message
-POSTGRES_GRACE_S = 0.5  # the server stops a query at its deadline; one that hangs is left alone this much later
+POSTGRES_MESSAGE_BYTES = 16 * MIB  # bytes of one row or message
+POSTGRES_GRACE_S = 0.5  # seconds past the deadline after which a query that the server has not stopped is abandoned
 
 _LOOK_S: Final = 0.1
 # What a pipe has room for, whatever the system.
-_PIECE_BYTES: Final = 32 * KIB  # how much is passed on at once
+_PIECE_BYTES: Final = 32 * KIB  # bytes passed on at once, which fit into a pipe on any system
 RV = TypeVar("RV")
 
 
 class LimitedConnection(psycopg.Connection[Any]):
-    """A connection that serves one query. Its library alone would hold a row of any size, and wait for ever."""
+    """A connection for one query. psycopg alone would accept a row of any size, and wait for ever."""
 
     _relay: Relay | None = None
 
     @contextmanager
     def serving(self, query: Query) -> Generator[None]:
-        """Hold what comes to the limits of this query; the connection is closed within."""
+        """Apply the limits of this query to the connection, which is closed afterwards."""
         with ExitStack() as opened:
             self._relay = Relay(self.pgconn.socket, query, opened)
             yield
             self._relay.send_rest()
 
     def wait(self, gen: PQGen[RV], interval: float = _LOOK_S, timeout: float | None = None) -> RV:
-        """Do one thing with the server; psycopg asks for it, row by row.
+        """Wait for one exchange with the server; psycopg calls this for each row.
 
         Raises:
             CallError: timeout; result_too_large.
@@ -63,9 +63,9 @@ class LimitedConnection(psycopg.Connection[Any]):
 
 
 class Relay:
-    """Hands on what the server sends, piece by piece, and what psycopg sends, which are given a pipe to each other.
+    """Passes data between the server and psycopg, piece by piece, through a pipe.
 
-    psycopg's own library reads for as long as the server sends, whatever that is; here it can read one piece at once.
+    libpq reads for as long as the server sends; through the pipe it can read only one piece at once.
     """
 
     def __init__(self, library: int, query: Query, opened: ExitStack) -> None:
@@ -82,7 +82,7 @@ class Relay:
         self._outgoing = bytearray()
 
     def ready(self, state: Wait) -> Ready:
-        """Wait until psycopg can go on, and tell with what.
+        """Wait until psycopg can continue, and return what it can do.
 
         Raises:
             CallError: timeout; result_too_large.
@@ -99,7 +99,7 @@ class Relay:
                 raise self._query.too_slow()
 
     def send_rest(self) -> None:
-        """Send on what psycopg has written, as far as the server takes it now."""
+        """Send psycopg's output to the server, as far as the server accepts it now."""
         with suppress(OSError):
             while piece := self._inner.recv(_PIECE_BYTES):
                 self._outgoing += piece

@@ -1,4 +1,4 @@
-"""Postgres engine: run one statement on PostgreSQL, in a transaction and role that the server holds to reading."""
+"""Postgres engine: runs one statement on PostgreSQL, in a read-only transaction and role that the server enforces."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from pegboard.sources.builtin.postgres_statement import Name, names_of, numbered
 from pegboard.sources.builtin.sql_statement import Answer, Query, collected, one_statement_only, read_only_refusal
 from pegboard.storage.limits import POSTGRES_CONNECT_S
 
-# What may stand first, as WITH and EXPLAIN may: the rest changes the session, or copies to files and programs.
+# The allowed first words, in addition to WITH and EXPLAIN; others change the session or copy to files and programs.
 _QUERIES: Final = frozenset({"select", "values", "table", "show"})
-# Volatile, but they only make values.
+# Volatile, but they only generate values.
 _HARMLESS: Final = frozenset({
     "random", "random_normal", "clock_timestamp", "timeofday", "gen_random_uuid", "uuidv4", "uuidv7", "setseed",
     "system", "bernoulli",
 })  # fmt: skip
-# Not volatile, but they use up a transaction number, of which the server has not so many.
+# Not volatile, but they use up transaction numbers, which are limited.
 _COUNTING: Final = frozenset({"pg_current_xact_id", "txid_current"})
-# They hold passwords of other roles and servers, which a role that may read everything would see, or samples of them;
-# or read tables and schemas whose names stand in strings.
+# They expose passwords of other roles and servers, or samples of them, to a role that may read everything; or they read
+# tables and schemas whose names are in strings.
 _SECRET: Final = frozenset({
     "pg_authid", "pg_shadow", "pg_user_mapping", "pg_user_mappings", "_pg_user_mappings", "pg_subscription",
     "pg_statistic", "pg_stats", "pg_statistic_ext_data", "pg_stats_ext", "pg_stats_ext_exprs",
     *(f"{whole}_to_xml{kind}" for whole in ("table", "schema", "database") for kind in ("", "_and_xmlschema")),
 })  # fmt: skip
-# Of `tablefunc` and `xml2`: they run a statement, or read a table, that stands in a string, and call themselves stable.
-# Known by what they are in the library, since everybody may name one anew.
+# Functions of `tablefunc` and `xml2` that run a statement or read a table named in a string, although they are declared
+# stable. Recognised by their C symbol, since anybody can create one under another name.
 _RUNNING_STRINGS: Final = (
     "crosstab", "crosstab_hash", "connectby_text", "connectby_text_serial", "xpath_table",
 )  # fmt: skip
@@ -47,9 +47,9 @@ _TOO_MIGHTY: Final = (
 )
 
 
-_SHOWN: Final = 5  # how many names stand in a message
-# With the rights of every role that the login may take on; what belongs to the login itself gives it nothing. An
-# operator and a cast reach their function without its schema, and an aggregate with the rights of its own owner.
+_SHOWN: Final = 5  # names listed in a message
+# Functions that run with the rights of a role that the login cannot assume; its own rights add nothing. Operators and
+# casts call their functions without the schema's permission, and an aggregate has its owner's rights.
 _WITH_RIGHTS_OF_OTHERS: Final = """
 WITH functions AS MATERIALIZED (
   SELECT p.oid, n.oid AS schema, n.nspname || '.' || p.proname AS name
@@ -79,7 +79,7 @@ WHERE EXISTS (
 ORDER BY name
 """
 
-# Those tables of ours that the login, or a role that it may take on, may change or give itself the right to.
+# The tables of Pegboard that the login, or a role that it can assume, may change or can get the right to change.
 _CHANGEABLE: Final = """
 SELECT DISTINCT n.nspname || '.' || c.relname
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
@@ -101,8 +101,8 @@ def run(url: str, query: Query) -> Answer:
     """Run the statement. Called in a worker thread.
 
     Raises:
-        CallError: read_only; timeout; busy; invalid_arguments for a faulty statement; upstream_unavailable;
-            upstream_auth; config_invalid for a login that may do too much.
+        CallError: read_only; timeout; busy; invalid_arguments for an invalid statement; upstream_unavailable;
+            upstream_auth; config_invalid for a login with too many rights.
     """
     text, params = numbered(query.text, query.params)
     names = list(names_of(text))
@@ -125,7 +125,7 @@ def run(url: str, query: Query) -> Answer:
 
 @contextmanager
 def _opened(url: str, query: Query) -> Generator[LimitedConnection]:
-    """Connect, with the deadlines as settings of the transaction, and roll back what may only read."""
+    """Connect, set the deadlines in the transaction, and roll back read-only queries."""
     try:
         connection = LimitedConnection.connect(url, connect_timeout=POSTGRES_CONNECT_S, application_name="pegboard")
     except psycopg.OperationalError as exc:
@@ -136,7 +136,7 @@ def _opened(url: str, query: Query) -> Generator[LimitedConnection]:
     with connection.serving(query), connection:
         connection.read_only = query.read_only
         _set_deadline(connection, query)
-        # How strings end must not depend on the server, or names could hide in them.
+        # The syntax of strings must not depend on server settings, or names could hide in them.
         connection.execute("SELECT set_config('standard_conforming_strings', 'on', true)")
         yield connection
         if query.read_only:
@@ -144,7 +144,7 @@ def _opened(url: str, query: Query) -> Generator[LimitedConnection]:
 
 
 def _set_deadline(connection: LimitedConnection, query: Query) -> None:
-    """Tell the server when to stop the next statement."""
+    """Set the time limit of the next statement."""
     connection.execute(
         "SELECT set_config('statement_timeout', %(ms)s, true), set_config('lock_timeout', %(ms)s, true)",
         {"ms": str(max(int(query.left_s() * 1000), 1))},
@@ -152,7 +152,7 @@ def _set_deadline(connection: LimitedConnection, query: Query) -> None:
 
 
 def may_use_the_server(connection: psycopg.Connection[Any]) -> bool:
-    """Tell whether the login is a superuser, or may read or write the server's files or start its programs."""
+    """Tell whether the login is a superuser, or may read or write server files or start programs."""
     row = connection.execute(
         "SELECT rolsuper OR pg_has_role(oid, 'pg_read_server_files', 'MEMBER')"
         " OR pg_has_role(oid, 'pg_write_server_files', 'MEMBER')"
@@ -162,7 +162,7 @@ def may_use_the_server(connection: psycopg.Connection[Any]) -> bool:
 
 
 def _check_functions(connection: psycopg.Connection[Any], allowed: frozenset[str]) -> None:
-    """Refuse a login that may run what has the rights of somebody else: no look at a query tells what that does.
+    """Refuse a login that may run functions with the rights of others, since the query does not show their effects.
 
     Raises:
         CallError: config_invalid, with the names.
@@ -177,7 +177,7 @@ def _check_functions(connection: psycopg.Connection[Any], allowed: frozenset[str
 
 
 def _check_tables(connection: psycopg.Connection[Any], deciding: frozenset[tuple[str, str]]) -> None:
-    """Refuse a login that may change what decides who may run what: no look at a statement tells what that changes.
+    """Refuse a login that may change Pegboard's own tables, since a statement does not show all that it changes.
 
     Raises:
         CallError: config_invalid, with the names.
@@ -194,9 +194,9 @@ def _check_tables(connection: psycopg.Connection[Any], deciding: frozenset[tuple
 
 
 def confine(connection: psycopg.Connection[Any]) -> None:
-    """Go on as a role that may only read, until the transaction ends, where the login may.
+    """Switch to a read-only role until the transaction ends, if the login may.
 
-    What would take that back, and all that reads files, is refused by its name besides.
+    Functions that could undo this, or that read files, are also refused by name.
     """
     row = connection.execute("SELECT pg_has_role(session_user, 'pg_read_all_data', 'MEMBER')").fetchone()
     if row is not None and row[0]:
@@ -204,8 +204,9 @@ def confine(connection: psycopg.Connection[Any]) -> None:
 
 
 def _check_names(connection: psycopg.Connection[Any], names: set[str], *, is_mighty: bool) -> None:
-    """Refuse the functions that PostgreSQL itself calls volatile: they change something, wait, read files, or could
-    take back a role that was given up. And those that run what stands in a string, where none of it is seen.
+    """Refuse volatile functions, and those that run statements in strings.
+
+    Volatile functions may change something, wait, read files, or restore a role that was given up.
     """
     rows = connection.execute(_REFUSED, (sorted(names - _HARMLESS), list(_RUNNING_STRINGS))).fetchall()
     refused = {str(row[0]) for row in rows} | names & _COUNTING
@@ -220,15 +221,15 @@ def _check_names(connection: psycopg.Connection[Any], names: set[str], *, is_mig
 def _answer(
     connection: LimitedConnection, query: Query, statement: str, params: Sequence[Any] | None, *, first: str
 ) -> Answer:
-    # The statement as it was judged, with the server's own placeholders.
+    # The statement as it was checked, with the server's own placeholders.
     cursor, text = psycopg.RawCursor(connection), cast("Any", statement)
-    # Both ways send the statement apart from its values, so that the server itself takes one statement only.
+    # Both methods send the statement separately from its values, so that the server accepts only one statement.
     if query.read_only or first in _QUERIES:
         rows = cursor.stream(text, params, size=1)
         with closing(cast("Any", rows)):
             answer = collected((), rows, query.limits)
         if not answer.rows and query.read_only:
-            # A stream without rows does not tell its columns; what is left of the time is for both.
+            # A stream without rows has no columns; the remaining time is for both attempts.
             _set_deadline(connection, query)
             cursor.execute(text, params, prepare=True)
     else:
@@ -240,7 +241,7 @@ def _answer(
 
 
 def _check(names: Sequence[Name]) -> None:
-    """Refuse what is not a query, and names whose text is not known."""
+    """Refuse statements that are not queries, and names with unknown text."""
     first = names[0].text if names and not names[0].is_quoted else ""
     if first not in _QUERIES | {"with", "explain"}:
         raise read_only_refusal(f"{first.upper() or 'this'} is no query")
@@ -250,7 +251,7 @@ def _check(names: Sequence[Name]) -> None:
 
 @contextmanager
 def _explained(query: Query) -> Generator[None]:
-    """Turn what PostgreSQL says into what the caller can do."""
+    """Convert PostgreSQL errors to messages for the caller."""
     try:
         yield
     except (errors.QueryCanceled, errors.LockNotAvailable, errors.IdleInTransactionSessionTimeout):

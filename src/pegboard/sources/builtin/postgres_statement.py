@@ -1,6 +1,6 @@
-"""Postgres statement: its placeholders as the server numbers them, and every name in it as the server would read it.
+"""Postgres statement: converts placeholders to the server's form, and extracts names as the server parses them.
 
-`%s` and `%(name)s` become `$1`, `$2` … before anybody looks at the names: what is judged is what is sent.
+`%s` and `%(name)s` become `$1`, `$2` … first, so that the checked statement is the one that is sent.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ Params = Sequence[JSONValue] | Mapping[str, JSONValue] | None
 def numbered(text: str, params: Params) -> tuple[str, list[Any] | None]:
     """Return the statement with `$1`, `$2` …, and their values in this order.
 
-    Without params the text stays as it is, so that `%` needs no doubling.
+    Without params the text is unchanged, so that `%` needs no doubling.
 
     Raises:
-        CallError: invalid_arguments when placeholders and params do not fit together.
+        CallError: invalid_arguments if placeholders and params do not match.
     """
     if not params:
         return text, None
-    # In their order, and found at once: a search for each of many would go on long after the deadline.
+    # By dict lookup: a linear search for each of many placeholders would exceed the deadline.
     numbers: dict[str | int, int] = {}
 
     def number(match: re.Match[str]) -> str:
@@ -69,7 +69,7 @@ def _misfit(what: str) -> CallError:
 
 # ---- names
 
-# For the server every character beyond ASCII is a letter; here too, or a name could hide what follows it.
+# The server treats every non-ASCII character as a letter; so must we, or a name could hide what follows it.
 _LETTER: Final = "A-Za-z_\\x80-\\U0010ffff"
 _TOKEN: Final = re.compile(
     rf"""
@@ -80,7 +80,7 @@ _TOKEN: Final = re.compile(
     re.DOTALL | re.VERBOSE,
 )
 _STRING: Final = re.compile(r"[^']*(?:'|$)")
-# What follows such a string on another line, behind blanks and comments, is a part of it: escapes hold there too.
+# A string continues on another line, after blanks and comments, with the same escapes.
 _GAP: Final = r"(?:[ \t\f\v]|--[^\n\r]*+)*+[\n\r](?:[ \t\n\r\f\v]|--[^\n\r]*+[\n\r])*+"
 _INSIDE: Final = r"(?:[^'\\]++|\\.|'')*+(?:'|\\?\Z)"
 _ESCAPED: Final = re.compile(rf"{_INSIDE}(?:{_GAP}'{_INSIDE})*+", re.DOTALL)
@@ -92,8 +92,8 @@ _ASCII_UPPER: Final = {upper: upper + 32 for upper in range(ord("A"), ord("Z") +
 class Name(NamedTuple):
     """A name as the server compares it: in lower case unless it was quoted.
 
-    `is_hidden` marks a name written with escapes (`U&"…"`), whose text is not known here, and one with a `$`, of which
-    versions of the server differ in whether it is a name or begins a string (`1e5$$`).
+    `is_hidden` marks a name with escapes (`U&"…"`), whose text is unknown here. It also marks one with a `$`, which
+    some server versions treat as the beginning of a string (`1e5$$`).
     """
 
     text: str
@@ -101,8 +101,10 @@ class Name(NamedTuple):
     is_hidden: bool = False
 
     def spellings(self) -> frozenset[str]:
-        """Return how the server may know this name: it cuts what is longer than a name can be, in bytes of the
-        database's encoding, and folds letters beyond ASCII in some encodings only.
+        """Return the forms in which the server may know this name.
+
+        It truncates long names, in bytes of the database's encoding, and lower-cases non-ASCII letters in some
+        encodings only.
         """
         whole = (self.text,) if self.is_quoted else (self.text, self.text.lower())
         cut = (name.encode("utf-8", "replace")[:_NAME_BYTES].decode("utf-8", "ignore") for name in whole)
@@ -110,7 +112,7 @@ class Name(NamedTuple):
 
 
 def names_of(statement: str) -> Iterator[Name]:
-    """Yield the names of a statement in their order, not what stands in its strings and comments."""
+    """Yield the names of a statement in order, without strings and comments."""
     at = 0
     while at < len(statement):
         token = _TOKEN.match(statement, at)
@@ -143,7 +145,7 @@ def _end(pattern: re.Pattern[str], statement: str, at: int) -> int:
 
 
 def _after_block(statement: str, at: int) -> int:
-    """Return where a comment ends; comments may stand in comments."""
+    """Return the end of a comment; comments may be nested."""
     depth = 1
     while depth:
         mark = _BLOCK.search(statement, at)

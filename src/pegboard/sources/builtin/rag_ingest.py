@@ -16,7 +16,7 @@ from pegboard.model.tool import Annotations, Handler
 from pegboard.sources.builtin.document_space import COLLECTION, Collection, hidden_without_store, store_of
 from pegboard.sources.builtin.kind import BuiltinConfig, BuiltinKind, Services, tool_spec
 
-DOCUMENT_METADATA_BYTES = 16 * KIB  # that one may be given
+DOCUMENT_METADATA_BYTES = 16 * KIB  # bytes of one document's metadata
 
 
 class IngestConfig(BuiltinConfig):
@@ -50,7 +50,7 @@ def make(config: IngestConfig, services: Services) -> Handler:
     """Return the handler, on the store of the context or of the config."""
 
     async def ingest(ctx: CallContext, args: JSON) -> JSON:
-        # Without what no store takes: halves of characters, and the character that ends a text in SQL.
+        # Remove characters that no store accepts: lone surrogates, and NUL, which ends a text in SQL.
         text: str = args["document"].encode("utf-8", "replace").decode().replace("\0", " ")
         size = len(text.encode())
         if size > config.max_bytes:
@@ -87,7 +87,7 @@ def make(config: IngestConfig, services: Services) -> Handler:
 
 
 def _file_name(name: str) -> str:
-    """Return what a model calls a text as the name of one file, in no folder."""
+    """Return the model's name for a text as a plain file name."""
     plain = "".join(character if character.isprintable() else " " for character in name).replace("/", "_").strip()
     return "document.txt" if plain.strip(".") == "" else plain
 

@@ -16,20 +16,20 @@ from pegboard.egress.sandbox import run_sandboxed
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, is_list, is_object
 
-SEARCH_PAGE_HITS = 100  # read of one answer of a search engine
-SEARCH_PAGE_S = 6.0  # for reading a page of hits
-SEARCH_TEXT_CHARS = 20_000  # of each text of a hit, before it is made plain
-SEARCH_TITLE_CHARS = 500  # of a hit
-SEARCH_DATE_CHARS = 100  # of a hit
+SEARCH_PAGE_HITS = 100  # hits read from one response
+SEARCH_PAGE_S = 6.0  # seconds to parse a page of hits
+SEARCH_TEXT_CHARS = 20_000  # characters of a hit's text before its markup is removed
+SEARCH_TITLE_CHARS = 500  # characters of a hit's title
+SEARCH_DATE_CHARS = 100  # characters of a hit's date
 
 _TAG = re.compile(r"<[^<>]{0,200}>")
-# What a provider sends beyond these is not looked at.
+# Links to the provider's own pages are skipped.
 _OWN_PAGE = r"(https?:)?//([^/?#]*\.)?duckduckgo\.com([:/?#]|\Z)"
 _PAGE = "pegboard.sources.builtin.duckduckgo:hits"
 
 
 class Search(Struct, frozen=True, kw_only=True):
-    """What is looked for."""
+    """A search request."""
 
     query: str
     max_results: int
@@ -38,7 +38,7 @@ class Search(Struct, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        """The query for providers that take the site among the words."""
+        """The query for providers that accept `site:` in it."""
         return f"{self.query} site:{self.site}" if self.site else self.query
 
 
@@ -52,7 +52,7 @@ class Request(Struct, frozen=True, kw_only=True):
 
 
 class Provider(Struct, frozen=True, kw_only=True):
-    """How one provider is asked and what it answers: results as `{title, url, snippet, published?}`."""
+    """How to call one provider and read its response: results as `{title, url, snippet, published?}`."""
 
     base_url: str
     headers: Callable[[str], Mapping[str, str]]
@@ -74,7 +74,7 @@ def _hit(title: Any, url: Any, snippet: Any, published: Any = None) -> dict[str,
 
 
 def _plain(value: Any) -> str:
-    """Return text without the marks that providers put around matches."""
+    """Return text without the provider's highlighting."""
     text = value[:SEARCH_TEXT_CHARS] if isinstance(value, str) else ""
     return " ".join(html.unescape(_TAG.sub("", text)).split())
 
@@ -149,13 +149,13 @@ _DUCK_RECENCY = {"day": "d", "week": "w", "month": "m", "year": "y"}
 
 def _ask_duckduckgo(search: Search) -> Request:
     query = _query(q=search.words, df=_DUCK_RECENCY.get(search.recency or ""))
-    # It answers programs that say so with a puzzle; browsers say Mozilla.
+    # It answers declared programs with a puzzle; browsers identify as Mozilla.
     headers = {"user-agent": "Mozilla/5.0 (compatible; pegboard)", "accept": "text/html"}
     return Request(method="GET", path=f"/html/?{query}", headers=headers)
 
 
 async def _read_duckduckgo(response: Response) -> list[dict[str, str]]:
-    # In a child: the page comes from outside, and the parser needs hours for some that were made for it.
+    # In a child: the page is foreign, and the parser needs hours for some malicious ones.
     text = text_of(response)
     payload = text.encode("utf-8", "replace")
     try:

@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 else:
     smtp_client = LazyModule("pegboard.sources.builtin.smtp_client")
 
-EMAIL_RECIPIENTS = 50  # of one mail
+EMAIL_RECIPIENTS = 50  # recipients of one mail
 
 
-# Two plain parts: no quotes, comments, lists or line breaks, with which one address could become two; nor an encoded
-# word (`=?utf-8?q?…?=`), which the library would decode, line breaks and all.
+# Two plain parts, without quotes, comments, lists or line breaks, which could turn one address into two. Encoded words
+# (`=?utf-8?q?…?=`) are excluded too: the library would decode them, including line breaks.
 _ATOM = r"[A-Za-z0-9!#$%&*+/=?^_`{|}~'-]+"
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _ADDRESS = re.compile(
     rf"(?!.*=\?)(?=[^@]{{1,64}}@.{{1,253}}\Z){_ATOM}(?:\.{_ATOM})*@{_LABEL}(?:\.{_LABEL})*", re.DOTALL
 )
-# Control characters, and those that begin a line or paragraph.
+# Control characters, and separators of lines and paragraphs.
 _BREAKING = frozenset({"Cc", "Zl", "Zp"})
 
 
@@ -123,7 +123,7 @@ def make(config: EmailConfig, services: Services) -> Handler:
         if len(content) > config.max_bytes:
             text = f"The mail has {len(content)} bytes; at most {config.max_bytes} are sent. Send less."
             raise CallError("invalid_arguments", text)
-        # Loaded in a thread, when it is first needed: that takes a tenth of a second.
+        # Imported in a thread on first use, since that takes a tenth of a second.
         deliver = await asyncio.to_thread(getattr, smtp_client, "send")
         refused: list[JSON] = await deliver(config, recipients, content, resolve=services.resolve)
         missing = {str(each["address"]) for each in refused}
@@ -137,7 +137,7 @@ def make(config: EmailConfig, services: Services) -> Handler:
 
 
 def _addresses(value: Any, name: str) -> list[str]:
-    """Return addresses, each exactly one; several in one text may stand between commas."""
+    """Return the addresses, each exactly one; a text may have several, separated by commas."""
     parts: Sequence[str] = value.split(",") if isinstance(value, str) else value
     addresses = [part.strip(" ") for part in parts]
     for address in addresses:
@@ -148,7 +148,7 @@ def _addresses(value: Any, name: str) -> list[str]:
 
 
 def _subject(subject: str) -> str:
-    """Return a subject that stays one line, and the text that it is."""
+    """Return a subject on one line, without encoded words."""
     if any(unicodedata.category(character) in _BREAKING for character in subject):
         text = "The subject has a line break or another control character. Remove it."
         raise CallError("invalid_arguments", text)

@@ -18,7 +18,7 @@ from pegboard.model.tool import Annotations, Handler
 from pegboard.sources.builtin.kind import BuiltinKind, SecretText, Services, tool_spec
 from pegboard.sources.builtin.outbound import HttpUrl, NetworkConfig, http_url, web
 
-SLACK_PLAIN_WORD_CHARS = 8  # a longer part of a webhook's URL is taken for a key, and kept out of results
+SLACK_PLAIN_WORD_CHARS = 8  # characters above which a part of a webhook's URL is treated as a secret and redacted
 
 _WHO = "Slack"
 _JSON = {"content-type": "application/json; charset=utf-8"}
@@ -49,7 +49,7 @@ class SlackConfig(NetworkConfig):
         return self
 
     def secrets(self) -> Iterator[Secret]:
-        """Yield the token, and the webhook with the parts of it that Slack may tell alone."""
+        """Yield the token, and the webhook's URL with the secret parts that Slack may repeat."""
         if self.token is not None:
             yield self.token
         if self.webhook_url is not None:

@@ -21,7 +21,7 @@ from pegboard.sources.builtin.http_request import result
 from pegboard.sources.builtin.kind import BuiltinKind, SecretText, Services, tool_spec
 from pegboard.sources.builtin.outbound import NetworkConfig, check_headers, web
 
-WEBHOOK_RESPONSE_BYTES = 64 * KIB  # of the answer to a sent webhook, unless its config says otherwise
+WEBHOOK_RESPONSE_BYTES = 64 * KIB  # bytes of the response to a webhook by default
 
 _NOT_FROM_ARGUMENTS = frozenset({"authorization", "cookie", "proxy-authorization", "idempotency-key"})
 
@@ -80,7 +80,7 @@ def make(config: WebhookConfig, services: Services) -> Handler:
         headers |= {"content-type": "application/json", config.idempotency_header: event_id}
         if config.secret:
             headers |= signature(config.secret, event_id, int(services.now().timestamp()), body)
-        # Not followed: the signed event is for this address alone.
+        # Redirects are not followed: the signed event is for this address only.
         response = await out.request(
             "POST", args["url"], headers=headers, body=body, max_redirects=0, on_overflow="truncate"
         )
@@ -107,10 +107,10 @@ def _headers_from(args: JSON, idempotency_header: str) -> dict[str, str]:
 
 
 def signature(secret: Secret, event_id: str, timestamp: int, body: bytes) -> dict[str, str]:
-    """Return the headers that prove who sent an event.
+    """Return the headers that authenticate an event.
 
-    `webhook-…`: over id, time and body, so that a copy sent later can be refused. `x-signature-256`: over the body
-    alone, for receivers that know only this form. Source: standardwebhooks.com.
+    `webhook-…` signs id, time and body, so that replays can be refused. `x-signature-256` signs only the body, for
+    receivers that support no other form. Source: standardwebhooks.com.
     """
     plain = secret.reveal()
     key = plain.encode()

@@ -1,7 +1,7 @@
-"""SMTP client: hand one mail to a server.
+"""SMTP client: sends one mail to a server.
 
-The host is the operator's, never an argument, so it may be a private one; metadata services and the other special
-addresses stay shut. Its name is resolved once, and what is connected to is the address that was judged.
+The operator configures the host, so it may be private; metadata services and other special addresses stay blocked. Its
+name is resolved once, and the connection goes to the address that was checked.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
 from pegboard.model.secret import Secret
 
-SMTP_GOODBYE_S = 2.0  # for the end of a session whose mail is sent
+SMTP_GOODBYE_S = 2.0  # seconds to end a session after the mail was sent
 
 _WHO = "The mail server"
 _DOUBT = " The mail may have been sent; check before you repeat it."
 
 
 class MailServer(Protocol):
-    """The server of a config, and how it is spoken to."""
+    """The configured server and its protocol settings."""
 
     @property
     def smtp_host(self) -> str: ...
@@ -44,18 +44,18 @@ class MailServer(Protocol):
 
 
 async def send(server: MailServer, recipients: Sequence[str], content: bytes, *, resolve: Resolve) -> list[JSON]:
-    """Send a mail and return the recipients that the server refused, with its words.
+    """Send a mail and return the recipients that the server refused, with its messages.
 
     Raises:
-        CallError: blocked_destination; upstream_unavailable; upstream_auth; upstream_error when every recipient or
-            the mail itself is refused; upstream_lost or timeout when it is not known whether the mail was taken.
+        CallError: blocked_destination; upstream_unavailable; upstream_auth; upstream_error if every recipient or the
+            mail is refused; upstream_lost or timeout if it is unknown whether the mail was accepted.
     """
     client = await _client(server, resolve)
     try:
         await _connect(client, server)
         refused = await _hand_over(client, server.sender, recipients, content)
         with suppress(aiosmtplib.SMTPException, OSError):
-            # The mail is taken, whatever becomes of the good-bye.
+            # The mail is accepted, even if closing the session fails.
             await client.quit(timeout=SMTP_GOODBYE_S)
         return refused
     finally:

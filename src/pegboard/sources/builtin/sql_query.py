@@ -64,7 +64,7 @@ class SqlConfig(BuiltinConfig):
     @classmethod
     def _is_a_url(cls, value: Secret) -> Secret:
         try:
-            # Read here, since its parts are asked for later; the error of a faulty one may quote the password.
+            # Parsed here because its parts are needed later; a later error could quote the password.
             _ = urlsplit(value.reveal()).port
         except ValueError:
             text = "is no database URL; write 'sqlite:///file.db' or 'postgresql://user:…@host/name'"
@@ -113,10 +113,10 @@ SPEC = tool_spec(
 
 
 def make(config: SqlConfig, services: Services) -> Handler:
-    """Return the handler, on the engine that the connection string names.
+    """Return the handler, for the engine of the connection string.
 
     Raises:
-        DefinitionError: no engine can hold what the config asks.
+        DefinitionError: no engine can enforce the config.
     """
     engine = _engine(_scheme(config), config, services)
     if _scheme(config) == "sqlite" and _SPACE not in config.connection_string.reveal() and not config.read_only:
@@ -149,12 +149,12 @@ def _scheme(config: SqlConfig) -> str:
 
 
 def _engine(scheme: str, config: SqlConfig, services: Services) -> Callable[[str, Query], Answer]:
-    """Return what runs a query on a database."""
+    """Return the function that runs a query on a database."""
     if scheme == "sqlite":
 
         def run(url: str, query: Query) -> Answer:
             path = sqlite_engine.path_of(url, services.folder)
-            # Of a file that a caller's space names, nothing is read either: nobody meant it.
+            # A file whose name contains the caller's space is not even read: it was not configured by name.
             if not query.read_only or _SPACE in config.connection_string.reveal():
                 try:
                     _check_file(path, services)
@@ -170,10 +170,10 @@ def _engine(scheme: str, config: SqlConfig, services: Services) -> Callable[[str
 
 
 def _check_file(path: Path, services: Services) -> None:
-    """Refuse a file in which Pegboard keeps what decides who may run what.
+    """Refuse a file in which Pegboard stores keys, consents or other security data.
 
     Raises:
-        DefinitionError: it is one.
+        DefinitionError: it is such a file.
     """
     if services.decides(path.resolve()):
         text = "The database decides what runs here, or who may run it, which no tool writes. Name another one"
@@ -183,7 +183,7 @@ def _check_file(path: Path, services: Services) -> None:
 def _for_space(url: str, space_id: str | None) -> str:
     if _SPACE not in url:
         return url
-    # One name on every file system and in every URL: what is another word there must not be another space here.
+    # Only names that are the same on every file system and in every URL, so that two spaces cannot share a file.
     if space_id is None or not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", space_id):
         raise CallError("tool_error", "Each space has a database of its own here, and this caller has no such space.")
     return url.replace(_SPACE, quote(space_id, safe=""))
@@ -201,7 +201,7 @@ def result(answer: Answer) -> JSON:
 
 
 def adapt(config: SqlConfig, spec: ToolSpec, services: Services) -> ToolSpec:
-    """Return the declaration; a tool that may write says so."""
+    """Return the declaration; a tool that may write declares that."""
     if config.read_only:
         return spec
     hints = Annotations(read_only=False, destructive=True, idempotent=False, open_world=False)
@@ -209,7 +209,7 @@ def adapt(config: SqlConfig, spec: ToolSpec, services: Services) -> ToolSpec:
 
 
 def packages(config: SqlConfig) -> Mapping[str, str]:
-    """Return what speaks to the database of the connection string; SQLite comes with Python."""
+    """Return the driver package for the connection string; SQLite comes with Python."""
     scheme = _scheme(config)
     if scheme in _POSTGRES:
         return {"psycopg": "postgres"}

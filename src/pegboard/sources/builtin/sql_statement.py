@@ -1,4 +1,4 @@
-"""SQL statement: one with its limits, and what came back, as JSON."""
+"""SQL statement: a query with its limits, and its result as JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SAFE_INTEGER = 2**63
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """What one query may use; `max_bytes` counts the rows as JSON."""
+    """The limits of one query; `max_bytes` counts the rows as JSON."""
 
     max_rows: int
     timeout_s: float
@@ -25,9 +25,11 @@ class Limits(Struct, frozen=True, kw_only=True):
 
 
 class Query(Struct, frozen=True, kw_only=True):
-    """One statement; `params` is a list, a mapping, or `None`. `allow_superuser` and `allow_functions` are
-    PostgreSQL's alone, and so are `deciding_tables`, each with a column, which a query that may write must not be able
-    to change. `only_functions` are those of SQLite that it may name, where it may not name all harmless ones.
+    """One statement; `params` is a list, a mapping, or `None`.
+
+    `allow_superuser`, `allow_functions` and `deciding_tables` are for PostgreSQL only; a writing query must not be able
+    to change the last, each of which has a column name. `only_functions` are the allowed SQLite functions, if not all
+    harmless ones are.
     """
 
     text: str
@@ -42,11 +44,11 @@ class Query(Struct, frozen=True, kw_only=True):
 
     @property
     def until_s(self) -> float:
-        """When it must be over, on the monotonic clock."""
+        """The deadline, on the monotonic clock."""
         return self.started_s + self.limits.timeout_s
 
     def left_s(self) -> float:
-        """Return how long it may still run."""
+        """Return the remaining time."""
         return max(self.until_s - time.monotonic(), 0.0)
 
     def too_slow(self) -> CallError:
@@ -55,7 +57,7 @@ class Query(Struct, frozen=True, kw_only=True):
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """The rows of a query, as JSON values; `affected_rows` is `None` for one that gives rows."""
+    """The rows of a query, as JSON values; `affected_rows` is `None` if there are rows."""
 
     columns: Sequence[str] = ()
     rows: Sequence[Sequence[JSONValue]] = ()
@@ -64,7 +66,7 @@ class Answer(Struct, frozen=True, kw_only=True):
 
 
 def collected(columns: Sequence[str], rows: Iterable[Sequence[Any]], limits: Limits) -> Answer:
-    """Take rows one by one until one of the limits is met."""
+    """Fetch rows one by one until one of the limits is reached."""
     taken: list[list[JSONValue]] = []
     size = 0
     for row in rows:
@@ -77,7 +79,7 @@ def collected(columns: Sequence[str], rows: Iterable[Sequence[Any]], limits: Lim
 
 
 def plain(value: Any) -> JSONValue:
-    """Return a value of a database as JSON: numbers that JSON cannot hold as text, bytes as base64."""
+    """Return a database value as JSON: numbers outside of JSON's range as text, bytes as base64."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -98,7 +100,7 @@ def plain(value: Any) -> JSONValue:
 
 def _size(value: JSONValue) -> int:
     if isinstance(value, str):
-        # Up to six bytes a character, for those that JSON escapes.
+        # A character that JSON escapes takes up to six bytes.
         return len(value) + 3 if value.isascii() and value.isprintable() else len(value) * 6 + 3
     if is_object(value):
         return sum([_size(key) + _size(item) for key, item in value.items()]) + 2

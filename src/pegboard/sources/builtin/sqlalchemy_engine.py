@@ -1,4 +1,4 @@
-"""SQLAlchemy engine: run one statement on whatever else SQLAlchemy speaks."""
+"""SQLAlchemy engine: runs one statement on any other database that SQLAlchemy supports."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from sqlalchemy import exc as sqlalchemy_errors
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.sources.builtin.sql_statement import Answer, Query, collected
 
-SQL_ROWS_AHEAD = 10  # of one statement, held beside those of the answer
+SQL_ROWS_AHEAD = 10  # rows of one statement buffered in addition to those of the result
 
-# How an engine hears, before the statement, that this transaction reads only.
+# Statements that make a transaction read-only, by engine.
 _READ_ONLY: Final = {
     "mysql": "SET TRANSACTION READ ONLY",
     "mariadb": "SET TRANSACTION READ ONLY",
     "oracle": "SET TRANSACTION READ ONLY",
 }
-# Those that have an engine of ours, and how a connection string names it.
+# Databases with our own engine, and their connection strings.
 _GUARDED: Final = {"sqlite": "sqlite:///…", "postgresql": "postgresql://…"}
-# How an engine hears when to end a statement, where its drivers have no call for that.
+# Statements that set a time limit, for engines whose drivers have no call for that.
 _DEADLINE: Final = {
     "mysql": "SET SESSION max_execution_time = {ms}",
     "mariadb": "SET SESSION max_statement_time = {seconds}",
 }
-# Until the statement is over; one that had not begun yet when it was stopped must not go on.
+# Repeated until the statement ends: a stop before its start has no effect.
 _STOP_AGAIN_S: Final = 0.1
 
 
 def check(url: str, *, read_only: bool) -> None:
-    """See that the URL can be read, that its driver is there, and that its engine can hold `read_only`.
+    """Check that the URL is valid, that its driver is installed, and that its engine can enforce `read_only`.
 
     Raises:
-        DefinitionError: one of them is not so.
+        DefinitionError: one of these fails.
     """
     try:
         parsed = sqlalchemy.make_url(url)
@@ -49,7 +49,7 @@ def check(url: str, *, read_only: bool) -> None:
         raise DefinitionError(text) from None
     dialect = parsed.get_backend_name()
     if dialect in _GUARDED:
-        # There a query is held by more than its transaction, also one that may write.
+        # Our engines restrict a query by more than its transaction, even one that may write.
         hint = f"write '{_GUARDED[dialect]}'"
         raise DefinitionError(f"read_only and limits cannot be held through the driver {parsed.drivername!r}: {hint}.")
     if read_only and dialect not in _READ_ONLY:
@@ -61,8 +61,8 @@ def run(url: str, query: Query) -> Answer:
     """Run the statement. Called in a worker thread.
 
     Raises:
-        CallError: invalid_arguments for a faulty statement; timeout; upstream_unavailable; config_invalid where
-            nothing could end a statement at its deadline.
+        CallError: invalid_arguments for an invalid statement; timeout; upstream_unavailable; config_invalid if the
+            driver cannot stop a statement at its deadline.
     """
     engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool)
     try:
@@ -114,7 +114,7 @@ def _ending(connection: sqlalchemy.Connection, query: Query) -> Generator[None]:
 
 
 def _stopper(connection: sqlalchemy.Connection) -> Callable[[], object] | None:
-    """Return the call of the driver that ends what the connection is doing, from another thread."""
+    """Return the driver's function that cancels the connection's statement from another thread."""
     driver: Any = connection.connection.driver_connection
     calls = [getattr(driver, name, None) for name in ("interrupt", "cancel")]
     return next((call for call in calls if callable(call)), None)
@@ -139,7 +139,7 @@ def _rows(result: sqlalchemy.CursorResult[Any], query: Query) -> Iterator[Any]:
 
 @contextmanager
 def _explained(query: Query) -> Generator[None]:
-    """Turn what the driver says into what the caller can do."""
+    """Convert driver errors to messages for the caller."""
     try:
         yield
     except sqlalchemy_errors.SQLAlchemyError as exc:

@@ -1,4 +1,4 @@
-"""SQLite engine: run one statement on an SQLite file, which SQLite itself opens and watches as the config says."""
+"""SQLite engine: runs one statement on an SQLite file, with restrictions that SQLite enforces."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ from pegboard.sources.builtin.sql_statement import Answer, Query, collected, one
 from pegboard.sources.builtin.sqlite_functions import ENDLESS, SQLITE_VALUE_BYTES, replace_endless
 from pegboard.sources.builtin.sqlite_matching import check_matching
 
-SQLITE_MEMORY_BYTES = 256 * MIB  # of all statements of the process together: SQLite does not count them apart
+# bytes of memory of all statements in the process together, since SQLite has no separate limits
+SQLITE_MEMORY_BYTES = 256 * MIB
 
 # Steps of SQLite's machine between two looks at the clock.
-_PROGRESS_STEPS = 5_000  # how often the clock is looked at
+_PROGRESS_STEPS = 5_000  # steps of SQLite's virtual machine between two checks of the clock
 _READING: Final = frozenset({apsw.SQLITE_SELECT, apsw.SQLITE_READ, apsw.SQLITE_FUNCTION, apsw.SQLITE_RECURSIVE})
-# They leave the file that was opened, or end the savepoint around the statement.
+# They leave the opened file, or end the savepoint around the statement.
 _LEAVING: Final = frozenset({apsw.SQLITE_ATTACH, apsw.SQLITE_DETACH, apsw.SQLITE_TRANSACTION, apsw.SQLITE_SAVEPOINT})
 _LOOKING: Final = frozenset({"table_info", "table_xinfo", "table_list", "index_list", "index_info", "foreign_key_list"})
-# What the modules of virtual tables (FTS5, R-tree) ask for themselves, with no value: a look alone.
+# Pragmas without a value that virtual table modules (FTS5, R-tree) run themselves.
 _OF_MODULES: Final = frozenset({"data_version", "page_size"})
-# An R-tree prepares, wherever it is only read, what would write the three tables that it stands in.
+# Even to read an R-tree, SQLite prepares statements that write its three tables.
 _WRITING: Final = frozenset({apsw.SQLITE_INSERT, apsw.SQLITE_UPDATE, apsw.SQLITE_DELETE})
 _OF_TREES: Final = ("_node", "_rowid", "_parent")
 _FUNCTIONS: Final = frozenset({
@@ -40,7 +41,7 @@ _FUNCTIONS: Final = frozenset({
 _COMMENT = re.compile(r"--[^\n]*|/\*.*?(?:\*/|$)", re.DOTALL)
 _LIMITS: Final = {
     apsw.SQLITE_LIMIT_LENGTH: SQLITE_VALUE_BYTES,
-    # Each may go through a whole value, and nothing stops SQLite in the middle of a call.
+    # Each function may scan a whole value, and SQLite cannot be stopped inside one.
     apsw.SQLITE_LIMIT_FUNCTION_ARG: 127,
     apsw.SQLITE_LIMIT_SQL_LENGTH: 200_000,
     apsw.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 100,
@@ -53,23 +54,23 @@ _LIMITS: Final = {
 
 
 def path_of(url: str, folder: Path) -> Path:
-    """Return the file that a `sqlite:` URL names; three slashes are relative to `folder`, four absolute."""
+    """Return the file in a `sqlite:` URL; three slashes are relative to `folder`, four absolute."""
     path = unquote(urlsplit(url).path)
     return folder / (path.removeprefix("/") if url.partition(":")[2].startswith("//") else path)
 
 
 def run(path: Path, query: Query) -> Answer:
-    """Run the statement. Called in a worker thread; SQLite lets the other threads go on meanwhile.
+    """Run the statement. Called in a worker thread; SQLite releases the GIL meanwhile.
 
     Raises:
-        CallError: read_only; timeout; busy; invalid_arguments for a faulty statement; upstream_unavailable.
+        CallError: read_only; timeout; busy; invalid_arguments for an invalid statement; upstream_unavailable.
     """
     with closing(_opened(path, query)) as connection:
         return run_on(connection, query)
 
 
 def run_on(connection: apsw.Connection, query: Query) -> Answer:
-    """Run the statement on a connection that is closed afterwards.
+    """Run the statement on a connection, and close it afterwards.
 
     Raises:
         CallError: as `run`.
@@ -79,7 +80,7 @@ def run_on(connection: apsw.Connection, query: Query) -> Answer:
         _limit(connection, query)
         if query.read_only:
             return _judged(connection, query, refused)
-        # A savepoint: what fails half-way leaves nothing behind.
+        # A savepoint, so that a failure leaves no partial changes.
         savepoint: Any = connection
         with savepoint:
             return _judged(connection, query, refused)
@@ -88,7 +89,7 @@ def run_on(connection: apsw.Connection, query: Query) -> Answer:
 def _opened(path: Path, query: Query) -> apsw.Connection:
     flags = apsw.SQLITE_OPEN_READONLY if query.read_only else apsw.SQLITE_OPEN_READWRITE
     try:
-        # Without SQLITE_OPEN_URI a name is a name, whatever is in it.
+        # Without SQLITE_OPEN_URI a file name is never parsed as a URI.
         connection = apsw.Connection(str(path), flags=flags)
     except apsw.Error:
         text = "The database file cannot be opened. The operator must check the connection string."
@@ -105,12 +106,12 @@ def _limit(connection: apsw.Connection, query: Query) -> None:
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 0)
     replace_endless(connection)
     if query.read_only:
-        # What is sorted or kept meanwhile counts as memory: in files it would fill the disk until the deadline.
+        # Temporary data stays in memory, which is limited; in files it could fill the disk until the deadline.
         untyped: Any = connection
         untyped.pragma("temp_store", "memory")
         untyped.pragma("query_only", 1)
     connection.set_progress_handler(lambda: query.left_s() <= 0, _PROGRESS_STEPS)
-    # Not where the application has set a limit of its own.
+    # Keep a limit that the application has set.
     if not apsw.hard_heap_limit(-1):
         apsw.hard_heap_limit(SQLITE_MEMORY_BYTES)
 
@@ -147,7 +148,7 @@ def _authorizer(query: Query, refused: list[str]) -> Callable[..., int]:
         elif action == apsw.SQLITE_PRAGMA and second is None and str(first).lower() in _OF_MODULES:
             allowed = True
         elif query.read_only:
-            # What is prepared for an R-tree and not run; were it run, the engine would refuse it.
+            # Prepared for an R-tree but not run; the engine would refuse to run it.
             is_of_tree = action in _WRITING and database == "main" and str(first).lower().endswith(_OF_TREES)
             allowed = action in _READING or is_of_tree
         else:
@@ -170,7 +171,7 @@ def _answer(connection: apsw.Connection, query: Query) -> Answer:
         _only(first, query.text)
         if not cursor.is_explain:
             check_matching(_program(connection, first, query), _texts(query.params))
-        # Now, for later there are none where no row comes.
+        # Read now, since later there are none if there are no rows.
         columns.extend(str(column[0]) for column in cursor.get_description())
         return True
 
@@ -184,7 +185,7 @@ def _answer(connection: apsw.Connection, query: Query) -> Answer:
 
 
 def _program(connection: apsw.Connection, statement: str, query: Query) -> list[Any]:
-    """Return the steps that SQLite will take for a statement."""
+    """Return the program that SQLite compiles for a statement."""
     params: Any = query.params if query.params is not None else ()
     cursor: Any = connection.cursor()
     explained = cursor.execute(statement, params, explain=1)
@@ -196,7 +197,7 @@ def _texts(params: Sequence[JSONValue] | Mapping[str, JSONValue] | None) -> list
 
 
 def _only(first: str, whole: str) -> None:
-    """Refuse, before anything runs, what has more than the statement that SQLite is about to run."""
+    """Refuse a text with more than the one statement that SQLite is about to run, before anything runs."""
     rest = whole[whole.index(first) + len(first) :] if first in whole else whole
     if _bare(rest):
         raise one_statement_only()
@@ -212,7 +213,7 @@ def _rows(cursor: apsw.Cursor) -> Iterator[tuple[Any, ...]]:
 
 @contextmanager
 def _explained(query: Query, refused: list[str]) -> Generator[None]:
-    """Turn what SQLite says into what the caller can do."""
+    """Convert SQLite errors to messages for the caller."""
     try:
         yield
     except apsw.InterruptError:

@@ -1,6 +1,6 @@
-"""SQLite functions: those of SQLite that may take hours for two long strings, and ours that take their place.
+"""SQLite functions: replaces functions of SQLite that may take hours for two long strings.
 
-SQLite looks at its clock between the steps of a statement, and never inside of a function.
+SQLite checks its clock between the steps of a statement, never inside a function.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import apsw
 
 from pegboard.model.bounds import MIB
 
-SQLITE_VALUE_BYTES = 4 * MIB  # that one function may make
-SQLITE_TRIM_CHARS = 1_000  # different ones to trim
+SQLITE_VALUE_BYTES = 4 * MIB  # bytes of a value that one function may produce
+SQLITE_TRIM_CHARS = 1_000  # different characters to trim
 
 
-# Those that are refused: nobody has missed them yet.
+# Refused without a replacement.
 ENDLESS: Final = frozenset({"jsonb_patch", "geopoly_overlap", "geopoly_within"})
 
 
 def replace_endless(connection: apsw.Connection) -> None:
-    """Give the connection functions that look at each character once."""
+    """Replace the connection's slow functions with ones that take linear time."""
     untyped: Any = connection
     for name, (function, arguments) in _OURS.items():
         untyped.create_scalar_function(name, function, arguments, deterministic=True)

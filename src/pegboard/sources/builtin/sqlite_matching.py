@@ -1,8 +1,8 @@
-"""SQLite matching: what a full-text search is asked for, so that reading the question ends.
+"""SQLite matching: limits the text of full-text searches, so that parsing it ends.
 
-The time that FTS5 takes for its question grows with the square of the words in it, and it looks at no clock meanwhile:
-300 KB of words held a processor for a minute. What SQLite will search for stands in the program that it makes of a
-statement: a text of the statement or a param is taken up to a length, and whatever is worked out while it runs is not.
+FTS5 takes quadratic time in the number of words of a search text, and does not check the clock meanwhile: 300 KB of
+words kept a CPU busy for a minute. SQLite's compiled program shows where the text comes from. A literal or a parameter
+is accepted up to a length; a computed text is refused.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import Any, Final
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSONValue
 
-SQLITE_MATCH_CHARS = 10_000  # of one text that FTS5 searches for: its time grows with their square
+SQLITE_MATCH_CHARS = 10_000  # characters of one text that FTS5 searches for, since FTS5 takes quadratic time
 
-# How FTS5 is told by its index string that a text is searched for: by MATCH, LIKE or GLOB.
+# The letters in FTS5's index string for searches by MATCH, LIKE or GLOB.
 _SEARCHING: Final = frozenset("MLG")
-# They put a value into the register P2; of the others whatever names a register in P3 may.
+# They write a value into register P2; any other step may write the register that its P3 names.
 _CONSTANT: Final = frozenset({"String8", "Variable", "Integer", "Int64", "Real", "Null"})
 _COPYING: Final = frozenset({"Copy", "SCopy", "IntCopy", "Move"})
 Step = tuple[int, str, int, int, int, Any]
-"""One step of a program: its place, name, three numbers and a value, as EXPLAIN lists them."""
+"""One step of a program: its address, opcode, three numbers and a value, as EXPLAIN lists them."""
 
 
 def check_matching(program: Sequence[Step], params: Sequence[JSONValue]) -> None:
-    """Refuse a program that searches for what is not known before it runs, or is too long.
+    """Refuse a program that searches for a computed or too long text.
 
     Raises:
         CallError: invalid_arguments.
@@ -37,14 +37,14 @@ def check_matching(program: Sequence[Step], params: Sequence[JSONValue]) -> None
 
 
 def _arguments(before: Sequence[Step], register: int) -> range:
-    """Return the registers of what is searched for; their number stands in the one behind the first."""
+    """Return the registers of the search arguments; the register after the first has their number."""
     count = next((step[2] for step in reversed(before) if step[1] == "Integer" and step[3] == register + 1), 0)
     return range(register + 2, register + 2 + count)
 
 
 def _writer(program: Sequence[Step], place: int, register: int) -> Step | None:
-    """Return what fills a register before a step; constants may be filled in at the end of a program."""
-    # Which comes first, from the step backwards and round.
+    """Return the step that writes a register before a given step; constants may be written at the program's end."""
+    # The first such step, searching backwards from the place and around.
     for step in (*reversed(program[:place]), *reversed(program[place + 1 :])):
         fills_second = step[1] in _CONSTANT or step[1] in _COPYING
         if step[3 if fills_second else 4] == register:

@@ -65,13 +65,13 @@ def make(config: SummaryConfig, services: Services) -> Handler:
         model = find_model(ctx, config.model, services)
         if model is None:
             raise CallError("upstream_unavailable", "No model is configured.", retryable=False)
-        # The mark must not be closed by the text itself.
+        # The text itself must not contain the end mark.
         prompt = _PROMPT.format(words=max_words, text=text.replace("TEXT>>>", "TEXT> > >"))
         answer = (await model.complete(prompt, max_words=max_words)).strip()
         if not answer:
             raise CallError("upstream_error", "The model answered nothing. Try again later.")
         words = answer.split()
-        # A model that goes on and on is cut: the caller has room for so many words.
+        # A summary that is far too long is cut.
         summary = answer if len(words) <= max_words * 2 else " ".join(words[:max_words]) + " …"
         return {"summary": summary, "was_summarized": True}
 

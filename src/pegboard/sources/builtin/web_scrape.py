@@ -15,9 +15,9 @@ from pegboard.model.tool import Annotations, Handler
 from pegboard.sources.builtin.kind import BuiltinKind, Services, tool_spec
 from pegboard.sources.builtin.outbound import NetworkConfig, Web, fitting, web
 
-SCRAPE_EXTRACT_S = 15.0  # for the reading of a page, past the fetching; importing the reader is most of it
-SCRAPE_CHARS = 400_000  # of a page's text
-SCRAPE_OUTPUT_BYTES = 4 * MIB  # and what the reader writes of it
+SCRAPE_EXTRACT_S = 15.0  # seconds to extract a page's text after fetching it; most of it is importing the extractor
+SCRAPE_CHARS = 400_000  # characters of a page's text
+SCRAPE_OUTPUT_BYTES = 4 * MIB  # bytes of the extractor's output
 
 _EXTRACT = "pegboard.sources.builtin.page_text:extract"
 _MARKUP = frozenset({"text/html", "application/xhtml+xml", "application/xml", "text/xml", ""})
@@ -29,7 +29,7 @@ class ScrapeConfig(NetworkConfig):
     max_memory_bytes: int = Field(1024 * MIB, ge=256 * MIB, description="What the reading of one page may use.")
 
     def deadline_s(self) -> float:
-        """Return the time for fetching and reading."""
+        """Return the time for fetching and extracting."""
         return self.timeout_seconds + SCRAPE_EXTRACT_S
 
 
@@ -86,10 +86,10 @@ def make(config: ScrapeConfig, services: Services) -> Handler:
 
 
 async def fetched(out: Web, url: str, form: str, config: ScrapeConfig) -> tuple[Response, str, str]:
-    """Fetch a page, each redirect guarded; return the answer, the title and the main text.
+    """Fetch a page, checking each redirect; return the response, the title and the main text.
 
     Raises:
-        CallError: it may not or cannot be fetched, or is not a page.
+        CallError: the page must not or cannot be fetched, or is not a page.
     """
     accept = {"accept": "text/html,application/xhtml+xml,text/plain;q=0.9,*/*;q=0.5"}
     response = await out.request("GET", url, headers=accept, on_overflow="truncate")
@@ -98,7 +98,7 @@ async def fetched(out: Web, url: str, form: str, config: ScrapeConfig) -> tuple[
 
 
 async def _read(response: Response, form: str, config: ScrapeConfig) -> tuple[str, str]:
-    """Return title and text. A page is parsed in a child: it comes from outside, and parsers are large."""
+    """Return title and text. A page is parsed in a child, because it is foreign and parsers are complex."""
     kind = media_type(response)
     if (kind.startswith("text/") and kind not in _MARKUP) or is_json(kind):
         return "", text_of(response)

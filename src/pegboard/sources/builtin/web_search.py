@@ -15,9 +15,9 @@ from pegboard.sources.builtin.kind import BuiltinKind, SecretText, Services, row
 from pegboard.sources.builtin.outbound import HttpUrl, NetworkConfig, fitting, web
 from pegboard.sources.builtin.search_providers import PROVIDERS, Search
 
-SEARCH_SNIPPET_BYTES = 4_000  # of a search hit
+SEARCH_SNIPPET_BYTES = 4_000  # bytes of a search hit's snippet
 
-# What is shown as a link must be one.
+# A hit's link must be a URL.
 _LINK = r"https?://[^\s\x00-\x1f]{1,4000}\Z"
 
 

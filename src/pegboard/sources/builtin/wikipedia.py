@@ -16,12 +16,12 @@ from pegboard.model.tool import Annotations, Handler
 from pegboard.sources.builtin.kind import BuiltinKind, Services, tool_spec
 from pegboard.sources.builtin.outbound import HttpUrl, NetworkConfig, Web, fitting, web
 
-WIKIPEDIA_TITLE_CHARS = 500  # of an article
-WIKIPEDIA_EXTRACT_BYTES = 200_000  # of its text
-WIKIPEDIA_GUESSES = 5  # where an article is not found
+WIKIPEDIA_TITLE_CHARS = 500  # characters of an article's title
+WIKIPEDIA_EXTRACT_BYTES = 200_000  # bytes of an article's text
+WIKIPEDIA_GUESSES = 5  # similar titles suggested if an article is not found
 
 _WHO = "Wikipedia"
-# What is shown as a link must be one.
+# A link in a result must be a URL.
 _LINK = r"https?://[^\s\x00-\x1f]{1,4000}\Z"
 
 
@@ -62,7 +62,7 @@ def make(config: WikipediaConfig, services: Services) -> Handler:
         if topic in ("", ".", ".."):
             raise CallError("invalid_arguments", f"{args['topic']!r} is no topic. Name an article.")
         base = config.base_url.rstrip("/").replace("{language}", args.get("language", "en"))
-        # One segment of the path, whatever is in it.
+        # One path segment, whatever characters it has.
         title = quote(topic.replace(" ", "_"), safe="")
         response = await out.request("GET", f"{base}/api/rest_v1/page/summary/{title}?redirect=true")
         if response.status_code == 404:
@@ -96,7 +96,7 @@ async def _not_found(out: Web, base: str, topic: str) -> str:
         response = await out.request("GET", f"{base}/w/api.php?{query}")
         answer = json_of(response, _WHO) if response.status_code < 400 else None
     except CallError:
-        # The answer stays "not found"; only the advice is missing.
+        # The answer stays "not found", just without suggestions.
         answer = None
     if is_list(answer) and len(answer) > 1 and is_list(answer[1]):
         names = [str(name) for name in answer[1][:WIKIPEDIA_GUESSES]]

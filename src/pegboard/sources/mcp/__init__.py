@@ -1,1 +1,1 @@
-"""MCP: the tools of other MCP servers, each server under supervision and its words taken as foreign."""
+"""MCP: tools of upstream MCP servers, each supervised, with all its texts treated as foreign."""

@@ -1,4 +1,4 @@
-"""AnswerFilter: an answer belongs to the stream that its request opened, and is read as every other JSON."""
+"""AnswerFilter: accepts an answer only on the stream of its request, and parses it strictly."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from pegboard.model.bounds import Bounds
 from pegboard.model.json_types import JSON, is_object
 from pegboard.sources.mcp.turns import between_readings
 
-# How the SDK says it, and what it does not know of.
+# The SDK's error text, and the code that it uses.
 UNREADABLE = "Failed to parse JSON response"
 TOO_MANY_VALUES = "Too many values in one JSON response"
 _PARSE_ERROR = -32700
-# A request that is none, and a session that is not known: both are said before anything is run.
+# An invalid request, and an unknown session: both are reported before any tool runs.
 _BEFORE_A_RUN = frozenset({-32600, -32001})
 
 
 class SentRequest(Struct, frozen=True, kw_only=True):
-    """A request of ours: what its answer and its progress are told by."""
+    """A request of ours, by which its answer and progress are recognised."""
 
     request_id: int | str
     progress_token: int | str | None = None
@@ -32,19 +32,19 @@ class SentRequest(Struct, frozen=True, kw_only=True):
 
 
 class Expectation(Protocol):
-    """What a stream may bring."""
+    """The messages that a stream may carry."""
 
     def takes(self, message: JSON) -> bool:
-        """Tell whether a message belongs on this stream; an answer is taken once."""
+        """Tell whether a message belongs on this stream; an answer is accepted once."""
         ...
 
     def instead_of_unreadable(self, refused: bytes, fault: str = UNREADABLE) -> bytes:
-        """Return the message that stands for one which cannot be read; empty where it is dropped."""
+        """Return the replacement for an unreadable message; empty to drop it."""
         ...
 
 
 class OneAnswer:
-    """A stream that a request opened: its answer, its progress, and what the server asks or tells meanwhile."""
+    """The stream of one request: its answer, its progress, and requests and notifications of the server."""
 
     def __init__(self, request: SentRequest) -> None:
         self._request, self._is_open = request, True
@@ -55,7 +55,7 @@ class OneAnswer:
             token = params.get("progressToken") if is_object(params) else None
             is_progress = message["method"] == "notifications/progress"
             return not is_progress or is_same(token, self._request.progress_token)
-        # An error may come without an id, when the server could not read ours.
+        # An error may have no id, if the server could not parse ours.
         is_ours = is_same(message.get("id"), self._request.request_id) or (
             "error" in message and message.get("id") is None
         )
@@ -68,7 +68,7 @@ class OneAnswer:
 
 
 class NoAnswer:
-    """A stream that no request opened: it brings requests and notifications of the server."""
+    """A stream without a request: it carries requests and notifications of the server."""
 
     def takes(self, message: JSON) -> bool:
         return "method" in message
@@ -79,7 +79,7 @@ class NoAnswer:
 
 @dataclass(slots=True)
 class OpenRequests:
-    """A stream for the answers to all requests: to those that are open, once."""
+    """A shared stream: it carries one answer for each open request."""
 
     ids: set[int | str] = field(default_factory=set[int | str])
 
@@ -87,31 +87,31 @@ class OpenRequests:
         return "method" in message or self.close(message.get("id"))
 
     def instead_of_unreadable(self, refused: bytes, fault: str = UNREADABLE) -> bytes:
-        # Somebody waits for it, whatever is wrong with the rest.
+        # A caller waits for this answer, whatever is wrong with its content.
         envelope = envelope_of(refused)
         is_awaited = envelope is not None and envelope.is_answer and self.close(envelope.id)
         return unreadable_answer(envelope.id, fault) if envelope is not None and is_awaited else b""
 
     def close(self, request_id: object) -> bool:
-        """Expect no answer to a request any more; returns whether one was expected."""
+        """Stop expecting an answer to a request; return whether one was expected."""
         if not self.has(request_id):
             return False
         self.ids.discard(cast("int | str", request_id))
         return True
 
     def has(self, request_id: object) -> bool:
-        """Tell whether a request is open. By type as well: `"1"` and `true` answer no request 1."""
+        """Tell whether a request is open. Types count: `"1"` and `true` do not answer request 1."""
         return type(request_id) in (int, str) and request_id in self.ids
 
 
 class AnswerFilter(httpx2.AsyncByteStream):
-    """The events of a response, without messages that belong on no stream like it."""
+    """The events of a response, without messages that do not belong on its stream."""
 
     def __init__(
         self, response: httpx2.Response, expectation: Expectation, *, max_event_bytes: int, bounds: Bounds
     ) -> None:
         self._inner, self._expectation, self._bounds = response, expectation, bounds
-        # Events are UTF-8, whatever charset the server names, and may begin with a mark that says so.
+        # Events are UTF-8, whatever charset the server names, and may begin with a byte order mark.
         readable = httpx2.Response(
             200,
             headers={"content-type": "text/event-stream; charset=utf-8-sig"},
@@ -144,7 +144,7 @@ class AnswerFilter(httpx2.AsyncByteStream):
 
 
 def sent_request(content: bytes) -> SentRequest | None:
-    """Return the JSON-RPC request that a body of ours holds, where it holds one."""
+    """Return the JSON-RPC request in the body of one of our messages, if it has one."""
     try:
         body: Any = orjson.loads(content)
     except ValueError:
@@ -161,20 +161,20 @@ def sent_request(content: bytes) -> SentRequest | None:
 
 
 def checked_answer(content: bytes, request: SentRequest, bounds: Bounds) -> bytes:
-    """Return the answer in a body of JSON whose values were counted; an error in its place where it is none to this."""
+    """Return the answer in a JSON body whose values were counted; an error if it does not answer `request`."""
     try:
         message = read_counted(content, bounds=bounds)
     except ValueError:
         message = None
     is_ours = is_object(message) and "method" not in message and OneAnswer(request).takes(message)
     if is_ours and is_object(message) and message.get("id") is None:
-        # The body of an answer has one request that it can be about.
+        # The response body can only answer its own request.
         return orjson.dumps({**message, "id": request.request_id})
     return content if is_ours else unreadable_answer(request.request_id)
 
 
 def is_of_a_run(content: bytes, request: SentRequest, bounds: Bounds) -> bool:
-    """Tell whether a refusal may come from the tool that was called, which has run then."""
+    """Tell whether an error may come from the called tool, which has run then."""
     try:
         message = read_counted(content, bounds=bounds)
     except ValueError:
@@ -186,7 +186,7 @@ def is_of_a_run(content: bytes, request: SentRequest, bounds: Bounds) -> bool:
 
 
 def is_rpc(content: bytes, bounds: Bounds) -> bool:
-    """Tell whether a body is a message of JSON-RPC."""
+    """Tell whether a body is a JSON-RPC message."""
     try:
         message = read_counted(content, bounds=bounds)
     except ValueError:
@@ -195,23 +195,23 @@ def is_rpc(content: bytes, bounds: Bounds) -> bool:
 
 
 def unreadable_answer(request_id: int | str, fault: str = UNREADABLE) -> bytes:
-    """Return the error answer for one that cannot be read."""
+    """Return the error answer that replaces an unreadable one."""
     fields = {"code": _PARSE_ERROR, "message": f"{fault}: it cannot be taken for the answer to this request"}
     return orjson.dumps({"jsonrpc": "2.0", "id": request_id, "error": fields})
 
 
 def is_two_messages(message: JSON) -> bool:
-    """Tell whether a message has the parts of an answer and of what asks or tells: who reads it takes it for either."""
+    """Tell whether a message has parts of both an answer and a request, which readers interpret differently."""
     return "method" in message and ("result" in message or "error" in message)
 
 
 def is_same(one: object, other: object) -> bool:
-    """Tell whether two ids are the same, by type as well."""
+    """Tell whether two ids are equal, including their types."""
     return type(one) is type(other) and one == other
 
 
 def _written(event: httpx2.ServerSentEvent, data: str) -> bytes:
-    """Return an event as text; one without data still carries the id from which a stream is taken up again."""
+    """Return an event as text; one without data still has the id for resuming a stream."""
     lines = [f"event: {event.event}"] if event.event != "message" else []
     lines += [f"id: {event.id}"] if event.id else []
     lines += [f"retry: {event.retry}"] if event.retry is not None else []

@@ -1,18 +1,18 @@
-"""Backoff: when a server that is away is tried again, and how often one that is there is asked for its lists."""
+"""Backoff: the waits before reconnecting to a server, and between two listings."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
 
-MCP_FIRST_RETRY_S = 0.2  # the first wait before a lost server is tried again; doubled each time
-MCP_LONGEST_RETRY_S = 30.0  # and the longest
-MCP_BREAKER_FAILURES = 5  # so many failures
-MCP_BREAKER_WINDOW_S = 60.0  # within this time, and the longest wait comes at once
-MCP_STEADY_S = 10.0  # a connection that lived this long ends the series of failures
-MCP_NUDGE_S = 1.0  # between two tries that a call asked for
-MCP_SHORTEST_RELIST_S = 0.05  # between two listings while a server says again and again that its lists changed; doubled
-MCP_LONGEST_RELIST_S = 5.0  # and the longest
+MCP_FIRST_RETRY_S = 0.2  # seconds before the first reconnection; doubled after each failure
+MCP_LONGEST_RETRY_S = 30.0  # the longest wait, in seconds
+MCP_BREAKER_FAILURES = 5  # failures within the window after which the longest wait applies
+MCP_BREAKER_WINDOW_S = 60.0  # seconds of that window
+MCP_STEADY_S = 10.0  # seconds after which a connection counts as stable and ends the series of failures
+MCP_NUDGE_S = 1.0  # seconds between two attempts that calls trigger
+MCP_SHORTEST_RELIST_S = 0.05  # seconds between two listings while a server keeps announcing changes; doubled each time
+MCP_LONGEST_RELIST_S = 5.0  # the longest wait between them, in seconds
 
 
 class Backoff:
@@ -32,15 +32,15 @@ class Backoff:
 
     @property
     def wait_s(self) -> float:
-        """Seconds until the next attempt that nobody asks for."""
+        """Seconds until the next automatic attempt."""
         return max(0.0, self.next_at - self._clock())
 
     def started(self) -> None:
-        """Take note that an attempt begins."""
+        """Record that an attempt begins."""
         self._started_at = self._clock()
 
     def failed(self, *, lived_s: float) -> None:
-        """Take note that an attempt failed, or a connection ended after `lived_s`."""
+        """Record that an attempt failed, or that a connection ended after `lived_s`."""
         if lived_s >= MCP_STEADY_S:
             self._in_a_row = 0
             self._failures.clear()
@@ -50,12 +50,12 @@ class Backoff:
         self.next_at = self._clock() + (MCP_LONGEST_RETRY_S if self.is_open else wait_s)
 
     def may_try_now(self) -> bool:
-        """Tell whether a call may start an attempt at once: the last one began a second ago or earlier."""
+        """Tell whether a call may trigger an attempt now: the last one began at least a second ago."""
         return self._clock() - self._started_at >= MCP_NUDGE_S
 
 
 class RefreshThrottle:
-    """Spaces out what somebody else may cause without end: nothing to wait at first, 5 s where it never stops."""
+    """Spaces out an action that others may trigger without end: no wait at first, up to 5 s if it never stops."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -63,7 +63,7 @@ class RefreshThrottle:
         self._last_at = float("-inf")
 
     def wait_s(self) -> float:
-        """Return the seconds to wait before it is done once more; it counts as done then."""
+        """Return the seconds to wait before the next time, and record it."""
         now = self._clock()
         is_at_rest = now - self._last_at > self._gap_s + 1.0
         self._gap_s = 0.0 if is_at_rest else min(max(2 * self._gap_s, MCP_SHORTEST_RELIST_S), MCP_LONGEST_RELIST_S)

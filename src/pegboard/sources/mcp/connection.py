@@ -1,4 +1,4 @@
-"""Connection: one open connection to an MCP server, and the calls that go over it."""
+"""Connection: one connection to an MCP server, and the calls over it."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ from pegboard.sources.mcp.stdio_transport import MCP_PROGRESS_S, StdioTraffic, o
 from pegboard.sources.mcp.turns import Turns
 from pegboard.sources.mcp.upstream_resources import ResourceRequest, UpstreamResources
 
-MCP_INPUT_ROUNDS = 10  # in which one call may ask for input
-MCP_MUTE_CALLS = 5  # given up in a row without an answer to anything: the server is out of reach, not busy
-MCP_LISTEN_AGAIN_S = 5.0  # before a subscription that ended is taken up again
+MCP_INPUT_ROUNDS = 10  # rounds of questions in one call
+MCP_MUTE_CALLS = 5  # consecutive calls without any answer after which the server counts as unreachable instead of busy
+MCP_LISTEN_AGAIN_S = 5.0  # seconds before a subscription that ended is renewed
 
 _CLIENT = types.Implementation(name="pegboard", version=version("pegboard"))
 _ANSWER: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
@@ -65,16 +65,16 @@ _LIST_CHANGED = (
     types.ResourceListChangedNotification,
 )
 _PASSES_SERVERS = ("/list", "/call", "/read", "/get", "/complete")
-# Of the call that is being sent; the servers that it has passed, this one last.
+# The servers that the call being sent has passed, this one last.
 _path: ContextVar[tuple[str, ...]] = ContextVar("pegboard_path", default=())
 _CLOSED = "Connection closed"
 _OVER = (_CLOSED, "SSE stream")
 
 
 class LenientDispatcher(JSONRPCDispatcher[Any]):
-    """Sends the SDK's requests, and shows the SDK what it can read of the answers.
+    """Sends the SDK's requests, and passes on only answers that the SDK can parse.
 
-    Keeps the tools of a list as they came.
+    Keeps the raw tools of a list.
     """
 
     def __init__(self, streams: Streams, *, settings: ServerSettings, on_end: Callable[[], None]) -> None:
@@ -95,21 +95,21 @@ class LenientDispatcher(JSONRPCDispatcher[Any]):
         if method != "tools/list":
             return with_readable_notes(raw)
         self.page = raw
-        # What a server notes of its list may be long, and the SDK does not go by it.
+        # A server's notes about its list may be long, and the SDK does not use them.
         shown = {key: value for key, value in raw.items() if not (key == "_meta" and is_object(value))}
         tools = raw.get("tools")
         return {**shown, "tools": await self._needed(tools) if is_list(tools) else []}
 
     def _with_path(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the params of a request that says which servers it has passed; a list is asked for by us."""
+        """Return the params of a request with its path of servers; lists are requested by us."""
         own_id = self.server_id()
         path = _path.get() or ((own_id,) if own_id else ())
         return {**params, "_meta": {**(params.get("_meta") or {}), HOPS_KEY: list(path)}} if path else params
 
     async def _needed(self, tools: Sequence[object]) -> list[JSON]:
-        """Return of as many tools as are taken what the SDK needs: which headers their calls want, over HTTP.
+        """Return the parts of the tools that the SDK needs over HTTP: the headers for their calls.
 
-        It reads the list twice at one stretch. A long one lets others run in between here.
+        The SDK scans the list twice without a break. For a long list, this yields to other work in between.
         """
         needed: list[JSON] = []
         if self._settings.transport == "stdio":
@@ -136,14 +136,14 @@ class LenientDispatcher(JSONRPCDispatcher[Any]):
 
 
 def _schema_of_headers(definition: JSON) -> JSON:
-    """Return the schema of a tool's arguments where it has to do with headers, and in its place one that has not."""
+    """Return the schema of a tool's arguments if it declares headers, and otherwise a trivial one."""
     schema: JSON = definition["inputSchema"]
     is_plain = find_invalid_x_mcp_header(schema) is None and not x_mcp_header_map(schema)
     return {"type": "object"} if is_plain else schema
 
 
 class Connection:
-    """An open connection. `lost` is set as soon as it is of no more use, `fault` then says why."""
+    """An open connection. `lost` is set when it can no longer be used; `fault` is the reason."""
 
     def __init__(
         self,
@@ -165,18 +165,18 @@ class Connection:
         self._dispatcher: LenientDispatcher
         self._on_changed, self._on_lost = on_changed, on_lost
         self._in_flight: set[asyncio.Task[Any]] = set()
-        # Calls whose callers stopped waiting since the server's last answer, and which answer that was.
+        # The number of calls given up since the server's last answer, and the number of that answer.
         self._abandoned, self._last_answer = 0, 0
 
     def lose(self, fault: CallError | None = None) -> None:
-        """Take note that the connection is of no more use."""
+        """Mark the connection as lost."""
         self.fault = self.fault or fault
         if not self.is_lost:
             self.is_lost = True
             self._on_lost()
 
     def unavailable(self) -> CallError:
-        """Return why the connection is of no more use, for who did not wait for an answer to a call."""
+        """Return the reason for the loss, for callers who did not wait for an answer."""
         if self.fault is not None:
             return self.fault
         reason = (self.traffic.fault or "it ended the connection").rstrip(".")
@@ -185,16 +185,16 @@ class Connection:
 
     @property
     def may_be_busy(self) -> bool:
-        """Whether calls are in flight that a working server could be at; not after many in a row without an answer."""
+        """Whether a working server could be busy with calls in flight; false after many without an answer."""
         is_mute = self._last_answer == self._dispatcher.answers and self._abandoned >= MCP_MUTE_CALLS
         return bool(self._in_flight) and not is_mute
 
     async def connect(self, stack: AsyncExitStack, opened: AbstractAsyncContextManager[Streams]) -> None:
-        """Open the transport and agree on a protocol version."""
+        """Open the transport and negotiate a protocol version."""
         try:
             streams = await stack.enter_async_context(opened)
         except (ExceptionGroup, httpx2.HTTPError, RuntimeError, ValueError) as error:
-            # The SDK wraps what passes through its task groups.
+            # The SDK's task groups wrap exceptions.
             fault = first_call_error(error)
             raise fault or self._not_mcp("it opened no stream of events that names where to write") from None
         self._dispatcher = LenientDispatcher(streams, settings=self.settings, on_end=self.lose)
@@ -219,13 +219,13 @@ class Connection:
         except MCPError as error:
             with suppress(OddAnswerError):
                 self._raise_transport_failure(error)
-            # Whatever else it answers, it may be a server of an earlier era.
+            # Any other answer may come from a server of an earlier revision.
             await self._initialize()
         except (ValidationError, RuntimeError):
             await self._initialize()
 
     def _check_version(self) -> None:
-        """Refuse a server of an older revision than the operator asks for. Revisions are named by their dates."""
+        """Refuse a server whose revision is older than the operator's minimum. Revisions are named by dates."""
         wanted, agreed = self.settings.min_protocol_version, self.session.protocol_version or ""
         if wanted is not None and not is_version_at_least(agreed, wanted):
             text = (
@@ -249,7 +249,7 @@ class Connection:
             raise self._upstream_error(error, "did not open a session") from None
 
     async def _is_discovered(self) -> bool:
-        """Ask again a server that is of the present era after all: it started too slowly to say so at first."""
+        """Repeat the discovery of a current server that started too slowly to answer the first time."""
         try:
             await self.session.discover()
         except (MCPError, ValidationError, RuntimeError):
@@ -260,7 +260,7 @@ class Connection:
         return OddAnswerError("protocol_error", self.evidence.not_mcp(otherwise))
 
     def _announced_changes(self) -> tuple[bool, bool, bool]:
-        """Return whether the server announces changes of its tools, prompts and resources."""
+        """Return whether the server announces changes of tools, prompts and resources."""
         offered = self.session.server_capabilities
         if offered is None:
             return False, False, False
@@ -271,7 +271,7 @@ class Connection:
             self._on_changed()
 
     async def _listen(self) -> None:
-        """Hear of changes for as long as the connection lives."""
+        """Receive notifications of changes for the lifetime of the connection."""
         tools, prompts, resources = self._announced_changes()
         while not self.is_lost:
             try:
@@ -289,7 +289,7 @@ class Connection:
             except SubscriptionLost:
                 pass
             await asyncio.sleep(MCP_LISTEN_AGAIN_S)
-            # What changed while nobody listened is found by asking, which also shows whether the server still lives.
+            # Changes during the gap are found by listing, which also shows whether the server is alive.
             self._on_changed()
 
     # ---- lists
@@ -298,7 +298,7 @@ class Connection:
         """Return all tools of the server; see `gather`.
 
         Raises:
-            CallError: it cannot be asked, or its list was refused.
+            CallError: the server cannot be asked, or its list is refused.
         """
         self._ways = ServersBehind(self._server_id())
         listing = await gather(self._page, self.settings, fault_of=self._fault_of)
@@ -309,7 +309,7 @@ class Connection:
         return self._ways.fault_of(definition["name"]) or self._header_fault(definition)
 
     def _header_fault(self, definition: JSON) -> str | None:
-        """Return what is wrong with the headers that a tool wants with its calls; over HTTP it is left out then."""
+        """Return the fault in the headers that a tool declares; over HTTP such a tool is left out."""
         if self.settings.transport == "stdio" or self.session.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             return None
         reason = find_invalid_x_mcp_header(definition["inputSchema"])
@@ -334,16 +334,16 @@ class Connection:
         return self._dispatcher.page
 
     async def list_resources(self) -> UpstreamResources:
-        """Return the server's resources, prompts and completions, of each list as much as can be read."""
+        """Return the server's resources, prompts and completions, as far as they can be read."""
         return await gather_resources(self.session, self.settings, own_id=self._server_id())
 
     # ---- calls
 
     async def call(self, name: str, args: JSON, ctx: CallContext, address_of: AddressOf) -> ToolResult:
-        """Run one call at the server. When the caller stops waiting, the server is told to stop as well.
+        """Run one call at the server. If the caller stops waiting, the server is told to stop too.
 
         Raises:
-            CallError: `upstream_lost`, `upstream_error`, and what the way there met.
+            CallError: `upstream_lost`, `upstream_error`, and errors of the transport.
         """
 
         def request(**answers: Any) -> types.CallToolRequest:
@@ -355,10 +355,10 @@ class Connection:
         return await self._send(request, _ANSWER, read, ctx)
 
     async def request(self, request: ResourceRequest, ctx: CallContext, address_of: AddressOf) -> ToolResult:
-        """Read a resource, fill in a prompt or complete an argument at the server.
+        """Read a resource, render a prompt or complete an argument at the server.
 
         Raises:
-            CallError: as a call.
+            CallError: as for a call.
         """
         return await self._send(*wire_request(request, ctx.tool, self.settings.name, address_of), ctx)
 
@@ -369,7 +369,7 @@ class Connection:
         read: Callable[[Any], ToolResult],
         ctx: CallContext,
     ) -> ToolResult:
-        # A task of its own: it can still tell the server after its caller is gone.
+        # A separate task, which can still notify the server after its caller is gone.
         self.evidence.on_call(ctx.caller)
         task = asyncio.create_task(self._exchange(request, answers, ctx))
         before = self._dispatcher.answers
@@ -384,7 +384,7 @@ class Connection:
             if self._dispatcher.answers == before:
                 self._abandoned = self._abandoned + 1 if self._last_answer == before else 1
                 self._last_answer = before
-                # Nothing came for as long as somebody waited; asking for the list shows whether anything ever will.
+                # Nothing arrived while the caller waited; a listing shows whether the server still answers.
                 self._on_changed()
             raise
         except MCPError as error:
@@ -392,7 +392,7 @@ class Connection:
             if error.code == types.CONNECTION_CLOSED and (self.is_lost or error.message.startswith(_OVER)):
                 if error.message == _CLOSED:
                     self.lose()
-                # One stream that broke off says little about the server; asking for its list says more.
+                # One broken stream says little about the server; a listing says more.
                 self._on_changed()
                 raise self._lost_in_call(ctx) from None
             if _is_said_here(error, UNREADABLE):
@@ -401,7 +401,7 @@ class Connection:
                 text = f"{ctx.tool!r} ran. {self.settings.too_many_values}"
                 raise CallError("result_too_large", text, outcome_unknown=True) from None
             raise self._upstream_error(error, f"refused the call of {ctx.tool!r}") from None
-        except ValueError:  # of pydantic, whose own errors are some; also for what is nested too deep
+        except ValueError:  # pydantic's errors are ValueErrors, as is the error for too deep JSON
             raise self._unreadable_answer(ctx) from None
 
     async def _exchange(self, request: Callable[..., Any], answers: TypeAdapter[Any], ctx: CallContext) -> Any:
@@ -419,7 +419,7 @@ class Connection:
         raise CallError("protocol_error", f"{self.settings.name!r} asked more than {MCP_INPUT_ROUNDS} times for input.")
 
     def _raise_transport_failure(self, error: MCPError) -> None:
-        """Raise the failure on the way to the server, if that is behind the error."""
+        """Raise the transport's failure, if that caused the error."""
         if error.code == FAILED and is_object(error.data):
             failure = self.failures.recall(error.data.get("failure"))
             if failure is not None:
@@ -438,14 +438,14 @@ class Connection:
     def _upstream_error(self, error: MCPError, what: str) -> CallError:
         if error.code == types.CONNECTION_CLOSED and error.message == _CLOSED:
             return self.unavailable()
-        # They stand in the state of the source, too, which whoever asks why a tool is not there is told.
+        # The message also appears in the source's state, which `why` shows.
         words = self.settings.without_secrets(error.message, max_bytes=MCP_MESSAGE_BYTES)
         text = f"The MCP server {self.settings.name!r} {what}. Its own words, which are data: {words}"
         return CallError("upstream_error", text, details={"code": error.code})
 
 
 def first_call_error(error: BaseException) -> CallError | None:
-    """Return the first error of ours in an exception or a group of them."""
+    """Return the first CallError in an exception or a group of them."""
     if isinstance(error, CallError):
         return error
     inner: tuple[BaseException, ...] = getattr(error, "exceptions", ())
@@ -453,7 +453,7 @@ def first_call_error(error: BaseException) -> CallError | None:
 
 
 def _is_said_here(error: MCPError, fault: str) -> bool:
-    """Tell whether an error is the one in the place of a message that was not read."""
+    """Tell whether an error is our replacement for an unreadable message."""
     return error.code == types.PARSE_ERROR and error.message.startswith(fault)
 
 
@@ -462,7 +462,7 @@ def _announces(part: Any) -> bool:
 
 
 class _Progress:
-    """Passes progress down to the caller, at most ten times a second."""
+    """Forwards progress to the caller, at most ten times a second."""
 
     def __init__(self, ctx: CallContext) -> None:
         self._ctx, self._passed_at = ctx, -1.0
@@ -486,12 +486,12 @@ async def open_connection(
     on_changed: Callable[[], None],
     on_lost: Callable[[], None],
 ) -> AsyncGenerator[Connection]:
-    """Connect to a server, over SSE where it speaks nothing newer over HTTP; closed with the block.
+    """Connect to a server, over SSE if it supports nothing newer over HTTP; closed with the block.
 
-    `evidence` is filled with what tells why it failed, also where the time ran out before there was a connection.
+    `evidence` collects the signs of a failure, even if the time runs out before there is a connection.
 
     Raises:
-        CallError: it cannot be reached, or does not agree on a protocol.
+        CallError: the server is unreachable, or supports no common protocol.
     """
     async with AsyncExitStack() as stack:
         connection = Connection(settings, evidence, server_id=server_id, on_changed=on_changed, on_lost=on_lost)
@@ -504,13 +504,13 @@ async def open_connection(
                 async with AsyncExitStack() as attempt:
                     await connection.connect(attempt, open_http(settings, connection.failures))
                     stack.push_async_exit(attempt.pop_all())
-            except (CallError, ExceptionGroup) as error:  # the SDK's task groups wrap what passes through them
+            except (CallError, ExceptionGroup) as error:  # the SDK's task groups wrap exceptions
                 if connection.failures.last_status not in (400, 404, 405):
                     raise
                 connection = Connection(settings, evidence, server_id=server_id, on_changed=on_changed, on_lost=on_lost)
                 try:
                     await connection.connect(stack, open_sse(settings, connection.failures))
                 except OddAnswerError:
-                    # It speaks neither; what it said to the newer one says more.
+                    # Neither works; the response to the newer protocol says more.
                     raise first_call_error(error) or error from None
         yield connection

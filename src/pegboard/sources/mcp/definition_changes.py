@@ -1,4 +1,4 @@
-"""Definition changes: say what a changed definition means for those who use the tool."""
+"""Definition changes: classifies the differences between two definitions of a tool."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Change = Literal[
     "look_alike", "new", "gone", "meta",
 ]  # fmt: skip
 _PROSE = frozenset({"description", "title", "$comment", "examples"})
-# What a description says to steer the model, rather than to describe the tool.
+# Phrases in a description that steer the model rather than describe the tool.
 _IMPERATIVE = re.compile(
     r"<\s*(important|system|instructions?|admin)\b|\b(ignore|disregard|forget|override)\b.{0,40}\b(previous|prior|above|"
     r"all|other|instructions?|rules?)\b|\b(do not|don't|never|without)\b.{0,40}\b(tell|mention|inform|show|reveal|ask)|"
@@ -30,7 +30,7 @@ _CONFUSABLE = str.maketrans({"0": "o", "1": "l", "i": "l", "5": "s", "8": "b", "
 
 
 def classify(old: JSON, new: JSON) -> tuple[Change, ...]:
-    """Return what changed from an accepted definition to another; empty when they mean the same."""
+    """Return the changes from an accepted definition to another; empty if they are equivalent."""
     if canonical(old) == canonical(new):
         return ()
     changes: list[Change] = []
@@ -50,9 +50,9 @@ def classify(old: JSON, new: JSON) -> tuple[Change, ...]:
 
 
 def skeleton(name: str) -> str:
-    """Return what a reader sees of a name at a glance: without case, separators, and what is drawn alike.
+    """Return the visual shape of a name: without case and separators, lookalikes replaced.
 
-    Names of which it is the same may be taken for each other.
+    Names with the same skeleton can be confused.
     """
     plain = as_drawn(name).casefold().translate(_CONFUSABLE).replace("rn", "m").replace("vv", "w")
     return "".join(filter(str.isalpha, plain)) or plain
@@ -76,7 +76,7 @@ def _texts(value: JSONValue) -> Iterator[str]:
 
 
 def _schema_changes(old: JSONValue, new: JSONValue) -> Iterator[Change]:
-    """Yield how the values that a schema takes changed, prose aside."""
+    """Yield how the set of accepted values changed, ignoring prose."""
     before, after = _rules(old), _rules(new)
     if before == after:
         return
@@ -89,7 +89,7 @@ def _schema_changes(old: JSONValue, new: JSONValue) -> Iterator[Change]:
 
 
 def _rules(schema: JSONValue, at: tuple[str, ...] = ()) -> dict[tuple[str, ...], frozenset[str]]:
-    """Return a schema as flat sets: under each path the members of its lists, the names of its objects, its values."""
+    """Return a schema as flat sets by path: the members of its lists, the names of its objects, its values."""
     rules: dict[tuple[str, ...], frozenset[str]] = {}
     if is_object(schema):
         rules[(*at, "properties")] = frozenset(schema) if at[-1:] == ("properties",) else frozenset()

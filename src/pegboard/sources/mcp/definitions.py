@@ -1,4 +1,4 @@
-"""Definitions: judge what a server says about one tool, and make a declaration of it."""
+"""Definitions: validates a server's definition of a tool, and converts it to a declaration."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pegboard.sources.foreign_text import as_drawn, cleaned, has_hidden
 from pegboard.sources.mcp.foreign_metadata import MCP_TITLE_BYTES, kept_icons, kept_meta, meta_here, shown_hints
 from pegboard.sources.mcp.server_settings import ServerSettings
 
-MCP_NAME_CHARS = 128  # of a foreign tool, in the server's own words
+MCP_NAME_CHARS = 128  # characters of a foreign tool's original name
 
 _PROSE = frozenset({"description", "title", "$comment"})
 _PINNED = ("name", "title", "description", "inputSchema", "outputSchema", "annotations", "icons", "_meta")
@@ -28,7 +28,7 @@ _HINTS = {
 
 
 class UnfitError(Exception):
-    """A definition that cannot be taken; the text says why."""
+    """A definition is invalid; the text says why."""
 
 
 class Rejected(NamedTuple):
@@ -39,24 +39,24 @@ class Rejected(NamedTuple):
 
 
 def checked_definition(raw: object, *, bounds: Bounds) -> JSON:
-    """Return the parts of a definition that count, as they came, once they can be taken.
+    """Return the relevant parts of a valid definition, unchanged.
 
     Raises:
-        UnfitError: they cannot.
+        UnfitError: it is invalid.
     """
     if not is_object(raw):
         raise UnfitError(f"it is a {type(raw).__name__}, not an object")
     name = raw.get("name")
-    # Any name that a reader can see is taken; what the wire cannot carry of it is mapped, see `own_names`.
+    # Any visible name is accepted; `own_names` replaces characters that the wire does not support.
     if not isinstance(name, str) or not name.strip() or len(name) > MCP_NAME_CHARS:
         raise UnfitError(f"its name is not a text of 1 to {MCP_NAME_CHARS} characters")
     if has_hidden(name) or "\n" in name or "\t" in name:
         raise UnfitError(f"its name has invisible characters: {cleaned(name)[:40]!r}")
     if not name.isascii() and (drawn := as_drawn(name)).isascii():
-        # Nobody writes so but to be taken for somebody else.
+        # Such spelling only serves to imitate another name.
         raise UnfitError(f"its name is drawn like {drawn[:40]!r}, in letters of another alphabet")
     definition: JSON = {key: raw[key] for key in _PINNED if raw.get(key) is not None}
-    # Decoration is not a reason to lose a tool: what cannot be passed on of it is dropped.
+    # Invalid decoration is dropped instead of the tool.
     for key, kept in (("icons", list(kept_icons(raw.get("icons")))), ("_meta", kept_meta(raw.get("_meta")))):
         definition.pop(key, None)
         if kept:
@@ -73,10 +73,10 @@ def checked_definition(raw: object, *, bounds: Bounds) -> JSON:
 
 
 def checked_form(schema: JSONValue, *, bounds: Bounds) -> JSON:
-    """Return the form in which a server asks a person, its prose cleaned, once an answer can be judged by it.
+    """Return a server's form for a person, with cleaned prose, if answers can be validated against it.
 
     Raises:
-        UnfitError: it cannot, or something in it could not be seen.
+        UnfitError: they cannot, or a part of the form is invisible.
     """
     _check_schema(schema, "requestedSchema", bounds)
     form: Any = _clean_schema(schema, bounds)
@@ -102,7 +102,7 @@ def _check_schema(schema: JSONValue, key: str, bounds: Bounds) -> None:
 
 
 def _hidden_texts(schema: JSONValue) -> Iterator[str]:
-    """Yield the names and values with hidden characters, prose aside: those cannot be cleaned without a change."""
+    """Yield names and values with hidden characters, except prose; cleaning them would change their meaning."""
     stack: list[JSONValue] = [schema]
     while stack:
         value = stack.pop()
@@ -116,7 +116,7 @@ def _hidden_texts(schema: JSONValue) -> Iterator[str]:
 
 
 def _has_endless_reference(schema: JSON) -> bool:
-    """Tell whether some `$ref` leads through others back to itself with nothing between to consume the value."""
+    """Tell whether some `$ref` leads back to itself without consuming a part of the value."""
     stack: list[JSONValue] = [schema]
     ending: set[int] = set()
     while stack:
@@ -131,7 +131,7 @@ def _has_endless_reference(schema: JSON) -> bool:
 
 
 def _is_endless(start: JSON, root: JSON, ending: set[int]) -> bool:
-    """Tell whether what begins here leads to itself; what was found to end is not followed again, nor by others."""
+    """Tell whether references from here lead back; `ending` collects those known to end."""
     seen: set[int] = set()
     at: JSONValue = start
     while is_object(at) and isinstance(at.get("$ref"), str) and at["$ref"].startswith("#") and id(at) not in ending:
@@ -157,7 +157,7 @@ def _target(root: JSON, reference: str) -> JSONValue:
 
 
 def _clean_schema(value: JSONValue, bounds: Bounds) -> JSONValue:
-    """Return a schema whose prose is clean and short. Depth is checked before, so this may recurse."""
+    """Return a schema with clean, short prose. The depth was checked, so this may recurse."""
     if is_object(value):
         return {
             key: cleaned(inner, max_bytes=bounds.description_bytes)
@@ -169,7 +169,7 @@ def _clean_schema(value: JSONValue, bounds: Bounds) -> JSONValue:
 
 
 def declared_spec(definition: JSON, name: str, settings: ServerSettings) -> ToolSpec:
-    """Return the declaration of a checked definition, under our name."""
+    """Return the declaration of a valid definition, under our name."""
     bounds = settings.bounds
     title = definition.get("title") or definition.get("annotations", {}).get("title")
     output = definition.get("outputSchema")
@@ -190,9 +190,9 @@ def declared_spec(definition: JSON, name: str, settings: ServerSettings) -> Tool
 
 
 def hints_of(definition: JSON, *, is_trusted: bool) -> Annotations:
-    """Return the hints of a definition; of a server that is not trusted only those that make us more careful.
+    """Return the hints of a definition; for an untrusted server only those that make us more careful.
 
-    What it said is shown to clients all the same, where no guard reads it.
+    Clients see the original hints, but no guard uses them.
     """
     annotations: JSON = definition.get("annotations", {})
     hints = {ours: annotations[wire] for wire, ours in _HINTS.items() if isinstance(annotations.get(wire), bool)}

@@ -1,4 +1,4 @@
-"""Elicitation: relay what a server asks a person to the caller of the tool."""
+"""Elicitation: forwards a server's questions to the caller of the tool."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from pegboard.model.json_types import is_object
 from pegboard.sources.foreign_text import cleaned
 from pegboard.sources.mcp.definitions import UnfitError, checked_form
 
-MCP_QUESTION_BYTES = 2_000  # of what a server asks a person
+MCP_QUESTION_BYTES = 2_000  # bytes of a server's question
 
-# Whose request is being sent. Over streamable HTTP it is set in what comes on that request's own stream, too.
+# The call being sent. Over streamable HTTP it is also set for messages on that request's stream.
 _calling: ContextVar[CallContext | None] = ContextVar("pegboard_calling", default=None)
 _Person = tuple[Caller, object]
 
 
 class ElicitationRelay:
-    """The calls that run on one connection, and thereby whom a question is for.
+    """Tracks the calls on one connection, to find the person that a question is for.
 
-    A call that was given up may go on at the server, and ask: then whoever calls next is not whom it means.
+    An abandoned call may continue at the server and ask a question, which is then not for the next caller.
     """
 
     def __init__(self, bounds: Bounds) -> None:
@@ -40,7 +40,7 @@ class ElicitationRelay:
 
     @contextmanager
     def during(self, ctx: CallContext) -> Generator[None]:
-        """Let the questions of the server reach this caller for the time of the block."""
+        """Let the server's questions reach this caller during the block."""
         self._running.append(ctx)
         _calling.set(ctx)
         try:
@@ -54,7 +54,7 @@ class ElicitationRelay:
             self._running.remove(ctx)
 
     def _asked(self) -> CallContext | None:
-        """Return the call that a question of an earlier era is of; `None` where it may be that of somebody else."""
+        """Return the call that a question of an earlier revision belongs to; `None` if it is ambiguous."""
         calling = _calling.get()
         if calling is not None:
             return calling if any(one is calling for one in self._running) else None
@@ -67,7 +67,7 @@ class ElicitationRelay:
     async def answer_elicitation(
         self, context: ClientRequestContext, params: types.ElicitRequestParams
     ) -> types.ElicitResult | types.ErrorData:
-        """Answer a question of an earlier era, which does not say to which call it belongs."""
+        """Answer a question of an earlier revision, which does not name its call."""
         del context
         if (asked := self._asked()) is None:
             return types.ErrorData(code=types.INVALID_REQUEST, message="It is not clear whom to ask")
@@ -77,10 +77,10 @@ class ElicitationRelay:
             return types.ErrorData(code=types.INVALID_PARAMS, message=f"The question was not asked: {error}")
 
     async def answer_required(self, required: types.InputRequiredResult, ctx: CallContext) -> types.InputResponses:
-        """Return the answers to what a call of the newer era asks before it goes on.
+        """Return the answers to a call's questions in the current revision.
 
         Raises:
-            CallError: it asks for something that is not relayed.
+            CallError: a question is of a kind that is not forwarded.
         """
         answers: types.InputResponses = {}
         for key, request in (required.input_requests or {}).items():
@@ -98,7 +98,7 @@ class ElicitationRelay:
         """Ask the person behind a call.
 
         Raises:
-            UnfitError: the form hides something, or no answer could be judged by it.
+            UnfitError: the form hides something, or answers cannot be validated against it.
         """
         if ctx.client is None or not isinstance(params, types.ElicitRequestFormParams):
             return types.ElicitResult(action="decline")
@@ -109,13 +109,13 @@ class ElicitationRelay:
         except CallError as error:
             if error.error.kind == "consent_declined":
                 return types.ElicitResult(action="decline")
-            # A caller that must be asked anew (consent_required) ends this call; the server hears of it.
+            # A caller that must call again (consent_required) ends this call; the server is notified.
             raise
         return types.ElicitResult(action="accept", content=content if is_object(content) else {"answer": content})
 
 
 def _person(ctx: CallContext) -> _Person:
-    """Return who can be asked in a call: whoever is known by a name or a session, else whoever this client has."""
+    """Return who can be asked in a call: the named user or session, or else the client."""
     caller = ctx.caller
     is_known = caller.user_id is not None or caller.session_id is not None or caller.credential
     return caller, None if is_known else ctx.request.client

@@ -1,4 +1,4 @@
-"""Evidence: what was seen of a server that tells why it does not work, in words for who has to mend it."""
+"""Evidence: collects signs of why a server does not work, and words them for the operator."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pegboard.model.caller import Caller
 from pegboard.sources.foreign_text import cleaned
 from pegboard.sources.mcp.server_settings import ServerSettings
 
-MCP_MESSAGE_BYTES = 1_000  # of an error or a step of progress, passed on
-MCP_LAST_LINES = 10  # of the stderr of a program that failed, as far as those bytes reach
-MCP_ANSWER_SHOWN_BYTES = 200  # of a line or answer that is no message
+MCP_MESSAGE_BYTES = 1_000  # bytes of an error or progress message that is passed on
+MCP_LAST_LINES = 10  # lines of the stderr of a failed program, within that size
+MCP_ANSWER_SHOWN_BYTES = 200  # bytes shown of a line or response that is not a message
 
 
 class Evidence:
-    """What one connection to a server left to see: the end of its stderr, lines and answers that are not messages.
+    """The observations of one connection: the end of stderr, and lines and responses that are not messages.
 
-    What a program writes may be about the calls that it ran. So its words are for the operator, and for a caller only
-    where nobody else had calls on this connection; `ending` is for everybody.
+    A program's output may be about its calls. So it is shown to the operator, and to a caller only if nobody else used
+    this connection; `ending` is shown to everybody.
     """
 
     def __init__(self, settings: ServerSettings) -> None:
@@ -32,25 +32,25 @@ class Evidence:
         self._callers: set[Caller] = set()
 
     def on_call(self, caller: Caller) -> None:
-        """Take note of whose calls the server has."""
-        # Two are many: there may be no end of them.
+        """Record the caller of a call at the server."""
+        # Two are enough; the set must not grow without end.
         if len(self._callers) < 2:
             self._callers.add(caller)
 
     # ---- programs
 
     def on_bad_line(self, line: bytes) -> None:
-        """Take note of a line on stdout that is not a message."""
+        """Record a line on stdout that is not a message."""
         if line.strip():
             self._first_bad = self._first_bad or line
             self._bad_lines += 1
 
     def on_message(self) -> None:
-        """Take note of a message: what stood before it on stdout does not tell why the server fails later."""
+        """Record a message: stdout before it does not explain later failures."""
         self._first_bad, self._bad_lines = b"", 0
 
     def on_exit(self, status: int | None) -> None:
-        """Take note of how the program ended; `None` where it runs on, and has closed its stdout."""
+        """Record the exit of the program; `None` if it still runs but closed its stdout."""
         if status is None:
             self.ending = "its program closed its stdout"
         elif status < 0:
@@ -59,15 +59,15 @@ class Evidence:
             self.ending = f"its program ended with exit code {status}"
 
     def words_for(self, caller: Caller | None) -> str:
-        """Return what the program wrote last, where this caller may have it; `None` is whoever asks how it is."""
+        """Return the program's last output, if this caller may see it; `None` means a question about its state."""
         return self.words() if self._callers <= ({caller} if caller is not None else set()) else ""
 
     def words(self) -> str:
-        """Return what the program wrote last, as one or two sentences that begin with a space; empty where nothing."""
+        """Return the program's last output, as one or two sentences that begin with a space; empty without output."""
         return "".join(f" {sentence}" for sentence in self._sentences())
 
     def words_for_log(self) -> str:
-        """Return the same of a program that ended by itself, where `words_for` keeps it from whoever asks."""
+        """Return the same for a program that exited by itself, if `words_for` withholds it from callers."""
         return self.words() if self.ending and self._callers else ""
 
     def _sentences(self) -> Iterator[str]:
@@ -83,23 +83,23 @@ class Evidence:
     # ---- HTTP
 
     def on_odd_answer(self, status: int, media: str, body: bytes) -> None:
-        """Take note of an answer over HTTP that no MCP server gives."""
+        """Record an HTTP response that no MCP server sends."""
         begins = self._shown(body.decode("utf-8", "replace").strip(), MCP_ANSWER_SHOWN_BYTES)
         kind = f"{status} {media}".strip()
         self._odd_answer = f"{kind}, which begins {begins!r}" if begins else f"{kind} without content"
         self._is_failing = status >= 500
 
     def forget_answer(self) -> None:
-        """Take note that the server is asked in another way now."""
+        """Forget the response, because another transport is tried now."""
         self._odd_answer = ""
 
     @property
     def has_odd_answer(self) -> bool:
-        """Whether there was such an answer."""
+        """Whether there was such a response."""
         return bool(self._odd_answer)
 
     def not_mcp(self, otherwise: str) -> str:
-        """Return the sentences that tell of the answer, or of what else showed that this is not an MCP server."""
+        """Return the sentences about the response, or other signs that this is not an MCP server."""
         if self._odd_answer and self._is_failing:
             text = f"The MCP server {self._settings.name!r} failed instead of opening a session: {self._odd_answer}."
             return f"{text} See what its own log says."
@@ -125,6 +125,6 @@ def _signal_name(number: int) -> str:
 
 
 def _end_of(text: str) -> str:
-    """Return the end of a text, as much as may be passed on."""
+    """Return the end of a text, within the size that is passed on."""
     raw = text.encode()
     return text if len(raw) <= MCP_MESSAGE_BYTES else "…" + raw[3 - MCP_MESSAGE_BYTES :].decode("utf-8", "ignore")

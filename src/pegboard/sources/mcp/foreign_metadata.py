@@ -1,8 +1,7 @@
-"""Foreign metadata: `_meta`, icons, hints and audiences that a server says, as a client behind us may get them.
+"""Foreign metadata: filters a server's `_meta`, icons, hints and audiences for our clients.
 
-All of it is foreign: what is not JSON of a modest size is dropped, texts are cleaned, and no key goes through that the
-protocol or Pegboard reads, so that a server cannot speak in their names. Addresses of resources become those under
-which they are read here.
+Values that are not JSON of a moderate size are dropped, texts are cleaned, and keys that the protocol or Pegboard uses
+are removed, so that a server cannot speak in their name. Addresses of resources are converted to our own.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from pegboard.model.bounds import KIB
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.sources.foreign_text import cleaned, has_hidden
 
-MCP_RESULT_BLOCKS = 1_000  # of one result
-MCP_TITLE_BYTES = 256  # of a foreign tool
-MCP_META_BYTES = 16 * KIB  # of one `_meta`, or of an icon in the text itself; a larger one is dropped
-MCP_META_LEVELS = 16  # of one
-MCP_ICONS = 8  # of one tool or resource
-MCP_URI_CHARS = 2_000  # of a foreign resource
+MCP_RESULT_BLOCKS = 1_000  # content blocks of one result
+MCP_TITLE_BYTES = 256  # bytes of a foreign tool's title
+MCP_META_BYTES = 16 * KIB  # bytes of one `_meta`, or of an icon embedded as a data URI; larger ones are dropped
+MCP_META_LEVELS = 16  # nesting levels of one `_meta`
+MCP_ICONS = 8  # icons of one tool or resource
+MCP_URI_CHARS = 2_000  # characters of a foreign resource's URI
 
-# The specification keeps prefixes whose second label is one of these to itself; the first key has no prefix.
+# The specification reserves prefixes whose second label is one of these; the first key has no prefix.
 _RESERVED_LABELS: Final = frozenset({"modelcontextprotocol", "mcp"})
 _RESERVED_KEYS: Final = frozenset({"progressToken", "pegboard", "pegboard.consent"})
 _OWN_PREFIX: Final = "pegboard"
@@ -33,8 +32,8 @@ _KEY = re.compile(r"[A-Za-z0-9._/-]{1,200}")
 _MIME = re.compile(r"[\w.+/-]{1,100}")
 _SIZES = re.compile(r"any|\d{1,5}x\d{1,5}")
 # Beyond it readers of JSON differ.
-_LARGEST_SIZE: Final = 2**53 - 1  # what every reader of JSON knows exactly
-# Lists of what an answer consists of, and what has notes of its own inside such a part.
+_LARGEST_SIZE: Final = 2**53 - 1  # the largest integer that every JSON parser reads exactly
+# The lists in an answer, and the keys under which their items have metadata.
 _LISTS: Final = ("content", "contents", "messages", "resources", "resourceTemplates", "prompts")
 _INNER: Final = ("content", "resource")
 _BLOCK_TYPES: Final = frozenset({"text", "image", "audio", "resource", "resource_link"})
@@ -42,9 +41,9 @@ _HINTS: Final = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorld
 
 
 def uri_here(server: str, uri: str) -> str:
-    """Return a server's URI, or template, as it is called here: two servers may use the same one.
+    """Return our form of a server's URI or template: two servers may use the same one.
 
-    That of a user interface stays one: hosts know it by its scheme.
+    The URI of a user interface keeps its scheme, by which hosts recognise it.
     """
     if uri.startswith("ui://"):
         return f"ui://{server}/{uri.removeprefix('ui://')}"
@@ -52,7 +51,7 @@ def uri_here(server: str, uri: str) -> str:
 
 
 def kept_meta(meta: object) -> JSON:
-    """Return what is passed on of a `_meta`, in the server's words; nothing where it is not an object, or too large."""
+    """Return the part of a `_meta` that is passed on; empty if it is not an object, or too large."""
     if not is_object(meta):
         return {}
     kept: JSON = {key: _clean(value) for key, value in meta.items() if _is_free(key)}
@@ -64,7 +63,7 @@ def kept_meta(meta: object) -> JSON:
 
 
 def _is_free(key: str) -> bool:
-    """Tell whether a key is one that neither the protocol nor Pegboard reads."""
+    """Tell whether neither the protocol nor Pegboard uses a key."""
     if _KEY.fullmatch(key) is None or key in _RESERVED_KEYS:
         return False
     prefix, slash, _ = key.partition("/")
@@ -83,13 +82,13 @@ def _clean(value: JSONValue, levels: int = 1) -> JSONValue:
 
 
 def with_readable_notes(answer: JSON) -> JSON:
-    """Return an answer whose notes the SDK can read: what ran is not lost for what is wrong beside its text.
+    """Return an answer with metadata that the SDK can parse, so that invalid metadata does not lose a result.
 
-    A note of another form than the protocol's is dropped; a block of a type that is not known becomes a text of it.
+    Invalid metadata is dropped; a block of an unknown type becomes text.
     """
     readable = _with_notes(answer)
     if is_list(blocks := readable.get("content")) and len(blocks) > MCP_RESULT_BLOCKS:
-        # It is refused for one too many; the SDK would make an object of each.
+        # One block too many makes it refused; the SDK would create an object for each.
         readable["content"] = blocks[: MCP_RESULT_BLOCKS + 1]
     for key in _LISTS:
         parts = readable.get(key)
@@ -120,7 +119,7 @@ def _with_notes(part: JSON) -> JSON:
 
 
 def meta_here(meta: JSON, server: str) -> JSON:
-    """Return a kept `_meta` with the addresses of user interfaces as they are read here; both spellings of them."""
+    """Return a kept `_meta` with our addresses of user interfaces, in both spellings of the key."""
     ui = meta.get("ui")
     if is_object(ui) and isinstance(ui.get("resourceUri"), str):
         meta = {**meta, "ui": {**ui, "resourceUri": uri_here(server, ui["resourceUri"])}}
@@ -130,7 +129,7 @@ def meta_here(meta: JSON, server: str) -> JSON:
 
 
 def kept_icons(icons: object) -> tuple[JSON, ...]:
-    """Return the icons that a client may show: from https or in the text itself, of a modest size."""
+    """Return the icons that a client may show: from https or data URIs, of a moderate size."""
     listed = icons if is_list(icons) else ()
     shown = [icon for each in listed[:MCP_ICONS] if (icon := _icon(each)) is not None]
     return tuple(shown)
@@ -162,17 +161,17 @@ def _has_host(url: str) -> bool:
 
 
 def shown_hints(annotations: Mapping[str, Any]) -> JSON:
-    """Return the hints of a tool as its client sees them. No guard reads them from here."""
+    """Return a tool's hints for clients. No guard uses them."""
     return {key: annotations[key] for key in _HINTS if isinstance(annotations.get(key), bool)}
 
 
 def kept_size(size: object) -> int | None:
-    """Return the bytes that a resource is said to have."""
+    """Return the declared size of a resource in bytes."""
     return size if isinstance(size, int) and not isinstance(size, bool) and 0 <= size <= _LARGEST_SIZE else None
 
 
 def kept_annotations(annotations: object) -> JSON:
-    """Return for whom a block is, how much it matters and how old it is; what else stands there is dropped."""
+    """Return the audience, priority and modification time of a block, without other keys."""
     declared: Any = annotations
     if declared is not None and not is_object(declared):
         declared = declared.model_dump(mode="json", by_alias=True, exclude_none=True)

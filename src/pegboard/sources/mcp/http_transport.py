@@ -1,4 +1,4 @@
-"""HTTP transport: MCP messages over HTTP, streamable or SSE, each request through the guarded way out."""
+"""HTTP transport: MCP messages over streamable HTTP or SSE, through the guarded client."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ from pegboard.sources.mcp.oauth import OAuthTransport
 from pegboard.sources.mcp.server_settings import ServerSettings, revealed
 from pegboard.sources.mcp.turns import between_readings
 
-MCP_STREAM_SILENCE_S = 3_600.0  # that a stream may be silent
-# Before a stream that broke off is taken up again, however soon the server asks (`retry: 0`).
+MCP_STREAM_SILENCE_S = 3_600.0  # seconds that a stream may be silent
+# Seconds before a broken stream is resumed, even if the server asks for less (`retry: 0`).
 MCP_RESUME_WAITS_S = (0.5, 1.0, 2.0, 5.0)
-MCP_RESUMES = 100  # so often for one answer; the SDK counts those in vain alone, and calls itself for each
-MCP_EVENT_BYTES = 1 * MIB  # of one server-sent event; as much as the SDK takes in an SSE session
-MCP_LAST_ANSWERS_S = 0.5  # for calls to hear what they met, before the connection that it ends is closed
-MCP_REMEMBERED_FAILURES = 1_000  # that wait for the call they belong to
+MCP_RESUMES = 100  # resumptions for one answer; the SDK counts only failures, and recurses for each
+MCP_EVENT_BYTES = 1 * MIB  # bytes of one server-sent event; as many as the SDK accepts over SSE
+MCP_LAST_ANSWERS_S = 0.5  # seconds for calls to receive their errors before a lost connection is closed
+MCP_REMEMBERED_FAILURES = 1_000  # stored failures that wait for their calls
 
 log = logging.getLogger("pegboard")
 FAILED = -32098
@@ -62,13 +62,13 @@ _SESSION = re.compile(
 _READ_BY_THE_SDK = ("application/json", "text/event-stream")
 _OF_THE_BODY = frozenset((b"content-length", b"transfer-encoding", b"content-type"))
 _REFUSED = {401: "401 Unauthorized", 403: "403 Forbidden"}
-Streams = Any  # the SDK's pair of message streams, whose classes differ from transport to transport
+Streams = Any  # the SDK's pair of message streams, whose classes differ by transport
 
 
 class TransportFailures:
-    """What went wrong below the SDK, which would otherwise show none of it to the call that met it.
+    """Failures below the SDK, which does not report them to the calls that they belong to.
 
-    `on_lost` hears of a failure that speaks against the whole connection, `on_doubt` of one that may.
+    `on_lost` is called for a failure of the whole connection, `on_doubt` for a possible one.
     """
 
     def __init__(self, on_lost: Callable[[CallError], None], on_doubt: Callable[[], None], evidence: Evidence) -> None:
@@ -79,7 +79,7 @@ class TransportFailures:
         self._all_delivered = asyncio.Event()
 
     def remember(self, error: CallError) -> str:
-        """Keep an error for the call that it belongs to; returns the token that finds it again."""
+        """Store an error for its call; return the token to look it up."""
         token = secrets.token_hex(16)
         self._remembered.remember(token, error)
         self._undelivered.add(token)
@@ -87,14 +87,14 @@ class TransportFailures:
         return token
 
     async def delivered(self) -> None:
-        """Wait until each call knows the failure that is its own; not for long, as one may have nobody left to tell."""
+        """Wait briefly until each call has received its own failure."""
         with suppress(TimeoutError):
             async with asyncio.timeout(MCP_LAST_ANSWERS_S):
                 while self._undelivered:
                     await self._all_delivered.wait()
 
     def recall(self, token: object) -> CallError | None:
-        """Return the error that is remembered under a token. The token is ours, so no server can forge one."""
+        """Return the error with a token. We create tokens, so no server can forge one."""
         if not isinstance(token, str):
             return None
         self._undelivered.discard(token)
@@ -104,7 +104,7 @@ class TransportFailures:
 
 
 class Resumption:
-    """The streams that one request led to, each taking up the one before."""
+    """The streams of one request, each resuming the previous one."""
 
     def __init__(self, *, is_endless: bool, request: SentRequest | None = None) -> None:
         self._is_endless = is_endless
@@ -115,7 +115,7 @@ class Resumption:
         """Wait until the next stream may begin.
 
         Raises:
-            EgressError: `upstream_lost`, there were too many of them without an answer.
+            EgressError: `upstream_lost`, too many streams without an answer.
         """
         if self._times >= MCP_RESUMES and not self._is_endless:
             text = f"{server!r} broke its answer off {self._times} times. The action may have happened."
@@ -126,20 +126,20 @@ class Resumption:
         self._began_at = time.monotonic()
 
 
-# The SDK takes a stream up again in the task that made the request.
+# The SDK resumes a stream in the task that made the request.
 _resumption: ContextVar[Resumption | None] = ContextVar("_resumption", default=None)
 
 
 class _ForgottenError(EgressError):
-    """The server knows our session no more, and has done nothing with the request."""
+    """The server does not know our session any more, and has not run the request."""
 
 
 class OddAnswerError(EgressError):
-    """The address gave an answer that no MCP server gives."""
+    """The response is not one of an MCP server."""
 
 
 class AnsweringTransport(httpx2.AsyncBaseTransport):
-    """Turns the failure of one request into an error answer to that request: the others of a connection go on."""
+    """Converts the failure of one request to an error answer, so that other requests continue."""
 
     def __init__(
         self,
@@ -150,13 +150,13 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
         is_shared: bool,
     ) -> None:
         self._inner, self._failures, self._server = inner, failures, settings.name
-        # Over SSE all answers come on one stream, and the SDK sends one message after the other, none after a fault.
+        # Over SSE all answers share a stream, and the SDK stops sending after an error.
         self._is_shared, self._timeout_s = is_shared, settings.timeout_s
         self._open, self._event_bytes = OpenRequests(), settings.bounds.upstream_list_bytes
         self._bounds, self._too_many_values = settings.bounds, settings.too_many_values
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send one request; for a JSON-RPC request there is always an answer."""
+        """Send one request; a JSON-RPC request always gets an answer."""
         sent = sent_request(request.content) if request.method == "POST" else None
         if self._is_shared and request.method == "POST":
             request.extensions["timeout"] = {**request.extensions.get("timeout", {}), "read": self._timeout_s}
@@ -167,7 +167,7 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
                 self._open.ids.add(sent.request_id)
             return await self._answer(request, sent)
         except CallError as error:
-            # Kept before the connection is given up: who closes it waits until each call has heard its own failure.
+            # Stored before the connection is closed, which waits until each call has received its failure.
             token = "" if sent is None else self._failures.remember(error)
             self._tell(error)
             if sent is None:
@@ -175,10 +175,10 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
             return _error_answer(sent.request_id, error, token)
 
     def _tell(self, error: CallError) -> None:
-        """Tell the connection what a failure of one request means for the others."""
+        """Report a failure that affects the other requests of the connection."""
         kind = error.error.kind
         if isinstance(error, _ForgottenError):
-            # The others in flight only hear that the session ended.
+            # The other requests only learn that the session ended.
             self._failures.on_lost(EgressError("upstream_lost", f"{self._server!r} has forgotten our session"))
         elif kind in _GONE or (self._is_shared and kind in _BROKEN):
             self._failures.on_lost(error)
@@ -205,7 +205,7 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
     async def _whole_answer(
         self, request: httpx2.Request, response: httpx2.Response, media: str, sent: SentRequest
     ) -> httpx2.Response:
-        # Read here, so that a body which breaks off fails this request alone.
+        # Read here, so that a broken body fails only this request.
         body = b"".join([piece async for piece in cast("httpx2.AsyncByteStream", response.stream)])
         await response.aclose()
         await between_readings(body)
@@ -226,7 +226,7 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
         return httpx2.Response(response.status_code, headers=_headers_of(response, media), content=body)
 
     def _is_odd(self, response: httpx2.Response, media: str, body: bytes) -> bool:
-        """Tell whether an answer shows that this is not an MCP server, before one has said that it is."""
+        """Tell whether a response shows that this is not an MCP server, unless the server has proven otherwise."""
         is_judged = not self._is_shared and not self._failures.evidence.has_session
         return (
             is_judged
@@ -253,7 +253,7 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
         return httpx2.Response(response.status_code, headers=headers, stream=events)
 
     async def _in_turn(self, request: httpx2.Request, sent: SentRequest | None) -> None:
-        """Keep a server that ends its streams at once from being asked again and again."""
+        """Delay resumptions at a server that ends its streams at once."""
         resumption = _resumption.get()
         if request.method == "GET" and resumption is not None:
             await resumption.wait(self._server)
@@ -268,7 +268,7 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
             text = f"{self._server!r} answered {_REFUSED[status]}. Give it valid credentials under `headers:`."
             return EgressError("upstream_auth", text)
         wait_s = seconds_of(response.headers.get("retry-after", ""))
-        # Of a call the body is looked at first: it may be what the tool said.
+        # The body is checked first for a call, since it may be the tool's error.
         has_body = sent is not None and sent.is_call and media_type_of(response) != "text/event-stream"
         if status == 404 and "mcp-session-id" in request.headers and not has_body:
             return self._forgotten()
@@ -276,7 +276,7 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
             text = f"{self._server!r} says: too many requests. The call was not run; wait, and repeat it."
             return EgressError("rate_limited", text, retry_after_s=wait_s)
         if status in (502, 503, 504):
-            # What a gateway says of the server behind it leaves open whether that one began.
+            # A gateway's error does not tell whether the server behind it started.
             text = f"{self._server!r} answered {status}: it is not available. Try again later."
             return EgressError("upstream_unavailable", text, retry_after_s=wait_s, outcome_unknown=status == 504)
         return None
@@ -290,7 +290,7 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
 
 
 class CappedEvents(httpx2.AsyncByteStream):
-    """The stream of an SSE session. One event too large ends it, and the calls in flight are told why."""
+    """The stream of an SSE session. One event that is too large ends it, and calls in flight get the reason."""
 
     def __init__(self, inner: httpx2.AsyncByteStream, server: str, on_lost: Callable[[CallError], None]) -> None:
         self._inner, self._server, self._on_lost = inner, server, on_lost
@@ -298,7 +298,7 @@ class CappedEvents(httpx2.AsyncByteStream):
     async def __aiter__(self) -> AsyncIterator[bytes]:
         size, tail, ends_in_return = 0, b"", False
         async for piece in self._inner:
-            # A line ends with a newline, a return, or both, which may come in two pieces; an event with two ends.
+            # A line ends with LF, CR, or CRLF, which may arrive in two pieces; an event ends with two line ends.
             plain = piece[1:] if ends_in_return and piece.startswith(b"\n") else piece
             ends_in_return = piece.endswith(b"\r") if piece else ends_in_return
             first, *others = (tail + plain.replace(b"\r\n", b"\n").replace(b"\r", b"\n")).split(b"\n\n")
@@ -328,7 +328,7 @@ async def _beginning(response: httpx2.Response) -> bytes:
 
 
 class _SdkRecords(logging.Filter):
-    """Keeps what the SDK logs of our connections for those who look for it: what matters of it, we say ourselves."""
+    """Hides the SDK's log records about our connections at default levels, since we log the essentials ourselves."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         server = _connected_to.get()
@@ -337,40 +337,40 @@ class _SdkRecords(logging.Filter):
         return server is None
 
 
-# Set in the task of a connection, and so in those that the SDK starts in it.
+# Set in the task of a connection, and so in tasks that the SDK starts there.
 _connected_to: ContextVar[str | None] = ContextVar("_connected_to", default=None)
 for _name in ("mcp.client.sse", "mcp.client.streamable_http"):
     logging.getLogger(_name).addFilter(_SdkRecords())
 
 
 def _is_forgotten(status: int, body: bytes, sent: SentRequest, bounds: Bounds) -> bool:
-    """Tell whether a refusal says that our session is not known; what a tool says once it ran does not."""
-    # Many a server says so with 400.
+    """Tell whether an error says that our session is unknown, as opposed to an error of a tool."""
+    # Many servers use status 400 for that.
     says_so = status == 404 or (status == 400 and _SESSION.search(body) is not None)
     return says_so and not is_of_a_run(body, sent, bounds)
 
 
 def _judged(status: int, media: str, body: bytes, sent: SentRequest, bounds: Bounds) -> tuple[bytes, str]:
-    """Return the body of an answer, and the media type under which the SDK may read it.
+    """Return the body of a response, and the media type under which the SDK may parse it.
 
-    It looks at the beginning of the type, and takes `application/jsonl` and a type that stands twice for JSON: what was
-    not judged here as JSON is none there.
+    The SDK compares only the beginning of the type, and takes `application/jsonl` or a repeated type for JSON. A body
+    that was not checked as JSON here gets another type.
     """
     if media != "application/json":
         return body, "application/octet-stream" if media.startswith(_READ_BY_THE_SDK) else media
     if status < 300:
         return checked_answer(body, sent, bounds), media
-    # Of a refusal it takes an error of JSON-RPC, and goes by the status where there is none.
+    # For an error status the SDK expects a JSON-RPC error, and otherwise uses the status.
     return body if is_rpc(body, bounds) else b"", media
 
 
 def media_type_of(response: httpx2.Response) -> str:
-    """Return the media type that a response names, without parameters."""
+    """Return the media type of a response, without parameters."""
     return response.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def _headers_of(response: httpx2.Response, media: str) -> list[tuple[bytes, bytes]]:
-    """Return the headers of an answer whose body was read and may be another now, with its media type."""
+    """Return the headers of a response whose body may have been replaced, with its media type."""
     kept = [header for header in response.headers.raw if header[0].lower() not in _OF_THE_BODY]
     return [*kept, (b"content-type", media.encode())]
 
@@ -385,7 +385,7 @@ def _client(settings: ServerSettings, failures: TransportFailures, *, is_shared:
     url = httpx2.URL(settings.url)
     port = url.port or (443 if url.scheme == "https" else 80)
     host = f"[{url.host}]" if ":" in url.host else url.host
-    # The operator wrote this one address, so it may be private; a redirect to any other is refused.
+    # The operator configured this address, so it may be private; redirects elsewhere are refused.
     guarded = GuardedTransport(
         Destinations(allow_private=True, allow_hosts=(f"{host}:{port}",)),
         max_response_bytes=settings.bounds.upstream_list_bytes,
@@ -401,7 +401,7 @@ def _client(settings: ServerSettings, failures: TransportFailures, *, is_shared:
 
 @asynccontextmanager
 async def open_http(settings: ServerSettings, failures: TransportFailures) -> AsyncGenerator[Streams]:
-    """Give the message streams of a server that speaks streamable HTTP."""
+    """Yield the message streams of a streamable HTTP server."""
     _connected_to.set(settings.name)
     async with (
         _client(settings, failures, is_shared=False) as client,
@@ -414,7 +414,7 @@ async def open_http(settings: ServerSettings, failures: TransportFailures) -> As
 
 @asynccontextmanager
 async def open_sse(settings: ServerSettings, failures: TransportFailures) -> AsyncGenerator[Streams]:
-    """Give the message streams of a server that speaks SSE only."""
+    """Yield the message streams of a server that only supports SSE."""
     _connected_to.set(settings.name)
 
     def client_factory(

@@ -1,4 +1,4 @@
-"""Listing: gather all pages of a server's tools, within limits, and keep what can be taken."""
+"""Listing: collects all pages of a server's tools, within limits, and keeps the valid ones."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from pegboard.sources.mcp.definitions import MCP_NAME_CHARS, Rejected, UnfitErro
 from pegboard.sources.mcp.server_settings import ServerSettings
 from pegboard.sources.mcp.turns import Turns
 
-MCP_NAME_SHOWN_BYTES = 128  # of a foreign tool that is refused
+MCP_NAME_SHOWN_BYTES = 128  # bytes shown of a refused tool's name
 
 
 class Listing(Struct, frozen=True, kw_only=True):
-    """The tools of a server at one moment, by their own names.
+    """The tools of a server at one moment, by original name.
 
     `partial` says which limit cut the list short. `ways` has the ids of the servers behind each tool of a Pegboard, the
     nearest first.
@@ -49,10 +49,10 @@ async def gather(
     *,
     fault_of: Callable[[JSON], str | None] = _no_fault,
 ) -> Listing:
-    """Ask for page after page, and judge each tool by itself; `fault_of` may know of more that is wrong with one.
+    """Request page after page, and validate each tool separately; `fault_of` may find further faults.
 
     Raises:
-        CallError: `result_too_large`, when the list is larger than the bound; the pages' own errors.
+        CallError: `result_too_large`, if the list exceeds the bound; errors of the pages.
     """
     bounds = settings.bounds
     tools: list[object] = []
@@ -63,7 +63,7 @@ async def gather(
         page_tools = answer.get("tools")
         if not is_list(page_tools):
             raise CallError("protocol_error", f"{settings.name!r} sent a list of tools that is none.")
-        # The SDK has just made an object of each of them.
+        # The SDK has just created an object for each tool.
         await asyncio.sleep(0)
         size += sum(map(_size, page_tools))
         if size > bounds.upstream_list_bytes:
@@ -84,12 +84,12 @@ def _size(tool: object) -> int:
     try:
         return len(json_bytes(tool))
     except ValueError:
-        # Nested too deep to be written: it is rejected by itself, and the way here had a limit of its own.
+        # Too deep to serialise: it is refused separately, and its size was limited on the way.
         return 0
 
 
 def _limit_met(following: object, cursors: Sequence[str | None], count: int, bounds: Bounds) -> str:
-    """Return which limit ends the list here, in words; empty where none does."""
+    """Return the limit that ends the list here, in words; empty if there is none."""
     if count > bounds.upstream_tools or (count == bounds.upstream_tools and isinstance(following, str)):
         return f"it has more than {bounds.upstream_tools} tools"
     if not isinstance(following, str):
@@ -108,7 +108,7 @@ async def _checked(
     rejected: list[Rejected] = []
     names = [raw["name"] for raw in offered if is_object(raw) and isinstance(raw.get("name"), str)]
     plain = {skeleton(name[:MCP_NAME_CHARS]): name for name in names if name.isascii()}
-    # Before anything is pinned: a lock is a file that people commit.
+    # Before pinning, since a lock file is committed to version control.
     redactor = DefinitionRedactor(settings.secrets())
     turns = Turns()
     for raw in offered:
@@ -134,11 +134,11 @@ async def _checked(
 
 
 def _fault_of_name(name: str, tools: Mapping[str, JSON], plain: Mapping[str, str]) -> str:
-    """Say why a name cannot stand beside the others of its server; empty where it can."""
+    """Return why a name conflicts with others of its server; empty if it does not."""
     if name in tools:
         return "another tool of the server has that name"
     twin = None if name.isascii() else plain.get(skeleton(name))
     if twin is None:
         return ""
-    # Letters of another alphabet in its place: made to be taken for the other one.
+    # A lookalike in another alphabet, made to be confused with the other name.
     return f"its name is drawn like that of another tool, {cleaned(twin, max_bytes=MCP_NAME_SHOWN_BYTES)!r}"

@@ -1,4 +1,4 @@
-"""Lock file: the file that pins what foreign tools said of themselves when they were accepted."""
+"""Lock file: pins the definitions of foreign tools as they were accepted."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.model.record import replace
 
-MCP_LOCK_STRICT_BYTES = 4_000_000  # a larger lock, which we wrote ourselves, is read without a message's bounds
-MCP_LOCK_VALUES = 100_000_000  # and with so many values
+MCP_LOCK_STRICT_BYTES = 4_000_000  # bytes above which our own lock file is read without the bounds of a message
+MCP_LOCK_VALUES = 100_000_000  # values in such a file
 
 _VERSION = 2
 _WHOLE = replace(DEFAULT_BOUNDS, answer_values=MCP_LOCK_VALUES, answer_containers=MCP_LOCK_VALUES)
-# What the first version of the file did not pin. Of a tool that it pinned it stays unjudged until it is accepted anew.
+# Version 1 of the file did not pin these keys. They stay unchecked for its tools until these are accepted again.
 _FIRST_VERSION = 1
 _NOT_IN_FIRST = frozenset({"icons", "_meta"})
-# The order of these lists says nothing; that of other lists might.
+# Lists whose order has no meaning; other lists are compared in order.
 _SETS = frozenset({"required", "enum", "type", "anyOf", "oneOf", "allOf"})
 
 
 def canonical(definition: JSONValue) -> JSONValue:
-    """Return a definition in which equal meaning looks equal, whatever the order of keys and of set-like lists."""
+    """Return a definition in canonical form: sorted keys and sorted set-like lists."""
     if is_object(definition):
         return {key: _as_set(inner) if key in _SETS else canonical(inner) for key, inner in definition.items()}
     return [canonical(inner) for inner in definition] if is_list(definition) else definition
@@ -41,16 +41,16 @@ def _as_set(value: JSONValue) -> JSONValue:
 
 
 def fingerprint(definition: JSON) -> str:
-    """Return the SHA-256 that a pin is known by."""
+    """Return the SHA-256 that identifies a pin."""
     return digest(canonical(definition))
 
 
 class LockFile:
-    """`pegboard.lock`: by server and tool the definition that was accepted. Without a path it lives in memory.
+    """`pegboard.lock`: the accepted definitions by server and tool. Without a path it is kept in memory.
 
-    `existed` says whether there was a file when this was made, which makes `pinned` the default. `fault` says why an
-    existing file cannot be used: then nothing of any server may be, until it is mended or deleted. Where `is_kept` is
-    false, what is accepted from then on holds in memory alone.
+    `existed` tells whether there was a file at creation, which makes `pinned` the default. `fault` says why an existing
+    file cannot be used; then no tools of any server may be used until it is repaired or deleted. If `is_kept` is false,
+    newly accepted definitions are kept in memory only.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -62,52 +62,53 @@ class LockFile:
         self.existed = path is not None and path.exists()
         if path is not None and self.existed:
             try:
-                self._pins, self._first = _read(path.read_bytes())  # raw: the operator's own file, named by them
+                # raw: the operator's own file, under their own names
+                self._pins, self._first = _read(path.read_bytes())
             except (OSError, ValueError, CallError) as error:
                 self.fault = f"{str(path.name)!r} cannot be used: {error}. Restore it, or delete it to accept anew"
 
     def pins(self, server: str) -> Mapping[str, JSON]:
-        """Return the accepted definitions of a server, by the tools' own names."""
+        """Return the accepted definitions of a server, by original tool name."""
         return self._pins.get(server, {})
 
     def comparable(self, server: str, definition: JSON) -> JSON:
-        """Return what of an offered definition its pin can say: one of the first version knows no icons or `_meta`."""
+        """Return the part of an offered definition that its pin covers: version 1 has no icons or `_meta`."""
         if (server, definition["name"]) not in self._first:
             return definition
         return {key: value for key, value in definition.items() if key not in _NOT_IN_FIRST}
 
     @property
     def servers(self) -> frozenset[str]:
-        """The servers that have pins, if only an empty list of them."""
+        """The servers that have pins, even an empty set."""
         return frozenset(self._pins)
 
     @property
     def count(self) -> int:
-        """How many tools are pinned."""
+        """The number of pinned tools."""
         return sum(map(len, self._pins.values()))
 
     def accept(self, server: str, definitions: Mapping[str, JSON]) -> None:
-        """Pin these definitions, replacing what was pinned under their names, and write the file.
+        """Pin these definitions, replacing pins of the same names, and write the file.
 
         Raises:
-            OSError: the file cannot be written; the pins hold in memory all the same.
+            OSError: the file cannot be written; the pins still apply in memory.
         """
         self._pins[server] = {**self._pins.get(server, {}), **definitions}
         self._first -= {(server, tool) for tool in definitions}
         self.write()
 
     def forget(self, server: str, tool: str) -> None:
-        """Take back a pin, e.g. of a tool that is gone, and write the file."""
+        """Remove a pin, e.g. of a removed tool, and write the file."""
         self._pins.get(server, {}).pop(tool, None)
         self.write()
 
     def drop(self, server: str) -> None:
-        """Take back all pins of a server, and write the file."""
+        """Remove all pins of a server, and write the file."""
         self._pins.pop(server, None)
         self.write()
 
     def write(self) -> None:
-        """Write all pins, whole or not at all. A file that could not be read is never overwritten."""
+        """Write all pins atomically. A file that could not be read is never overwritten."""
         if self.path is None or self.fault or not self.is_kept:
             return
         servers = {
@@ -133,10 +134,10 @@ class LockFile:
 
 
 def _read(text: bytes) -> tuple[dict[str, dict[str, JSON]], frozenset[tuple[str, str]]]:
-    """Return the pins in the text of a file, and which of them are of the first version.
+    """Return the pins in the text of a file, and which of them are of version 1.
 
     Raises:
-        ValueError: it is not as this module writes it.
+        ValueError: it does not have the form that this module writes.
         CallError: it is not strict JSON.
     """
     if b"<<<<<<<" in text:

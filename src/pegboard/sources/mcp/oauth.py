@@ -1,4 +1,4 @@
-"""OAuth: the requests to a server that wants OAuth, each within the flow that gets and renews its token."""
+"""OAuth: wraps requests to a server with the flow that gets and renews its token."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pegboard.egress.failures import EgressError
 from pegboard.egress.transport import GuardedTransport
 from pegboard.sources.mcp.server_settings import ServerSettings
 
-MCP_SIGN_IN_REQUESTS = 40  # of one sign-in
+MCP_SIGN_IN_REQUESTS = 40  # requests of one sign-in
 
 
 class OAuthTransport(httpx2.AsyncBaseTransport):
     """Runs an `httpx2.Auth` around each request.
 
-    The server names where tokens are had, so those requests may go to public addresses alone, and to the `auth_hosts`
-    that the operator names.
+    The server names the token endpoints, so those requests may go only to public addresses and to the operator's
+    `auth_hosts`.
     """
 
     def __init__(self, inner: GuardedTransport, auth: httpx2.Auth, settings: ServerSettings) -> None:
@@ -31,10 +31,10 @@ class OAuthTransport(httpx2.AsyncBaseTransport):
         self._named = GuardedTransport(allowed, max_response_bytes=max_bytes)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send one request, and before or after it what the flow wants.
+        """Send one request, and the flow's own requests before or after it.
 
         Raises:
-            EgressError: `upstream_auth`, when the flow fails; else what the way met.
+            EgressError: `upstream_auth`, if the flow fails; else the transport's error.
         """
         flow = self._auth.async_auth_flow(request)
         try:

@@ -1,8 +1,8 @@
-"""Resource links: under which address a resource that a server named in an answer is read here, and by whom.
+"""Resource links: our addresses for resources that a server mentions in an answer.
 
-What a server lists has its address for all who may have it. What it only names in an answer, as a tool's
-`resource_link`, has one for the caller who got the answer: it carries a mark that no one else can make, so that nobody
-reads of a server what it neither lists nor gave them.
+A listed resource has one address for all permitted callers. A resource that is only mentioned, e.g. in a tool's
+`resource_link`, gets an address for the caller of that answer: it has a signature that nobody else can make, so that
+callers read only resources that the server listed or gave them.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from pegboard.model.resource import ResourceSpec
 from pegboard.sources.foreign_text import has_hidden
 from pegboard.sources.mcp.foreign_metadata import MCP_URI_CHARS, uri_here
 
-MCP_LINK_MARK_CHARS = 32  # of what shows that a resource was named to its reader: 128 bits
+MCP_LINK_MARK_CHARS = 32  # characters of the signature: 128 bits
 
-# What stands in a URI as it is; `%` does not, so that reading the address gives the URI again to the letter.
+# Unescaped URI characters; `%` is escaped, so that decoding the address restores the exact URI.
 _KEPT = ":/?#[]@!$&'()*+,;=-._~"
 
 
 class Address(NamedTuple):
-    """A URI as it is called here; `fault` says why it cannot be read here, empty where it can."""
+    """Our address of a URI; `fault` says why it cannot be read here, else empty."""
 
     uri: str
     fault: str = ""
@@ -37,7 +37,7 @@ AddressOf = Callable[[str], Address]
 
 
 def of_tools_alone(server: str) -> AddressOf:
-    """Return the addresses of a server whose tools are taken, and nothing else."""
+    """Return the addresses for a server of which only tools are used."""
     return lambda uri: Address(uri_here(server, uri), f"of {server!r} only the tools are here")
 
 
@@ -46,9 +46,9 @@ class ResourceLinks:
 
     Args:
         server: its name.
-        key: gives the secret of the catalog that the server is part of; workers of one server have the same.
-        offers: gives what the server lists, under its addresses here.
-        reads: tells whether the server reads resources at all.
+        key: returns the secret of the catalog; workers of one server share it.
+        offers: returns the listed resources, with our addresses.
+        reads: tells whether the server can read resources at all.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class ResourceLinks:
         self._server, self._key, self._offers, self._reads = server, key, offers, reads
 
     def addresses(self, ctx: ToolContext) -> AddressOf:
-        """Return what gives the address of each URI in an answer to this caller."""
+        """Return the function that gives the address of each URI in an answer to this caller."""
         return lambda uri: self._address(uri, ctx)
 
     def _address(self, uri: str, ctx: ToolContext) -> Address:
@@ -76,7 +76,7 @@ class ResourceLinks:
         return Address(f"pegboard://{self._server}/link/{self._mark(uri, ctx)}/{quote(uri, safe=_KEPT)}")
 
     def allow(self, uri: str, mark: str, ctx: ToolContext) -> bool:
-        """Tell whether a URI was named to this caller. What is listed by now is read under its own address."""
+        """Tell whether a URI was mentioned to this caller. A resource that is now listed has its own address."""
         is_given = hmac.compare_digest(mark.encode(), self._mark(uri, ctx).encode())
         return is_given and not self._is_listed(uri_here(self._server, uri))
 

@@ -1,4 +1,4 @@
-"""Resource wire: list a server's resources, prompts and completions, ask for one, and read what comes back."""
+"""Resource wire: requests for a server's resources, prompts and completions, and their answers."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from pegboard.sources.mcp.server_settings import ServerSettings
 from pegboard.sources.mcp.servers_behind import ServersBehind
 from pegboard.sources.mcp.upstream_resources import Kind, ResourceRequest, UpstreamResources, What
 
-MCP_COMPLETIONS = 100  # of one answer
-MCP_COMPLETION_BYTES = 1_000  # of one completion
-MCP_RESOURCE_ERROR_BYTES = 500  # of an error in place of lists
+MCP_COMPLETIONS = 100  # completions of one answer
+MCP_COMPLETION_BYTES = 1_000  # bytes of one completion
+MCP_RESOURCE_ERROR_BYTES = 500  # bytes of an error in place of lists
 
 log = logging.getLogger("pegboard")
 Page = Callable[..., Awaitable[Any]]
 
 
 async def gather_resources(session: ClientSession, settings: ServerSettings, *, own_id: str = "") -> UpstreamResources:
-    """Return the lists that the server says it has. One that breaks the protocol is empty, and named in the log.
+    """Return the lists that the server supports. An invalid list is treated as empty and logged.
 
-    What leads back to us, whose id is `own_id`, is left out.
+    Items that lead back to us, whose id is `own_id`, are left out.
 
     Raises:
-        CallError: the server is away.
+        CallError: the server is unreachable.
     """
     capabilities = session.server_capabilities
     if capabilities is None:
@@ -100,7 +100,7 @@ async def _pages(page: Page, key: str, settings: ServerSettings, behind: Servers
 def wire_request(
     request: ResourceRequest, tool: str, server: str, address_of: AddressOf
 ) -> tuple[Callable[..., Any], TypeAdapter[Any], Callable[[Any], ToolResult]]:
-    """Return the request, made with the answers to what the server asks, the form of its answer, and who reads it."""
+    """Return the request function (given answers to questions), the type of its answer, and its reader."""
     form = _FORMS[request.what]
     return partial(form.write, request), form.answer, lambda answer: form.read(answer, tool, server, address_of)
 
@@ -143,7 +143,7 @@ def _words(answer: types.CompleteResult, _tool: str, _server: str, _address_of: 
 
 
 class _Form(NamedTuple):
-    """How one kind of request is written, what its answer may be, and how that is read."""
+    """The request, answer type and reader for one kind of offer."""
 
     write: Callable[..., Any]
     answer: TypeAdapter[Any]

@@ -1,4 +1,4 @@
-"""Results: what a server answered, as a result of ours."""
+"""Results: converts a server's answer to a result."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ _OF_ARGUMENTS = "The arguments were refused unread: "
 
 
 def read_result(result: types.CallToolResult, *, tool: str, server: str, address_of: AddressOf) -> ToolResult:
-    """Return the result; one that the server calls an error stays one, with the server's text marked as its own.
+    """Return the result; an error stays an error, with the server's text marked as foreign.
 
     Raises:
-        CallError: `protocol_error` or `result_too_large`, when it cannot be passed on.
+        CallError: `protocol_error` or `result_too_large`, if it cannot be passed on.
     """
     content = read_blocks(result.content, tool, server, address_of)
     meta = meta_here(kept_meta(result.meta), server)
@@ -86,10 +86,10 @@ def _went_round(meta: object) -> bool:
 
 
 def read_blocks(blocks: Sequence[object], tool: str, server: str, address_of: AddressOf) -> tuple[Content, ...]:
-    """Return blocks as ours; a resource of the server has the URI under which it is read here.
+    """Return content blocks as ours, with our addresses of the server's resources.
 
     Raises:
-        CallError: `protocol_error` or `result_too_large`, when they cannot be passed on.
+        CallError: `protocol_error` or `result_too_large`, if they cannot be passed on.
     """
     if len(blocks) > MCP_RESULT_BLOCKS:
         text = f"{tool!r} ran, but its result has more than {MCP_RESULT_BLOCKS} blocks. Ask for less."
@@ -98,7 +98,7 @@ def read_blocks(blocks: Sequence[object], tool: str, server: str, address_of: Ad
 
 
 def _with_notes(content: Content, block: Any, server: str) -> Content:
-    """Return a block with what stands beside its text."""
+    """Return a block with its metadata."""
     annotations = kept_annotations(getattr(block, "annotations", None))
     meta = kept_meta(getattr(block, "meta", None))
     if isinstance(content, ResourceContent):
@@ -121,7 +121,7 @@ def _block(block: Any, tool: str, address_of: AddressOf) -> Content:
         case types.EmbeddedResource(resource=types.BlobResourceContents(uri=uri, blob=blob, mime_type=mime_type)):
             return ResourceContent(address_of(uri).uri, blob=_bytes(blob, tool), mime_type=mime_type)
         case types.ResourceLink(uri=uri, name=name, mime_type=mime_type, description=description, title=title):
-            # A page on the web is for the client to fetch; anything else is for the server to read.
+            # A client fetches web pages itself; other addresses are read through the server.
             here, fault = Address(uri) if uri.startswith(("https://", "http://")) else address_of(uri)
             if fault:
                 description = f"{description or name} (It cannot be read here: {fault}.)"

@@ -1,4 +1,4 @@
-"""Review: hold what a server offers now against what was accepted."""
+"""Review: compares a server's current tools with the accepted ones."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pegboard.sources.mcp.server_settings import ServerSettings, Trust
 
 
 class Reviewed(Struct, frozen=True, kw_only=True):
-    """What is listed, by the tools' own names, and what is held back.
+    """The listed tools by original name, and the tools held back.
 
-    `hidden` tools are new or look like others, `changed` ones stay listed as they were accepted; `accepted` are those
-    to pin now.
+    `hidden` tools are new or look like others, `changed` ones stay listed as they were accepted; `accepted` are to be
+    pinned now.
     """
 
     listed: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
@@ -26,26 +26,26 @@ class Reviewed(Struct, frozen=True, kw_only=True):
 
 
 class _Drawn:
-    """How the names that were accepted look, worked out once for all that is held against them, and if anything is."""
+    """The shapes of the accepted names, computed once on demand."""
 
     def __init__(self, accepted: Iterable[str]) -> None:
         self._accepted = accepted
         self._skeletons: frozenset[str] | None = None
 
     def has(self, name: str) -> bool:
-        """Tell whether a name that was not accepted looks like one that was."""
+        """Tell whether a new name looks like an accepted one."""
         if self._skeletons is None:
             self._skeletons = frozenset(map(skeleton, self._accepted))
         return skeleton(name) in self._skeletons
 
 
 def trust_of(settings: ServerSettings, lock: LockFile) -> Trust:
-    """Return how far a server is trusted: as the operator says, else `pinned` once there is a lock."""
+    """Return the trust in a server: the operator's setting, else `pinned` if there is a lock."""
     return settings.trust or ("pinned" if lock.existed else "first_use")
 
 
 def listed_of(offered: Mapping[str, JSON], settings: ServerSettings, lock: LockFile) -> Mapping[str, JSON]:
-    """Return what is listed of an offer: each tool as it was accepted, or as it is offered where it never was."""
+    """Return the listed tools: each as it was accepted, or as it is offered if it never was."""
     if trust_of(settings, lock) == "any" or lock.fault:
         return offered
     pins = lock.pins(settings.name)
@@ -53,7 +53,7 @@ def listed_of(offered: Mapping[str, JSON], settings: ServerSettings, lock: LockF
 
 
 def review(offered: Mapping[str, JSON], settings: ServerSettings, lock: LockFile) -> Reviewed:
-    """Judge each tool by itself: one that must wait holds back no other."""
+    """Judge each tool separately, so that one awaiting review does not hold back others."""
     trust = trust_of(settings, lock)
     if trust == "any":
         return Reviewed(listed=offered)
@@ -80,7 +80,7 @@ def review(offered: Mapping[str, JSON], settings: ServerSettings, lock: LockFile
 
 
 def differences(offered: Mapping[str, JSON], server: str, lock: LockFile) -> dict[str, tuple[Change, ...]]:
-    """Return by tool what `pegboard lock diff` shows of a server: changes, new ones, look-alikes, and what is gone."""
+    """Return for each tool the output of `pegboard lock diff`: changes, new tools, lookalikes and removed tools."""
     pins = lock.pins(server)
     drawn = _Drawn(pins)
     differing: dict[str, tuple[Change, ...]] = {name: ("gone",) for name in pins if name not in offered}

@@ -1,4 +1,4 @@
-"""Server settings: what an operator says about one MCP server."""
+"""Server settings: the operator's settings for one MCP server."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ ProtocolVersion = Literal["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServerSettings:
-    """One MCP server: how to reach it, which of its tools are taken, and how far it is trusted.
+    """One MCP server: how to reach it, which of its tools to use, and how far to trust it.
 
     `name` is the namespace of its tools. `only`, `skip` and the keys of `tool_groups` and `call_intent` are globs over
-    the tools' own names; what `call_intent` lists are properties that `useTools` fills with what a model is about;
-    `rename` maps such names to ours. `own` are fields that every ToolSpec gets, e.g. `rate_limit` or `consent`.
-    `grace_s` is how long tools stay listed after the server is lost. `trust=None` is `pinned` where a lock exists and
-    `first_use` elsewhere. `auth` is an `httpx2.Auth`, such as the SDK's `OAuthClientProvider`, for a server on HTTP;
-    what it asks elsewhere goes to public addresses alone, and to the hosts or `host:port` in `auth_hosts`.
-    `min_protocol_version` is the oldest revision of the protocol that is spoken with it.
+    original tool names. `call_intent` lists properties that `useTools` fills from the model's intent. `rename` maps
+    original names to ours. `own` are fields for every ToolSpec, e.g. `rate_limit` or `consent`. `grace_s` is how long
+    tools stay listed after the server is lost. `trust=None` means `pinned` if a lock exists and `first_use` otherwise.
+    `auth` is an `httpx2.Auth`, such as the SDK's `OAuthClientProvider`, for an HTTP server; its requests to other hosts
+    may go only to public addresses and to the hosts or `host:port` in `auth_hosts`. `min_protocol_version` is the
+    oldest accepted protocol revision.
 
     Raises:
         DefinitionError: the name is not a namespace, or the transport lacks its command or URL.
@@ -72,35 +72,35 @@ class ServerSettings:
             raise DefinitionError(f"The MCP server {self.name!r} has transport {self.transport!r}: give its {needed}.")
 
     def takes(self, tool: str) -> bool:
-        """Tell whether the operator wants this tool of the server; `skip` wins."""
+        """Tell whether this tool of the server is selected; `skip` wins."""
         if any(matches(glob, (tool,)) for glob in self.skip):
             return False
         return self.only is None or any(matches(glob, (tool,)) for glob in self.only)
 
     def groups_of(self, tool: str) -> tuple[str, ...]:
-        """Return the groups of one tool: those of every glob that fits, else those of the server."""
+        """Return the groups of one tool: those of every matching glob, else those of the server."""
         chosen = [group for glob, groups in self.tool_groups.items() if matches(glob, (tool,)) for group in groups]
         return tuple(dict.fromkeys(chosen)) or self.groups
 
     def filled_by_intent(self, tool: str) -> frozenset[str]:
-        """Return the properties of one tool that take their value from the intent of a batch."""
+        """Return the properties of one tool that are filled from a batch's intent."""
         return frozenset(name for glob, names in self.call_intent.items() if matches(glob, (tool,)) for name in names)
 
     def secrets(self) -> Iterator[Secret]:
-        """Yield the credentials that the server is given."""
+        """Yield the credentials for the server."""
         for value in (*self.env.values(), *self.headers.values()):
             if isinstance(value, Secret):
                 yield from credentials_in(value)
 
     def without_secrets(self, text: str, *, max_bytes: int | None = None) -> str:
-        """Return what the server wrote as it may be shown: without its credentials and what nobody sees, cut last."""
-        # Cleaned first: a secret may be written with characters in it that nobody sees.
+        """Return a server's text for display: without its credentials and invisible characters, cut last."""
+        # Cleaned first: invisible characters could hide a secret.
         clean = CredentialRedactor(self.secrets()).text(cleaned(text))
         return cleaned(clean, max_bytes=max_bytes)
 
     @property
     def too_many_values(self) -> str:
-        """What is said of a message that is not read, as reading it would take long."""
+        """The error text for a message with too many values."""
         values, containers = self.bounds.json_values, self.bounds.answer_containers
         return (
             f"{self.name!r} sent a message of more than {values} values, or {containers} lists and objects, which was "
@@ -109,14 +109,14 @@ class ServerSettings:
 
     @property
     def connection(self) -> tuple[object, ...]:
-        """What a connection is made of; while this stays, it can."""
+        """The settings that a connection depends on; while they are equal, it can stay."""
         at = (self.name, self.transport, self.command, self.args, self.cwd, self.url, self.auth, self.auth_hosts)
         return (*at, revealed(self.env), revealed(self.headers), self.start, self.bounds, self.min_protocol_version)
 
     def reaches(self, tool: str) -> str:
-        """Return a digest of which tool of which server is meant, whatever it is called here.
+        """Return a digest that identifies the server and its tool, independent of our names.
 
-        Not of its folder: that is another path on each machine that shares the consents.
+        The working folder is excluded: its path differs between machines that share consents.
         """
         return digest([self.transport, self.command, list(self.args), self.url, tool])
 

@@ -1,4 +1,4 @@
-"""Servers behind: which servers the items of a list come through, as a Pegboard says it of its own list."""
+"""Servers behind: the servers that the items of a Pegboard's list come through."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pegboard.model.json_types import JSON, is_object
 
 
 class ServersBehind:
-    """What the pages of one list say; of a server that is not a Pegboard nothing. `own_id` is that of our server.
+    """The paths in the pages of one list; empty for a server that is not a Pegboard. `own_id` is our server's id.
 
-    What a server says here can only take items of its own away.
+    A server can only make us leave out its own items with this.
     """
 
     def __init__(self, own_id: str = "", *, key: str = "tools") -> None:
@@ -27,14 +27,14 @@ class ServersBehind:
             self._ways.update(ways)
 
     def of(self, name: str) -> tuple[str, ...]:
-        """Return the way to an item, the nearest server first; empty where it is unknown or cannot be read."""
+        """Return the path to an item, the nearest server first; empty if unknown or unreadable."""
         if not self.server_id:
             return ()
         further = path_of(self._ways[name]) if name in self._ways else ()
         return () if further is None else (self.server_id, *further)
 
     def fault_of(self, name: str) -> str | None:
-        """Return why an item is left out: it leads back to us, or too far away."""
+        """Return why an item is left out: it leads back to us, or through too many servers."""
         if not self.server_id:
             return None
         way = self.of(name)

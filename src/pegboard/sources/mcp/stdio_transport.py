@@ -1,4 +1,4 @@
-"""Stdio transport: MCP messages over the stdin and stdout of a program that our own launcher started."""
+"""Stdio transport: MCP messages over stdin and stdout of a program that we launch."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from pegboard.sources.mcp.evidence import Evidence
 from pegboard.sources.mcp.server_settings import ServerSettings, revealed
 from pegboard.sources.mcp.turns import between_readings
 
-MCP_PROGRESS_S = 0.1  # between two steps of progress that are passed on; a person sees ten a second
-MCP_MESSAGES_IN_HAND = 16  # read from a program, and not yet taken by the SDK
-MCP_BAD_LINES = 1_000  # in a row that are no messages, before a program is given up
-MCP_PROGRESSING_CALLS = 1_000  # of one program, whose last progress is remembered
-MCP_EXIT_WAIT_S = 1.0  # for a program that has closed its stdout to end, and say with what
+MCP_PROGRESS_S = 0.1  # seconds between two forwarded progress messages
+MCP_MESSAGES_IN_HAND = 16  # messages read from a program that the SDK has not yet taken
+MCP_BAD_LINES = 1_000  # consecutive invalid lines after which a program is given up
+MCP_PROGRESSING_CALLS = 1_000  # calls of one program whose last progress is remembered
+MCP_EXIT_WAIT_S = 1.0  # seconds for a program to exit after it closed its stdout
 
 log = logging.getLogger("pegboard")
 Messages = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
@@ -46,7 +46,7 @@ Messages = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryOb
 
 @dataclass(kw_only=True, slots=True)
 class StdioTraffic:
-    """What came over stdout that answers nothing, counted and never delivered; which requests await an answer."""
+    """Counts dropped messages on stdout, and tracks the open requests."""
 
     bad_lines: int = 0
     stray_replies: int = 0
@@ -58,10 +58,10 @@ class StdioTraffic:
 
 @asynccontextmanager
 async def open_stdio(settings: ServerSettings, traffic: StdioTraffic, evidence: Evidence) -> AsyncGenerator[Messages]:
-    """Start the server's program; give its messages, and what takes ours. The program ends with the block.
+    """Start the server's program; yield its messages and the queue for ours. The program ends with the block.
 
     Raises:
-        CallError: `upstream_unavailable`, when it cannot be started.
+        CallError: `upstream_unavailable`, if it cannot be started.
     """
     bounds = settings.bounds
     process = await launch(
@@ -88,10 +88,10 @@ async def open_stdio(settings: ServerSettings, traffic: StdioTraffic, evidence: 
         for stream in (incoming, received, sending, outgoing):
             stream.close()
         try:
-            # One that died has nothing to tidy up; whatever it left behind is ended at once.
+            # An exited program needs no grace; its descendants are killed at once.
             await process.stop(grace_s=2.0 if process.returncode is None else 0.0)
         except asyncio.CancelledError:
-            # Who stops us now goes home next: nothing may be left to a task that nobody waits for.
+            # The caller is leaving, so no task may be left running.
             await process.stop(grace_s=0.0)
             raise
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -104,7 +104,7 @@ async def _read(
     evidence: Evidence,
     name: str,
 ) -> None:
-    """Pass on the messages among the lines until the program has no more."""
+    """Forward the messages among the lines until stdout ends."""
     bad_in_a_row = 0
     progressed = BoundedCache[Any, float](max_entries=MCP_PROGRESSING_CALLS)
     try:
@@ -127,7 +127,7 @@ async def _read(
             await between_readings(line)
             if message is not None:
                 await incoming.send(SessionMessage(message))
-        # What it says of its end is read before anybody hears that it has ended.
+        # Read the exit status before anybody learns of the end.
         evidence.on_exit(await process.ended(within_s=MCP_EXIT_WAIT_S))
         traffic.fault = f"it ended the connection: {evidence.ending}"
     except CallError as error:
@@ -139,7 +139,7 @@ async def _read(
 
 
 def _is_within(line: bytes, traffic: StdioTraffic) -> bool:
-    """Tell whether a line has no more values than are read."""
+    """Tell whether a line has an acceptable number of values."""
     try:
         check_message_count(line, bounds=traffic.bounds)
     except TooManyValuesError:
@@ -150,7 +150,7 @@ def _is_within(line: bytes, traffic: StdioTraffic) -> bool:
 def _message(
     line: bytes, traffic: StdioTraffic, progressed: BoundedCache[Any, float], *, is_read: bool
 ) -> types.JSONRPCMessage | None:
-    """Return the message in a line; `None` for one that nobody waits for. One that is not read has too many values.
+    """Return the message in a line; `None` if nobody waits for it. With `is_read=False` it has too many values.
 
     Raises:
         ValueError: the line is not JSON.
@@ -175,10 +175,10 @@ def _message(
 
 
 def _instead_of_unreadable(line: bytes, traffic: StdioTraffic, fault: str) -> JSON:
-    """Return an error answer in the place of one that cannot be read, for whoever waits for it.
+    """Return an error answer that replaces an unreadable one.
 
     Raises:
-        ValueError: nobody does.
+        ValueError: nobody waits for it.
     """
     envelope = envelope_of(line)
     if envelope is None or not envelope.is_answer or not traffic.awaited.has(envelope.id):
@@ -205,7 +205,7 @@ async def _write(
     traffic: StdioTraffic,
     reading: asyncio.Task[None],
 ) -> None:
-    """Send our messages, a line each."""
+    """Send our messages, one per line."""
     with suppress(CallError):
         async for sent in outgoing:
             message = sent.message
@@ -215,6 +215,6 @@ async def _write(
                 traffic.awaited.close((message.params or {}).get("requestId"))
             line = message.model_dump_json(by_alias=True, exclude_unset=True)
             await process.write(line.encode() + b"\n")
-    # One that takes no more input has ended, as a rule: then the other pipe brings the news, with the reason.
+    # A program that reads no input has usually exited: stdout then ends, and the reason is known.
     await asyncio.wait([reading], timeout=MCP_EXIT_WAIT_S)
     outgoing.close()

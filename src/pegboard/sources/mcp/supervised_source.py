@@ -1,4 +1,4 @@
-"""Supervised source: one MCP server as a source of tools, supervised for as long as the catalog runs."""
+"""Supervised source: one MCP server as a source of tools, reconnected while the catalog runs."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ if TYPE_CHECKING:
 else:
     mcp_connection = LazyModule("pegboard.sources.mcp.connection")
 
-MCP_CONNECT_S = 15.0  # for connecting and the first lists, where a call's time is shorter
-MCP_CALL_WAITS_S = 0.9  # a call's wait for a connection that is being taken up again
-MCP_REFRESH_S = (30.0, 300.0, 3_600.0)  # between two listings of a server that tells of no changes; then longer ones
+MCP_CONNECT_S = 15.0  # seconds for connecting and the first lists, if a call's time limit is shorter
+MCP_CALL_WAITS_S = 0.9  # seconds that a call waits for a reconnection
+MCP_REFRESH_S = (30.0, 300.0, 3_600.0)  # seconds between listings of a server that does not announce changes; growing
 
 log = logging.getLogger("pegboard")
 _AWAY = frozenset({"upstream_unavailable", "upstream_auth", "upstream_lost", "timeout"})
 
 
 class _Declared(NamedTuple):
-    """What was made of one definition under one name, by settings of before or of now."""
+    """The declaration made from one definition and name, with its settings."""
 
     definition: JSON
     name: str
@@ -57,9 +57,9 @@ class _Declared(NamedTuple):
 
 
 class McpSource:
-    """The tools of one MCP server, over a single connection that is kept alive. Fills the port `Source`.
+    """The tools of one MCP server, over a single supervised connection. Implements the port `Source`.
 
-    `rejected` and `partial` tell what of the last listing was left out, and why.
+    `rejected` and `partial` tell which tools of the last listing were left out, and why.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class McpSource:
         renew_after_fork(self)
         self._grace_timer: asyncio.TimerHandle | None = None
         if trust_of(settings, self.lock) == "pinned" and not self.lock.fault:
-            # What was accepted is known before the server is first reached.
+            # Pinned tools are known before the first connection.
             self._adopt(Listing(tools=dict(self.lock.pins(settings.name))))
             self.listing = None
 
@@ -103,21 +103,21 @@ class McpSource:
 
     @property
     def patience_s(self) -> float:
-        """How long an attempt to connect and list may take before it is given up."""
+        """The time limit of an attempt to connect and list."""
         return max(self.settings.timeout_s, MCP_CONNECT_S)
 
     @property
     def is_pinned(self) -> bool:
-        """Whether the lock says which tools are listed, so that a list needs no server."""
+        """Whether the lock determines the list, so that listing needs no server."""
         return trust_of(self.settings, self.lock) == "pinned" and not self.lock.fault and bool(self._entries)
 
     @property
     def partial(self) -> str:
-        """Which limit cut the last list short, in words; empty where none did."""
+        """The limit that cut the last list short, in words; empty if there was none."""
         return "" if self.listing is None else self.listing.partial
 
     def entries(self) -> Sequence[ToolEntry]:
-        """Return the last good listing; of a lazy server nothing is known before it is first asked for."""
+        """Return the last good listing; a lazy server has none before its first use."""
         if self._task is not None and self.settings.start == "lazy" and self.listing is None and not self._entries:
             self._wake.set()
         return self._entries
@@ -130,11 +130,11 @@ class McpSource:
         return self.settings.all_groups
 
     def secrets(self) -> Iterator[Secret]:
-        """Yield the credentials that the server is given: whatever it says is searched for them."""
+        """Yield the server's credentials, which are redacted from all its texts."""
         return self.settings.secrets()
 
     def is_starting(self) -> bool:
-        """Tell whether its first lists are still to come: it has been asked for them, and is not known to be away."""
+        """Tell whether the first lists are still expected: requested, and the server is not known to be down."""
         is_known = self._is_listed or (self.settings.start == "lazy" and bool(self._entries))
         fault = self._last_fault
         is_away = self._backoff.is_open or (fault is not None and fault.error.kind == "upstream_auth")
@@ -153,7 +153,7 @@ class McpSource:
         return self._link_key()
 
     def _own_id(self) -> str:
-        # Asked whenever a request goes out: a reload may give the source to another catalog.
+        # Looked up on each request, since a reload may move the source to another catalog.
         return self._server_id()
 
     def subscribe(self, on_change: Callable[[], None]) -> None:
@@ -161,7 +161,7 @@ class McpSource:
             self._on_change.append(on_change)
 
     def state(self) -> SourceState:
-        """Return how the server is; `is_up` stays true for `grace_s` after it was lost."""
+        """Return the server's state; `is_up` stays true for `grace_s` after it was lost."""
         hidden = frozenset(self.qualified(name) for name in self.reviewed.hidden)
         changed = frozenset(self.qualified(name) for name in self.reviewed.changed)
         if self.lock.fault and self.settings.trust != "any":
@@ -183,11 +183,11 @@ class McpSource:
 
     @property
     def _last_fault(self) -> CallError | None:
-        """What was wrong with the last attempt, or is with a connection that is being closed because of it."""
+        """The fault of the last attempt, or of a connection that is being closed because of it."""
         return self._fault or (self._connection.fault if self._connection is not None else None)
 
     async def start(self) -> None:
-        """Begin to supervise the server. Returns at once, whatever the server does."""
+        """Start supervising the server. Returns at once, whatever the server does."""
         if self._task is None:
             self._settled = asyncio.Event()
             self._task = asyncio.create_task(self._supervise(), name=f"mcp-{self.name}")
@@ -203,7 +203,7 @@ class McpSource:
             self._grace_timer.cancel()
 
     def after_fork(self) -> None:
-        """Leave the connection and the server's processes to the parent; `start` makes them anew."""
+        """Leave the connection and the server's processes to the parent; `start` creates new ones."""
         leave_to_parent(self._connection, self._task, self._grace_timer, self._wake, self._noticed, self._settled)
         self._was_forked = self._was_forked or self._task is not None
         self._connection = self._task = self._grace_timer = None
@@ -216,11 +216,11 @@ class McpSource:
             await self.settled()
 
     async def settled(self) -> None:
-        """Wait until the attempt to connect that runs, or comes next, has ended one way or the other."""
+        """Wait until the current or next connection attempt has ended."""
         await self._settled.wait()
 
     async def listed(self, *, afresh: bool = False) -> None:
-        """Wait until the server's tools are known, or why they are not. The lock may know those of a lazy one.
+        """Wait until the server's tools are known, or the reason why not. A lock may list a lazy server's tools.
 
         With `afresh` the server is asked, whatever the lock says.
         """
@@ -232,12 +232,12 @@ class McpSource:
             await self.settled()
 
     async def refresh(self) -> None:
-        """Have the server list all that it offers anew, and wait until that is taken over.
+        """Request all lists of the server again, and wait for the result.
 
-        Nobody needs it for a server that announces its changes. A list that is refused leaves the last good one.
+        Unnecessary for a server that announces its changes. A refused list keeps the last good one.
 
         Raises:
-            CallError: `upstream_unavailable` or `upstream_auth`: it is away, or did not answer in time.
+            CallError: `upstream_unavailable` or `upstream_auth`: the server is down, or did not answer in time.
         """
         connection = await self._connected()
         try:
@@ -259,7 +259,7 @@ class McpSource:
             self._backoff.started()
             began = self._clock()
             fault = await self._run_connection()
-            # The task groups of the SDK lose a cancellation when something else fails at the same moment.
+            # The SDK's task groups lose a cancellation if another failure coincides with it.
             if self._task is not asyncio.current_task():
                 return
             self._on_disconnected(fault, lived_s=self._clock() - began)
@@ -268,10 +268,10 @@ class McpSource:
                     await self._wake.wait()
 
     async def _run_connection(self) -> CallError:
-        """Connect, list, and stay until the connection is lost; returns why it was."""
+        """Connect, list, and stay until the connection is lost; return the reason."""
         connection: Connection | None = None
         evidence = Evidence(self.settings)
-        # Loaded before the clock starts: that importing the SDK takes its time is not the server's fault.
+        # Imported before the clock starts, since the SDK's import time is not the server's fault.
         open_connection = mcp_connection.open_connection
         try:
             async with asyncio.timeout(self.patience_s) as limit:
@@ -289,7 +289,7 @@ class McpSource:
                     await self._refresh_resources(connection)
                     self._is_listed = True
                     await self._relist_until_lost(connection)
-                    # Closing it would tell a call that its fate is unknown, where the answer to it says that it is not.
+                    # Closing first would tell a call that its outcome is unknown, although its answer has arrived.
                     await connection.failures.delivered()
         except asyncio.CancelledError:
             raise
@@ -309,13 +309,13 @@ class McpSource:
         return connection.unavailable()
 
     async def _relist_until_lost(self, connection: Connection) -> None:
-        """List anew whenever there is a reason to, until the connection is lost."""
+        """List again whenever there is a reason, until the connection is lost."""
         least, usual, most = MCP_REFRESH_S
         while not connection.is_lost:
             ttl_s = self.listing.ttl_s if self.listing else None
             await self._pause(connection, min(max(ttl_s, least), most) if ttl_s else usual, or_refresh=True)
             if self._must_refresh:
-                # A server that announces changes without end must not keep us from the others.
+                # A server that announces changes without end must not block us.
                 await self._pause(connection, self._throttle.wait_s())
             if connection.is_lost:
                 return
@@ -324,14 +324,15 @@ class McpSource:
                 async with asyncio.timeout(self.settings.timeout_s):
                     await self._refresh(connection)
             except TimeoutError:
-                # One that works on a call may be too busy to list; one that has none, or answers none, is gone.
+                # A server with running calls may be too busy to list; one without calls, or without any answers, is
+                # gone.
                 if not connection.may_be_busy:
                     connection.lose(self._no_answer(connection.evidence))
             if not connection.is_lost:
                 await self._refresh_resources(connection)
 
     async def _pause(self, connection: Connection, seconds: float, *, or_refresh: bool = False) -> None:
-        """Wait so long, or until the connection is lost; `or_refresh` also until there is a reason to list."""
+        """Wait that long, or until the connection is lost; with `or_refresh` also until there is a reason to list."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while not (connection.is_lost or (or_refresh and self._must_refresh)):
@@ -345,7 +346,7 @@ class McpSource:
         return CallError("upstream_unavailable", text)
 
     async def _refresh_resources(self, connection: Connection) -> None:
-        """List resources, prompts and completions anew; where that takes too long, the last good lists stay."""
+        """List resources, prompts and completions again; if that takes too long, the last good lists stay."""
         with suppress(TimeoutError, CallError):
             async with asyncio.timeout(self.settings.timeout_s):
                 resources = await connection.list_resources()
@@ -354,7 +355,7 @@ class McpSource:
                     self._notify()
 
     async def _refresh(self, connection: Connection) -> None:
-        """List anew. A list that is refused leaves the last good one in place."""
+        """List again. A refused list keeps the last good one."""
         try:
             listing = await connection.list()
         except CallError as error:
@@ -369,7 +370,7 @@ class McpSource:
         self._adopt(listing)
 
     async def _declare(self, listing: Listing) -> None:
-        """Judge what of a listing is new, and let others run in between; `_adopt` then only puts it together."""
+        """Validate the new parts of a listing, yielding to other work; `_adopt` then only assembles it."""
         listed = listed_of(listing.tools, self.settings, self.lock)
         names = self._own_names(listed)
         turns = Turns()
@@ -393,7 +394,7 @@ class McpSource:
         is_new = self._fault is None or self._fault.error.message != fault.error.message
         self._fault = fault
         self._backoff.failed(lived_s=lived_s)
-        # An outage is logged once, not with each attempt.
+        # An outage is logged once, not on every attempt.
         level = logging.WARNING if is_new else logging.DEBUG
         log.log(level, "MCP server %r: %s Next attempt in %.1f s.", self.name, fault, self._backoff.wait_s)
         if self._lost_at is None:
@@ -403,7 +404,7 @@ class McpSource:
         self._settle()
 
     def _settle(self) -> None:
-        # Whoever waits for this attempt goes on; who comes later waits for the next.
+        # Callers waiting for this attempt continue; later ones wait for the next.
         self._settled.set()
         self._settled = asyncio.Event()
         if self._connection is not None:
@@ -416,7 +417,7 @@ class McpSource:
     # ---- listing
 
     def _adopt(self, listing: Listing) -> None:
-        """Make the listing the one that is offered, after holding it against what was accepted."""
+        """Make a listing the current one, after comparing it with the accepted tools."""
         before, rejected_before = (self._entries, self.reviewed), frozenset(self.rejected)
         self.listing = listing
         self.reviewed = review(listing.tools, self.settings, self.lock)
@@ -437,10 +438,10 @@ class McpSource:
                 rejected.append(Rejected(raw_name, str(error)))
         self.rejected = tuple(rejected)
         before_by_id = {entry.qualified_id: entry for entry in self._entries}
-        # What was there keeps its place: a model's prompt stays the same when a server shuffles its list.
+        # Known tools keep their place, so that a prompt does not change when a server reorders its list.
         places = {name: place for place, name in enumerate(before_by_id)}
         entries.sort(key=lambda entry: places.get(entry.qualified_id, len(places)))
-        # An entry that says the same stays the same object, so nothing downstream is made anew.
+        # Unchanged entries stay the same object, so that derived data is reused.
         self._entries = tuple(
             old
             if (old := before_by_id.get(entry.qualified_id)) is not None
@@ -449,23 +450,23 @@ class McpSource:
             for entry in entries
         )
         for name, reason in self.rejected:
-            # Once, and not with each list.
+            # Logged once, not on every listing.
             level = logging.DEBUG if (name, reason) in rejected_before else logging.WARNING
             log.log(level, "MCP server %r: tool %r was left out: %s.", self.name, name, reason)
         if before != (self._entries, self.reviewed):
             self._notify()
 
     def _own_names(self, listed: Mapping[str, JSON]) -> dict[str, str]:
-        """Return what tools are called here, by their own names."""
-        # What was accepted keeps its name, whoever comes beside it.
+        """Return our names of the tools, by original name."""
+        # Accepted tools keep their names when new ones appear.
         known = () if trust_of(self.settings, self.lock) == "any" else tuple(self.lock.pins(self.name))
         return own_names(listed, rename=self.settings.rename, namespace=self.name, known=known)
 
     def _entry(self, raw_name: str, definition: JSON, name: str) -> ToolEntry:
-        """Return a tool as it is here under a name; as before where the server says of it what it said before.
+        """Return a tool under our name; the previous entry if its definition is unchanged.
 
         Raises:
-            UnfitError: its definition cannot be taken.
+            UnfitError: its definition is invalid.
         """
         known = self._declared.get(raw_name)
         if (
@@ -485,11 +486,11 @@ class McpSource:
         return entry
 
     def qualified(self, raw_name: str) -> str:
-        """Return the id that a tool of the server has here."""
+        """Return our id of a tool of the server."""
         return f"{self.name}.{self._names.get(raw_name, raw_name)}"
 
     def offered(self) -> Mapping[str, JSON]:
-        """Return what the server offers now, by its own names; what `pegboard lock diff` compares with the lock."""
+        """Return the server's current tools by original name, which `pegboard lock diff` compares with the lock."""
         return {} if self.listing is None else self.listing.tools
 
     def accept(self, raw_name: str) -> None:
@@ -503,20 +504,20 @@ class McpSource:
         if self.listing is not None:
             self._adopt(replace(self.listing))
 
-    # ---- another reading of the config
+    # ---- reload of the config
 
     def fits(self, other: object) -> bool:
-        """Tell whether what another reading of the config says of the server can go on over this connection."""
+        """Tell whether another source's settings can use this connection."""
         return isinstance(other, McpSource) and self.settings.connection == other.settings.connection
 
     def renew(self, other: McpSource) -> None:
-        """Take over the settings and the lock of another reading; the connection, and the calls on it, go on."""
+        """Take over the settings and the lock of another source; the connection and its calls continue."""
         is_new = self.settings != other.settings or self.lock.pins(self.name) != other.lock.pins(self.name)
         self.settings, self.lock = other.settings, other.lock
         if self._connection is not None:
             self._connection.settings = other.settings
         if is_new and self.listing is not None:
-            # What the last list left out by other settings is asked for anew.
+            # Tools that the old settings left out are requested again.
             self._adopt(
                 replace(self.listing, tools={n: d for n, d in self.listing.tools.items() if self.settings.takes(n)})
             )
@@ -541,12 +542,12 @@ class McpSource:
         return await self._send(lambda connection: connection.request(request, ctx, address_of), is_harmless=True)
 
     def _offers(self) -> list[ResourceSpec]:
-        """Return what the server lists of resources and templates."""
+        """Return the server's listed resources and templates."""
         offers = (entry.offer for entry in self._resources[1])
         return [offer for offer in offers if isinstance(offer, ResourceSpec) and offer.is_listed]
 
     async def _send(self, send: Callable[[Connection], Awaitable[ToolResult]], *, is_harmless: bool) -> ToolResult:
-        """Send over the connection; once more over the next where that can do no harm."""
+        """Send over the connection; if it is lost, once more over the next, provided that is harmless."""
         connection = await self._connected()
         try:
             return await send(connection)
@@ -557,17 +558,17 @@ class McpSource:
                 raise
             lost = error
         try:
-            # Over HTTP one answer may be lost, and the connection be as good as before.
+            # Over HTTP a single answer may be lost while the connection stays good.
             connection = await self._connected(other_than=connection if connection.is_lost else None)
         except CallError:
             raise lost from None
         return await send(connection)
 
     async def _connected(self, *, other_than: Connection | None = None) -> Connection:
-        """Return the open connection, after a short wait for one that is being made.
+        """Return the open connection, after a short wait for one that is being opened.
 
         Raises:
-            CallError: `upstream_unavailable` or `upstream_auth`, with the reason and when it is tried again.
+            CallError: `upstream_unavailable` or `upstream_auth`, with the reason and the time of the next attempt.
         """
         if self._connection is not None and self._connection is not other_than and not self._connection.is_lost:
             return self._connection
@@ -579,7 +580,7 @@ class McpSource:
         if self._backoff.may_try_now():
             self._wake.set()
         if not is_failing:
-            # One that was never tried may take as long as the call; later ones must be definite within a second.
+            # The first attempt may take as long as the call; later calls must get an answer within a second.
             within_s = self.settings.timeout_s if self.listing is None and self._fault is None else MCP_CALL_WAITS_S
             with suppress(TimeoutError):
                 async with asyncio.timeout(within_s):
@@ -590,7 +591,7 @@ class McpSource:
 
     async def _next_settlement(self, other_than: Connection | None) -> None:
         if self._settled.is_set():
-            # The old connection is lost, and its end is about to be noticed.
+            # The old connection is lost, but its end was not processed yet.
             await asyncio.sleep(0.01)
         else:
             await self._settled.wait()
@@ -604,6 +605,6 @@ class McpSource:
 
 
 def _innermost(error: BaseException) -> BaseException:
-    """Return what a group of errors is about."""
+    """Return the first error inside nested exception groups."""
     inner: tuple[BaseException, ...] = getattr(error, "exceptions", ())
     return _innermost(inner[0]) if inner else error

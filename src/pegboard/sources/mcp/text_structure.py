@@ -1,4 +1,4 @@
-"""Text structure: the structure of a result that a server promised, and sent as JSON in its text alone."""
+"""Text structure: structured output that a server promised but sent only as JSON text."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pegboard.model.result import ToolResult
 
 
 def structure_in_text(result: object) -> ToolResult:
-    """Return a result with the structure that it promises and has in its text alone, as many servers send it.
+    """Return a result with the structured output parsed from its text, as many servers send it.
 
     Raises:
-        TypeError: it is no such result.
+        TypeError: the result has another form.
         CallError: the text is not JSON.
     """
     if not isinstance(result, ToolResult) or result.has_structured or len(result.content) != 1:

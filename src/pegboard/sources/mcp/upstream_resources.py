@@ -1,4 +1,4 @@
-"""Upstream resources: what a server offers beside tools: resources, templates, prompts, and completions."""
+"""Upstream resources: a server's resources, templates, prompts and completions."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from pegboard.sources.mcp.foreign_metadata import (
 from pegboard.sources.mcp.server_settings import ServerSettings
 from pegboard.sources.tool_names import own_names
 
-MCP_PROMPT_ARGUMENTS = 50  # of a foreign prompt
-MCP_ARGUMENT_CHARS = 64  # of the name of such an argument
+MCP_PROMPT_ARGUMENTS = 50  # arguments of a foreign prompt
+MCP_ARGUMENT_CHARS = 64  # characters of such an argument's name
 
 Kind = Literal["resource", "template", "prompt"]
 What = Literal["read", "prompt", "complete"]
@@ -40,10 +40,10 @@ _SEGMENT = "-._~!$'()*,;:@&=+"
 
 
 class UpstreamResources(Struct, frozen=True, kw_only=True):
-    """The lists of a server, as its wire says them, and whether it completes arguments.
+    """The lists of a server in wire form, and whether it supports completion.
 
-    `reads` says whether it reads resources, which it may name without listing them.
-    `ways` has the ids of the servers behind each that is a Pegboard's, the nearest first, by kind and by URI or name.
+    `reads` tells whether it can read resources, including unlisted ones. `ways` has the ids of the servers behind each
+    item of a Pegboard, the nearest first, by kind and by URI or name.
     """
 
     resources: Sequence[JSON] = ()
@@ -55,7 +55,7 @@ class UpstreamResources(Struct, frozen=True, kw_only=True):
 
 
 class ResourceRequest(Struct, frozen=True, kw_only=True):
-    """What is asked of the server for one of them; `mark` is that of a link, where it is none that is listed."""
+    """A request for one offer; `mark` is the signature of a link, for an unlisted resource."""
 
     what: What
     named: str
@@ -69,7 +69,7 @@ Run = Callable[[ResourceRequest, "CallContext"], Awaitable[ToolResult]]
 
 
 def resource_entries(upstream: UpstreamResources, settings: ServerSettings, run: Run) -> tuple[ToolEntry, ...]:
-    """Return what can be taken of the lists, under the server's namespace; what cannot is left out alone."""
+    """Return the valid items of the lists, under the server's namespace; invalid ones are left out."""
     listed = [
         *(("resource", each) for each in upstream.resources if _is_fit(each, "uri")),
         *(("template", each) for each in upstream.templates if _is_fit(each, "uriTemplate")),
@@ -95,7 +95,7 @@ def resource_entries(upstream: UpstreamResources, settings: ServerSettings, run:
 
 
 def _linked(settings: ServerSettings, run: Run) -> ToolEntry:
-    """Return what reads the resources that the server named in an answer, and does not list."""
+    """Return the entry that reads resources which the server mentioned but does not list."""
     (name,) = own_names([f"{settings.name}__{_LINKED}"], rename={}, namespace="resource").values()
     uri = uri_here(settings.name, "link/{mark}/{+uri}")
 
@@ -103,7 +103,7 @@ def _linked(settings: ServerSettings, run: Run) -> ToolEntry:
         return await run(ResourceRequest(what="read", named=args["uri"], mark=args["mark"]), ctx)
 
     entry = _entry("resource", name, ["mark", "uri"], ["mark", "uri"], handle, settings)
-    # Whoever has a link got it of a tool of the server, whichever of its groups that has.
+    # A link may come from a tool in any of the server's groups.
     spec = replace(entry.spec, groups=tuple(sorted(settings.all_groups)))
     return replace(entry, spec=spec, offer=ResourceSpec(uri=uri, name=name, is_listed=False))
 
@@ -113,7 +113,7 @@ def _key(each: JSON) -> str:
 
 
 def _slug(each: JSON) -> str:
-    """Return what names it: a resource by its URI, as several may have one name."""
+    """Return the identifying text: for a resource its URI, since several may have one name."""
     return re.sub(r"[^A-Za-z0-9]+", "_", _key(each)).strip("_") or "_" if _key(each) != each["name"] else each["name"]
 
 
@@ -127,7 +127,7 @@ def _is_fit(each: JSON, key: str) -> bool:
 
 
 class _Listed(NamedTuple):
-    """One of a list as it is offered here: its arguments, what is asked of the server for it, and what is completed."""
+    """One offered item: its arguments, its request to the server, and its completions."""
 
     offer: Offer
     arguments: Sequence[str]
@@ -228,5 +228,5 @@ def _is_argument(one: Any) -> bool:
 
 
 def _expanded(template: str, args: Mapping[str, Any]) -> str:
-    """Return the URI of a template for these values. `{+path}` keeps its slashes, `{name}` is one segment."""
+    """Return the URI of a template for these values. `{+path}` keeps slashes, `{name}` is one segment."""
     return _VARIABLE.sub(lambda match: quote(str(args[match[2]]), safe=_SEGMENT + "/?" * bool(match[1])), template)

@@ -1,4 +1,4 @@
-"""Upstream tool: the entry of a tool that an MCP server behind us runs, whoever holds the connection."""
+"""Upstream tool: the entry of a tool that an upstream MCP server runs."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from pegboard.sources.mcp.text_structure import structure_in_text
 
 
 def upstream_tool(spec: ToolSpec, handler: Handler, *, source: str, reaches: str) -> ToolEntry:
-    """Return the entry of a declared tool: foreign, one of a set, and read as structure where it came as text.
+    """Return the entry of a declared tool: foreign, and part of a toolset.
 
-    `reaches` says which tool of which server a call reaches, see `ToolEntry`.
+    Structured output that a server sends as text only is parsed. `reaches` identifies the server and its tool, see
+    `ToolEntry`.
     """
     return ToolEntry(
         spec=spec,

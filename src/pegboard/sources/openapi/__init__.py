@@ -1,1 +1,1 @@
-"""OpenAPI: the operations of an HTTP API as tools, read from its own description."""
+"""OpenAPI: the operations of an HTTP API as tools, from its OpenAPI description."""

@@ -1,4 +1,4 @@
-"""Document: an OpenAPI description, with the references in it and the server that it names."""
+"""Document: an OpenAPI description with its references and server addresses."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ from pegboard.model.json_types import JSON, JSONValue, at_pointer, is_list, is_o
 from pegboard.model.record import replace
 from pegboard.sources.openapi.limits import OPENAPI_DOCUMENT_KEYS, OPENAPI_DOCUMENT_LEVELS, OPENAPI_DOCUMENT_VALUES
 
-OPENAPI_REF_HOPS = 20  # references that lead to references
+OPENAPI_REF_HOPS = 20  # consecutive references that are followed
 
-# Those that are sent. `query` is a word of 3.2.
+# The supported methods. `query` is from OpenAPI 3.2.
 METHODS: Final = ("get", "head", "options", "query", "post", "put", "patch", "delete")
 _VERSION = re.compile(r"3\.[012](\.\d+)?(-.+)?")
 _VARIABLE = re.compile(r"\{([^{}]+)\}")
 
 
 class UnfitError(Exception):
-    """An operation that cannot be taken; the text says why."""
+    """An operation is unsupported; the text says why."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Document:
-    """A description that was looked over. `is_30` says that its schemas are those of OpenAPI 3.0."""
+    """A checked description. `is_30` tells that its schemas are those of OpenAPI 3.0."""
 
     root: JSON
     is_30: bool
-    # What schemas call themselves, once a reference asks for it.
+    # Schemas by their own ids and anchors, computed when a reference needs them.
     _own_names: dict[str, JSONValue] = field(default_factory=dict[str, JSONValue], compare=False, repr=False)
 
     @classmethod
     def read(cls, value: JSONValue, *, bounds: Bounds) -> Document:
-        """Look over a description.
+        """Check a description.
 
         Raises:
-            DefinitionError: it is none of OpenAPI 3.0 to 3.2, or too large to be one.
+            DefinitionError: it is not OpenAPI 3.0 to 3.2, or too large.
         """
         if not is_object(value):
             raise DefinitionError("is no OpenAPI description: it holds no mapping")
@@ -62,7 +62,7 @@ class Document:
         return cls(root=value, is_30=version.startswith("3.0"))
 
     def follow(self, value: JSONValue, what: str) -> JSON:
-        """Return the object that a value is or refers to.
+        """Return an object, following its reference.
 
         Raises:
             UnfitError: it refers to something outside of the document, to nothing, or to itself.
@@ -77,10 +77,10 @@ class Document:
         raise UnfitError(f"{what} has a $ref that leads to itself")
 
     def target(self, reference: str) -> JSONValue:
-        """Return what a reference points at.
+        """Return the target of a reference.
 
         Raises:
-            UnfitError: it points outside of the document, or at nothing.
+            UnfitError: it points outside of the document, or to nothing.
         """
         name, _, pointer = reference.partition("#/")
         at: JSONValue = self._called(name, reference) if name or not pointer else self.root
@@ -90,10 +90,10 @@ class Document:
         return found[0]
 
     def _called(self, name: str, reference: str) -> JSONValue:
-        """Return the schema that calls itself so, by `$id`, `$anchor` or `$dynamicAnchor`. Nothing is ever fetched.
+        """Return the schema with this `$id`, `$anchor` or `$dynamicAnchor`. Nothing is ever fetched.
 
         Raises:
-            UnfitError: none does, or several do.
+            UnfitError: none has it, or several do.
         """
         if not self._own_names:
             self._own_names.update(_names_in(self.root))
@@ -103,7 +103,7 @@ class Document:
         return found
 
     def operations(self) -> Iterator[tuple[str, str, JSON, JSON]]:
-        """Yield (method, path, path item, operation) in the order of the document; others than objects are left out."""
+        """Yield (method, path, path item, operation) in document order; values that are not objects are skipped."""
         paths: JSON = self.root.get("paths", {})
         for path, declared in paths.items():
             if path.startswith("x-"):
@@ -112,7 +112,7 @@ class Document:
                 item = self.follow(declared, "its path")
             except UnfitError:
                 item = {}
-            # What stands beside the reference of a path counts as well.
+            # Keys next to a path's reference count as well.
             item = {**item, **declared} if is_object(declared) else item
             more = item.get("additionalOperations")
             others = {str(name): value for name, value in more.items()} if is_object(more) else {}
@@ -125,7 +125,7 @@ class Document:
 
 
 def reference_of(schema: JSON) -> str | None:
-    """Return what a schema refers to. `$dynamicRef` is read as the reference that it is where no other scope counts."""
+    """Return a schema's reference. `$dynamicRef` is treated as a static reference."""
     for key in ("$ref", "$dynamicRef"):
         if isinstance(reference := schema.get(key), str):
             return reference
@@ -133,7 +133,7 @@ def reference_of(schema: JSON) -> str | None:
 
 
 def _names_in(root: JSON) -> dict[str, JSONValue]:
-    """Return what the schemas of a document call themselves; a name that several have leads nowhere."""
+    """Return the schemas of a document by their own names; ambiguous names are left out."""
     names: dict[str, JSONValue] = {"": None, "#": None}
     stack: list[JSONValue] = [root]
     while stack:
@@ -151,10 +151,10 @@ def _names_in(root: JSON) -> dict[str, JSONValue]:
 
 
 def server_of(holder: JSON, *, spec_url: str | None) -> str | None:
-    """Return the first server that a document, a path or an operation names, as a whole URL; `None` where none.
+    """Return the first server of a document, path or operation, as a full URL; `None` if there is none.
 
     Raises:
-        DefinitionError: it cannot be used.
+        DefinitionError: it is invalid.
     """
     servers: Any = holder.get("servers")
     first: Any = servers[0] if is_list(servers) and servers else None
@@ -178,7 +178,7 @@ def server_of(holder: JSON, *, spec_url: str | None) -> str | None:
 
 
 def checked_base(url: str) -> str:
-    """Return the address below which all paths lie, without a slash at its end.
+    """Return the base URL of all paths, without a trailing slash.
 
     Raises:
         DefinitionError: it is not a plain http or https URL.
@@ -202,10 +202,10 @@ def _split(url: str) -> SplitResult:
 
 
 def check_path(path: str) -> None:
-    """Refuse a path of a server that climbs.
+    """Refuse a server path with `.` or `..`.
 
     Raises:
-        DefinitionError: a segment is `.` or `..`, in whatever spelling.
+        DefinitionError: a segment is `.` or `..`, in any spelling.
     """
     if "\\" in path or any(unquote(unquote(segment)) in (".", "..") for segment in path.split("/")):
         raise DefinitionError(f"the server has a path that climbs: {path[:80]!r}")

@@ -1,5 +1,5 @@
-"""Limits that several modules of `sources/openapi` share. Those that an operator may change are in `Bounds`."""
+"""Limits that several modules of `sources/openapi` share."""
 
-OPENAPI_DOCUMENT_KEYS = 4_000_000  # of a whole description, where `json_keys` is for a message
-OPENAPI_DOCUMENT_VALUES = 8_000_000  # of it, where `json_values` is for a message
-OPENAPI_DOCUMENT_LEVELS = 200  # of lists and objects in it
+OPENAPI_DOCUMENT_KEYS = 4_000_000  # keys of a whole description (`json_keys` is the limit of a message)
+OPENAPI_DOCUMENT_VALUES = 8_000_000  # values of a whole description (`json_values` is the limit of a message)
+OPENAPI_DOCUMENT_LEVELS = 200  # nesting levels of a description

@@ -1,4 +1,4 @@
-"""OpenAPI source: the operations of one API as tools, read from a file at once or fetched once it is started."""
+"""OpenAPI source: the operations of one API as tools, from a text or fetched at start."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from pegboard.sources.openapi.operation_call import request_of
 from pegboard.sources.openapi.operations import Operation, OperationReader, raw_name
 from pegboard.sources.tool_names import own_names
 
-OPENAPI_FETCH_S = 30.0  # for fetching a description
-OPENAPI_SOON_FAILURES = 5  # failed fetches, after which its operations no longer count as soon to come
-OPENAPI_RETRY_WAITS_S = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 60.0)  # between failed fetches; the last again and again
-OPENAPI_NAME_BYTES = 256  # of an operation, before it is made a tool's name
+OPENAPI_FETCH_S = 30.0  # seconds to fetch a description
+OPENAPI_SOON_FAILURES = 5  # failed fetches after which its operations are no longer expected soon
+OPENAPI_RETRY_WAITS_S = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 60.0)  # seconds between failed fetches; the last one repeats
+OPENAPI_NAME_BYTES = 256  # bytes of an operation's name before it becomes a tool name
 
 log = logging.getLogger("pegboard")
 
@@ -44,11 +44,10 @@ log = logging.getLogger("pegboard")
 class ApiSettings:
     """One API.
 
-    `spec` is the URL of its description, or `None` where the text is given at once. `operations` and the keys of
+    `spec` is the URL of its description, or `None` if the text is passed in. `operations` and the keys of
     `operation_groups` and `call_intent` are globs over operationIds, our names, and `GET /path`; `rename` maps an
-    operationId or a `GET /path` to our name. `headers` and `query` go with every request. `own` are fields of every
-    tool's declaration.
-    `read` makes a value of a description's text.
+    operationId or a `GET /path` to our name. `headers` and `query` are sent with every request. `own` are fields of
+    every tool's declaration. `read` parses the text of a description.
     """
 
     name: str
@@ -75,17 +74,17 @@ class ApiSettings:
                 yield from credentials_in(value)
 
     def groups_of(self, spellings: Sequence[str]) -> tuple[str, ...]:
-        """Return the groups of one operation: those of every glob that fits, else those of the API."""
+        """Return the groups of one operation: those of every matching glob, else those of the API."""
         fitting = [groups for glob, groups in self.operation_groups.items() if matches(glob, spellings)]
         return tuple(dict.fromkeys(group for groups in fitting for group in groups)) or self.groups
 
     def filled_by_intent(self, spellings: Sequence[str]) -> frozenset[str]:
-        """Return the properties of one operation that take their value from the intent of a batch."""
+        """Return the properties of one operation that are filled from a batch's intent."""
         return frozenset(name for glob, names in self.call_intent.items() if matches(glob, spellings) for name in names)
 
 
 class _Chosen(NamedTuple):
-    """An operation that is to be taken, and what a glob may call it."""
+    """A selected operation, and the names that globs match."""
 
     method: str
     path: str
@@ -102,7 +101,7 @@ class Rejected(NamedTuple):
 
 
 class OpenApiSource:
-    """The operations of one API. Fills the port `Source`. `rejected` tells what was left out, and why."""
+    """The operations of one API. Implements the port `Source`. `rejected` lists the operations left out, and why."""
 
     def __init__(self, settings: ApiSettings, *, sleep: Callable[[float], Any] = asyncio.sleep) -> None:
         self.settings = settings
@@ -128,14 +127,14 @@ class OpenApiSource:
         return frozenset(settings.groups).union(*settings.operation_groups.values())
 
     def secrets(self) -> Iterator[Secret]:
-        """Yield the credentials of the API: its description is searched for them, too."""
+        """Yield the credentials of the API, which are also redacted from its description."""
         return self.settings.secrets()
 
     def subscribe(self, on_change: Callable[[], None]) -> None:
         self._on_change.append(on_change)
 
     def state(self) -> SourceState:
-        """Return how the description is; the API itself is only known when it is called."""
+        """Return the state of the description; the API itself is only contacted by calls."""
         if self._is_read:
             return SourceState()
         reason = "" if self._fault is None else self._fault.error.message
@@ -143,11 +142,11 @@ class OpenApiSource:
         return SourceState(status=status, is_up=False, reason=reason)
 
     def is_starting(self) -> bool:
-        """Tell whether its operations are still to come, soon: its server has not failed to give them often."""
+        """Tell whether the operations are expected soon: fetching them has not failed often."""
         return self._task is not None and not self._is_read and self._failures < OPENAPI_SOON_FAILURES
 
     async def start(self) -> None:
-        """Begin to fetch the description, if it is not here yet. Returns at once."""
+        """Start fetching the description, if it is not here yet. Returns at once."""
         if not self._is_read and self._task is None:
             self._task = asyncio.create_task(self._fetch_until_read(), name=f"openapi-{self.name}")
 
@@ -164,7 +163,7 @@ class OpenApiSource:
         await self.listed()
 
     async def listed(self, *, afresh: bool = False) -> None:
-        """Wait until the operations are known, or why they are not. A description is read once: `afresh` is nothing."""
+        """Wait until the operations are known, or why not. `afresh` has no effect: a description is read once."""
         if not self._is_read:
             await self._tried.wait()
 
@@ -207,10 +206,10 @@ class OpenApiSource:
         self._failures += 1
 
     def take(self, text: str) -> None:
-        """Offer what a description has.
+        """Offer the operations of a description.
 
         Raises:
-            DefinitionError: it is none, or names no server that can be used.
+            DefinitionError: it is invalid, or names no usable server.
         """
         self._offer(*self._read(text))
 
@@ -222,7 +221,7 @@ class OpenApiSource:
             notify()
 
     def _read(self, text: str) -> tuple[list[ToolEntry], list[Rejected]]:
-        """Return the tools of a description, and what was left out. Changes nothing: it may run in a thread."""
+        """Return the tools of a description, and those left out. Changes nothing: it may run in a thread."""
         settings = self.settings
         document = Document.read(settings.read(text), bounds=settings.bounds)
         base, destinations = self._base(document)
@@ -270,7 +269,7 @@ class OpenApiSource:
         return entries, rejected
 
     def _chosen(self, document: Document) -> tuple[dict[str, _Chosen], list[Rejected]]:
-        """Return the operations that the globs fit, by name, as many as we take."""
+        """Return the operations that match the globs, by name, up to the limit."""
         chosen: dict[str, _Chosen] = {}
         rejected: list[Rejected] = []
         most = self.settings.bounds.api_operations
@@ -283,19 +282,19 @@ class OpenApiSource:
                 reason = f"it is beyond the first {most:,}; name those that you need under `operations`"
                 rejected.append(Rejected(raw, f"{reason}, or allow more with `limits: {{api_operations: …}}`"))
                 continue
-            # Of several with one operationId the first has it; the others go by method and path.
+            # If several have one operationId the first gets it; the others are named by method and path.
             names = (raw, raw_name(method, path, {}), place)
             name = next(name for name in names if name not in chosen)
             chosen[name] = _Chosen(method, path, item, operation, (raw, place))
         return chosen, rejected
 
-    # ---- where the operations lie
+    # ---- addresses of operations
 
     def _base(self, document: Document) -> tuple[str, Destinations]:
-        """Return the address below which the operations lie, and where requests may go.
+        """Return the base URL of the operations, and the allowed destinations.
 
-        A host that the operator named may be a private one, and gets the credentials; one that only the description
-        names is foreign, and gets neither.
+        A host named by the operator may be private and gets the credentials. A host that only the description names is
+        foreign: it must be public and gets none.
         """
         settings = self.settings
         if settings.base_url is not None:
@@ -315,10 +314,10 @@ class OpenApiSource:
         return base, Destinations(allow_hosts=only_host_of(base).allow_hosts)
 
     def _base_of_operation(self, base: str, item: JSON, operation: JSON) -> str:
-        """Return the address of one operation: paths and operations may name a server of their own, on that host."""
+        """Return the base URL of one operation: paths and operations may name their own server, on that host."""
         if self.settings.base_url is not None:
             return base
-        # What is not a whole URL is one beside the server of all.
+        # A relative URL is relative to the common server.
         own = server_of(operation, spec_url=base) or server_of(item, spec_url=base)
         if own is not None and origin_of(own) != origin_of(base):
             raise UnfitError(f"it lies on a server of its own, {own[:80]!r}")

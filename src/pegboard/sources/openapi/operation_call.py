@@ -1,4 +1,4 @@
-"""Operation call: the request that one operation and the arguments of one call make."""
+"""Operation call: builds the request of an operation from the arguments of a call."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from pegboard.sources.openapi.request_bodies import written
 
 
 def request_of(operation: Operation, args: JSON, *, base: str, query: Mapping[str, str | Secret]) -> ServiceRequest:
-    """Return the request; `query` is what the configuration adds to every query string.
+    """Return the request; `query` is added to every query string.
 
     Raises:
-        EgressError: invalid_arguments for a value that does not fit into its place.
+        EgressError: invalid_arguments for a value that does not fit its place.
     """
     filled = [(argument, args[argument.name]) for argument in operation.arguments if argument.name in args]
     path = {argument.wire: _in_path(argument, value) for argument, value in filled if argument.where == "path"}
@@ -73,7 +73,7 @@ def _in_query(argument: Argument, value: JSONValue) -> list[str]:
 
 
 def _as_header(argument: Argument, value: JSONValue) -> str:
-    # A header holds ASCII alone, which JSON can say everything in.
+    # A header is ASCII only, and JSON can escape all other characters.
     as_ascii = argument.as_json and json.dumps(value, separators=(",", ":"))
     return as_ascii or in_header(value, explode=argument.explode)
 

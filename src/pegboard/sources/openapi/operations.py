@@ -1,4 +1,4 @@
-"""Operations: what one operation of an API takes and gives, and the declaration of a tool made of it."""
+"""Operations: reads the parameters, body and response of an API operation, and declares a tool for it."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ from pegboard.sources.openapi.request_bodies import (
 )
 from pegboard.sources.openapi.schema_translation import SchemaTranslation, SchemaTranslator
 
-OPENAPI_ANSWER_OBJECTS = 400  # of the schema of an answer; what it refers to beyond them is left open
-OPENAPI_LESS_ROOM = 8  # times, for what a schema refers to, where all of it is more than can be judged
+OPENAPI_ANSWER_OBJECTS = 400  # objects in the schema of a response; references beyond them are left open
+OPENAPI_LESS_ROOM = 8  # factor by which that limit is reduced if the whole is too complex
 
 Where = Literal["path", "query", "querystring", "header", "cookie", "body"]
-# The header parameters that OpenAPI says to ignore: other parts of an operation declare them.
+# Header parameters that OpenAPI ignores, because other parts of an operation declare them.
 _DECLARED_ELSEWHERE = frozenset({"accept", "content-type", "authorization"})
 _WORDED = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _PLACE = re.compile(r"\{([^{}/]+)\}")
-# Not of OpenAPI, but of gateways that export it: a place for the rest of a path, with its slashes.
+# Not OpenAPI, but used by gateways: a placeholder for the rest of a path, with slashes.
 _REST = re.compile(r"\{(?:\+([^{}/+*]+)|([^{}/+*]+)[+*])\}")
 _QUERY = re.compile(r"[A-Za-z0-9_.~%=&+-]*")
 _UNFIT_IN_PATH = re.compile(r"[#\\]|[^!-~]")
-# With one of these keywords the properties of an object are not all that it says.
+# With one of these keywords an object's `properties` are not its complete schema.
 _COMPOSED = frozenset({
     "allOf", "anyOf", "oneOf", "not", "if", "patternProperties", "dependentSchemas", "propertyNames", "minProperties",
     "maxProperties", "dependentRequired", "unevaluatedProperties", "nullable", "const", "enum",
@@ -57,7 +57,7 @@ _COMPOSED = frozenset({
 
 
 class Argument(Struct, frozen=True, kw_only=True):
-    """One place of a request that an argument fills: `name` is ours, `wire` theirs."""
+    """One place of a request for an argument: `name` is ours, `wire` the API's."""
 
     name: str
     wire: str
@@ -82,7 +82,7 @@ class Operation(Struct, frozen=True, kw_only=True):
 
 
 def raw_name(method: str, path: str, operation: JSON) -> str:
-    """Return what an operation is called: its operationId, or its method and path in words."""
+    """Return the name of an operation: its operationId, or its method and path."""
     operation_id = operation.get("operationId")
     if isinstance(operation_id, str) and operation_id.strip():
         return operation_id
@@ -91,7 +91,7 @@ def raw_name(method: str, path: str, operation: JSON) -> str:
 
 @dataclass(slots=True)
 class _Arguments:
-    """The arguments of one operation while they are collected, with the schema of each."""
+    """The arguments of one operation as they are collected, with their schemas."""
 
     translation: SchemaTranslation
     by_name: dict[str, Argument] = field(default_factory=dict[str, Argument])
@@ -105,7 +105,7 @@ class _Arguments:
             self.required.append(argument.name)
 
     def schema(self) -> JSON:
-        """Return the input schema of all of them, without the definitions that it refers to."""
+        """Return the input schema of all arguments, without referenced definitions."""
         schema: JSON = {"type": "object", "properties": self.properties}
         if self.required:
             schema["required"] = list(dict.fromkeys(self.required))
@@ -114,7 +114,7 @@ class _Arguments:
 
 @dataclass(kw_only=True, slots=True)
 class OperationReader:
-    """Reads the operations of one document. `ours` are the headers and query names that the configuration sends."""
+    """Reads the operations of one document. `ours` are the header and query names that the configuration sends."""
 
     document: Document
     bounds: Bounds
@@ -130,7 +130,7 @@ class OperationReader:
         """Return one operation.
 
         Raises:
-            UnfitError: it cannot be taken.
+            UnfitError: it is unsupported.
         """
         if method not in METHODS:
             raise UnfitError(f"it is called with {cleaned(method.upper())[:20]!r}, which is not sent")
@@ -140,13 +140,13 @@ class OperationReader:
         places = dict.fromkeys(_PLACE.findall(path.partition("?")[0]))
         collected = _Arguments(SchemaTranslation(self._requests))
         for parameter in self._parameters(item, operation):
-            # One whose place the path does not have could be filled, and would go nowhere.
+            # A path parameter without a placeholder would be ignored.
             if parameter.get("in") != "path" or parameter.get("name") in places:
                 self._add_parameter(parameter, collected, rests=rests)
         filled = {argument.wire for argument in collected.by_name.values() if argument.where == "path"}
         for place in places:
             if place not in filled:
-                # Often forgotten in descriptions; nothing but a text can stand there.
+                # Often missing in descriptions; a path parameter can only be text.
                 described = {"name": place, "in": "path", "schema": {"type": "string"}}
                 self._add_parameter(described, collected, rests=rests)
         body = self._body(operation, collected)
@@ -163,10 +163,10 @@ class OperationReader:
         )
 
     def _judged(self, schema: JSON, translation: SchemaTranslation, *, most_objects: int) -> JSON:
-        """Return a schema with its definitions, as many as can be judged; the farthest are left open first.
+        """Return a schema with its definitions, as many as can be validated; the most distant are left open first.
 
         Raises:
-            UnfitError: it cannot be used even without any.
+            UnfitError: it is unusable even without definitions.
         """
         fault: Exception | None = None
         for room in (most_objects, most_objects // OPENAPI_LESS_ROOM, 0):
@@ -189,7 +189,7 @@ class OperationReader:
     # ------------------------------------------------------------ parameters
 
     def _parameters(self, item: JSON, operation: JSON) -> Iterator[JSON]:
-        """Yield the parameters of path and operation; the operation's win. Required places of the path come first."""
+        """Yield the parameters of path and operation; the operation's win. Required path parameters come first."""
         by_place: dict[tuple[str, str], JSON] = {}
         for holder in (item, operation):
             listed = holder.get("parameters", [])
@@ -216,7 +216,7 @@ class OperationReader:
             if is_required:
                 raise UnfitError(f"it needs the header {wire[:40]!r}, which cannot be set")
             return
-        # A style that has no meaning in this place is read as the usual one.
+        # A style that is invalid in this place is replaced by the default.
         style = next((style for style in STYLES[where] if style == parameter.get("style")), STYLES[where][0])
         schema, as_json = _schema_of(parameter)
         argument = Argument(
@@ -238,7 +238,7 @@ class OperationReader:
     # ------------------------------------------------------------ body
 
     def _body(self, operation: JSON, collected: _Arguments) -> Body | None:
-        """Return how the body is written, if there is one; its arguments are added to those that are collected."""
+        """Return the form of the body, if there is one, and collect its arguments."""
         if operation.get("requestBody") is None:
             return None
         declared = self._with_content(self.document.follow(operation["requestBody"], "its requestBody"))
@@ -265,7 +265,7 @@ class OperationReader:
         return Body(media=media, fields=fields)
 
     def _with_content(self, body: JSON) -> JSON:
-        """Return what is said of a body, with the media types that stand elsewhere in the document."""
+        """Return a body with referenced media types resolved."""
         declared: Any = body.get("content")
         content: JSON = declared if is_object(declared) else {}
         return {
@@ -283,14 +283,14 @@ class OperationReader:
         return form
 
     def _followed(self, schema: JSONValue) -> JSON | None:
-        """Return the schema of a body; `None` where nothing is said: its place is left open, and not the tool out."""
+        """Return the schema of a body; `None` leaves it open instead of refusing the tool."""
         try:
             return None if isinstance(schema, bool) else self.document.follow(schema, "the schema of its body")
         except UnfitError:
             return None
 
     def _with_files(self, form: JSON, fields: Mapping[str, Field]) -> JSON:
-        """Return the schema of a form in which files are texts in base64."""
+        """Return the schema of a form in which files are base64 texts."""
         files = {
             name: as_base64(inner, self.document)
             for name, inner in form["properties"].items()
@@ -299,7 +299,7 @@ class OperationReader:
         return {**form, "properties": {**form["properties"], **files}} if files else form
 
     def _one_argument(self, media: str, content: JSON, collected: _Arguments, *, is_required: bool) -> Body:
-        """Return a body that is one argument."""
+        """Return a body that is a single argument."""
         schema: Any = content.get("schema", {})
         fields: Mapping[str, Field] = {}
         if media in (FORM, MULTIPART):
@@ -321,11 +321,11 @@ class OperationReader:
         return Body(media=media, argument=name, is_file=is_file, fields=fields)
 
     def _members(self, schema: JSONValue, collected: _Arguments, *, is_required: bool) -> JSON | None:
-        """Return the schema of a body whose properties may stand among the parameters; `None` for any other."""
+        """Return the schema of a body whose properties can become separate arguments; `None` for any other."""
         if (target := self._followed(schema)) is None:
             return None
         members: Any = target.get("properties")
-        # Many a body with properties forgets to say that it is an object; one that could be anything else has none.
+        # Many descriptions omit `type: object`; other types have no properties.
         is_plain = target.get("type", "object") in ("object", ["object"])
         is_plain = is_plain and is_object(members) and not _COMPOSED & set(target)
         is_plain = is_plain and target.get("additionalProperties") in (None, False)
@@ -338,7 +338,7 @@ class OperationReader:
     # ------------------------------------------------------------ what comes back
 
     def _output(self, operation: JSON) -> JSON | None:
-        """Return the schema of the answer, where every documented success is the same JSON."""
+        """Return the schema of the response, if every documented success has the same JSON."""
         responses = operation.get("responses")
         good = (
             {code: value for code, value in responses.items() if str(code).startswith("2")}
@@ -362,12 +362,12 @@ class OperationReader:
                 return None
             return self._judged(translated, translation, most_objects=OPENAPI_ANSWER_OBJECTS)
         except UnfitError:
-            # A promise that cannot be read is not made; the answer comes all the same.
+            # An unreadable output schema is left out; responses are returned anyway.
             return None
 
 
 def _check_path(path: str) -> None:
-    # A fixed query string is none of OpenAPI's, but well-known descriptions have one.
+    # A fixed query string is not OpenAPI, but well-known descriptions have one.
     plain, _, query = path.partition("?")
     if not plain.startswith("/"):
         fault = "does not begin with '/'"
@@ -383,10 +383,10 @@ def _check_path(path: str) -> None:
 
 
 def _schema_of(parameter: JSON) -> tuple[JSONValue, bool]:
-    """Return the schema of a parameter, and whether it is written as JSON."""
+    """Return the schema of a parameter, and whether its value is sent as JSON."""
     content: Any = parameter.get("content")
     if not is_object(content):
-        # Swagger 2 has the words of a schema beside the name.
+        # In Swagger 2 the schema keywords are next to the name.
         return parameter.get("schema", parameter if "type" in parameter else {}), False
     usual = {media: value for media, value in content.items() if is_object(value)}
     media = next((media for media in usual if is_json(media_of(media))), next(iter(usual), None))
@@ -396,7 +396,7 @@ def _schema_of(parameter: JSON) -> tuple[JSONValue, bool]:
 
 
 def _free_name(wire: str, where: str, taken: Mapping[str, Argument]) -> str:
-    """Return our name for a parameter: its own, or with its place where another place has it already."""
+    """Return our name for a parameter: its own, or with its place if the name is taken."""
     plain = wire if _WORDED.fullmatch(wire) else legal(wire).strip("_") or "_"
     name = plain if plain not in taken else f"{plain[:50]}_{where}"
     while name in taken:

@@ -1,4 +1,4 @@
-"""Parameter styles: write an argument into a path, a query, a header or a cookie by OpenAPI's `style` and `explode`."""
+"""Parameter styles: serialises arguments for paths, queries, headers and cookies by OpenAPI's `style` and `explode`."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ STYLES: Final = {
     "cookie": ("form", "cookie"),
 }
 _DELIMITERS = {"form": ",", "spaceDelimited": "%20", "pipeDelimited": "%7C"}
-# Of the characters that `allowReserved` leaves as they are, those that end no parameter.
+# The characters that `allowReserved` keeps, without those that end a parameter.
 _RESERVED = ":/?@!$'()*,;"
-# What a rest of a path (`{rest+}`) keeps besides.
+# Additional characters kept in the rest of a path (`{rest+}`).
 _IN_PATHS = ":/@!$'()*,;"
-# Of what a cookie may hold as it is, all but letters and digits. `;` would begin another cookie.
+# Characters allowed in a cookie besides letters and digits. `;` would begin another cookie.
 _IN_COOKIES = "!#$%&'()*+-./:<=>?@[]^_`{|}~"
 
 
@@ -30,7 +30,7 @@ def _encoded(value: JSONValue, *, safe: str = "") -> str:
 
 
 def in_path(name: str, value: JSONValue, *, style: str, explode: bool, is_rest: bool = False) -> str:
-    """Return what stands for `{name}` in a path, percent-encoded; the rest of a path keeps its slashes."""
+    """Return the value of `{name}` in a path, percent-encoded; the rest of a path keeps its slashes."""
     if is_rest and isinstance(value, str):
         return _encoded(value, safe=_IN_PATHS)
     prefix, separator = {"label": (".", "."), "matrix": (";", ";")}.get(style, ("", ","))
@@ -86,12 +86,12 @@ def _deep(prefix: str, value: JSONValue, safe: str) -> Iterator[str]:
 
 
 def _by_place(items: Sequence[JSONValue]) -> JSON:
-    """Return a list as those who read `deepObject` know it; the specification says nothing of lists there."""
+    """Return a list in the form that `deepObject` parsers expect; the specification does not define it."""
     return {str(place): item for place, item in enumerate(items)}
 
 
 def in_header(value: JSONValue, *, explode: bool) -> str:
-    """Return a header's value; the client refuses characters that headers cannot hold."""
+    """Return a header's value; the client refuses characters that headers cannot contain."""
     if is_list(value):
         return ",".join(scalar(item) for item in value if item is not None)
     if is_object(value):

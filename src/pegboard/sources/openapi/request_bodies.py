@@ -1,4 +1,4 @@
-"""Request bodies: the media type in which an operation takes its body, and arguments written in it."""
+"""Request bodies: selects the media type of an operation's body, and writes arguments in it."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ _TEXTS = re.compile(
     r"|application/((x-)?ndjson|(x-)?jsonl|x-jsonlines|json-seq)"
 )
 _XML = re.compile(r"(text|application)/xml|.+\+xml|application/xhtml.*")
-# One JSON value a line, or behind a mark that begins each.
+# One JSON value per line, or after a separator.
 _SEQUENCES = re.compile(r"application/((x-)?ndjson|(x-)?jsonl|x-jsonlines|json-seq)")
 _ALTERNATIVES = frozenset({"allOf", "anyOf", "oneOf"})
-# As browsers write names into the head of a part, so that none ends it.
+# As browsers escape names in the head of a part, so that none ends it.
 _QUOTED: Final = {'"': "%22", "\r": "%0D", "\n": "%0A"}
 
 
 class Field(Struct, frozen=True, kw_only=True):
-    """How one field of a form is written: as a query would be (`style`), as a part of this type, or as a file."""
+    """How to write one field of a form: in a query style, as a part with this type, or as a file."""
 
     style: str | None = None
     explode: bool = True
@@ -49,7 +49,7 @@ class Field(Struct, frozen=True, kw_only=True):
 
 
 class Body(Struct, frozen=True, kw_only=True):
-    """How a body is written. `argument` is the argument that is all of it, if one is; else each is a member.
+    """How to write a body. `argument` is the argument that is the whole body, if there is one.
 
     With `is_file` that argument is the bytes of the body, in base64.
     """
@@ -60,7 +60,7 @@ class Body(Struct, frozen=True, kw_only=True):
     fields: Mapping[str, Field] = field(default_factory=dict[str, Field])
 
 
-# ---------------------------------------------------------------- what is taken
+# ---------------------------------------------------------------- selection
 
 
 def media_of(content_type: object) -> str:
@@ -69,9 +69,9 @@ def media_of(content_type: object) -> str:
 
 
 def content_of(body: JSON) -> tuple[str | None, JSON]:
-    """Return the media type in which a body is sent and what is said of it: JSON, form, text, and bytes last.
+    """Return the preferred media type of a body and its content: JSON, form, text, and bytes last.
 
-    A range such as `*/*` is taken as JSON, or as bytes where the schema says so.
+    A range such as `*/*` is treated as JSON, or as bytes if the schema says so.
     """
     content: Any = body.get("content")
     known = {media: value for media, value in content.items() if is_object(value)} if is_object(content) else {}
@@ -84,7 +84,7 @@ def content_of(body: JSON) -> tuple[str | None, JSON]:
 
 
 def _ranked(declared: str, content: JSON) -> tuple[int, str]:
-    """Return how gladly a media type is taken, and as what a body of it is sent."""
+    """Return the preference of a media type, and the type in which the body is sent."""
     schema: Any = content.get("schema")
     media = (
         BYTES if declared in _RANGES and is_object(schema) and _is_binary(schema) else _RANGES.get(declared, declared)
@@ -107,19 +107,19 @@ def _ranked(declared: str, content: JSON) -> tuple[int, str]:
 
 
 def is_text(media: str) -> bool:
-    """Tell whether a body of this type is written as the text that it is."""
+    """Tell whether a body of this type is sent as plain text."""
     return _TEXTS.fullmatch(media) is not None
 
 
 def is_xml(media: str) -> bool:
-    """Tell whether a body of this type is XML, which no JSON of an object can stand for."""
+    """Tell whether a body of this type is XML, which cannot be built from a JSON object."""
     return _XML.fullmatch(media) is not None
 
 
 def form_of(schema: JSON, document: Document) -> JSON | None:
-    """Return the schema of a form as one object whose fields are known; `None` where it cannot be an object.
+    """Return the schema of a form as one object with known fields; `None` if it cannot be an object.
 
-    The fields of every part of an `allOf`, `anyOf` or `oneOf` are fields of the form, required where each must hold.
+    The fields of all parts of an `allOf`, `anyOf` or `oneOf` are fields of the form, required if each part must match.
     """
     if schema.get("type", "object") not in ("object", ["object"]):
         return None
@@ -149,10 +149,10 @@ def form_of(schema: JSON, document: Document) -> JSON | None:
 
 
 def fields_of(content: JSON, members: Mapping[str, Any], document: Document, *, media: str) -> dict[str, Field]:
-    """Return how the fields of a form are written, as far as that is not the usual.
+    """Return how to write the fields of a form that differ from the default.
 
     Raises:
-        UnfitError: one of them cannot be written.
+        UnfitError: a field cannot be written.
     """
     declared: Any = content.get("encoding")
     encoding: JSON = declared if is_object(declared) else {}
@@ -175,7 +175,7 @@ def fields_of(content: JSON, members: Mapping[str, Any], document: Document, *, 
 
 
 def is_file(schema: JSONValue, document: Document, known: dict[int, bool] | None = None) -> bool:
-    """Tell whether a field, or each item of one, is a file in every way that it can be given."""
+    """Tell whether a field, or each of its items, is a file in every alternative."""
     if isinstance(schema, bool):
         return False
     try:
@@ -184,7 +184,7 @@ def is_file(schema: JSONValue, document: Document, known: dict[int, bool] | None
         return False
     known = {} if known is None else known
     if id(target) not in known:
-        # What leads back to itself is none.
+        # A circular schema is not a file.
         known[id(target)] = False
         known[id(target)] = _is_file(target, document, known)
     return known[id(target)]
@@ -196,7 +196,7 @@ def _is_file(target: JSON, document: Document, known: dict[int, bool]) -> bool:
     if _is_binary(target):
         return True
     parts: dict[str, list[Any]] = {key: target[key] for key in _ALTERNATIVES if is_list(target.get(key))}
-    # One of several that is text is the way that can be written; `null` is none.
+    # Of several alternatives a text one can be written; `null` is ignored.
     several = [
         part
         for part in (*parts.get("anyOf", ()), *parts.get("oneOf", ()))
@@ -213,7 +213,7 @@ def _is_binary(schema: JSON) -> bool:
 
 
 def _media_of_file(schema: JSONValue, document: Document, levels: int = 3) -> str | None:
-    """Return what a file is of, where its schema says it; of several ways the first counts."""
+    """Return the media type of a file from its schema; of several alternatives the first counts."""
     target = _file_of(schema, document)
     media = str(target.get("contentMediaType", ""))
     if _MEDIA.fullmatch(media) or not levels:
@@ -224,7 +224,7 @@ def _media_of_file(schema: JSONValue, document: Document, levels: int = 3) -> st
 
 
 def as_base64(schema: JSONValue, document: Document) -> JSON:
-    """Return the foreign schema of a file, or of several, as that of their bytes in base64."""
+    """Return the schema of one or several files as base64 texts."""
     target = _file_of(schema, document)
     words = f"{target.get('description', '')} The bytes of a file, in base64.".strip()
     one: JSON = {"type": "string", "contentEncoding": "base64", "description": words}
@@ -250,7 +250,7 @@ def _file_of(schema: JSONValue, document: Document) -> JSON:
 
 
 def written(body: Body, value: JSONValue) -> tuple[bytes, str]:
-    """Return a body as it is sent, and its content type.
+    """Return a serialised body and its content type.
 
     Raises:
         CallError: invalid_arguments for a file that is not base64.
@@ -299,7 +299,7 @@ def _bytes(name: str, value: JSONValue) -> bytes:
 
 
 def _multipart(parts: list[bytes]) -> tuple[bytes, str]:
-    # Made of the content: nobody can put a boundary into a part that depends on that part.
+    # A digest of the content: no part can contain a boundary that depends on that part.
     boundary = hashlib.sha256(b"\0".join(parts)).hexdigest()[:40]
     lines = [line for part in parts for line in (f"--{boundary}".encode(), part)]
     return b"\r\n".join([*lines, f"--{boundary}--".encode(), b""]), f"{MULTIPART}; boundary={boundary}"

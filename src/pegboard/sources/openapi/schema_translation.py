@@ -1,7 +1,7 @@
-"""Schema translation: what OpenAPI 3.0 to 3.2 say of values, as JSON Schema 2020-12 that stands by itself.
+"""Schema translation: converts schemas of OpenAPI 3.0 to 3.2 to self-contained JSON Schema 2020-12.
 
-What cannot be said there leaves its place open: a reference that leads nowhere or to another file, a word of another
-dialect, levels too deep to judge. The tool is not lost for it, and the API judges what we could not.
+Untranslatable parts are left open: references to nothing or to other files, keywords of other dialects, too deep
+levels. The tool stays usable, and the API validates the rest.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _ONE = frozenset({
 _SEVERAL = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
 _NAMED = frozenset({"properties", "patternProperties", "dependentSchemas"})
 _PROSE = frozenset({"title", "description"})
-# The levels of JSON above a schema that stands under `properties` or `$defs`; and those that a translation may add.
+# The JSON levels above a schema under `properties` or `$defs`, and those that a translation may add.
 _ABOVE: Final = 3
 _ADDED: Final = 4
 
 
 class _Definition(NamedTuple):
-    """What a reference leads to, translated: the references in it, and how many objects it has."""
+    """A translated definition: its references, and its number of objects."""
 
     schema: Any
     references: tuple[str, ...]
@@ -37,11 +37,11 @@ class _Definition(NamedTuple):
 
 
 class SchemaTranslator:
-    """The schemas of one document, for its requests or for its answers. Each definition is translated once."""
+    """The schemas of one document, for requests or for responses. Each definition is translated once."""
 
     def __init__(self, document: Document, *, bounds: Bounds, is_request: bool) -> None:
         self._document, self._bounds = document, bounds
-        # What only the server sets is nothing to ask for, and what only we may know is nothing that comes back.
+        # Read-only properties are not arguments, and write-only ones do not appear in responses.
         self._left_out = "readOnly" if is_request else "writeOnly"
         self._deepest = 2 * bounds.schema_depth - _ADDED
         self._definitions: dict[str, _Definition] = {}
@@ -49,10 +49,10 @@ class SchemaTranslator:
         self._taken: dict[str, int] = {}
 
     def schema(self, value: JSONValue, met: dict[str, None], *, depth: int = _ABOVE) -> Any:
-        """Return one schema; the references in it are added to `met`.
+        """Return one schema; its references are added to `met`.
 
         Raises:
-            UnfitError: it demands a property whose name cannot be shown.
+            UnfitError: it requires a property with an invisible name.
         """
         if isinstance(value, bool):
             return value
@@ -66,11 +66,11 @@ class SchemaTranslator:
         if self._leads_somewhere(reference):
             met[reference] = None
             only = {"$ref": f"#/$defs/{self.name_of(reference)}"}
-        # In 3.0 nothing counts that stands with a reference.
+        # In 3.0, keys next to a reference are ignored.
         return only if self._document.is_30 else {**translated, **only}
 
     def definition(self, reference: str) -> _Definition:
-        """Return what a reference leads to."""
+        """Return the target of a reference."""
         if (known := self._definitions.get(reference)) is not None:
             return known
         met: dict[str, None] = {}
@@ -83,7 +83,7 @@ class SchemaTranslator:
         return made
 
     def name_of(self, reference: str) -> str:
-        """Return the name of a definition, which no other of the document has."""
+        """Return a unique name for a definition."""
         if (known := self._names.get(reference)) is not None:
             return known
         base = legal(reference.rpartition("/")[2])
@@ -96,7 +96,7 @@ class SchemaTranslator:
         return name
 
     def _leads_somewhere(self, reference: str) -> bool:
-        """Tell whether a reference ends at a schema; others are left open."""
+        """Tell whether a reference leads to a schema; others are left open."""
         if reference in self._names:
             return True
         try:
@@ -123,7 +123,7 @@ class SchemaTranslator:
             elif key in _NAMED and is_object(value):
                 self._add_members(key, value, schema, translated, met, depth)
             elif key == "items" and is_list(value) and value:
-                # The drafts before 2020-12 have tuples so.
+                # Tuples of drafts before 2020-12.
                 translated["prefixItems"] = [self.schema(item, met, depth=depth + 2) for item in value]
         if translated.get("required") == []:
             del translated["required"]
@@ -155,7 +155,7 @@ def _is_text(value: object) -> bool:
 
 
 class SchemaTranslation:
-    """The schemas of one operation, with what they refer to."""
+    """The schemas of one operation, with their definitions."""
 
     def __init__(self, translator: SchemaTranslator) -> None:
         self._translator = translator
@@ -165,12 +165,12 @@ class SchemaTranslation:
         """Return one schema.
 
         Raises:
-            UnfitError: it demands a property whose name cannot be shown.
+            UnfitError: it requires a property with an invisible name.
         """
         return self._translator.schema(schema, self._met)
 
     def with_definitions(self, schema: JSON, *, most_objects: int) -> JSON:
-        """Return a translated schema with what it refers to, the nearest first; what finds no room is left open."""
+        """Return a translated schema with its definitions, the nearest first; those beyond the limit are left open."""
         definitions: JSON = {}
         room = most_objects - objects_in(schema)
         waiting = deque(self._met)
@@ -189,7 +189,7 @@ class SchemaTranslation:
 
 
 def objects_in(schema: JSONValue) -> int:
-    """Return how many objects a schema has, itself among them."""
+    """Return the number of objects in a schema, including itself."""
     count, stack = 0, [schema]
     while stack:
         value = stack.pop()

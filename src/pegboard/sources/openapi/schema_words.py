@@ -1,4 +1,4 @@
-"""Schema words: what stands behind a keyword of a foreign schema, as JSON Schema 2020-12 takes it."""
+"""Schema words: converts the values of foreign schema keywords to valid JSON Schema 2020-12."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ _TYPES: Final = frozenset({"null", "boolean", "object", "array", "number", "inte
 
 
 class UnusableError(Exception):
-    """A keyword whose value means nothing here. It is left out: its place stays open, and the tool is not lost."""
+    """A keyword has an invalid value. It is left out, which leaves its place open, and the tool stays usable."""
 
 
 def usable(key: str, value: JSONValue) -> JSONValue:
-    """Return the value of a keyword as it is taken over.
+    """Return the converted value of a keyword.
 
     Raises:
-        UnusableError: it is none that the keyword can have, or has characters that a reader cannot see.
+        UnusableError: it is invalid, or has invisible characters.
     """
     return _READERS[key](plain(value))
 
 
 def plain(value: JSONValue) -> JSONValue:
-    """Return a JSON value. An integer of more than 64 bits becomes the number that most readers make of it.
+    """Return a JSON value. Integers of more than 64 bits become floats, as most parsers read them.
 
     Raises:
-        UnusableError: a number is too large, or a text has characters that a reader cannot see.
+        UnusableError: a number is too large, or a text has invisible characters.
     """
     if is_object(value):
         return {_visible(key): plain(inner) for key, inner in value.items()}
@@ -45,7 +45,7 @@ def plain(value: JSONValue) -> JSONValue:
 
 
 def with_words_of_30(translated: JSON, schema: Mapping[str, Any]) -> JSON:
-    """Return a schema with the words of OpenAPI 3.0 in those of 2020-12; many a description of 3.1 has them too."""
+    """Return a schema with OpenAPI 3.0 keywords converted; many 3.1 descriptions still use them."""
     for bound in ("Minimum", "Maximum"):
         exclusive, inclusive = f"exclusive{bound}", bound.lower()
         if isinstance(translated.get(exclusive), bool) and translated.pop(exclusive) and inclusive in translated:
@@ -93,14 +93,14 @@ def _is_pattern(value: Any) -> bool:
     try:
         return isinstance(value, str) and bool(compile_schema({"pattern": value}))
     except (DefinitionError, CallError):
-        # No regular expression, or one that takes too long to make.
+        # An invalid regular expression, or one that takes too long to compile.
         return False
 
 
 def _type(value: JSONValue) -> JSONValue:
     names = [name for name in (value if is_list(value) else [value]) if isinstance(name, str)]
     known = list(dict.fromkeys(name for name in names if name in _TYPES))
-    # One word that nobody knows (`file`, `any`) may stand for anything.
+    # An unknown type (`file`, `any`) may mean anything.
     if not known or len(set(names)) > len(known):
         raise UnusableError
     return known if is_list(value) else known[0]
@@ -120,7 +120,7 @@ def _names_by_name(value: JSONValue) -> JSONValue:
 
 _text = _of(lambda value: isinstance(value, str))
 _number = _of(_is_number)
-# `exclusiveMinimum: true` is a word of 3.0.
+# `exclusiveMinimum: true` is OpenAPI 3.0.
 _number_or_flag = _of(lambda value: _is_number(value) or isinstance(value, bool))
 _count = _of(_is_count)
 _flag = _of(lambda value: isinstance(value, bool))
