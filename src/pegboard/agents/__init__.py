@@ -1,1 +1,1 @@
-"""Agents: what runs them, on the tools that each may use."""
+"""Agents: runs agents with the tools that they may use."""

@@ -1,4 +1,4 @@
-"""Access: which agents a caller may run by name, and with which rights agents run."""
+"""Access: which agents a caller may run by name, and the rights of a run."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pegboard.model.record import replace
 
 
 async def runnable(view: View) -> frozenset[str] | None:
-    """Return the agents that the groups of a caller's profile hold; `None` where it holds all groups.
+    """Return the agents in the groups of a caller's profile; `None` if the profile has all groups.
 
-    An agent stands in no group by itself: where only some are included, it is those whose tools the caller sees.
+    Agents have no groups of their own. If only some groups are included, these are the agents whose tools are visible.
     """
     if view.selection.include is None:
         return None
@@ -21,9 +21,9 @@ async def runnable(view: View) -> frozenset[str] | None:
 
 
 async def may_run(agent: str, view: View) -> bool:
-    """Tell whether a caller may run an agent by its name: the groups of their profile hold it, and no policy denies it.
+    """Tell whether a caller may run an agent by name: the profile's groups include it, and no policy denies it.
 
-    Policies mean an agent by its name, as they mean a tool.
+    Policies match the name of an agent like that of a tool.
     """
     held = await runnable(view)
     return (held is None or agent in held) and _is_allowed(agent, view)
@@ -40,11 +40,11 @@ def _is_allowed(agent: str, view: View) -> bool:
 
 
 def caller_of(view: View) -> ToolContext:
-    """Return the context of a run that a caller asks for: it has their rights, within those of their profile."""
+    """Return the context of a run for a caller: with the caller's rights, within those of the profile."""
     ctx = view.ctx.plain()
     return replace(ctx, policy=ctx.policy.intersect(view.selection.policy))
 
 
 def denials(policy: Policy) -> Policy:
-    """Return a policy that denies what this one does by name, and otherwise allows everything."""
+    """Return a policy with only the deny list of this one."""
     return replace(policy, allow=None, within=None if policy.within is None else denials(policy.within))

@@ -1,4 +1,4 @@
-"""Agent run: one run of an agent, from its query to its end. The loop is pydantic-ai's; what surrounds it is ours."""
+"""Agent run: one run of an agent. pydantic-ai provides the loop; budgets, memory and streaming are ours."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ from pegboard.model.record import replace
 from pegboard.model.result import call_error
 from pegboard.models.retries import retried
 
-CONVERSATION_BYTES = 4 * MIB  # and what one turn may take
+CONVERSATION_BYTES = 4 * MIB  # bytes of one turn of a conversation
 
 log = logging.getLogger("pegboard")
-# How many requests there may be is ours to say: pydantic-ai would end a run at its fiftieth.
+# We limit the requests ourselves: pydantic-ai would end a run at its fiftieth.
 _UNLIMITED = UsageLimits(request_limit=None)
-# What the doors call the session of all whom nobody knows, where there are no sessions.
+# The session name that transports without sessions use for all unknown callers.
 _OF_ALL_STRANGERS = "anonymous"
 T = TypeVar("T")
 Chunk = Callable[[str], Awaitable[None] | None]
@@ -56,7 +56,7 @@ Chunk = Callable[[str], Awaitable[None] | None]
 
 @dataclass(kw_only=True, slots=True)
 class Answer:
-    """What a run has come to: its answer, or what there is of it so far."""
+    """The outcome of a run: its answer, or the partial answer so far."""
 
     output: JSONValue = None
     stopped_reason: str | None = None
@@ -64,7 +64,7 @@ class Answer:
 
 @dataclass(kw_only=True, slots=True)
 class Run:
-    """One run: what it has, and how far it is. Made by `AgentRuntime` for one query; `answer` runs it once."""
+    """The state of one run. Made by `AgentRuntime` for one query; `answer` runs it once."""
 
     spec: AgentSpec
     view: View
@@ -80,13 +80,13 @@ class Run:
     left_s: Callable[[], float]
     """The seconds until its deadline."""
     answer_parts: list[str] = field(default_factory=list[str])
-    """The text of the last answer of the model, as far as it has come."""
+    """The text of the model's last answer so far."""
 
     async def answer(self) -> Answer:
         """Return the answer.
 
         Raises:
-            CallError: how it ended otherwise.
+            CallError: the error with which it ended.
         """
         spec = self.spec
         bounds = self.view.snapshot.declared.bounds
@@ -100,7 +100,7 @@ class Run:
         try:
             value, new_messages = await self._loop(str(query), instructions, history)
         except IterationsOverError:
-            # What was said beside an answer that has to fit a schema is none.
+            # If there is an output schema, text outside of it is not an answer.
             value = "".join(self.answer_parts) if spec.output_schema is None else None
             new_messages, stopped = None, "max_iterations"
         judged = replace(asked, value=value)
@@ -108,13 +108,13 @@ class Run:
         if self.redactor is not None:
             output = self.redactor.value(output)
         if spec.output_guardrails and isinstance(output, str):
-            # Nothing of it was sent before it was judged.
+            # The answer was held back until the guardrails had judged it.
             await _awaited(self.on_chunk(output))
         if key is not None and new_messages is not None:
             await self._remember(key, new_messages)
         return Answer(output=output, stopped_reason=stopped)
 
-    # -- the loop
+    # -- loop
 
     async def _loop(
         self, query: str, instructions: str, history: Sequence[ModelMessage]
@@ -138,7 +138,7 @@ class Run:
         return result.output, result.new_messages()
 
     async def _stream(self, ctx: RunContext[None], events: AsyncIterable[AgentStreamEvent]) -> None:
-        """Hear one answer of the model; its text goes on as it comes, unless it must be judged first."""
+        """Receive one answer of the model and stream its text, unless guardrails must judge it first."""
         self.answer_parts.clear()
         text_out = TextStream(self.redactor)
         async for event in events:
@@ -155,14 +155,14 @@ class Run:
         if rest := text_out.end():
             await _awaited(self.on_chunk(rest))
 
-    # -- its memory
+    # -- memory
 
     def _session(self) -> SessionKey | None:
         ctx = self.view.ctx
         if not self.spec.memory.conversation or ctx.session_id is None:
             return None
         if ctx.user_id is None and ctx.session_id == _OF_ALL_STRANGERS:
-            # What one stranger said is not for the next.
+            # Unknown callers must not see each other's conversations.
             return None
         return SessionKey(self.spec.name, ctx.user_id, ctx.space_id, ctx.session_id)
 
@@ -181,7 +181,7 @@ class Run:
         try:
             await self.store.append(key, turn, keep=self.spec.memory.max_turns)
         except ConnectionError:
-            # The answer is there, and it was paid for.
+            # The answer exists and was paid for, so a failing store does not fail the run.
             log.warning("A turn of agent %r could not be remembered.", self.spec.name, exc_info=True)
 
 
@@ -191,7 +191,7 @@ async def _awaited(value: Awaitable[None] | None) -> None:
 
 
 class CountedModel(WrapperModel):
-    """The model of one run: each request is within its budgets, and counted."""
+    """The model of one run: each request is checked against the budgets and counted."""
 
     def __init__(self, wrapped: Model, *, run: Run, toolset: ViewToolset) -> None:
         super().__init__(wrapped)
@@ -219,7 +219,7 @@ class CountedModel(WrapperModel):
     ) -> AsyncGenerator[StreamedResponse]:
         self._begin()
         async with AsyncExitStack() as streams:
-            # What fails before the first event may be sent again, and nothing later.
+            # A failure before the first event can be retried, a later one cannot.
             stream = await self._retried(
                 lambda: streams.enter_async_context(
                     self.wrapped.request_stream(messages, model_settings, model_request_parameters, run_context)
@@ -228,7 +228,7 @@ class CountedModel(WrapperModel):
             try:
                 yield stream
             finally:
-                # One that broke off or was left was paid for, too.
+                # An incomplete answer was paid for, too.
                 self._count(stream.get())
         await self._refuse_unknown(stream.get(), model_request_parameters)
 
@@ -257,9 +257,9 @@ class CountedModel(WrapperModel):
 
 
 def agent_of(spec: AgentSpec, *, taken: Sequence[str]) -> Agent[None, Any]:
-    """Return pydantic-ai's agent for a declaration, without its model and tools, which each run brings.
+    """Return pydantic-ai's agent for a declaration; each run adds the model and tools.
 
-    Where the answer has a schema, the model gives it by a tool, whose name is none of those that are `taken`.
+    For an output schema, the model returns its answer with a tool whose name is not in `taken`.
     """
     retries = spec.max_iterations or AGENT_ITERATIONS
     schema = spec.output_schema
@@ -283,10 +283,10 @@ def agent_of(spec: AgentSpec, *, taken: Sequence[str]) -> Agent[None, Any]:
 
 
 def failure(error: Exception, spec: AgentSpec) -> CallError:
-    """Return the typed error for what the loop or the model's client raised."""
+    """Return the typed error for an exception of the loop or the model's client."""
     cause: BaseException | None = error
     while cause is not None:
-        # What our own clients, guards and budgets say is said best by them.
+        # Errors of our own clients, guards and budgets are kept.
         if isinstance(cause, CallError):
             return call_error(cause.error)
         cause = cause.__cause__ or cause.__context__

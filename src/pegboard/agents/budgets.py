@@ -1,4 +1,4 @@
-"""Budgets: what one run of an agent may use, counted with everything below it."""
+"""Budgets: limits on the use of one agent run, including its sub-agents."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ else:
 
 
 class IterationsOverError(Exception):
-    """The run has made as many requests to its model as it may: it ends with the answer so far."""
+    """The run has used up its requests to the model: it ends with the answer so far."""
 
 
 class RunBudget(CallBudget):
-    """What one run may still use, and whose run it is within; fills the place of the request's budget.
+    """The remaining budget of one run, linked to the surrounding runs; replaces the request's budget.
 
-    Tool calls are charged here and in everything around, in one step, so that parallel branches share what is left.
+    A tool call is charged to all of them in one step, so that parallel branches share the remainder.
     """
 
     __slots__ = ("agent", "budgets", "input_tokens", "output_tokens", "requests", "usd", "within")
@@ -38,7 +38,7 @@ class RunBudget(CallBudget):
         self.usd = Decimal(0)
 
     def spend(self, *, default: int | None = None, look_only: bool = False) -> None:
-        """Take one call from this budget and from all around it, or look whether there is one.
+        """Take one call from this budget and all surrounding ones, or check that one is left.
 
         Raises:
             CallError: `budget_exceeded`; nothing was taken.
@@ -51,14 +51,14 @@ class RunBudget(CallBudget):
             self.used += 1
 
     def chain(self) -> Iterator[RunBudget]:
-        """Yield this budget and those of the runs around it, the nearest first."""
+        """Yield this budget and those of the surrounding runs, the nearest first."""
         budget: CallBudget | None = self
         while isinstance(budget, RunBudget):
             yield budget
             budget = budget.within
 
     def begin_request(self) -> None:
-        """Take one request to a model, or refuse it where anything is used up.
+        """Take one model request, or refuse it if any budget is used up.
 
         Raises:
             CallError: `budget_exceeded`.
@@ -79,7 +79,7 @@ class RunBudget(CallBudget):
             budget.requests += 1
 
     def count(self, usage: RequestUsage, model: ModelSpec) -> None:
-        """Add what a request used."""
+        """Add the usage of a request."""
         cost = self.price(model, usage) if self.wants_prices else Decimal(0)
         for budget in self.chain():
             budget.input_tokens += usage.input_tokens
@@ -88,14 +88,14 @@ class RunBudget(CallBudget):
 
     @property
     def wants_prices(self) -> bool:
-        """Whether this run or one around it may use so much money."""
+        """Whether this run or a surrounding one has a money budget."""
         return any(budget.budgets.usd is not None for budget in self.chain())
 
     def price(self, model: ModelSpec, usage: RequestUsage) -> Decimal:
-        """Return what this usage of a model costs in dollars.
+        """Return the price of a model's usage in dollars.
 
         Raises:
-            CallError: `config_invalid`; nobody knows a price of it.
+            CallError: `config_invalid`; the price is unknown.
         """
         price = price_of(model, usage)
         if price is None:
@@ -104,7 +104,7 @@ class RunBudget(CallBudget):
         return price
 
     def usage(self) -> AgentUsage:
-        """Return what was used so far."""
+        """Return the usage so far."""
         return AgentUsage(
             requests=self.requests,
             tool_calls=self.used,
@@ -121,7 +121,7 @@ def over(agent: str, name: str, limit: object) -> CallError:
 
 
 def price_of(model: ModelSpec, usage: RequestUsage | None = None) -> Decimal | None:
-    """Return what a usage of a model costs in dollars; `None` where nobody knows a price of it."""
+    """Return the price of a model's usage in dollars; `None` if it is unknown."""
     provider = None if model.provider == "openai_compatible" else model.provider
     try:
         known = genai_prices.calc_price(usage or RequestUsage(), model_ref=model.name, provider_id=provider)

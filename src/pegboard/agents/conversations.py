@@ -1,4 +1,4 @@
-"""Conversations: what was said in the sessions of agents, so that the next run goes on from there."""
+"""Conversations: stores the turns of agent sessions, which later runs continue."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pegboard.storage.schema import Schema, StoreConnection, table_version
 from pegboard.storage.sqlite_file import SqliteFile
 from pegboard.storage.store_uri import StoreUri
 
-SESSIONS_REMEMBERED = 1_000  # conversations that a process without a store of them keeps
-CONVERSATION_STORE_BUSY_S = 5.0  # how long another process may hold the store
+SESSIONS_REMEMBERED = 1_000  # conversations kept in a process without a store
+CONVERSATION_STORE_BUSY_S = 5.0  # seconds to wait for another process that has locked the store
 
 
 class SessionKey(NamedTuple):
-    """Whose conversation it is: nobody else's is ever read, whatever a session is called."""
+    """The owner and name of a conversation; nobody else's is ever read, even under the same session name."""
 
     agent: str
     user: str | None
@@ -27,7 +27,7 @@ class SessionKey(NamedTuple):
     session: str
 
     def row(self) -> tuple[str, str, str, str]:
-        """Return it for a table, where nobody and a user without a name differ too."""
+        """Return the key for a table, in which no user differs from an empty user name."""
         return self.agent, _column(self.user), _column(self.space), self.session
 
 
@@ -36,27 +36,27 @@ def _column(value: str | None) -> str:
 
 
 class ConversationStore(Protocol):
-    """Keeps the turns of sessions, each as the bytes that it was given."""
+    """Stores the turns of sessions as bytes."""
 
     async def turns(self, key: SessionKey, *, last: int) -> list[bytes]:
         """Return the last turns of a session, the oldest first.
 
         Raises:
-            ConnectionError: the store does not answer.
+            ConnectionError: the store does not respond.
         """
         ...
 
     async def append(self, key: SessionKey, turn: bytes, *, keep: int) -> None:
-        """Add a turn, and forget all but the last `keep`, in one atomic step.
+        """Add a turn, and delete all but the last `keep`, in one atomic step.
 
         Raises:
-            ConnectionError: the store does not answer.
+            ConnectionError: the store does not respond.
         """
         ...
 
 
 class MemoryConversations:
-    """Keeps the sessions of this process, the last used ones. For a server of one process, and for trying things."""
+    """Keeps the most recently used sessions in memory. For a single process, and for experiments."""
 
     def __init__(self, *, max_sessions: int = SESSIONS_REMEMBERED) -> None:
         self._sessions: OrderedDict[SessionKey, tuple[bytes, ...]] = OrderedDict()
@@ -109,16 +109,16 @@ _FORGET = (
 
 
 class SqlConversations:
-    """Keeps conversations in a database; fills `ConversationStore`.
+    """Stores conversations in a database; implements `ConversationStore`.
 
-    It connects for each turn and keeps nothing open, so forks and threads may share it.
+    It connects for each operation and keeps nothing open, so forks and threads may share it.
 
     Args:
-        database: where the tables of `SCHEMA` are.
+        database: the database with the tables of `SCHEMA`.
         wall_clock: seconds since 1970.
 
     Raises:
-        DefinitionError: the place of the database cannot be used.
+        DefinitionError: the location of the database is invalid.
     """
 
     def __init__(self, database: Database, *, wall_clock: Callable[[], float] = time.time) -> None:
@@ -144,7 +144,7 @@ class SqlConversations:
 
 
 class SqliteConversations(SqlConversations):
-    """Keeps conversations in an SQLite file on a local disk, which the workers of one machine share.
+    """Stores conversations in an SQLite file on a local disk, shared by the workers of one machine.
 
     Raises:
         DefinitionError: its folder does not exist, or other users may write the file.
@@ -155,10 +155,10 @@ class SqliteConversations(SqlConversations):
 
 
 def conversations_of(uri: StoreUri) -> SqlConversations:
-    """Return the store of conversations that a URI names.
+    """Return the conversation store of a URI.
 
     Raises:
-        DefinitionError: the URI or its place cannot be used.
+        DefinitionError: the URI or its location is invalid.
         ImportError: psycopg is not installed.
     """
     return SqlConversations(database_of(uri, SCHEMA, busy_s=CONVERSATION_STORE_BUSY_S))
@@ -167,6 +167,6 @@ def conversations_of(uri: StoreUri) -> SqlConversations:
 def _columns(key: SessionKey, connection: StoreConnection) -> dict[str, str]:
     row = key.row()
     if not connection.is_sqlite:
-        # PostgreSQL takes no NUL in a text; two different keys stay different.
+        # PostgreSQL accepts no NUL in texts; the escape keeps different keys different.
         row = tuple(part.replace("\\", "\\\\").replace("\0", "\\0") for part in row)
     return dict(zip(("agent", "user", "space", "session"), row, strict=True))

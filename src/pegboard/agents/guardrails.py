@@ -1,4 +1,4 @@
-"""Guardrails: functions of the operator that judge the query and the answer of a run."""
+"""Guardrails: an operator's functions that judge the query and the answer of a run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ log = logging.getLogger("pegboard")
 
 
 class GuardedRun(Struct, frozen=True, kw_only=True):
-    """What a guardrail sees: whose run it is, its context, and the query or the answer that it judges."""
+    """The view of a run for a guardrail: the agent, its context, and the query or answer to judge."""
 
     agent: str
     ctx: ToolContext
@@ -33,9 +33,9 @@ OffLoop = Callable[[Callable[[], Any], ToolContext], Awaitable[Any]]
 
 
 async def guarded(guardrails: Sequence[Guardrail], run: GuardedRun, *, limit_s: float, off_loop: OffLoop) -> JSONValue:
-    """Return the value as the guardrails leave it, each asked in turn. One that fails or hangs refuses.
+    """Return the value after all guardrails, called in order. One that fails or times out refuses.
 
-    `off_loop` runs a plain one in a thread, one of the share of the run's caller.
+    `off_loop` runs a sync guardrail in one of the caller's threads.
 
     Raises:
         CallError: `hook_refused`.
@@ -44,7 +44,7 @@ async def guarded(guardrails: Sequence[Guardrail], run: GuardedRun, *, limit_s: 
         try:
             async with asyncio.timeout(limit_s):
                 verdict = await _asked(guardrail, run, off_loop)
-        except Exception as error:  # boundary: foreign code; what cannot be judged is refused
+        except Exception as error:  # boundary: foreign code; a value that cannot be judged is refused
             log.warning("The guardrail %r of agent %r failed: refused.", guardrail.name, run.agent, exc_info=True)
             raise CallError("hook_refused", f"A guardrail of the agent {run.agent!r} could not judge it.") from error
         if verdict is None or verdict.kind == "allow":
@@ -56,7 +56,7 @@ async def guarded(guardrails: Sequence[Guardrail], run: GuardedRun, *, limit_s: 
 
 
 async def _asked(guardrail: Guardrail, run: GuardedRun, off_loop: OffLoop) -> Verdict | None:
-    """Ask a guardrail; a plain function in a thread, as it may take long."""
+    """Call a guardrail; a sync one in a thread, since it may be slow."""
     if inspect.iscoroutinefunction(guardrail.run):
         answer: Any = await guardrail.run(run)
     else:

@@ -1,4 +1,4 @@
-"""Lazy runtime: the agent runtime of a catalog, made when the first agent is run; until then it costs nothing."""
+"""Lazy runtime: creates the agent runtime of a catalog when the first agent runs."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ else:
 
 
 class LazyAgentRuntime:
-    """Makes the `AgentRuntime` of a catalog at its first use; fills the port `AgentRunner`.
+    """Creates the `AgentRuntime` of a catalog on first use; implements the port `AgentRunner`.
 
-    `make_model` gives the models that agents run on, `store` keeps their conversations; both may be set until then.
+    `make_model` returns the models of agents, `store` keeps their conversations; both may be set until then.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class LazyAgentRuntime:
         """The runtime.
 
         Raises:
-            DefinitionError: the packages that it needs are not installed.
+            DefinitionError: the required packages are not installed.
         """
         try:
             return agent_runtime.AgentRuntime(
@@ -70,12 +70,12 @@ class LazyAgentRuntime:
             raise DefinitionError(text) from error
 
     async def ready_for(self, agent: AgentEntry | None) -> AgentRuntime:
-        """Return the runtime, with what it needs to run an agent.
+        """Return the runtime, with everything imported for running an agent.
 
-        The first run of a process imports that, which takes seconds: in a thread, so that no other call waits for it.
+        The first import takes seconds, so it runs in a thread and does not block other calls.
 
         Raises:
-            DefinitionError: the packages that it needs are not installed.
+            DefinitionError: the required packages are not installed.
         """
         if "runtime" not in self.__dict__:
             with suppress(ImportError):
@@ -98,17 +98,17 @@ class LazyAgentRuntime:
         ctx: CallContext,
         view: View,
     ) -> ToolResult:
-        """Run an agent as a part of a call; see `AgentRuntime.run_below`."""
+        """Run an agent as part of a call; see `AgentRuntime.run_below`."""
         runtime = await self.ready_for(self._registry.declarations.agents.get(agent))
         return await runtime.run_below(agent, query, data, transform=transform, ctx=ctx, view=view)
 
     async def run_own(
         self, agent: AgentEntry, query: str, *, on_text: Callable[[str], None], ctx: CallContext, view: View
     ) -> AgentResult:
-        """Run an agent that is a part of a tool; see `AgentRuntime.run_own`."""
+        """Run a private agent of a tool; see `AgentRuntime.run_own`."""
         return await (await self.ready_for(agent)).run_own(agent, query, on_text=on_text, ctx=ctx, view=view)
 
     async def close(self) -> None:
-        """End what the runtime holds, if it was ever made."""
+        """Close the runtime, if it was created."""
         if "runtime" in self.__dict__:
             await self.runtime.close()

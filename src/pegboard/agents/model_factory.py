@@ -1,4 +1,4 @@
-"""Model factory: the port through which agents get the language models that they run on."""
+"""Model factory: the port that provides the language models of agents."""
 
 from __future__ import annotations
 
@@ -10,4 +10,4 @@ from pydantic_ai.models import Model
 from pegboard.model.agent import ModelSpec
 
 ModelFactory: TypeAlias = Callable[[ModelSpec], Model]
-"""Makes the model of a declaration; `runtime.py` fills it."""
+"""Returns the model of a declaration; `runtime.py` provides it."""

@@ -1,4 +1,4 @@
-"""Relay: hear the calls of a sub-agent, and tell them as its events to whoever observes the call around it."""
+"""Relay: forwards the calls of a sub-agent as events to observers of the surrounding call."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pegboard.model.result import ToolResult
 
 
 class Relay:
-    """An observer of all calls of one sub-agent. What is further below arrives as events of sub-agents already."""
+    """An observer of all calls of one sub-agent. Nested agents' calls already arrive as sub-agent events."""
 
     def __init__(self, sub: SubAgent) -> None:
         self._sub = sub
@@ -20,11 +20,11 @@ class Relay:
         self.on_progress = self.on_batch_started = self.on_batch_completed = sub.pass_on
 
     def on_tool_call(self, event: Event) -> Any:
-        """Tell a call that the sub-agent makes."""
+        """Report the start of the sub-agent's call."""
         return self._sub.tool_call(event.tool, event.payload.get("arguments"), call_id=event.call_id)
 
     def on_tool_result(self, event: Event) -> Any:
-        """Tell how it ended."""
+        """Report the end of the sub-agent's call."""
         result: Any = event.payload.get("result")
         return self._sub.tool_result(event.tool, plain(result), ok=bool(event.ok), call_id=event.call_id)
 

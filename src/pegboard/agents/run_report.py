@@ -1,4 +1,4 @@
-"""Run report: how a run of an agent ended, as JSON."""
+"""Run report: the outcome of an agent run, as JSON."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pegboard.model.json_types import JSON
 
 
 def report_of(result: AgentResult) -> JSON:
-    """Return how a run ended, without its error."""
+    """Return the outcome of a run, without its error."""
     return {
         "agent": result.agent,
         "runId": result.run_id,
@@ -24,6 +24,6 @@ def _usage(usage: AgentUsage) -> JSON:
         "toolCalls": usage.tool_calls,
         "inputTokens": usage.input_tokens,
         "outputTokens": usage.output_tokens,
-        # As text, since money is not a binary fraction.
+        # A text, because money is not a binary fraction.
         "usd": None if usage.usd is None else str(usage.usd),
     }

@@ -1,4 +1,4 @@
-"""Agent runtime: run agents, each on the tools that it may use, with everything below it in its budgets and events."""
+"""Agent runtime: runs agents with their tools, and counts all nested calls in their budgets and events."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ from pegboard.model.policy import Policy
 from pegboard.model.record import replace
 from pegboard.model.result import TextContent, ToolResult, call_error
 
-AGENT_MODELS_KEPT = 256  # clients of language models that a process keeps
-AGENT_STREAM_ITEMS = 1_000  # of one run that wait for their reader: then its text waits, too
-AGENT_ENDING_S = 0.2  # for what a stopped run still does, within the grace of the call around it
+AGENT_MODELS_KEPT = 256  # language model clients kept in a process
+AGENT_STREAM_ITEMS = 1_000  # items of one run waiting for its reader; then the run waits, too
+AGENT_ENDING_S = 0.2  # seconds for a stopped run to clean up, within the grace period of the surrounding call
 
 log = logging.getLogger("pegboard")
 StreamItem: TypeAlias = str | Event | AgentResult
-"""What a stream of a run yields: text as it comes, events of tools and sub-agents, and the result at its end."""
+"""Items of a streamed run: text, events of tools and sub-agents, and finally the result."""
 _STATUS: Mapping[str, RunStatus] = {
     "timeout": "timeout", "budget_exceeded": "budget_exceeded", "cancelled": "cancelled",
 }  # fmt: skip
@@ -53,22 +53,22 @@ _NO_USAGE = RequestUsage()
 
 
 def _unheard(text: str) -> None:
-    """Take text that nobody wants to hear as it comes."""
+    """Ignore streamed text."""
 
 
 @dataclass(slots=True)
 class _LoopState:
-    """What belongs to one event loop: clients of models, and the children that fill templates."""
+    """Resources of one event loop: model clients, and the children that render templates."""
 
     templates: SandboxedTemplates = field(default_factory=SandboxedTemplates)
     models: dict[int, tuple[ModelSpec, Model]] = field(default_factory=dict[int, tuple[ModelSpec, Model]])
 
 
 class AgentRuntime:
-    """Runs the agents that a catalog declares; made by `runtime.assemble` with the catalog, whose end ends it.
+    """Runs the agents that a catalog declares; made by `runtime.assemble`, and closed with the catalog.
 
-    A run has a View of its own: the agent's private tools and what it takes of the catalog, within its permissions and
-    its caller's. Every call of a tool goes through the Executor, as every other does.
+    Each run has its own View: the agent's private tools and those it takes from the catalog, within its permissions and
+    its caller's. Every tool call goes through the Executor, like any other call.
     """
 
     def __init__(
@@ -102,20 +102,20 @@ class AgentRuntime:
         on_text: Chunk | None = None,
         run_id: str | None = None,
     ) -> AgentResult:
-        """Run an agent to its end, and return how it ended.
+        """Run an agent to its end, and return the outcome.
 
         Args:
             agent: its name.
-            query: what it shall do.
-            context: what its prompt sees, as `{{ context.company }}` or `{{ company }}`.
-            session_id: whose conversation goes on; without one, and without one in `ctx`, nothing is remembered.
-            callbacks: who hears the events of its tools, and of everything below them.
-            ctx: who asks, and with which rights; nobody in particular without it.
-            on_text: takes the answer as it comes, sync or async.
-            run_id: by which `cancel` knows it.
+            query: the task.
+            context: variables for its prompt, as `{{ context.company }}` or `{{ company }}`.
+            session_id: the conversation to continue; without one, and without one in `ctx`, nothing is remembered.
+            callbacks: observers of its tools' events and of all nested calls.
+            ctx: the caller and its rights; without it an anonymous caller.
+            on_text: receives the answer as it streams, sync or async.
+            run_id: the id for `cancel`.
 
         Raises:
-            CallError: `not_found`; there is no such agent. Everything else is in the result.
+            CallError: `not_found`; there is no such agent. All other errors are in the result.
             asyncio.CancelledError: the caller's own task was cancelled.
         """
         entry = self._entry(agent)
@@ -132,9 +132,9 @@ class AgentRuntime:
         return await self._ended(entry, query, context or {}, whole, on_text or _unheard, run_id, redactor)
 
     async def stream(self, agent: str, query: str, **options: Any) -> AsyncGenerator[StreamItem]:
-        """Run an agent, and yield its text and events as they come, then its `AgentResult`. Takes what `run` does.
+        """Run an agent, and yield its text and events as they come, then its `AgentResult`. Arguments as for `run`.
 
-        Who leaves before the end cancels the run.
+        Leaving the iteration early cancels the run.
         """
         items: asyncio.Queue[StreamItem | None] = asyncio.Queue()
         room = asyncio.Event()
@@ -161,7 +161,7 @@ class AgentRuntime:
                 await running
 
     def cancel(self, run_id: str) -> bool:
-        """Stop a run by its id; `False` when none with it runs. Call it from the loop's own thread."""
+        """Stop a run by its id; `False` if no such run exists. Call it from the loop's own thread."""
         running = self._running.get(run_id)
         if running is not None:
             running.stop()
@@ -177,7 +177,7 @@ class AgentRuntime:
         ctx: CallContext,
         view: View,
     ) -> ToolResult:
-        """Run an agent as a part of a call: never more rights than the call's view, its budget, its observers."""
+        """Run an agent as part of a call, with at most the rights of the call's view, its budget and its observers."""
         entry = self._entry(agent)
         self._check_depth(agent, ctx)
         self._check_circle(agent, ctx)
@@ -192,10 +192,10 @@ class AgentRuntime:
     async def run_own(
         self, agent: AgentEntry, query: str, *, on_text: Callable[[str], None], ctx: CallContext, view: View
     ) -> AgentResult:
-        """Run an agent that is a part of a call's tool, and return how it ended.
+        """Run a private agent of a call's tool, and return the outcome.
 
-        It has its own tools alone, and none of them that is denied to the call's caller by name. Allow-lists end at
-        the tool that it is a part of: what that is made of is not for them to name.
+        It has only its own tools, without those that a policy denies by name to the call's caller. Allow-lists do not
+        apply inside the tool, since they cannot name its parts.
 
         Raises:
             CallError: `recursion_limit`.
@@ -214,7 +214,7 @@ class AgentRuntime:
         policy: Policy,
         on_text: Callable[[str], None] = _unheard,
     ) -> AgentResult:
-        """Run an agent within a call, whose observers hear of it; return how it ended."""
+        """Run an agent within a call, whose observers receive its events; return the outcome."""
         spec = entry.spec
         result: AgentResult | None = None
         try:
@@ -228,10 +228,10 @@ class AgentRuntime:
                     agent=spec.name, credentials=spec.secrets or (), callbacks=SubAgentObservers((Relay(sub),))
                 )
                 child = replace(_with_secrets(child, spec.secrets or ()), policy=policy)
-                # What its caller must not show, it must not either, though it does not have it itself.
+                # Secrets of the caller must be redacted here too, although this run does not have them.
                 result = await self._ended(entry, query, context, child, heard, None, self._redactor(ctx))
                 if result.error is not None:
-                    # What observers are told of its end is read from this.
+                    # The end event for observers is made from this error.
                     raise call_error(result.error)
         except CallError:
             if result is None:
@@ -254,7 +254,7 @@ class AgentRuntime:
         return self._entry(agent).spec
 
     def view(self, agent: str, ctx: ToolContext | None = None) -> View:
-        """Return the tools of an agent as a run of it has them now.
+        """Return the tools that a run of the agent would have now.
 
         Raises:
             CallError: `not_found`.
@@ -262,7 +262,7 @@ class AgentRuntime:
         return self._view(self._entry(agent), ctx or ToolContext())
 
     async def close(self) -> None:
-        """Stop what runs, and end what this event loop holds: children and clients of models."""
+        """Stop running agents, and close this event loop's children and model clients."""
         for running in tuple(self._running.values()):
             running.stop()
         state = self._loops.pop(asyncio.get_running_loop(), None)
@@ -281,13 +281,13 @@ class AgentRuntime:
         if tools is None or tools.agent is not entry:
             tools = AgentTools(self._registry, entry)
             if self._registry.declarations.agents.get(spec.name) is entry:
-                # One that a tool made for one call has no second run.
+                # An agent made for one call runs only once, so nothing is cached.
                 self._tools[spec.name] = tools
         own = {tool.qualified_id for tool in self._registry.own_tools(entry)}
         selection = Selection(
             include=spec.groups,
             policy=spec.policy,
-            # What its own file names is opened for it, as host code opens what it names.
+            # Tools that its declaration names are opened, as for host code.
             internal=frozenset(own | set(spec.shared)),
             extra=frozenset(own | set(spec.shared)),
             origin=spec.origin,
@@ -295,7 +295,7 @@ class AgentRuntime:
         return View(self._parts, ctx, selection, tools_of=tools)
 
     def _check_depth(self, agent: str, ctx: CallContext) -> None:
-        """Refuse an agent that would be too far down.
+        """Refuse an agent that is nested too deep.
 
         Raises:
             CallError: `recursion_limit`.
@@ -306,7 +306,7 @@ class AgentRuntime:
             raise CallError("recursion_limit", text)
 
     def _check_circle(self, agent: str, ctx: CallContext) -> None:
-        """Refuse an agent that runs already, further up.
+        """Refuse an agent that is already running further up.
 
         Raises:
             CallError: `recursion_limit`.
@@ -329,7 +329,7 @@ class AgentRuntime:
         run_id: str | None,
         redactor: Redactor | None,
     ) -> AgentResult:
-        """Run it in a task of its own, and return how that ended."""
+        """Run it in its own task, and return the outcome."""
         spec, run_id = entry.spec, run_id or os.urandom(8).hex()
         bounds = self._registry.bounds
         budget = RunBudget(spec.name, spec.budgets, ctx.budget)
@@ -394,7 +394,7 @@ class AgentRuntime:
 
 
 class _Running:
-    """A run in its own task, which can be stopped from outside without stopping who waits for it."""
+    """A run in its own task, which can be stopped without stopping the waiting caller."""
 
     def __init__(self) -> None:
         self._task: asyncio.Task[Answer] | None = None
@@ -408,7 +408,7 @@ class _Running:
         """Return the answer, or the error with which it ended.
 
         Raises:
-            asyncio.CancelledError: who waits was cancelled; what the run still does is waited for, for a moment.
+            asyncio.CancelledError: the waiting caller was cancelled; the run gets a moment to clean up.
         """
         self._task = task = asyncio.create_task(work)
         try:
@@ -443,7 +443,7 @@ class _Events:
 
 
 def _with_secrets(ctx: ToolContext, names: Sequence[str]) -> ToolContext:
-    """Return a context with these secrets alone."""
+    """Return a context with only these secrets."""
     return replace(
         ctx,
         secrets={name: value for name, value in ctx.secrets.items() if name in names},

@@ -1,4 +1,4 @@
-"""Template analysis: what a template reads, and whether it is one; at load, of templates that operators wrote."""
+"""Template analysis: checks an operator's template when it is loaded, and lists the names that it reads."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from jinja2 import Environment, TemplateSyntaxError, nodes
 
 
 def template_fault(template: str) -> str | None:
-    """Return what is wrong with the text as a template; `None` where it is one."""
+    """Return the fault of a template; `None` if it is valid."""
     try:
         Environment(autoescape=False).parse(template)  # noqa: S701 - it is parsed, and makes no HTML
     except TemplateSyntaxError as error:
@@ -19,7 +19,7 @@ def template_fault(template: str) -> str | None:
 
 
 def names_read(template: str) -> tuple[str, ...]:
-    """Return the parts of `data` that a template reads, `company` of `data.company`, in the order of their reading."""
+    """Return the names under `data` that a template reads, `company` for `data.company`, in order."""
     tree = Environment(autoescape=False).parse(template)  # noqa: S701 - as above
     return tuple(dict.fromkeys(_names(tree)))
 

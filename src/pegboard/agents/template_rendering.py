@@ -1,4 +1,4 @@
-"""Template rendering: fill an agent's templates; runs in our sandbox process, and nowhere else."""
+"""Template rendering: renders an agent's templates; runs only in our sandbox process."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from pegboard.sources.builtin.jinja_rendering import (
     to_json,
 )
 
-# A mark stands between these for a value, while the template's own text is read as JSON.
+# They enclose a placeholder for a value while the template's own text is parsed as JSON.
 _OPEN, _CLOSE = "\ue000", "\ue001"
 
 
 class _Values:
-    """The values of one rendering, and the marks that stand for them; nobody who gives a value can guess a mark."""
+    """The values of one rendering and their placeholders, which authors of values cannot guess."""
 
     def __init__(self) -> None:
         self._values: list[Any] = []
         self._start = f"{_OPEN}{secrets.randbelow(10**18)}_"
         self.mark = re.compile(f"{self._start}([0-9]+){_CLOSE}")
-        # Of the template's own JSON: a text, whole or up to the end; or a mark outside of every text.
+        # A JSON string in the template, complete or not; or a placeholder outside of strings.
         self.piece = re.compile(rf'"(?:[^"\\]|\\.)*"?|{self.mark.pattern}', re.DOTALL)
         self._split = re.compile(f"({self._start}[0-9]+{_CLOSE})")
 
     def marked(self, value: Any) -> str:
-        """Return what stands for a value that the template gives; text that it has put together keeps its marks."""
+        """Return the placeholder of a value in the template; text that was already assembled keeps its placeholders."""
         _defined(value)
         if isinstance(value, str) and self._start in value:
             pieces = self._split.split(value)
@@ -46,19 +46,19 @@ class _Values:
         return f"{self._start}{len(self._values) - 1}{_CLOSE}"
 
     def of(self, mark: re.Match[str]) -> Any:
-        """Return what a mark stands for."""
+        """Return the value of a placeholder."""
         return self._values[int(mark[1])]
 
 
 class _Json(str):
-    """What `tojson` gave, with the value that it was made of."""
+    """The output of `tojson`, with its original value."""
 
     __slots__ = ("value",)
     value: Any
 
 
 class _Environment(Environment):
-    """Reads `data.items` as the key where there is one: names of arguments come before methods of Python."""
+    """Resolves `data.items` to the key, if it exists: argument names win over Python methods."""
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         return obj[attribute] if is_object(obj) and attribute in obj else super().getattr(obj, attribute)
@@ -66,7 +66,7 @@ class _Environment(Environment):
 
 def _defined(value: Any) -> Any:
     if callable(value):
-        str(value)  # what is undefined raises here, and says what it was
+        str(value)  # raises for an undefined value, with its name
         name = getattr(value, "__name__", None) or getattr(value, "name", None)
         if isinstance(name, str):
             raise TemplateRefusedError(f"{name!r} is undefined as a value: it is a function.")
@@ -75,7 +75,7 @@ def _defined(value: Any) -> Any:
 
 
 def text(request: dict[str, Any], payload: bytes) -> str:
-    """Return the text of `template` with the names in the payload; both forms of `{{ company }}` see the context."""
+    """Return the text of `template` with the names in the payload; both forms of `{{ company }}` work."""
     environment = new_environment(_Environment)
     environment.finalize = _defined
     try:
@@ -86,11 +86,11 @@ def text(request: dict[str, Any], payload: bytes) -> str:
 
 
 def json_object(request: dict[str, Any], payload: bytes) -> dict[str, Any]:
-    """Return the JSON object that `template` makes of the `data` in the payload.
+    """Return the JSON object that `template` makes from the `data` in the payload.
 
-    The template's own text is read as JSON with a mark where each value stands; the values come in afterwards, so that
-    nothing in them can be taken for JSON. Within quotes a value is text; outside of them numbers, booleans, none and
-    what `tojson` gives are values.
+    The template's own text is parsed as JSON with placeholders; the values are inserted afterwards, so that they cannot
+    be parsed as JSON. Inside quotes a value is text; outside of them numbers, booleans, none and results of `tojson`
+    keep their types.
     """
     values = _Values()
     environment = new_environment(_Environment)
@@ -114,7 +114,7 @@ def _to_json(value: Any, indent: int | None = None) -> str:
 
 
 def _parsed(skeleton: str, values: _Values) -> dict[str, Any]:
-    """Return the JSON of the template's own text; a mark outside of texts becomes a text of its own."""
+    """Return the JSON of the template's own text; an unquoted placeholder becomes a string of its own."""
 
     def quoted(piece: re.Match[str]) -> str:
         if piece[1] is None:
@@ -139,7 +139,7 @@ def _refuse_constant(name: str) -> Any:
 
 
 def _with_values(parsed: Any, values: _Values) -> Any:
-    """Return the JSON with each mark replaced by its value."""
+    """Return the JSON with each placeholder replaced by its value."""
     if is_object(parsed):
         pairs: dict[str, Any] = {}
         for key, item in parsed.items():

@@ -1,4 +1,4 @@
-"""Templates: fill the templates of agents in children that can be killed; fills the port `TemplateRenderer`."""
+"""Templates: renders agent templates in children that can be killed; implements the port `TemplateRenderer`."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.sources.builtin.limits import TRANSFORM_START_S
 
-TEMPLATE_S = 1.0  # for an agent's template, once its child has started
-TEMPLATE_CHARS = 256 * KIB  # of what it gives
-TEMPLATE_CHILDREN = 2  # and how many are filled at once
+TEMPLATE_S = 1.0  # seconds to render an agent's template, once its child has started
+TEMPLATE_CHARS = 256 * KIB  # characters of the rendered text
+TEMPLATE_CHILDREN = 2  # templates rendered at once
 
 _RENDERING = "pegboard.agents.template_rendering"
 _SYNTAX = ("{{", "{%", "{#")
 
 
 class SandboxedTemplates:
-    """Fills templates in a few children; made in the event loop that uses it, `close` ends them."""
+    """Renders templates in a few children; made in the event loop that uses it, `close` ends them."""
 
     def __init__(self) -> None:
         self._pool = SandboxPool(
             children=TEMPLATE_CHILDREN,
             timeout_s=TEMPLATE_S + TRANSFORM_START_S,
             memory_bytes=SANDBOX_MEMORY_BYTES,
-            # Every character may be six in JSON (a \\u escape).
+            # A character may take six in JSON (a \\u escape).
             output_bytes=6 * TEMPLATE_CHARS + 100,
             expected="TemplateRefusedError",
         )
 
     async def text(self, template: str, values: Mapping[str, JSONValue]) -> str:
-        """Return the text of a template that sees these names.
+        """Return the text of a template rendered with these names.
 
         Raises:
             CallError: `template_error`.
@@ -45,7 +45,7 @@ class SandboxedTemplates:
         return await self._filled("text", template, values)
 
     async def json_object(self, template: str, data: Mapping[str, JSONValue]) -> JSON:
-        """Return the JSON object that a template makes of `data`, whose texts cannot change its structure.
+        """Return the JSON object that a template makes from `data`; strings in it cannot change the structure.
 
         Raises:
             CallError: `template_error`.

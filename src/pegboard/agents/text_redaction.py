@@ -1,4 +1,4 @@
-"""Text redaction: take secrets out of a text that comes piece by piece, also those that stand across two pieces."""
+"""Text redaction: removes secrets from streamed text, even if they are split between pieces."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pegboard.core.redaction import Redactor
 
 
 class TextStream:
-    """A text on its way out. What may be the beginning of a secret waits for what comes after it, and nothing else."""
+    """A streamed text. Only a possible beginning of a secret waits for the next piece."""
 
     def __init__(self, redactor: Redactor | None) -> None:
         self._redactor, self._waiting = redactor, ""
@@ -15,7 +15,7 @@ class TextStream:
         self._longest = max(map(len, self._forms), default=0)
 
     def feed(self, piece: str) -> str:
-        """Return what of the text so far can go out."""
+        """Return the part of the text that can be sent now."""
         if self._redactor is None or not self._forms:
             return piece
         text = self._redactor.text(self._waiting + piece)
@@ -30,6 +30,6 @@ class TextStream:
         return text[:cut]
 
     def end(self) -> str:
-        """Return what still waits: the text is over, so it was the beginning of nothing."""
+        """Return the waiting rest, which cannot be a secret because the text has ended."""
         rest, self._waiting = self._waiting, ""
         return rest

@@ -1,4 +1,4 @@
-"""Toolset: a View as pydantic-ai takes tools, so that every call of an agent goes through the Executor."""
+"""Toolset: a View in pydantic-ai's form, so that every call of an agent goes through the Executor."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from pegboard.model.result import (
     call_error,
 )
 
-AGENT_ITERATIONS = 50  # requests of one run to its model, unless the agent says otherwise
+AGENT_ITERATIONS = 50  # requests of one run to its model, by default
 
 
 class _AsWritten:
-    """Leaves arguments as the model wrote them to the Executor, which reads JSON as it does at every other door."""
+    """Passes arguments unchanged to the Executor, which parses JSON as for any other call."""
 
     def validate_json(self, input: str | bytes | bytearray, **_: Any) -> Any:  # noqa: A002 - pydantic's word
         return _json_text(input)
@@ -35,7 +35,7 @@ class _AsWritten:
 
 
 def _json_text(text: Any) -> Any:
-    """Return JSON text as the Executor takes it."""
+    """Return JSON text in the form that the Executor accepts."""
     return text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
 
 
@@ -50,7 +50,7 @@ class ViewToolset(AbstractToolset[None]):
         return None
 
     async def get_tools(self, ctx: RunContext[None]) -> dict[str, ToolsetTool[None]]:
-        # Asked before each request: what became available or was taken away meanwhile counts.
+        # Called before each request, so that changes in availability apply.
         tools = await self._view.atools()
         return {
             entry.wire_name: ToolsetTool(
@@ -71,24 +71,24 @@ class ViewToolset(AbstractToolset[None]):
     ) -> Any:
         result = await self._view.call(name, tool_args)
         if result.error is not None and result.error.kind == "budget_exceeded":
-            # Of the run itself: then nothing more can be called. A sub-agent's own budget is an answer like others.
+            # If the run's own budget is used up, it ends. A sub-agent's exceeded budget is an ordinary result.
             self._budget.spend(default=self._view.snapshot.declared.bounds.calls_per_request, look_only=True)
         if result.error is not None and result.error.kind == "consent_required" and self._client_calls_again():
-            # The person is asked now, and the call around the run begins again with the answer.
+            # The client asks the person now, and then repeats the surrounding call with the answer.
             raise call_error(result.error)
         return _for_the_model(result)
 
     def _client_calls_again(self) -> bool:
-        """Tell whether the client brings answers by another call; then a question ends this one."""
+        """Tell whether the client answers by calling again; then a question ends this call."""
         return getattr(self._view.ctx.request.client, "asks_by_calling_again", False) is True
 
     async def call_unknown(self, name: str, arguments: Any) -> None:
-        """Have a call of a name that is not in the list refused and recorded, as any other is."""
+        """Refuse and record a call of an unlisted name like any other."""
         await self._view.call(name, _json_text(arguments) or None)
 
 
 def _for_the_model(result: ToolResult) -> Any:
-    """Return a result as the model reads it: JSON or text, and images and sounds beside it."""
+    """Return a result for the model: JSON or text, with its images and sounds."""
     if result.error is not None:
         hint = f" {result.error.hint}" if result.error.hint else ""
         return f"Error ({result.error.kind}): {result.error.message}{hint}"

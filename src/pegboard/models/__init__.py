@@ -1,1 +1,1 @@
-"""models: what fills the ports Model and Embedder."""
+"""models: language models and embedders, which implement the ports Model and Embedder."""

@@ -1,4 +1,4 @@
-"""Language models: the models of specs, each with one guarded client for each event loop that asks it."""
+"""Language models: the models of specs, with one guarded client per endpoint and event loop."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ else:
 
 _Clients: TypeAlias = "dict[tuple[str, float], httpx2.AsyncClient]"
 
-# A local endpoint asks for none, but its client for something to send.
+# A local endpoint needs no key, but its client must send one.
 _NO_KEY = "none"
 
 
 class _Endpoint(Struct, frozen=True, kw_only=True):
-    """Where a provider is reached by itself, and the variables that may hold its key."""
+    """A provider's default endpoint, and the environment variables for its key."""
 
     base_url: str
     variables: tuple[str, ...]
@@ -50,12 +50,12 @@ _ENDPOINTS: Mapping[ModelProvider, _Endpoint] = {
 
 
 class LanguageModels:
-    """Makes models of specs. Those of one endpoint share its connections, which each event loop has for itself.
+    """Creates the models of specs. Models of one endpoint share its connections, separately for each event loop.
 
-    Made with the catalog; `close` ends the connections of the event loop that it is called in.
+    Created with the catalog; `close` closes the connections of the current event loop.
 
     Args:
-        key_of: returns the value of a variable of the environment, for a spec without a key.
+        key_of: returns the value of an environment variable, for a spec without a key.
     """
 
     def __init__(self, key_of: Callable[[str], Secret | None]) -> None:
@@ -63,10 +63,10 @@ class LanguageModels:
         self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Clients] = WeakKeyDictionary()
 
     def model(self, spec: ModelSpec) -> Model:
-        """Return the model of a spec, for the running event loop; fills the port `ModelFactory`.
+        """Return the model of a spec, for the running event loop; implements the port `ModelFactory`.
 
         Raises:
-            CallError: upstream_auth, there is no key for it.
+            CallError: upstream_auth, there is no key.
             DefinitionError: its base URL is not an http or https URL.
         """
         key, base_url = self._key(spec), base_url_of(spec)
@@ -75,16 +75,16 @@ class LanguageModels:
         if client is None:
             client = api_transport.api_client(base_url, timeout_s=spec.timeout_s)
             clients[base_url, spec.timeout_s] = client
-        # The client sends a request once. `retries` sends it again, within the budget and the deadline of a run.
+        # The client sends a request once; `retries` repeats it, within the budget and deadline of a run.
         settings = {**spec.parameters, "max_retries": 0}
         return _maker(spec)(spec.name, base_url, key, client, cast("Any", settings))
 
     def load(self, spec: ModelSpec) -> None:
-        """Import what a model needs, which takes a second or two; from a thread, so that nothing waits for it."""
+        """Import the packages of a model, which takes a second or two; call it in a thread."""
         _maker(spec)
 
     async def complete(self, spec: ModelSpec, prompt: str) -> str:
-        """Return what a model answers to a prompt, in words.
+        """Return a model's text answer to a prompt.
 
         Raises:
             CallError: upstream_auth, rate_limited, upstream_unavailable, upstream_error, protocol_error, timeout,
@@ -101,7 +101,7 @@ class LanguageModels:
         if spec.api_key is not None:
             return spec.api_key.reveal()
         if spec.base_url is not None:
-            # A key of the environment goes to the provider that it is for, and to nobody else.
+            # A key from the environment is only sent to its own provider.
             return _NO_KEY
         variables = _ENDPOINTS[spec.provider].variables
         key = next(filter(None, map(self._key_of, variables)), None)
@@ -112,10 +112,10 @@ class LanguageModels:
 
 
 def base_url_of(spec: ModelSpec) -> str:
-    """Return where a model is reached."""
+    """Return the base URL of a model."""
     if spec.base_url is not None:
         return spec.base_url
-    # A spec without one says whose endpoint it is, which its form checks.
+    # Validation requires a base URL for providers without a default one.
     return _ENDPOINTS[spec.provider].base_url
 
 
@@ -128,5 +128,5 @@ def _maker(spec: ModelSpec) -> Callable[..., Model]:
         case "openai" if spec.base_url is None:
             return openai_client.responses_model
         case _:
-            # What stands in for OpenAI's endpoint speaks chat completions, whatever else it may speak.
+            # Replacements of OpenAI's endpoint support chat completions; other APIs are uncertain.
             return openai_client.chat_model

@@ -1,4 +1,4 @@
-"""OpenAI-compatible: a language model behind an endpoint that speaks OpenAI's chat completions."""
+"""OpenAI-compatible: a language model behind an endpoint with OpenAI's chat completions API."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WHO = "The language model"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChatModel:
-    """A model that completes text; fills the port `Model`. `base_url` is the operator's, so it may be a private one."""
+    """A model that completes text; implements the port `Model`. The operator sets `base_url`, so it may be private."""
 
     name: str
     base_url: str
@@ -30,7 +30,7 @@ class ChatModel:
     resolve: Resolve = field(default=system_resolve, repr=False)
 
     async def complete(self, prompt: str, *, max_words: int) -> str:
-        """Return what the model answers to the prompt.
+        """Return the model's answer to the prompt.
 
         Raises:
             CallError: upstream_auth, rate_limited, upstream_unavailable, upstream_error, protocol_error, timeout.
@@ -49,12 +49,12 @@ class ChatModel:
 
 
 def bearer(api_key: Secret | None) -> dict[str, str]:
-    """Return the header that carries a key."""
+    """Return the authorization header for a key."""
     return {"authorization": f"Bearer {api_key.reveal()}"} if api_key else {}
 
 
 async def posted(client: GuardedClient, base_url: str, path: str, body: JSON, timeout_s: float, *, who: str) -> Any:
-    """Return the JSON that an endpoint answers to the JSON sent.
+    """Send JSON to an endpoint and return its JSON response.
 
     Raises:
         CallError: upstream_auth, rate_limited, upstream_unavailable, upstream_error, protocol_error, timeout.

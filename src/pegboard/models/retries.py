@@ -1,4 +1,4 @@
-"""Retries: send a request to a language model again when its endpoint was busy or could not be reached."""
+"""Retries: repeats a request to a language model if its endpoint was busy or unreachable."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pydantic_ai.exceptions import ModelHTTPError, ModelQuotaExceededError
 
 from pegboard.model.error import CallError
 
-RETRY_FIRST_S = 0.5  # before the first retry; each further one waits twice as long
-RETRY_MOST_S = 8.0  # unless the endpoint says how long
-RETRY_AFTER_S = 60.0  # an endpoint that asks for a longer wait is not waited for
+RETRY_FIRST_S = 0.5  # seconds before the first retry; each further wait is twice as long
+RETRY_MOST_S = 8.0  # the longest wait in seconds, unless the endpoint asks for another
+RETRY_AFTER_S = 60.0  # the longest wait in seconds that an endpoint may ask for; beyond it there is no retry
 
 T = TypeVar("T")
 _BUSY: Final = frozenset({408, 429})
@@ -33,13 +33,13 @@ async def retried(
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     dice: Callable[[], float] = random.random,
 ) -> T:
-    """Return what `send` returns, sent again up to `max_retries` times where nothing was answered.
+    """Return the result of `send`, with up to `max_retries` retries if there was no answer.
 
-    A wait that is not shorter than `left_s`, the seconds left for the answer, is not begun. `before_retry` charges
-    another request to a budget.
+    A wait that would exceed the remaining `left_s` seconds is not started. `before_retry` charges another request to a
+    budget.
 
     Raises:
-        Exception: how the last request failed, also where the time or the budget is used up.
+        Exception: the last failure, also if the time or the budget is used up.
     """
     for number in range(max_retries):
         try:
@@ -61,12 +61,12 @@ def _is_affordable(charge: Callable[[], None]) -> bool:
 
 
 def wait_before_retry(error: BaseException, number: int, dice: Callable[[], float]) -> float | None:
-    """Return how long to wait after a failure; `None` where the same request is not to be sent again.
+    """Return the wait after a failure; `None` if the request must not be repeated.
 
-    A request may be sent again when the connection failed before anything was sent, and when the endpoint answered
-    that it was busy or failed. A stream that broke off was answered in part, and a used-up quota stays used up.
+    A request may be repeated if the connection failed before anything was sent, or if the endpoint answered that it was
+    busy or failed. A broken stream was partly answered, and a used-up quota stays used up.
     """
-    # Between half of it and all: many callers that were refused together come back one by one.
+    # Between half and all of it, so that callers refused together do not return together.
     usual_s = min(RETRY_MOST_S, RETRY_FIRST_S * 2**number) * (1 + dice()) / 2
     if isinstance(error, ModelHTTPError) and not isinstance(error, ModelQuotaExceededError):
         if error.status_code not in _BUSY and error.status_code < _FIRST_SERVER_FAULT:
@@ -78,7 +78,7 @@ def wait_before_retry(error: BaseException, number: int, dice: Callable[[], floa
 
 
 def _was_never_sent(error: BaseException) -> bool:
-    """Tell whether our own client could not connect, for a reason that may pass."""
+    """Tell whether our client could not connect, for a temporary reason."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, CallError):

@@ -1,4 +1,4 @@
-"""Text model: a language model of any provider, asked for one text; fills the port `Model`."""
+"""Text model: a language model of any provider for text completion; implements the port `Model`."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from pegboard.models.language_models import LanguageModels
 
 
 class TextModel(Struct, frozen=True, kw_only=True):
-    """A model that completes text. It keeps no connection: a config that is loaded anew leaves none behind."""
+    """A model that completes text. It keeps no connections, so nothing remains after a reload of the config."""
 
     spec: ModelSpec
 
     async def complete(self, prompt: str, *, max_words: int) -> str:
-        """Return what the model answers to the prompt.
+        """Return the model's answer to the prompt.
 
         Raises:
             CallError: as `LanguageModels.complete`.
         """
-        # A spec of a config has its key already.
+        # A spec from a config already has its key.
         models = LanguageModels(lambda _: None)
         try:
             return await models.complete(self.spec, prompt)

@@ -1,1 +1,1 @@
-"""clients: the language models of pydantic-ai, a module for each provider, each on an HTTP client of ours."""
+"""clients: pydantic-ai's language models, one module per provider, each on our HTTP client."""

@@ -1,4 +1,4 @@
-"""Answers: ask a model for one answer, and say in our words how that failed."""
+"""Answers: asks a model for one answer, and converts its errors."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _FIRST_OWN_FAULT = 500
 
 
 async def answered(model: Model, prompt: str, spec: ModelSpec) -> str:
-    """Return the text that a model answers, its retries included in the time that one answer may take.
+    """Return a model's text answer; retries count towards the time limit.
 
     Raises:
-        CallError: it did not.
+        CallError: there was no answer.
     """
     who = f"The language model {model.model_name!r}"
     clock = asyncio.get_running_loop().time
@@ -51,15 +51,15 @@ async def answered(model: Model, prompt: str, spec: ModelSpec) -> str:
 
 
 def model_failure(error: BaseException, who: str) -> CallError:
-    """Return the typed error for what the client of a model raised; nothing of what the endpoint sent is in it.
+    """Return the typed error for an exception of a model's client, without any text of the endpoint.
 
     Args:
-        error: as it was raised.
-        who: the model, as a sentence begins.
+        error: the exception.
+        who: the model, as the beginning of a sentence.
     """
     cause: BaseException | None = error
     while cause is not None:
-        # What our own guards say is said best by them.
+        # Errors of our own guards are kept.
         if isinstance(cause, CallError):
             return cause
         cause = cause.__cause__ or cause.__context__

@@ -1,4 +1,4 @@
-"""Anthropic client: models behind Anthropic's messages."""
+"""Anthropic client: models of Anthropic's messages API."""
 
 from __future__ import annotations
 

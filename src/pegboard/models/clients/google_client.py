@@ -1,4 +1,4 @@
-"""Google client: models behind Gemini's generateContent."""
+"""Google client: models of Gemini's generateContent API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OpenAI client: models behind OpenAI's responses, and behind any endpoint that speaks its chat completions."""
+"""OpenAI client: models of OpenAI's responses API, and of any endpoint with its chat completions API."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ def responses_model(name: str, base_url: str, key: str, client: httpx2.AsyncClie
 
 
 def chat_model(name: str, base_url: str, key: str, client: httpx2.AsyncClient, settings: ModelSettings) -> Model:
-    """Return a model behind an endpoint that speaks chat completions."""
+    """Return a model of an endpoint with the chat completions API."""
     provider = OpenAIProvider(base_url=base_url, api_key=key, http_client=client)
     return OpenAIChatModel(name, provider=provider, settings=settings)

@@ -1,1 +1,1 @@
-"""embedding: what fills the port Embedder, for the search of tools and of documents alike. `vectors.embedded` asks."""
+"""embedding: implementations of the port Embedder, for tool and document search. Call them with `vectors.embedded`."""

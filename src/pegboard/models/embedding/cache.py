@@ -1,4 +1,4 @@
-"""Cache: vectors in a file, so that what was read once is not paid for again after a restart."""
+"""Cache: stores vectors in a file, so that texts are not embedded again after a restart."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from pegboard.models.embedding.vectors import Vectors, embedded, loaded
 from pegboard.storage.schema import Schema, StoreConnection, table_version
 from pegboard.storage.sqlite_file import SqliteFile
 
-EMBED_CACHE_ROWS = 200_000  # vectors that one file keeps
-EMBED_CACHE_BUSY_S = 1.0  # that a search waits for the file, before it does without
+EMBED_CACHE_ROWS = 200_000  # vectors in one file
+EMBED_CACHE_BUSY_S = 1.0  # seconds that a search waits for the locked file before it continues without
 
 log = logging.getLogger("pegboard")
 
@@ -27,16 +27,16 @@ SCHEMA = Schema(
     tables=("vectors",),
     unrecorded=table_version("vectors"),
 )
-# The oldest go first, a tenth at a time; `rowid` gives the order in which they came.
+# Delete the oldest tenth; `rowid` gives the order of insertion.
 _FORGET = "delete from vectors where rowid <= (select max(rowid) from vectors) - :keep"
 
 
 class CachedEmbedder:
-    """An embedder that remembers what it was asked, by text and model; fills the port `Embedder`.
+    """An embedder that stores vectors by text and model; implements the port `Embedder`.
 
-    The file is opened for each question and holds nothing in between, so that processes may share it. One that is
-    broken, locked or gone is passed over, and said once in the log: then the model is asked as if there were none.
-    Only marks of the texts stand in it, not the texts.
+    The file is opened for each request and not kept open, so that processes may share it. A broken, locked or missing
+    file is skipped, and logged once; then the model is called as without a cache. The file contains digests of the
+    texts, not the texts.
     """
 
     def __init__(self, embedder: Embedder, path: Path, *, max_rows: int = EMBED_CACHE_ROWS) -> None:
@@ -45,27 +45,27 @@ class CachedEmbedder:
 
     @property
     def model_id(self) -> str:
-        """That of the embedder behind it."""
+        """The model id of the wrapped embedder."""
         return self._embedder.model_id
 
     @property
     def dimension(self) -> int | None:
-        """That of the embedder behind it."""
+        """The dimension of the wrapped embedder."""
         return self._embedder.dimension
 
     async def load(self) -> None:
-        """Wait until the embedder behind it has its model; the name by which rows are kept says which it is.
+        """Wait until the wrapped embedder has loaded its model, which determines the key of the rows.
 
         Raises:
-            Exception: whatever the embedder raises.
+            Exception: any exception of the embedder.
         """
         await loaded(self._embedder)
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
-        """Return one row of length 1 a text; the embedder is asked for those that are not known, once each.
+        """Return one row of length 1 per text; the embedder is called once for each unknown text.
 
         Raises:
-            Exception: whatever the embedder raises.
+            Exception: any exception of the embedder.
         """
         await self.load()
         model = self.model_id.encode()
@@ -73,7 +73,7 @@ class CachedEmbedder:
         rows = await asyncio.to_thread(self._read, marks)
         fresh = [text for text in marks if text not in rows]
         vectors = await embedded(fresh, self._embedder)
-        # Of an earlier dimension of the same name: a model that was exchanged behind its address.
+        # Rows of an earlier dimension under the same name: the model at this address was replaced.
         if fresh and any(len(row) != vectors.shape[1] for row in rows.values()):
             rows, fresh = {}, list(marks)
             vectors = await embedded(fresh, self._embedder)

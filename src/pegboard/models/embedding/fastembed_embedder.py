@@ -1,4 +1,4 @@
-"""Fastembed embedder: a model on this machine, loaded from files with the first question, and no network."""
+"""Fastembed embedder: a local model, loaded from files on first use, without network access."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 else:
     fastembed_model = LazyModule("pegboard.models.embedding.fastembed_model")
 
-EMBED_TURN_TEXTS = 8  # that a model on this machine reads before it is another caller's turn
+EMBED_TURN_TEXTS = 8  # texts that a local model reads before another caller's turn
 
 
 class FastembedEmbedder:
-    """A local ONNX model by the package fastembed; fills the port `Embedder`.
+    """A local ONNX model through the package fastembed; implements the port `Embedder`.
 
-    It runs on a thread of its own, some texts at a time, so that a question does not wait for all of a long list. The
-    files are read with the first question and never fetched: `pegboard workspace fetch-model` does that.
+    It runs in its own thread, a few texts at a time, so that a query does not wait for a long list. The files are read
+    on first use and never downloaded: `pegboard workspace fetch-model` does that.
 
     Args:
-        model: one that fastembed lists, such as `BAAI/bge-small-en-v1.5`.
-        folder: where such models are, as fetched.
-        path: a folder with the files of the model itself; with it `model` may be left out, and be any.
-        pooling: how the vectors of words become one, where `model` is left out; what the folder says without it.
-        threads: cores of one question; half of the machine's without.
+        model: a model that fastembed lists, such as `BAAI/bge-small-en-v1.5`.
+        folder: the folder with downloaded models.
+        path: a folder with the files of one model; then `model` is optional, and may be any model.
+        pooling: how word vectors are combined, if `model` is omitted; by default as the folder declares.
+        threads: CPU cores for one request; half of the machine's by default.
 
     Raises:
         DefinitionError: there is neither `model` nor `path`.
@@ -66,31 +66,31 @@ class FastembedEmbedder:
 
     @property
     def model_id(self) -> str:
-        """Its name, and once it is loaded what tells its files from others."""
+        """Its name, and after loading a digest of its files."""
         named = f"fastembed/{self.name or str(self._path)}"
         return f"{named}@{self._mark}" if self._mark else named
 
     @property
     def dimension(self) -> int | None:
-        """What its first answer showed."""
+        """The dimension of its first answer."""
         return self._length
 
     async def load(self) -> None:
-        """Have the model in memory; done with the first question otherwise.
+        """Load the model; otherwise that happens on first use.
 
         Raises:
-            LookupError: fastembed lists no such model.
-            FileNotFoundError: its files are not there.
-            Exception: whatever the libraries say of files that hold no model.
+            LookupError: fastembed does not list the model.
+            FileNotFoundError: its files are missing.
+            Exception: the libraries' errors for files without a valid model.
         """
         if self._model is None:
             await asyncio.get_running_loop().run_in_executor(self._threads.executor, self._loaded)
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
-        """Return one row of length 1 a text.
+        """Return one row of length 1 per text.
 
         Raises:
-            Exception: as `load` does; ValueError, for another number or form of rows.
+            Exception: as `load`; ValueError, for a wrong number or form of rows.
         """
         loop, rows = asyncio.get_running_loop(), list[Vectors]()
         for start in range(0, len(texts), EMBED_TURN_TEXTS):

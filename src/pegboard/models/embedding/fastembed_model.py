@@ -1,6 +1,6 @@
-"""Fastembed model: find the files of a local ONNX model, load it, and fetch it when the operator says so.
+"""Fastembed model: finds, loads and downloads the files of a local ONNX model.
 
-Loading never reaches for the network: only `fetch` does.
+Only `fetch` uses the network, when the operator calls it.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from pegboard.model.bounds import KIB
 from pegboard.models.embedding.vectors import Vectors
 from pegboard.models.limits import LISTED_LINE_CHARS
 
-EMBED_FILE_SAMPLES = 32  # of each file of a model, by which it is told from another
-EMBED_FILE_SAMPLE_BYTES = 64 * KIB  # and of each of them
-EMBED_MODEL_FILES = 1_000  # that are looked at for it
+EMBED_FILE_SAMPLES = 32  # samples of each model file in the digest that identifies a model
+EMBED_FILE_SAMPLE_BYTES = 64 * KIB  # bytes of each sample
+EMBED_MODEL_FILES = 1_000  # files of a model that are examined
 
 Pooling = Literal["mean", "cls", "last_token", "none"]
 _POOLINGS: Final = {
     "mean": PoolingType.MEAN, "cls": PoolingType.CLS, "last_token": PoolingType.LAST_TOKEN,
     "none": PoolingType.DISABLED,
 }  # fmt: skip
-# Where programs that export models put it, the likeliest first.
+# File names that export programs use, the likeliest first.
 _MODEL_FILES: Final = ("model.onnx", "onnx/model.onnx", "model_optimized.onnx", "onnx/model_quantized.onnx")
-# What tells one model from another: not the words beside it.
+# The file names that identify a model; documentation is ignored.
 _OF_MODEL: Final = frozenset(
     {".onnx", ".onnx_data", ".data", ".json", ".txt", ".model", ".bin", ".safetensors", ".npy"}
 )
 _registering = Lock()
-# It writes to standard error what the errors here say.
+# fastembed prints to stderr what our errors already say.
 logger.disable("fastembed")
 
 
 class LoadedModel:
-    """A model in memory. One thread asks it at a time.
+    """A loaded model. One thread calls it at a time.
 
-    `mark` tells its files from those of every other model: whoever exchanges them has another model.
+    `mark` is a digest of its files: replaced files count as another model.
     """
 
     def __init__(self, model: fastembed.TextEmbedding, files: Path) -> None:
@@ -54,17 +54,17 @@ class LoadedModel:
         self.mark = _mark_of(files)
 
     def embed(self, texts: Sequence[str]) -> list[Vectors]:
-        """Return one row a text."""
+        """Return one row per text."""
         return [np.asarray(row, dtype=np.float32) for row in self._model.embed(list(texts), batch_size=len(texts))]
 
 
 def load_listed(name: str, folder: Path, *, path: Path | None, threads: int) -> LoadedModel:
-    """Load a model that fastembed lists, from the folder that `fetch` fills, or from one with its files.
+    """Load a model that fastembed lists, from the download folder or from a folder with its files.
 
     Raises:
-        LookupError: fastembed lists no such model.
-        FileNotFoundError: its files are not there.
-        Exception: whatever the libraries say of files that hold no model.
+        LookupError: fastembed does not list the model.
+        FileNotFoundError: its files are missing.
+        Exception: the libraries' errors for files without a valid model.
     """
     known = _listed(name)
     files = path or _fetched(known, folder)
@@ -78,11 +78,11 @@ def load_listed(name: str, folder: Path, *, path: Path | None, threads: int) -> 
 
 
 def load_folder(files: Path, *, pooling: Pooling | None, threads: int) -> LoadedModel:
-    """Load a model that is in a folder with its tokenizer, whichever it is.
+    """Load any model from a folder with its tokenizer.
 
     Raises:
-        FileNotFoundError: there is no model, or no tokenizer.
-        Exception: whatever the libraries say of files that hold no model.
+        FileNotFoundError: the model or the tokenizer is missing.
+        Exception: the libraries' errors for files without a valid model.
     """
     there = next((each for each in _MODEL_FILES if (files / each).is_file()), None)
     missing = [each for each in ("tokenizer.json", "tokenizer_config.json") if not (files / each).is_file()]
@@ -90,7 +90,7 @@ def load_folder(files: Path, *, pooling: Pooling | None, threads: int) -> Loaded
         what = " and ".join([*([] if there else [f"none of {', '.join(_MODEL_FILES)}"]), *(f"no {m}" for m in missing)])
         raise FileNotFoundError(f"The folder {str(files)!r} has {what}. Export a model with its tokenizer into it.")
     pooled = pooling or _pooling_of(files)
-    # Fastembed knows models by names, for the whole process; the dimension is what the first answer shows.
+    # fastembed registers models by name for the whole process; the first answer shows the dimension.
     name = f"pegboard:{files}:{there}:{pooled}"
     with _registering:
         if all(each["model"] != name for each in fastembed.TextEmbedding.list_supported_models()):
@@ -102,11 +102,11 @@ def load_folder(files: Path, *, pooling: Pooling | None, threads: int) -> Loaded
 
 
 def fetch(name: str, folder: Path) -> Path:
-    """Download a model that fastembed lists into a folder, or what is missing of it; return where its files are.
+    """Download a listed model into a folder, or its missing files; return the location of its files.
 
     Raises:
-        LookupError: fastembed lists no such model.
-        ConnectionError: it could not be downloaded.
+        LookupError: fastembed does not list the model.
+        ConnectionError: the download failed.
     """
     known = _listed(name)
     folder.mkdir(parents=True, exist_ok=True)
@@ -143,7 +143,7 @@ def _listed(name: str) -> DenseModelDescription:
 
 
 def _fetched(known: DenseModelDescription, folder: Path) -> Path | None:
-    """Return where the files of a model are in a folder that `fetch` filled; `None` where they are not."""
+    """Return the location of a model's files in a download folder; `None` if they are missing."""
     try:
         return Path(fastembed.TextEmbedding.download_model(known, str(folder), local_files_only=True))
     except ValueError:
@@ -151,11 +151,11 @@ def _fetched(known: DenseModelDescription, folder: Path) -> Path | None:
 
 
 def _pooling_of(files: Path) -> Pooling:
-    """Return how the vectors of words become one, as sentence-transformers says it beside the models it exports."""
+    """Return the pooling mode from the metadata that sentence-transformers exports with a model."""
     file = files / "1_Pooling" / "config.json"
     declared: Any = {}
     if file.is_file():
-        declared = orjson.loads(file.read_bytes())  # raw: the operator's own file, in a folder of their config
+        declared = orjson.loads(file.read_bytes())  # raw: the operator's own file, in a configured folder
     if declared.get("pooling_mode_cls_token") or declared.get("pooling_mode") == "cls":
         return "cls"
     if declared.get("pooling_mode_lasttoken") or declared.get("pooling_mode") == "lasttoken":
@@ -164,13 +164,13 @@ def _pooling_of(files: Path) -> Pooling:
 
 
 def _mark_of(files: Path) -> str:
-    """Return what tells the files of a model from those of another: names, sizes, and samples of what is in them."""
+    """Return a digest that identifies a model: the names, sizes and samples of its files."""
     mark = sha256()
     telling = (each for each in files.rglob("*") if each.suffix in _OF_MODEL and each.is_file())
     for file in sorted(islice(telling, EMBED_MODEL_FILES)):
         size_bytes = file.stat().st_size
         mark.update(f"{file.relative_to(files).as_posix()}:{size_bytes}\0".encode())
-        with file.open("rb") as opened:  # raw: the operator's own file, in a folder of their config
+        with file.open("rb") as opened:  # raw: the operator's own file, in a configured folder
             for number in range(EMBED_FILE_SAMPLES):
                 opened.seek(size_bytes * number // EMBED_FILE_SAMPLES)
                 mark.update(opened.read(EMBED_FILE_SAMPLE_BYTES))

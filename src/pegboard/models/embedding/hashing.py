@@ -1,4 +1,4 @@
-"""Hashing: an embedder without a model. Texts that share words and parts of words are alike; it knows no meaning."""
+"""Hashing: an embedder without a model, which compares words and parts of words but no meanings."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from msgspec import Struct
 from pegboard.models.embedding.vectors import Vectors, unit_rows
 
 _WORD = re.compile(r"\w+")
-_GRAM = 4  # letters of a run, as is usual
+_GRAM = 4  # letters per n-gram, a common choice
 
 
 class HashingEmbedder(Struct, frozen=True, kw_only=True):
-    """Adds up words and their runs of four letters in hashed places (the "hashing trick"); fills the port `Embedder`.
+    """Sums words and their 4-grams in hashed dimensions (the "hashing trick"); implements the port `Embedder`.
 
-    The same text has the same vector on every machine. For trying things out, and where no model can be had.
+    A text has the same vector on every machine. For experiments, and where no model is available.
     """
 
     dimension: int = 512
@@ -29,12 +29,12 @@ class HashingEmbedder(Struct, frozen=True, kw_only=True):
         return f"hashing-{self.dimension}"
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
-        """Return one row of length 1 a text."""
+        """Return one row of length 1 per text."""
         rows = np.zeros((len(texts), self.dimension), dtype=np.float32)
         for row, text in zip(rows, texts, strict=True):
             for feature, weight in _features(text.lower()):
                 place = crc32(feature.encode(errors="replace"))
-                # The highest bit is the sign, so that features that meet by chance cancel out as often as they add up.
+                # The highest bit is the sign, so that accidental collisions cancel out on average.
                 row[(place & 0x7FFFFFFF) % self.dimension] += weight if place >> 31 else -weight
         return unit_rows(rows, count=len(texts), dimension=self.dimension, model_id=self.model_id) if texts else rows
 

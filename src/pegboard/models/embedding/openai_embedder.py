@@ -1,4 +1,4 @@
-"""OpenAI: a model behind an endpoint that speaks OpenAI's embeddings, as most servers of models do."""
+"""OpenAI: a model behind an endpoint with OpenAI's embeddings API, which most model servers support."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _WHO = "The embedding model"
 
 @dataclass(kw_only=True, slots=True)
 class OpenAIEmbedder:
-    """Fills the port `Embedder`. `base_url` is the operator's, so it may be a private one.
+    """Implements the port `Embedder`. The operator sets `base_url`, so it may be private.
 
-    `dimension` is asked for where it is given, and otherwise what the first answer shows. `timeout_s` is for one
-    request, of which there is one for each 64 texts.
+    `dimension` is sent if it is set, and otherwise read from the first answer. `timeout_s` is for one request; each
+    request has up to 64 texts.
     """
 
     name: str
@@ -41,16 +41,16 @@ class OpenAIEmbedder:
 
     @property
     def model_id(self) -> str:
-        """Where the model is, its name, and the dimension where one was asked for."""
+        """The model's address and name, and the dimension if one is set."""
         asked = f"/{self.dimension}" if self._is_asked_for else ""
         return f"{self.base_url.rstrip('/')}/{self.name}{asked}"
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
-        """Return one row of length 1 a text.
+        """Return one row of length 1 per text.
 
         Raises:
             CallError: upstream_auth, rate_limited, upstream_unavailable, upstream_error, protocol_error, timeout.
-            ValueError: another number of rows than of texts, or of another dimension.
+            ValueError: a wrong number or dimension of rows.
         """
         try:
             async with GuardedClient(

@@ -1,4 +1,4 @@
-"""Thread: a thread with an event loop of its own, on which embedders run."""
+"""Thread: runs embedders in a thread with its own event loop."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Any, TypeVar
 
 from pegboard.core.after_fork import leave_to_parent, renew_after_fork
 
-EMBED_ENDS_S = 1.0  # that what an embedder still does may take to end, when nobody needs it any more
+EMBED_ENDS_S = 1.0  # seconds for an embedder's running work to end when it is closed
 
 T = TypeVar("T")
 
 
 class EmbeddingThread:
-    """Runs coroutines on a loop of its own, so that one that computes, or hangs without waiting, holds up nobody else.
+    """Runs coroutines on a separate loop, so that a computing or hanging embedder does not block the main one.
 
-    Its thread begins with the first work and ends with the object or the process, whatever still runs on it. A forked
-    child gets one of its own.
+    The thread starts with the first work and ends with the object or the process, even if work is running. A forked
+    child starts its own.
     """
 
     def __init__(self) -> None:
@@ -35,11 +35,11 @@ class EmbeddingThread:
         self._loop, self._started, self._lock = None, set(), threading.Lock()
 
     def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Start a coroutine; it goes on whether anybody waits for it or not."""
+        """Start a coroutine; it continues even if nobody waits for it."""
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                # The thread holds what was started: loops do not, and what waits for nothing else would be collected.
+                # The thread keeps references to its coroutines: loops do not, so unreferenced ones could be collected.
                 held = (self._loop, self._started)
                 threading.Thread(target=_run, args=held, name="pegboard-embedder", daemon=True).start()
                 weakref.finalize(self, _stop, self._loop)
@@ -50,7 +50,7 @@ class EmbeddingThread:
 
 
 async def _without_exit(work: Coroutine[Any, Any, T]) -> T:
-    """Await foreign code, which may ask for the end of the process: that would end the loop for all that follows."""
+    """Await foreign code; an attempt to exit the process must not end the loop."""
     try:
         return await work
     except (SystemExit, KeyboardInterrupt) as error:
@@ -67,8 +67,8 @@ def _run(loop: asyncio.AbstractEventLoop, _started: set[Future[Any]]) -> None:
 
 
 async def _cancel_the_rest() -> None:
-    """Have what is still on the loop end before it does; what refuses to is left."""
-    # What was handed over just before begins first: a coroutine that never began would be complained of.
+    """Cancel the remaining work before the loop ends; work that refuses is abandoned."""
+    # Let newly submitted coroutines start first: Python warns about coroutines that never started.
     for _ in range(3):
         await asyncio.sleep(0)
     rest = asyncio.all_tasks() - {asyncio.current_task()}

@@ -1,4 +1,4 @@
-"""Vectors: ask any embedder, and get rows that can be compared: as many as asked, of one dimension, of length 1."""
+"""Vectors: calls any embedder, and validates the rows: their number, their dimension, and length 1."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from numpy.typing import NDArray
 
 from pegboard.core.ports import Embedder
 
-EMBED_TEXT_CHARS = 8_000  # of one text that a model reads
-EMBED_DIMENSIONS = 8_192  # of one vector, at most
+EMBED_TEXT_CHARS = 8_000  # characters of one text for an embedder
+EMBED_DIMENSIONS = 8_192  # dimensions of one vector
 
 Vectors: TypeAlias = NDArray[np.float32]
 
 
 async def embedded(texts: Sequence[str], embedder: Embedder, *, dimension: int | None = None) -> Vectors:
-    """Return one row of length 1 a text, or of zeros for a text of which the embedder knows nothing.
+    """Return one row of length 1 per text, or of zeros for a text unknown to the embedder.
 
     Args:
-        texts: what is read; of each its first 8,000 characters.
-        embedder: is not trusted to keep to its port.
-        dimension: how long the rows must be, where vectors that they are compared with are there already.
+        texts: only the first 8,000 characters of each are read.
+        embedder: its results are validated.
+        dimension: the required length of rows, if they are compared with existing vectors.
 
     Raises:
-        ValueError: the rows are not as many or as long as they must be, or not of finite numbers.
-        Exception: whatever the embedder raises.
+        ValueError: a wrong number or length of rows, or numbers that are not finite.
+        Exception: any exception of the embedder.
     """
     if not texts:
         return np.zeros((0, dimension or embedder.dimension or 0), dtype=np.float32)
-    # One that is not async is taken as well.
+    # A sync embedder is accepted as well.
     rows: object = embedder.embed([text[:EMBED_TEXT_CHARS] for text in texts])
     if isawaitable(rows):
         rows = await rows
@@ -39,10 +39,10 @@ async def embedded(texts: Sequence[str], embedder: Embedder, *, dimension: int |
 
 
 async def loaded(embedder: Embedder) -> None:
-    """Wait until an embedder that has a model to load from this machine has done so.
+    """Wait until an embedder has loaded its local model, if it has one.
 
     Raises:
-        Exception: whatever the embedder raises.
+        Exception: any exception of the embedder.
     """
     if isinstance(embedder, Loading):
         await embedder.load()
@@ -50,7 +50,7 @@ async def loaded(embedder: Embedder) -> None:
 
 @runtime_checkable
 class Loading(Protocol):
-    """An embedder that loads a model before its first answer, which takes longer than a search may wait each time."""
+    """An embedder that loads a model before its first answer, which takes longer than a search may wait."""
 
     async def load(self) -> None: ...
 
@@ -59,7 +59,7 @@ def unit_rows(rows: object, *, count: int, dimension: int | None, model_id: str)
     """Return rows of numbers as vectors of length 1.
 
     Raises:
-        ValueError: they are not `count` rows of one dimension, or not of finite numbers.
+        ValueError: they are not `count` rows of one dimension, or have numbers that are not finite.
     """
     try:
         vectors = np.asarray(rows, dtype=np.float32)
