@@ -1,1 +1,1 @@
-"""workspace: the documents of each space: taken in, found, read and queried, within what a caller may see."""
+"""workspace: ingests, finds, reads and queries the documents of each space, within the caller's permissions."""

@@ -1,8 +1,8 @@
-"""Analyzer: turn text, in any script, into the terms by which passages are found.
+"""Analyzer: converts text in any script to the terms for searching passages.
 
 Words are folded (case, width, accents of Latin, Greek and Cyrillic letters) and stemmed by the language of their
-script; scripts that put no spaces between words become overlapping pairs of characters. The same goes for documents
-and questions, whatever their language: a word always becomes the same term.
+script; scripts without spaces between words become overlapping pairs of characters. Documents and questions are treated
+equally, so a word always becomes the same term.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import Stemmer
 
 from pegboard.language.stop_words import STOP_WORDS
 
-DOCUMENT_TERM_CHARS = 64  # of one word, by which it is found
-DOCUMENT_WORDS_REMEMBERED = 1 << 17  # cut and stemmed
+DOCUMENT_TERM_CHARS = 64  # characters of one word that are indexed
+DOCUMENT_WORDS_REMEMBERED = 1 << 17  # words in the cache with their terms
 
-# Marks that combine with a letter belong to its word, though Python's `\w` leaves them out.
+# Combining marks belong to a word, though Python's `\w` excludes them.
 _MARKS = r"\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0670\u06d6-\u06ed\u0900-\u0963\u0966-\u109f\u1780-\u17ff"
 _WORD = re.compile(rf"[^\W_](?:[^\W_]|[{_MARKS}])*")
 _ASCII_WORD = re.compile(r"[a-z0-9]+")
@@ -32,7 +32,7 @@ _UNSPACED = re.compile(  # Thai and Lao, Burmese, Khmer, kana, Han, Hangul
 
 
 class _Stemmer(Protocol):
-    """What we use of PyStemmer, which has no types."""
+    """The part of PyStemmer that we use; PyStemmer has no types."""
 
     maxCacheSize: int  # noqa: N815 - their name
 
@@ -41,7 +41,7 @@ class _Stemmer(Protocol):
 
 def _stemmer(language: str) -> _Stemmer:
     stemmer: _Stemmer = vars(Stemmer)["Stemmer"](language)
-    stemmer.maxCacheSize = 0  # its own cache is not safe between threads; `_terms_of_word` has one that is
+    stemmer.maxCacheSize = 0  # its cache is not thread-safe; `_terms_of_word` has one that is
     return stemmer
 
 
@@ -70,14 +70,14 @@ def terms_of(text: str) -> list[str]:
 
 
 def telling_terms(text: str) -> list[str]:
-    """Return the terms of a question, in order and with repetitions, without stop words; with them if it has no others.
+    """Return the terms of a question without stop words; with them if it has no others.
 
     Documents keep their stop words.
     """
     words = {word.casefold() for word in _WORD.findall(text)}
     hits = {language: len(words & silent) for language, silent in STOP_WORDS.items()}
     most = max(hits.values())
-    # On a tie each of them may be it, as with "die" or "in".
+    # On a tie, e.g. for "die" or "in", all tied languages count.
     languages = [language for language, count in hits.items() if count == most] if most else []
     terms = terms_of(text)
     return [term for term in terms if not any(term in _silent_terms(each) for each in languages)] or terms
@@ -109,6 +109,6 @@ def _stemmed(word: str) -> list[str]:
     if not word:
         return []
     stemmer = next((each for letters, each in _BY_SCRIPT if letters.search(word)), _LATIN)
-    # People leave accents out when they ask. Vowel signs of other scripts are not accents.
+    # People often omit accents in questions. Vowel signs of other scripts are not accents.
     bare = "".join(c for c in unicodedata.normalize("NFD", word[:DOCUMENT_TERM_CHARS]) if not "\u0300" <= c <= "\u036f")
     return [stemmer.stemWord(unicodedata.normalize("NFC", bare))]

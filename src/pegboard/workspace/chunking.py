@@ -1,4 +1,4 @@
-"""Chunking: cut a text into passages that are shown and found on their own."""
+"""Chunking: splits a text into passages that are found and shown separately."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from pegboard.workspace.limits import DOCUMENT_TITLE_CHARS
 
-CHUNK_CHARS = 1_200  # of one passage, at most
-CHUNK_LEAST_CHARS = 300  # and at least, where the text goes on
+CHUNK_CHARS = 1_200  # characters of the longest passage
+CHUNK_LEAST_CHARS = 300  # characters of the shortest passage, except at the end of a text
 
-# Where a text may be cut, the best place first: before a heading, between paragraphs, lines, sentences, words.
+# Where a text may be split, best first: before headings, between paragraphs, lines, sentences, words.
 _CUTS = (
     re.compile(r"\n(?=#{1,6} )"),
     re.compile(r"\n\s*\n"),
@@ -23,7 +23,7 @@ _HEADING = re.compile(r"^(#{1,6}) (.*)$", re.MULTILINE)
 
 
 class Heading(NamedTuple):
-    """A heading of Markdown: where its line begins, its level from 1, its words."""
+    """A Markdown heading: the start of its line, its level from 1, its text."""
 
     start: int
     level: int
@@ -31,7 +31,7 @@ class Heading(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """A passage of a text, from code point `start` to `end`, and the headings that it stands under."""
+    """A passage of a text, from code point `start` to `end`, with its headings."""
 
     start: int
     end: int
@@ -39,12 +39,12 @@ class Chunk(NamedTuple):
 
 
 def heading_title(words: str) -> str:
-    """Return what stands between the signs of a heading; empty where nothing does.
+    """Return the text of a heading without its marks; empty if there is none.
 
-    Blanks and closing `#` are taken off, and not matched: a line of 20,000 blanks would take minutes.
+    Blanks and closing `#` are stripped instead of matched: a line of 20,000 blanks would take minutes.
     """
     bare = words.strip(" ")
-    # Every passage below it is found by it, too: of a heading of a megabyte each would have a copy.
+    # Every passage below it repeats it, so a heading of a megabyte would be copied many times.
     return (bare.rstrip("#").rstrip(" ") or bare[:1])[:DOCUMENT_TITLE_CHARS]
 
 
@@ -55,7 +55,7 @@ def _headings_in(text: str) -> Iterator[Heading]:
 
 
 def chunks_of(text: str) -> list[Chunk]:
-    """Return the passages of a text, in order, none longer than `CHUNK_CHARS` and none of white space alone."""
+    """Return the passages of a text, in order, none longer than `CHUNK_CHARS` and none of only white space."""
     headings = [*_headings_in(text)]
     chunks: list[Chunk] = []
     above: list[Heading] = []
@@ -73,7 +73,7 @@ def _entered(above: list[Heading], heading: Heading) -> list[Heading]:
 
 
 def _spans(text: str) -> Iterator[tuple[int, int]]:
-    """Yield where each passage begins and ends, without the white space around it."""
+    """Yield the start and end of each passage, without surrounding white space."""
     start, length = 0, len(text)
     while start < length:
         while start < length and text[start].isspace():
@@ -89,15 +89,15 @@ def _spans(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _end(text: str, start: int) -> int:
-    """Return the last good place to cut within the length of a passage; any place where there is none."""
+    """Return the last good place to split within the length of a passage; any place if there is none."""
     left = len(text) - start
     if left <= CHUNK_CHARS:
         return len(text)
-    # What is left for two passages is shared by them: a scrap at the end would be found for its shortness.
+    # Two last passages share the rest equally: a tiny one would rank high because it is short.
     length = min(CHUNK_CHARS, max(left // 2 + CHUNK_LEAST_CHARS // 2, CHUNK_LEAST_CHARS))
     limit, least = start + length, start + CHUNK_LEAST_CHARS
     for cut in _CUTS:
-        # One character more: the white space behind a passage that just fits is such a place.
+        # One more character, since the white space after a passage that just fits is a place to split.
         places = [match.start() for match in cut.finditer(text, least, limit + 1)]
         if places:
             return places[-1]

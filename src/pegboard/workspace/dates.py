@@ -1,4 +1,4 @@
-"""Dates: write a column of dates as ISO 8601, and name the columns whose dates are in another form."""
+"""Dates: converts columns of dates to ISO 8601, and reports columns with ambiguous dates."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _ISO: Final = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d.*)?")
 
 
 def iso_dates(filled: Sequence[str]) -> dict[str, str] | None:
-    """Return what the cells of a column are as ISO 8601; `None` unless all are dates in one form that can be only one.
+    """Return the cells of a column as ISO 8601; `None` unless all are dates in one unambiguous form.
 
-    `03/04/2020` is in March or in April: such a column is left as it is, unless another of its cells decides it.
+    `03/04/2020` may be in March or April: such a column is unchanged, unless another cell decides the form.
     """
     if not filled or not all(map(_LIKE_DATE.fullmatch, filled)) or all(map(_ISO.fullmatch, filled)):
         return None
@@ -47,7 +47,7 @@ def iso_dates(filled: Sequence[str]) -> dict[str, str] | None:
 
 
 def unclear_dates(columns: Sequence[str], rows: Iterable[Sequence[JSONValue]]) -> list[str]:
-    """Return the columns in which some rows have dates in another form than ISO, which SQL neither sorts nor reads."""
+    """Return the columns with dates that are not ISO 8601, which SQL can neither sort nor parse."""
     found: dict[int, None] = {}
     for row in rows:
         for place, value in enumerate(row):
@@ -57,7 +57,7 @@ def unclear_dates(columns: Sequence[str], rows: Iterable[Sequence[JSONValue]]) -
 
 
 def dates_note(columns: Sequence[str]) -> str:
-    """Return what a reader must know of columns with unclear dates."""
+    """Return a note for readers about columns with ambiguous dates."""
     named = ", ".join(columns[:20])
     return (
         f"The dates in {named} are text that is not ISO 8601, in mixed or ambiguous forms (03/04/2020): sorting and "

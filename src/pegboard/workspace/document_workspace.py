@@ -19,19 +19,19 @@ from pegboard.workspace.web_ingest import WebIngest, is_address
 
 
 class Workspace:
-    """The documents of all spaces: host code takes them in and says who may see them.
+    """The documents of all spaces: host code ingests them and grants access.
 
-    Agents have them by the tools of a catalog: `catalog.use_documents(workspace.store)`.
+    Agents use them through the tools of a catalog: `catalog.use_documents(workspace.store)`.
 
     Args:
-        store: where they are: `sqlite:FILE`, made with its first use, or `postgresql://HOST/DATABASE`; or a store.
-        embedder: makes vectors of passages and questions; without one, words alone find them. A store has its own.
-        max_file_bytes: what one file may have.
-        allow_hosts: where addresses of the web may be: `example.com`, `*.example.com`, `10.0.0.0/8`; without any, all.
-        allow_private: whether private and loopback addresses may be reached.
+        store: `sqlite:FILE`, created on first use, or `postgresql://HOST/DATABASE`; or a store.
+        embedder: makes vectors of passages and questions; without one, search uses words only. A store has its own.
+        max_file_bytes: the largest file.
+        allow_hosts: allowed web hosts: `example.com`, `*.example.com`, `10.0.0.0/8`; by default all.
+        allow_private: whether private and loopback addresses are allowed.
 
     Raises:
-        DefinitionError: the store cannot be used, or a host cannot be read.
+        DefinitionError: the store cannot be used, or a host is invalid.
     """
 
     def __init__(
@@ -62,28 +62,27 @@ class Workspace:
         on_progress: Callable[[IngestReport], None] = lambda _: None,
         on_bad: Callable[[BadFile], None] = lambda _: None,
     ) -> IngestReport:
-        """Take a folder, a file, or a page or feed of the web into a space: what is new or has changed.
+        """Ingest new and changed documents of a folder, a file, or a web page or feed into a space.
 
-        What is gone from a folder is removed; entries that a feed no longer has stay.
+        Documents whose files were deleted from a folder are removed; old entries of a feed stay.
 
-        Files that cannot be read are told of, and the others come in. What was stored stays, whatever ends it; the next
-        run does the rest.
+        Unreadable files are reported and skipped. An interrupted run keeps what it stored, and the next run continues.
 
         Args:
-            path: the folder, one file, or an address of the web.
-            space: the space that the documents belong to.
+            path: the folder, one file, or a web address.
+            space: the space of the documents.
             source: the name of the source in that space; by default that of the folder, or the address.
-            encoding: that of texts without a byte order mark, such as `cp1252`; kept for the source of a folder. It is
-                detected without one; `auto` has it detected again.
-            allow_shrink: remove what is gone also where that is all or most of the source, or where the source was
-                read from another folder before.
-            on_progress: told after each batch that was stored.
-            on_bad: told of each file that was not, at once.
+            encoding: of texts without a byte order mark, such as `cp1252`; stored with the source of a folder. Without
+                it, the encoding is detected; `auto` detects it again.
+            allow_shrink: remove deleted documents even if they are all or most of the source, or if the source was read
+                from another folder before.
+            on_progress: called after each stored batch.
+            on_bad: called at once for each file that was skipped.
 
         Raises:
-            DefinitionError: there is no such folder, file or encoding.
-            CallError: the store cannot be used; an address may not or cannot be fetched; `needs_review` without
-                `allow_shrink`, where the source would lose more than half of its documents.
+            DefinitionError: the folder, file or encoding does not exist.
+            CallError: the store cannot be used; an address must not or cannot be fetched; `needs_review` without
+                `allow_shrink`, if the source would lose more than half of its documents.
         """
         scope = self.store.operator_scope(space)
         if isinstance(path, str) and is_address(path):
@@ -115,16 +114,16 @@ class Workspace:
         ).run()
 
     async def upload(self, payload: bytes, *, space: str, path: str, source: str = "uploads") -> JSON:
-        """Take one file in, in the place of what was at its path in that source; its name tells how it is read.
+        """Ingest one file, replacing the document at its path in that source; its name determines the format.
 
         Raises:
-            CallError: invalid_arguments, for what cannot be read; the store cannot be used.
+            CallError: invalid_arguments, for an unreadable file; the store cannot be used.
         """
         scope = self.store.operator_scope(space)
         return await upload(self.store, scope, payload, space=space, source=source, path=path)
 
     async def remove(self, space: str, source: str) -> int:
-        """Remove a source with its documents; return how many they were.
+        """Remove a source with its documents; return their number.
 
         Raises:
             CallError: not_found; the store cannot be used.
@@ -135,22 +134,22 @@ class Workspace:
         """Grant a space to `user:NAME` or `role:NAME`.
 
         Raises:
-            CallError: invalid_arguments, for anybody else.
+            CallError: invalid_arguments, for another principal.
         """
         await self.store.grant(who, space, access)
 
     async def revoke(self, who: str, space: str) -> bool:
-        """Take a grant back; tell whether there was one."""
+        """Revoke a grant; tell whether there was one."""
         return await self.store.revoke(who, space)
 
     async def grants(self, space: str | None = None) -> list[JSON]:
-        """Return all grants, or those of a space."""
+        """Return all grants, or those of one space."""
         return await self.store.grants(space)
 
     async def statistics(self) -> list[JSON]:
-        """Return what each space holds, with its sources."""
+        """Return the statistics of each space and its sources."""
         return await self.store.statistics()
 
     def close(self) -> None:
-        """Close what is open; the next use opens it again."""
+        """Close the open connections; the next use opens new ones."""
         self.store.close()

@@ -1,4 +1,4 @@
-"""File globs: patterns for names and paths of documents, matched in time that no pattern makes long."""
+"""File globs: glob patterns for names and paths of documents, matched in linear time."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _EITHER = re.compile(r"\{([^{}]*,[^{}]*)\}")
 
 
 def name_matcher(pattern: str, *, ignore_case: bool) -> Callable[[str], Any]:
-    """Return what tells whether a name fits a glob, or is just what stands there, whatever of it a glob would mean.
+    """Return a function that tells whether a name matches a glob, or equals it literally.
 
-    Macs write accents of names as characters of their own.
+    Names are normalised, since macOS stores accents as separate characters.
     """
     pattern = unicodedata.normalize("NFC", pattern)
     named = re.escape(pattern.removeprefix("/"))
@@ -24,14 +24,14 @@ def name_matcher(pattern: str, *, ignore_case: bool) -> Callable[[str], Any]:
 
 
 def _glob_expression(pattern: str) -> str:
-    """Return a glob as a regular expression that no name makes slow; a bare word stands anywhere in a name.
+    """Return a glob as a regular expression with linear time; a word without wildcards matches anywhere in a name.
 
-    `*` and `?` stop at a slash, `**` does not; `{a,b}` is either.
+    `*` and `?` stop at a slash, `**` does not; `{a,b}` matches either.
     """
     ways = _EITHER.split(pattern.removeprefix("/"))
     if len(ways) == 1 and not set(pattern) & set("*?[/"):
         return _glob_part(f"*{pattern}*")
-    # What stands in braces is every second part.
+    # Every second part was in braces.
     either = ["|".join(map(_glob_part, each.split(","))) for each in ways[1::2]]
     return _glob_part(ways[0]) + "".join(
         f"(?:{one}){_glob_part(rest)}" for one, rest in zip(either, ways[2::2], strict=True)
@@ -55,7 +55,7 @@ def _glob_part(pattern: str) -> str:
         else:
             parts.append({"*": "[^/]*", "?": "[^/]"}.get(character, re.escape(character)))
         place += 1
-    # Several stars in a row mean one; as they stand, each would double the work.
+    # Several stars in a row mean one; unmerged, each would double the work.
     return re.sub(r"(?:\[\^/\]\*)+", "[^/]*", "".join(parts))
 
 

@@ -1,4 +1,4 @@
-"""File reader: what the bytes of a file say, read in children that can be killed."""
+"""File reader: parses files in child processes that can be killed."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from pegboard.model.record import replace
 from pegboard.workspace.parsing.feed import Feed
 from pegboard.workspace.parsing.formats import format_of
 
-PARSERS = 4  # children that read files at once; no more than there are processors
-PARSE_S = 30.0  # for reading one file
-PARSE_MEMORY_BYTES = 512 * MIB  # of a child that reads files
-PARSE_OUTPUT_BYTES = 64 * MIB  # of what one file says, as JSON
+PARSERS = 4  # children that parse files at once, at most one per CPU
+PARSE_S = 30.0  # seconds to parse one file
+PARSE_MEMORY_BYTES = 512 * MIB  # bytes of memory of a parsing child
+PARSE_OUTPUT_BYTES = 64 * MIB  # bytes of one file's parsed contents as JSON
 
 _UNREADABLE = "UnreadableError"
 _FEED = "pegboard.workspace.parsing.feed:parse_feed"
@@ -29,7 +29,7 @@ _TOLD = ("title", "author", "created", "language", "headings", "pages", "encodin
 
 
 class FileReader:
-    """Makes documents of files; `async with` ends its children. One event loop uses it."""
+    """Parses files to documents; `async with` ends its children. For one event loop."""
 
     def __init__(self) -> None:
         self._pool = SandboxPool(
@@ -51,9 +51,9 @@ class FileReader:
     async def read(
         self, path: str, payload: bytes, *, modified_s: float | None = None, encoding: str = ""
     ) -> NewDocument:
-        """Return the document that a file is; one that cannot be read has an `error`, which says why in one line.
+        """Return the document in a file; an unreadable one has an `error` with a one-line reason.
 
-        `encoding` is that of texts without a byte order mark; it is detected where none is given.
+        `encoding` is for texts without a byte order mark; empty means detection.
         """
         kind = format_of(path)
         document = NewDocument(
@@ -79,7 +79,7 @@ class FileReader:
         """Return a feed with its entries.
 
         Raises:
-            CallError: invalid_arguments, when it is none; timeout; result_too_large.
+            CallError: invalid_arguments, if it is not a feed; timeout; result_too_large.
         """
         try:
             return cast("Feed", await self._pool.call(_FEED, {}, payload))
@@ -89,12 +89,12 @@ class FileReader:
 
 
 def checksum_of(payload: bytes) -> str:
-    """Return by what content is told from other content."""
+    """Return the checksum by which contents are compared."""
     return f"sha256:{hashlib.sha256(payload).hexdigest()}"
 
 
 def with_error(document: NewDocument, error: str) -> NewDocument:
-    """Return the document as one of which nothing could be read."""
+    """Return the document with an error and without contents."""
     return replace(document, error=" ".join(error.split()))
 
 

@@ -1,7 +1,7 @@
-"""Ingest: take a folder into a source: what is new and what changed, and nothing that is no longer there.
+"""Ingest: synchronises a source with a folder: stores new and changed files, and removes deleted ones.
 
-Files are read and parsed side by side, in children that can be killed, and stored in batches, each whole or not at
-all. Whatever ends it, what was stored stays, and the next run does the rest. Memory does not grow with the folder.
+Files are read and parsed in parallel, in children that can be killed, and stored in atomic batches. An interrupted run
+keeps what it stored, and the next run continues. Memory use does not depend on the size of the folder.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from pegboard.workspace.store.document_store import INGEST_BATCH_DOCUMENTS, SqlD
 from pegboard.workspace.store.source_settings import SourceRoot
 from pegboard.workspace.store.writing import Stored, prepared
 
-INGEST_FOLDER_FILES = 1_000_000  # of one folder
-INGEST_LEVELS = 64  # of folders in folders
-INGEST_AT_ONCE_BYTES = 32 * MIB  # of files, read and not yet stored
-INGEST_BATCH_CHARS = 4_000_000  # or of text
-SHRINK_PART = 2  # a source may lose one document of so many before an operator has to confirm it
+INGEST_FOLDER_FILES = 1_000_000  # files in one folder
+INGEST_LEVELS = 64  # nesting levels of folders
+INGEST_AT_ONCE_BYTES = 32 * MIB  # bytes of files that are read but not yet stored
+INGEST_BATCH_CHARS = 4_000_000  # characters of text in one batch
+SHRINK_PART = 2  # a source that loses more than one document in this many needs confirmation
 
-_TRIES = 3  # of reading a file that changes meanwhile
+_TRIES = 3  # attempts to read a file that keeps changing
 
 
 class BadFile(Struct, frozen=True, kw_only=True):
-    """A file that could not be taken in, and why, in one line."""
+    """A file that could not be ingested, with a one-line reason."""
 
     path: str
     reason: str
@@ -46,7 +46,7 @@ class BadFile(Struct, frozen=True, kw_only=True):
 
 @dataclass(kw_only=True, slots=True)
 class IngestReport:
-    """What became of the files of one run. Those that are told of here are stored."""
+    """The outcome of one run. Reported files are stored."""
 
     counts: Counter[Stored] = field(default_factory=Counter[Stored])
     removed: int = 0
@@ -58,12 +58,12 @@ class IngestReport:
 
     @property
     def seen(self) -> int:
-        """How many files were looked at."""
+        """The number of files examined."""
         return self.counts.total()
 
 
 class _Reader(Struct, frozen=True, kw_only=True):
-    """What reads the files of a run; `reads_all` where their encoding was changed."""
+    """The reader of a run's files; `reads_all` if their encoding was changed."""
 
     files: FileReader
     encoding: str
@@ -74,14 +74,14 @@ Observer = Callable[[IngestReport], None]
 
 
 class FolderIngest(Struct, frozen=True, kw_only=True):
-    """One run over a folder, or over one file.
+    """One run over a folder or a single file.
 
     Args:
-        max_file_bytes: what a file may have.
-        encoding: that of the texts without a byte order mark, kept for later runs; `auto` has it detected again, and
-            without one it is as before.
+        max_file_bytes: the largest file.
+        encoding: of texts without a byte order mark, kept for later runs; `auto` detects it again, and `None` keeps the
+            stored one.
         allow_shrink: whether the source may lose all or most of its documents.
-        on_progress: told after each batch that was stored; `on_bad` of each file that was not, at once.
+        on_progress: called after each stored batch; `on_bad` at once for each file that was skipped.
 
     Raises:
         DefinitionError: the path is neither a folder nor a file.
@@ -99,17 +99,17 @@ class FolderIngest(Struct, frozen=True, kw_only=True):
     on_bad: Callable[[BadFile], None] = lambda _: None
 
     async def run(self) -> IngestReport:
-        """Take everything in, and remove what is gone.
+        """Ingest everything, and remove deleted documents.
 
         Raises:
-            CallError: the space may not be written to, or the store cannot be used; `busy` where the folder itself was
-                moved meanwhile; `needs_review` where the source would lose most of its documents.
+            CallError: the space is read-only, or the store cannot be used; `busy` if the folder was moved meanwhile;
+                `needs_review` if the source would lose most of its documents.
         """
         encoding = checked_encoding(self.encoding)
         root, only = self._root()
         began_in = await asyncio.to_thread(self._identity)
         if only is None:
-            # A run that is refused has changed nothing yet.
+            # Checked first, so that a refused run changes nothing.
             await self._check_shrink(root, began_in)
         await self.store.begin_source(
             self.scope, self.space, self.source, type_="folder", origin=str(self.path.absolute())
@@ -135,12 +135,12 @@ class FolderIngest(Struct, frozen=True, kw_only=True):
             return Root(path=self.path, hard_links=True), None
         if not self.path.is_file():
             raise DefinitionError(f"There is no folder or file {str(self.path)!r}.")
-        # A link that the operator names is followed; those inside of a folder are not.
+        # A link that the operator names is followed; links inside a folder are not.
         path = self.path.resolve()
         root = Root(path=path.parent, hard_links=True)
         return root, root.stat(path.name)
 
-    # ------------------------------------------------------------ in
+    # ------------------------------------------------------------ storing
 
     async def _store_all(self, root: Root, only: FileEntry | None, reader: _Reader, report: IngestReport) -> None:
         batch: list[NewDocument] = []
@@ -155,7 +155,7 @@ class FolderIngest(Struct, frozen=True, kw_only=True):
 
     async def _store(self, batch: list[NewDocument], report: IngestReport) -> None:
         if batch:
-            # In one go: a thread's turn costs as much as a page.
+            # In one batch, since switching to a thread costs as much as a page.
             ready = await asyncio.to_thread(lambda: [*map(prepared, batch)])
             stored = await self.store.put(self.scope, self.space, self.source, ready)
             report.counts.update(each for _, each in stored)
@@ -168,7 +168,7 @@ class FolderIngest(Struct, frozen=True, kw_only=True):
     async def _documents(
         self, root: Root, only: FileEntry | None, reader: _Reader, report: IngestReport
     ) -> AsyncIterator[NewDocument]:
-        """Yield the documents that are new or changed, a few at work at once, in the order of the files."""
+        """Yield new and changed documents, several processed at once, in the order of the files."""
         working: deque[tuple[asyncio.Task[NewDocument | None], int]] = deque()
         reading_bytes = 0
         try:
@@ -198,7 +198,7 @@ class FolderIngest(Struct, frozen=True, kw_only=True):
             await asyncio.gather(*(task for task, _ in working), return_exceptions=True)
 
     async def _looked_up(self, entries: Iterable[FileEntry]) -> AsyncIterator[tuple[FileEntry, str | None]]:
-        """Yield files, each with the checksum of what is stored of it."""
+        """Yield files, each with the checksum of its stored document."""
         entries = iter(entries)
         while some := [*islice(entries, INGEST_BATCH_DOCUMENTS)]:
             known = await self.store.checksums(self.scope, self.space, self.source, [each.path for each in some])
@@ -206,7 +206,7 @@ class FolderIngest(Struct, frozen=True, kw_only=True):
                 yield entry, known.get(entry.path)
 
     async def _document(self, root: Root, entry: FileEntry, reader: _Reader, known: str | None) -> NewDocument | None:
-        """Return what a file says; `None` where that is stored already."""
+        """Return the document in a file; `None` if it is already stored."""
         unread = NewDocument(path=entry.path, mime=_mime(entry.path), size_bytes=entry.size_bytes, checksum="")
         if entry.size_bytes > self.max_file_bytes:
             size = f"{entry.size_bytes / MIB:,.0f} MiB"
@@ -222,7 +222,7 @@ class FolderIngest(Struct, frozen=True, kw_only=True):
         return await reader.files.read(entry.path, payload, modified_s=entry.modified_s, encoding=reader.encoding)
 
     def _files(self, root: Root, report: IngestReport) -> Iterator[FileEntry]:
-        """Yield the files that can be read, folder by folder, by name; hidden ones are left out."""
+        """Yield the readable files, folder by folder, by name; hidden ones are skipped."""
         waiting = ["."]
         while waiting:
             folder = waiting.pop()
@@ -252,10 +252,10 @@ class FolderIngest(Struct, frozen=True, kw_only=True):
         report.bad.append(bad)
         self.on_bad(bad)
 
-    # ------------------------------------------------------------ out
+    # ------------------------------------------------------------ removing
 
     def _identity(self) -> SourceRoot | None:
-        """Return what tells the folder from every other one; `None` where there is none at its path."""
+        """Return the identity of the folder; `None` if there is none at its path."""
         try:
             status = self.path.stat()
         except OSError:
@@ -263,10 +263,10 @@ class FolderIngest(Struct, frozen=True, kw_only=True):
         return SourceRoot(_printable(str(self.path.absolute())), status.st_dev, status.st_ino)
 
     async def _check_shrink(self, root: Root, began_in: SourceRoot | None) -> int:
-        """Return how many documents have no file any more.
+        """Return the number of documents whose files are gone.
 
-        An empty mount point and a mistyped path look like a folder whose files were deleted, and a run from cron has
-        nobody who would notice.
+        An empty mount point and a mistyped path look like a folder whose files were deleted, and nobody watches a run
+        from cron.
 
         Raises:
             CallError: needs_review, they are all or most of the source, or the source was read from another folder;
@@ -302,14 +302,14 @@ class FolderIngest(Struct, frozen=True, kw_only=True):
         )
 
     async def _stored(self) -> AsyncIterator[list[tuple[int, str, str]]]:
-        """Yield the documents of the source, some at a time; none where there is no such source."""
+        """Yield the documents of the source in batches; nothing if the source does not exist."""
         place: tuple[str, str] | None = None
         while some := await self.store.documents_from(self.scope, self.space, self.source, place):
             place = some[-1][1:]
             yield some
 
     async def _check_place(self, began_in: SourceRoot | None) -> None:
-        """See that the folder that this run began in is still at its path.
+        """Check that the folder of this run is still at its path.
 
         Raises:
             CallError: busy; it is not, so missing files prove nothing.
@@ -319,7 +319,7 @@ class FolderIngest(Struct, frozen=True, kw_only=True):
             raise CallError("busy", f"{text} Run it again.", retryable=True)
 
     async def _remove_gone(self, root: Root, began_in: SourceRoot | None) -> int:
-        """Remove the documents whose files are no longer there.
+        """Remove the documents whose files are gone.
 
         Raises:
             CallError: busy; the folder is no longer at its path.
@@ -328,7 +328,7 @@ class FolderIngest(Struct, frozen=True, kw_only=True):
         async for some in self._stored():
             gone = await asyncio.to_thread(_gone, root, some)
             if gone:
-                # After the look: a folder that was renamed, unmounted or exchanged before it would seem to be empty.
+                # Checked after the files: a folder that was moved or unmounted before would seem empty.
                 await self._check_place(began_in)
                 removed += await self.store.remove_documents(self.scope, self.space, self.source, gone)
         return removed
@@ -337,10 +337,10 @@ class FolderIngest(Struct, frozen=True, kw_only=True):
 async def embed_into(
     store: SqlDocumentStore, scope: DocumentScope, space: str, report: IngestReport, on_progress: Observer
 ) -> None:
-    """Have the embedder read what is new; what it fails at is found by its words, and read by the next run.
+    """Embed new passages; failed ones are found by words, and embedded by the next run.
 
     Raises:
-        CallError: the space may not be written to, or the store cannot be used.
+        CallError: the space is read-only, or the store cannot be used.
     """
 
     def count(embedded: int) -> None:
@@ -358,7 +358,7 @@ async def embed_into(
 
 
 def _fault(entry: FileEntry) -> str:
-    """Return why something in a folder is not taken, in words; empty where it is."""
+    """Return why an item of a folder is skipped; empty if it is ingested."""
     try:
         entry.path.encode()
     except UnicodeEncodeError:
@@ -391,7 +391,7 @@ def _settled(root: Root, path: str, max_bytes: int) -> bytes:
     """Return the content of a file that did not change while it was read.
 
     Raises:
-        CallError: it changes again and again, grew too large, or is not an ordinary file any more.
+        CallError: it keeps changing, is too large, or is not an ordinary file any more.
     """
     for _ in range(_TRIES):
         before = root.stat(path)
@@ -409,7 +409,7 @@ def _gone(root: Root, documents: list[tuple[int, str, str]]) -> list[int]:
 
 
 def _is_there(root: Root, folder: str, name: str) -> bool:
-    """Tell whether a document's file is still there, and still one that would be taken."""
+    """Tell whether a document's file still exists and would be ingested."""
     if any(part.startswith(".") or not can_be_shown(part.replace("\t", " ")) for part in (*folder.split("/"), name)):
         return False
     try:
@@ -419,7 +419,7 @@ def _is_there(root: Root, folder: str, name: str) -> bool:
 
 
 def empty_of(documents: Sequence[NewDocument], stored: Sequence[tuple[str, Stored]]) -> list[str]:
-    """Return the paths of the new or changed documents that say nothing."""
+    """Return the paths of new or changed documents without text."""
     return [
         each.path
         for each, (_, became) in zip(documents, stored, strict=True)
@@ -428,10 +428,10 @@ def empty_of(documents: Sequence[NewDocument], stored: Sequence[tuple[str, Store
 
 
 def checked_encoding(encoding: str | None) -> str | None:
-    """Return an encoding as Python calls it; empty for `auto`.
+    """Return Python's name of an encoding; empty for `auto`.
 
     Raises:
-        DefinitionError: there is none of that name.
+        DefinitionError: the encoding is unknown.
     """
     if encoding is None or encoding == "auto":
         return None if encoding is None else ""
@@ -443,7 +443,7 @@ def checked_encoding(encoding: str | None) -> str | None:
 
 
 def describe(report: IngestReport) -> str:
-    """Return what became of a run, in one line."""
+    """Return the outcome of a run in one line."""
     counts = report.counts
     parts = [f"{counts[each]} {each}" for each in ("added", "changed", "unchanged", "failed") if counts[each]]
     if report.removed:

@@ -1,4 +1,4 @@
-"""Linear patterns: regular expressions that take time in proportion to the text, whatever they are (RE2)."""
+"""Linear patterns: regular expressions with guaranteed linear time (RE2)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import re2  # pyright: ignore[reportMissingTypeStubs] - it has none
 from pegboard.model.bounds import MIB
 from pegboard.model.error import CallError
 
-GREP_MEMORY_BYTES = 8 * MIB  # of one compiled pattern
+GREP_MEMORY_BYTES = 8 * MIB  # bytes of one compiled pattern
 
 
 class LinearPattern(Protocol):
-    """What we use of a compiled pattern of google-re2, which has no types."""
+    """The part of google-re2's compiled patterns that we use; it has no types."""
 
     def search(self, text: bytes) -> Any: ...
 
@@ -21,10 +21,10 @@ class LinearPattern(Protocol):
 
 
 def linear(pattern: str, *, ignore_case: bool) -> LinearPattern:
-    """Return a compiled pattern; `.` takes every character of a line.
+    """Return a compiled pattern; `.` matches every character of a line.
 
     Raises:
-        CallError: invalid_arguments, when RE2 does not take it.
+        CallError: invalid_arguments, if RE2 does not support the pattern.
     """
     untyped: Any = re2
     options = untyped.Options()
@@ -42,6 +42,6 @@ def linear(pattern: str, *, ignore_case: bool) -> LinearPattern:
 
 
 def literal(text: str) -> str:
-    """Return a pattern that means this text."""
+    """Return a pattern that matches this text literally."""
     escaped: str = cast("Any", re2).escape(text)
     return escaped

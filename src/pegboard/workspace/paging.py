@@ -1,4 +1,4 @@
-"""Paging: where a list goes on, as text that a caller sends back, and how much of it fits into one answer."""
+"""Paging: cursors of lists, and the number of items that fit into one answer."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue, is_list
 from pegboard.workspace.limits import DOCUMENT_RESULT_BYTES
 
-_NUMBERS = 1 << 31  # no database has to take larger ones
-_ROOM_BYTES = 1_024  # of an answer, for what stands around its items
+_NUMBERS = 1 << 31  # numbers above this are refused, since some databases cannot store them
+_ROOM_BYTES = 1_024  # bytes of an answer reserved for everything except its items
 
 
 def cursor_after(*place: JSONValue) -> str:
-    """Return a cursor for what follows a place in an order. It says nothing that the answer before it did not say."""
+    """Return a cursor for the items after a place. It reveals nothing that the answer does not show."""
     return base64.urlsafe_b64encode(orjson.dumps(place)).decode().rstrip("=")
 
 
 def place_of(cursor: str | None, *kinds: type) -> tuple[Any, ...] | None:
-    """Return the place that a cursor names; `None` without one.
+    """Return the place in a cursor; `None` without one.
 
     Raises:
-        CallError: invalid_arguments, when no list gave it.
+        CallError: invalid_arguments, if no list returned it.
     """
     if cursor is None:
         return None
@@ -41,12 +41,12 @@ def place_of(cursor: str | None, *kinds: type) -> tuple[Any, ...] | None:
 
 
 def _may_be_given(each: JSONValue) -> bool:
-    """Tell whether a list could have given it: the numbers are small, and no text in a store has a NUL."""
+    """Tell whether a list could have returned it: numbers are small, and stored texts have no NUL."""
     return abs(each) < _NUMBERS if isinstance(each, int) else "\0" not in each
 
 
 def fitting_count(items: Sequence[JSON], *, max_bytes: int = DOCUMENT_RESULT_BYTES) -> int:
-    """Return how many items fit into one answer, from the first on; one of them always does."""
+    """Return how many items fit into one answer, at least one."""
     size = _ROOM_BYTES
     for count, item in enumerate(items):
         size += len(orjson.dumps(item)) + 1
@@ -56,7 +56,7 @@ def fitting_count(items: Sequence[JSON], *, max_bytes: int = DOCUMENT_RESULT_BYT
 
 
 def page(items: Sequence[JSON], *, limit: int, places: Sequence[tuple[JSONValue, ...]]) -> JSON:
-    """Return an answer with the items that fit. `items` has one more than `limit` where there are more."""
+    """Return an answer with the items that fit. `items` has one more than `limit` if there are more."""
     count = fitting_count(items[:limit])
     is_truncated = count < len(items)
     return {

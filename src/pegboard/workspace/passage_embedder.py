@@ -1,4 +1,4 @@
-"""Passage embedder: what makes vectors of passages and questions, and what of it a search may do without."""
+"""Passage embedder: embeds passages and questions; search continues without it on failure."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from pegboard.workspace.analyzer import telling_terms
 
 log = logging.getLogger("pegboard")
 NO_ANSWER: Final = "the embedder does not answer, so passages were found by words alone"
-# How much the rank by vectors counts beside that by words. One that only knows letters finds what no word finds, and
-# puts in order what words leave alike: its best rank is worth less than a step between the first ranks by words.
+# The weight of the vector ranking relative to the word ranking. A letters-only embedder finds passages without matching
+# words, and orders equal ones: its best rank is worth less than one step between the first ranks by words.
 _OF_MODEL: Final = 1.0
 _OF_HASHING: Final = 0.01
-# What models were trained to read before a question and before a passage, by their names. Source: their model cards.
-# Those of the E5 family that follow instructions have passages without any, and questions with a task of their own.
+# Prefixes for questions and passages with which models were trained, by model name. Source: their model cards.
+# Instruction-following E5 models use no prefix for passages, and a task for questions.
 _PREFIXES: Final = (
     (re.compile(r"(?:^|[^a-z0-9])e5-(?!.*(?:instruct|mistral))", re.IGNORECASE), "query: ", "passage: "),
     (re.compile(r"nomic-embed-text", re.IGNORECASE), "search_query: ", "search_document: "),
@@ -32,7 +32,7 @@ _NO_PREFIXES: Final = ("", "")
 
 
 class PassageEmbedder:
-    """An embedder on a thread of its own. A search waits for it a moment; after a failure it is left alone for some."""
+    """An embedder in its own thread. A search waits briefly for it; after a failure it is not used for a while."""
 
     def __init__(self, embedder: Embedder, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._embedder, self._clock = embedder, clock
@@ -44,21 +44,21 @@ class PassageEmbedder:
         self.weight = _OF_HASHING if self._is_hashing else _OF_MODEL
 
     async def mark(self) -> str:
-        """Return by what its vectors are told from those of other models, or of another dimension.
+        """Return the mark that identifies the model and dimension of its vectors.
 
         Raises:
-            Exception: whatever the embedder raises; TimeoutError.
+            Exception: any exception of the embedder; TimeoutError.
         """
         await self._load(EMBED_READ_S)
         length = self._embedder.dimension or self._length
         if length is None:
-            # Nobody knows before it has answered.
+            # Unknown before its first answer.
             length = self._length = (await self._asked(["dimension"], EMBED_READ_S)).shape[1]
         how = ":terms" if self._is_hashing else ":prefixed" if prefixes_of(self.model_id) != _NO_PREFIXES else ""
         return f"{self._embedder.model_id}:{length}{how}"
 
     async def of_question(self, text: str) -> Vectors | None:
-        """Return the vector of a question, as one row; `None` where the embedder says nothing in time, or of it."""
+        """Return the vector of a question, as one row; `None` if the embedder is too slow or does not know the text."""
         if self._clock() < self._rests_until:
             return None
         try:
@@ -72,28 +72,28 @@ class PassageEmbedder:
         return vectors if vectors.any() else None
 
     async def of_passages(self, texts: Sequence[str]) -> Vectors:
-        """Return one row a passage.
+        """Return one row per passage.
 
         Raises:
-            Exception: whatever the embedder raises; TimeoutError.
+            Exception: any exception of the embedder; TimeoutError.
         """
         _, before = prefixes_of(self.model_id)
         return await self._asked([before + text for text in texts], EMBED_READ_S)
 
     @property
     def model_id(self) -> str:
-        """That of the embedder."""
+        """The model id of the embedder."""
         return self._embedder.model_id
 
     async def _load(self, wait_s: float) -> None:
-        # Its name says which model it is once it is loaded; that goes on when nobody waits any longer.
+        # Its name identifies the model only after loading, which continues if nobody waits.
         if self._loads:
             async with asyncio.timeout(wait_s):
                 await asyncio.wrap_future(self._thread.start(loaded(self._embedder)))
 
     async def _asked(self, texts: Sequence[str], wait_s: float) -> Vectors:
         if self._is_hashing:
-            # It weighs every word alike, and most words of a sentence only hold it together.
+            # It weighs all words equally, although many words of a sentence carry no meaning.
             texts = [" ".join(telling_terms(text)) for text in texts]
         async with asyncio.timeout(wait_s):
             vectors = await asyncio.wrap_future(self._thread.start(embedded(texts, self._embedder)))
@@ -102,5 +102,5 @@ class PassageEmbedder:
 
 
 def prefixes_of(model_id: str) -> tuple[str, str]:
-    """Return what a model wants to read before a question, and before a passage; empty for most."""
+    """Return a model's prefixes for questions and for passages; empty for most models."""
     return next(((ask, tell) for named, ask, tell in _PREFIXES if named.search(model_id)), _NO_PREFIXES)

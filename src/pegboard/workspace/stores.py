@@ -1,4 +1,4 @@
-"""Stores: the document store that a URI names."""
+"""Stores: opens the document store of a URI."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ else:
 
 
 def open_store(uri: str, *, folder: Path, embedder: Embedder | None = None) -> SqlDocumentStore:
-    """Return the store at `sqlite:FILE`, a relative one below the folder, or at `postgresql://HOST/DATABASE`.
+    """Return the store at `sqlite:FILE`, relative to the folder, or at `postgresql://HOST/DATABASE`.
 
     Raises:
         DefinitionError: it is neither, or cannot be used.

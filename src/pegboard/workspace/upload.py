@@ -15,7 +15,7 @@ from pegboard.workspace.file_reader import FileReader
 from pegboard.workspace.parsing.formats import FORMATS, format_of
 from pegboard.workspace.shown_names import can_be_shown
 
-UPLOAD_S = 300.0  # until the file of an upload is there
+UPLOAD_S = 300.0  # seconds to receive the file of an upload
 
 
 def upload_entry(store: DocumentStore, groups: Sequence[str]) -> ToolEntry:
@@ -52,12 +52,12 @@ def upload_entry(store: DocumentStore, groups: Sequence[str]) -> ToolEntry:
 async def upload(
     store: DocumentStore, scope: DocumentScope, payload: bytes, *, space: str, source: str, path: str
 ) -> JSON:
-    """Read a file and store what it says; return its id, its path, its passages and what became of it.
+    """Parse and store a file; return its id, path, number of passages and outcome.
 
-    A file that cannot be read is not stored, and leaves what was there.
+    An unreadable file is not stored, and the previous document stays.
 
     Raises:
-        CallError: not_found; read_only; invalid_arguments, for a name, a kind or a content that cannot be taken.
+        CallError: not_found; read_only; invalid_arguments, for an invalid name, format or content.
     """
     parts = [part for part in path.split("/") if part not in ("", ".")]
     path = "/".join(parts)

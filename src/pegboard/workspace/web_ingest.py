@@ -1,6 +1,6 @@
-"""Web ingest: take a page, a file or a feed of the web into a source.
+"""Web ingest: ingests a web page, file or feed into a source.
 
-What an address says now stands in the place of what it said before; entries that a feed no longer has stay.
+The current content of an address replaces the previous one; old entries of a feed stay.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from pegboard.workspace.shown_names import can_be_shown
 from pegboard.workspace.store.document_store import INGEST_BATCH_DOCUMENTS, SqlDocumentStore
 from pegboard.workspace.store.writing import PreparedDocument, prepared
 
-INGEST_URL_S = 120.0  # for fetching one address, redirects too
+INGEST_URL_S = 120.0  # seconds to fetch one address, including redirects
 
 _FEEDS: Final = frozenset({"application/rss+xml", "application/atom+xml", "application/rdf+xml"})
 _PERHAPS_FEEDS: Final = frozenset({"application/xml", "text/xml"})
 _SUFFIXES: Final = {kind.mime: suffix for suffix, kind in reversed(FORMATS.items())}
 _FEED_MARKS: Final = (b"<rss", b"<feed", b"<rdf:RDF")
-_LOOKED_AT_BYTES = 2_048  # of the beginning of a page, for what kind it is
-_PATH_CHARS = 500  # longer paths are cut, and told apart by a digest
+_LOOKED_AT_BYTES = 2_048  # bytes of a page examined for its format
+_PATH_CHARS = 500  # characters of a path; longer ones are cut, with a digest appended
 ACCEPT: Final = "text/html,application/rss+xml,application/atom+xml,application/pdf,*/*;q=0.5"
 
 
 def is_address(path: str) -> bool:
-    """Tell whether what is to be taken in is an address of the web."""
+    """Tell whether a path is a web address."""
     return path.lower().startswith(("http://", "https://"))
 
 
@@ -49,11 +49,11 @@ class WebIngest(Struct, frozen=True, kw_only=True):
 
     Args:
         source: its name; by default the host of a page, and the address of a feed.
-        destinations: where it may connect, redirects too.
-        max_file_bytes: what an answer may have.
-        encoding: that of a page or file whose server and content do not name one.
-        allow_shrink: whether a page without text may replace one that had some.
-        on_bad: told of what could not be taken in.
+        destinations: the allowed hosts, also for redirects.
+        max_file_bytes: the largest response.
+        encoding: of a page or file without a declared one.
+        allow_shrink: whether a page without text may replace one with text.
+        on_bad: called for each item that was skipped.
     """
 
     store: SqlDocumentStore
@@ -69,10 +69,10 @@ class WebIngest(Struct, frozen=True, kw_only=True):
     on_bad: Callable[[BadFile], None] = lambda _: None
 
     async def run(self) -> IngestReport:
-        """Take it in.
+        """Ingest the address.
 
         Raises:
-            CallError: it may not or cannot be fetched, or be written.
+            CallError: it must not or cannot be fetched or stored.
         """
         report = IngestReport()
         async with GuardedClient(self.destinations) as client:
@@ -139,9 +139,9 @@ class WebIngest(Struct, frozen=True, kw_only=True):
 
 
 async def _documents(feed: Feed, reader: FileReader, url: str) -> AsyncIterator[NewDocument]:
-    """Yield a document for each entry, under the address that it links to: titles change, addresses seldom do.
+    """Yield a document for each entry, under the entry's link: titles change, addresses seldom do.
 
-    One that is relative is told from `url`, the feed's own.
+    A relative link is resolved with `url`, the feed's own address.
     """
     for entry in feed["entries"]:
         link = _address(url, entry["link"])
@@ -154,7 +154,7 @@ async def _documents(feed: Feed, reader: FileReader, url: str) -> AsyncIterator[
 
 
 def _address(base: str, link: str) -> str:
-    """Return the address that an entry links to; empty where it names none that can be read."""
+    """Return the address of an entry's link; empty if it is missing or unreadable."""
     try:
         return urljoin(base, link) if link else ""
     except ValueError:
@@ -177,14 +177,14 @@ def _is_feed(response: Response) -> bool:
 
 
 def _payload(response: Response) -> bytes:
-    """Return the bytes of an answer; of a text whose encoding the server names, in UTF-8 that says so."""
+    """Return the bytes of a response; a text with a declared encoding is converted to UTF-8 with a byte order mark."""
     if media_type(response).startswith("text/") and "charset=" in response.headers.get("content-type", "").lower():
         return text_of(response).encode("utf-8-sig")
     return response.body
 
 
 def path_of(url: str, kind: str) -> str | None:
-    """Return the path of what an address has, which ends as its kind does; `None` for a kind that no parser reads."""
+    """Return the path for an address, with the extension of its format; `None` for an unsupported format."""
     address = urlsplit(url)
     path = unquote(address.path)
     parts = [each for part in path.split("/") if (each := _name(part)) not in ("", ".", "..")]
@@ -206,5 +206,5 @@ def path_of(url: str, kind: str) -> str | None:
 
 
 def _name(text: str) -> str:
-    """Return a part of an address as a name: what cannot be printed, and what would be a path, is left out."""
+    """Return a part of an address as a name, without unprintable characters and path separators."""
     return "".join(each for each in text if can_be_shown(each) and each not in "/\\").strip()

@@ -1,1 +1,1 @@
-"""parsing: what the files of each format say. Runs in the children of the parser pool, and nowhere else."""
+"""parsing: parsers of all file formats. They run only in the children of the parser pool."""

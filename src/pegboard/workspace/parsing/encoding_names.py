@@ -1,4 +1,4 @@
-"""Encoding names: which encodings of text there are. Free of what detects them, for whoever only checks a name."""
+"""Encoding names: checks names of text encodings, without importing the detection."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import codecs
 
 
 def known_encoding(name: str) -> str | None:
-    """Return the name by which Python knows an encoding of text; `None` for anything else."""
+    """Return Python's name of a text encoding; `None` if it is unknown."""
     try:
         "a".encode(name)
         return codecs.lookup(name).name

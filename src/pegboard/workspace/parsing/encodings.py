@@ -1,4 +1,4 @@
-"""Encodings: turn the bytes of a text file into text, and say in which encoding they were."""
+"""Encodings: decodes text files, and reports their encoding."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pegboard.workspace.parsing.parsed import Parsed, UnreadableError
 
 EncodingFrom = Literal["mark", "declared", "set", "detected"]
 
-# UTF-32 first: its mark begins with that of UTF-16.
+# UTF-32 first, since its byte order mark begins with that of UTF-16.
 _MARKS: Final = (
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),
@@ -22,7 +22,7 @@ _MARKS: Final = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 _LATIN: Final = frozenset({"cp1252", "cp1250", "cp1254", "cp1257", "cp1258", "mac_roman"})
-# The letters and signs that people write with these code pages, the likeliest page first.
+# Common letters and signs of these code pages, the likeliest page first.
 _WESTERN: Final = "äöüÄÖÜßáàâãåæçéèêëíìîïñóòôõøœúùûÿÁÀÂÃÅÆÇÉÈÊËÍÎÑÓÔÕØŒÚÛ€£§°«»„“”‚‘’–—…·²³½µ¿¡©®\xa0"
 _LATIN_LETTERS: Final = {
     "cp1252": frozenset(_WESTERN),
@@ -36,21 +36,21 @@ _CANDIDATES: Final = [
 ]  # fmt: skip
 _TELLING_LINES: Final = re.compile(rb"[^\n]*[\x80-\xff][^\n]*\n?")
 _TELLING_BYTES: Final = 65_536
-_LATIN_SHARE: Final = 0.3  # text in other scripts has more characters that are not ASCII
+_LATIN_SHARE: Final = 0.3  # the largest share of non-ASCII characters in Latin text
 _LOOKED_AT: Final = 4_096
-# What no text has but for UTF-16: without tab, line ends, form feed and escape.
+# Control bytes that only UTF-16 text has, without tab, line ends, form feed and escape.
 _BINARY: Final = re.compile(rb"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
 
 
 class Decoded(NamedTuple):
-    """The text of a file, its encoding, and how that is known."""
+    """The text of a file, its encoding, and how it was determined."""
 
     text: str
     encoding: str
     encoding_from: EncodingFrom
 
     def mark(self, parsed: Parsed) -> Parsed:
-        """Add the encoding to what a file says, unless it is plain UTF-8."""
+        """Add the encoding to a parsed file, unless it is plain UTF-8."""
         if self.encoding != "utf-8":
             parsed["encoding"], parsed["encoding_from"] = self.encoding, self.encoding_from
         return parsed
@@ -59,8 +59,8 @@ class Decoded(NamedTuple):
 def decode(options: object, payload: bytes, *, declared: str | None = None) -> Decoded:
     """Return the text of a file.
 
-    A byte order mark counts first, then the encoding that the source sets (`options["encoding"]`), then the one that
-    the file declares, then UTF-8. Anything else is detected.
+    The encoding is that of the byte order mark, the source's setting (`options["encoding"]`), the file's declaration,
+    or UTF-8, in this order. Anything else is detected.
 
     Raises:
         UnreadableError: it is not text, or not in the encoding that is set.
@@ -72,7 +72,7 @@ def decode(options: object, payload: bytes, *, declared: str | None = None) -> D
     if isinstance(chosen, str) and chosen:
         return Decoded(_strictly(payload, chosen), chosen, "set")
     if declared is not None:
-        # As browsers do, which show what can be read of a page.
+        # Like browsers, which show the readable part of a page.
         return Decoded(payload.decode(declared, "replace"), declared, "declared")
     wide = _wide_encoding(payload[:_LOOKED_AT])
     if wide is not None:
@@ -99,7 +99,7 @@ def _strictly(payload: bytes, encoding: str) -> str:
 
 
 def _wide_encoding(start: bytes) -> str | None:
-    """Return the kind of UTF-16 that has no mark: every other byte of ordinary text is zero."""
+    """Return the kind of UTF-16 without a mark: every other byte of ordinary text is zero."""
     pairs = len(start) // 2
     even, odd = start[: 2 * pairs : 2].count(0), start[1 : 2 * pairs : 2].count(0)
     if odd > pairs * 0.4 and not even:
@@ -108,10 +108,10 @@ def _wide_encoding(start: bytes) -> str | None:
 
 
 def _likely(payload: bytes) -> list[str]:
-    """Return the encodings that text may be in, the likeliest first.
+    """Return the possible encodings of a text, the likeliest first.
 
-    The library tells scripts and multibyte encodings apart well, and the Latin code pages badly in short texts: there
-    the page in which most characters are usual letters is taken, and Windows-1252 where several are as good.
+    The library distinguishes scripts and multibyte encodings well, but Latin code pages badly in short texts. For those
+    we take the page in which most characters are common letters, and Windows-1252 on a tie.
     """
     telling: list[bytes] = []
     size = 0

@@ -1,4 +1,4 @@
-"""Feed: read RSS and Atom: the entries of a feed, newest or not, as it has them."""
+"""Feed: parses RSS and Atom feeds."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from xml.parsers import expat
 from pegboard.workspace.limits import DOCUMENT_CHARS
 from pegboard.workspace.parsing.parsed import UnreadableError, one_line
 
-FEED_ENTRIES = 2_000  # of one feed
-FEED_LEVELS = 100  # of its elements
+FEED_ENTRIES = 2_000  # entries of one feed
+FEED_LEVELS = 100  # nesting levels of its elements
 
 _ENTRIES: Final = frozenset({"item", "entry"})
-# What is read of an entry, by the names of RSS, Atom and Dublin Core; the first that says anything.
+# The fields of an entry, by their names in RSS, Atom and Dublin Core; the first that is not empty counts.
 _FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "title": ("title",),
     "link": ("link", "permalink"),
@@ -31,13 +31,13 @@ _FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
 _WANTED: Final = frozenset(name for names in _FIELDS.values() for name in names)
 _QUOTED: Final = "source"
 _BASE: Final = "http://www.w3.org/XML/1998/namespace base"
-# Dates as people write them where their program knows no better.
+# Common date formats of programs that ignore the standards.
 _DAY: Final = re.compile(r"[A-Za-z]{3,9}, ")
 _LOOSE: Final = ("%d %b %Y", "%d %B %Y", "%B %d, %Y", "%Y/%m/%d", "%Y-%m-%d %H:%M:%S %z")
 
 
 class FeedEntry(TypedDict):
-    """One entry; what a feed does not say is empty."""
+    """One entry; missing fields are empty."""
 
     title: str
     link: str
@@ -55,7 +55,7 @@ class Feed(TypedDict):
 
 
 def parse_feed(_: object, payload: bytes) -> Feed:
-    """Read a feed. One that defines entities of its own is refused."""
+    """Parse a feed. Feeds that define entities are refused."""
     reader = _Reader()
     try:
         reader.parser.Parse(payload, True)
@@ -67,7 +67,7 @@ def parse_feed(_: object, payload: bytes) -> Feed:
 
 
 class _Reader:
-    """Takes the fields of entries out of the events of a parser."""
+    """Builds entries from the events of an XML parser."""
 
     def __init__(self) -> None:
         self.root, self.title, self.entries = "", "", list[FeedEntry]()
@@ -90,22 +90,22 @@ class _Reader:
         name = tag.rpartition(" ")[2]
         self.root = self.root or name
         self._open.append(name)
-        # An address may be told from the place of another one, which any element may name for what is in it.
+        # A relative address is resolved with `xml:base`, which any element may set for its content.
         base = self._bases[-1] if self._bases else ""
         self._bases.append(_joined(base, attributes.get(_BASE, "")))
         if len(self._open) > FEED_LEVELS:
             raise UnreadableError(f"its elements stand more than {FEED_LEVELS} deep")
         if self._field:
-            # Markup within a field, as Atom's XHTML: what it says, block by block.
+            # Markup inside a field, as in Atom's XHTML: its text, block by block.
             self._text.append("\n")
         elif name in _ENTRIES:
             self._entry_fields = {}
         elif _QUOTED in self._open:
-            # Where an entry was taken from, which has a title and addresses of its own.
+            # The original source of an entry has its own title and addresses, which are skipped.
             return
         elif name in _WANTED and (self._entry_fields is not None or (name == "title" and not self.title)):
             self._field, self._field_level = name, len(self._open)
-            # An id is an address too, unless it says that it is none.
+            # An id is an address too, unless it declares otherwise.
             self._is_link = name == "guid" and attributes.get("isPermaLink", "true") != "false"
             href = attributes.get("href")
             if href and attributes.get("rel", "alternate") == "alternate":
@@ -129,7 +129,7 @@ class _Reader:
 
     def _tell(self, entry: dict[str, str], text: str) -> None:
         if self._field == "author":
-            # A name comes first; addresses may follow.
+            # The name comes first; addresses may follow.
             text = text.partition("\n")[0]
         elif self._field == "link":
             text = _joined(self._bases[-1], text)
@@ -160,7 +160,7 @@ def _entry(declared: Mapping[str, str]) -> FeedEntry:
 
 
 def _iso(date: str) -> str:
-    """Return a date as ISO 8601 writes it; as it stands where it is in no form that is known."""
+    """Return a date in ISO 8601; unchanged if its format is unknown."""
     date = one_line(date)
     plain = _DAY.sub("", date, count=1)
     readers = (datetime.fromisoformat, parsedate_to_datetime, *(partial(_as, form) for form in _LOOSE))
@@ -177,7 +177,7 @@ def _as(form: str, text: str) -> datetime:
 
 
 def _joined(base: str, address: str) -> str:
-    """Return an address that is told from the place of another one; as it stands where it is none."""
+    """Return a relative address resolved with its base; unchanged if it is invalid."""
     try:
         return urljoin(base, address)
     except ValueError:

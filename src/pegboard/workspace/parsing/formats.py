@@ -1,4 +1,4 @@
-"""Formats: which files can be read, by the ends of their names, and what reads each."""
+"""Formats: the supported file formats, by file extension, and their parsers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 
 class Format(NamedTuple):
-    """One format: its media type, and the function that reads its bytes, as `module:function`."""
+    """One format: its media type, and its parser as `module:function`."""
 
     mime: str
     parser: str
@@ -36,6 +36,6 @@ FORMATS: Final = {
 
 
 def format_of(name: str) -> Format | None:
-    """Return the format of a file by its name; `None` where no parser knows it."""
+    """Return the format of a file by its name; `None` if no parser supports it."""
     _, dot, suffix = name.rpartition(".")
     return FORMATS.get(f".{suffix.lower()}") if dot else None

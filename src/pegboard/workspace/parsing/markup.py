@@ -1,4 +1,4 @@
-"""Markup: read HTML: all that a reader of the page sees, its headings and lists as Markdown writes them."""
+"""Markup: parses HTML to visible text, with headings and lists in Markdown."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _BLOCKS: Final = frozenset(
     "address article aside blockquote dd details div dl dt fieldset figcaption figure footer form header hr main nav "
     "ol option p pre section table tbody textarea thead tr ul br li h1 h2 h3 h4 h5 h6 caption summary".split()
 )
-# What may stand in the head of a page; with anything else its body has begun, whose tag may be left out.
+# The elements of a page's head; any other element begins the body, whose tag is optional.
 _IN_HEAD: Final = frozenset("base basefont bgsound head html link meta noscript script style template title".split())
-# What never has an end tag.
+# Elements without an end tag.
 _VOID: Final = frozenset("area base br col embed hr img input link meta param source track wbr".split())
 _INVISIBLE = re.compile(r"(?:^|[;\s])(?:display\s*:\s*none|visibility\s*:\s*hidden)(?![\w-])", re.IGNORECASE)
 _SPACES = re.compile(r"\s+")
-_CODE: Final = "\0"  # begins a line of code meanwhile: no text has it
-# Elements whose end tag may be left out, and the start tags that end them. Source: the HTML standard, 13.1.2.4
+_CODE: Final = "\0"  # marks lines of code during parsing; no text contains it
+# Elements with optional end tags, and the start tags that end them. Source: the HTML standard, 13.1.2.4
 _ENDS: Final = {
     "p": _BLOCKS - {"br", "caption", "li", "dd", "option", "tr", "tbody", "thead", "textarea", "figcaption", "summary"},
     "li": frozenset({"li"}),
@@ -33,7 +33,7 @@ _ENDS: Final = {
     "option": frozenset({"option"}),
 }
 _NAMED: Final = {"author": "author", "date": "created", "dc.date": "created", "article:published_time": "created"}
-# What a page calls its encoding, and what browsers take it for. Source: https://encoding.spec.whatwg.org/#names-and-labels
+# Encoding labels, and their meaning in browsers. Source: https://encoding.spec.whatwg.org/#names-and-labels
 _ENCODINGS: Final = {
     **dict.fromkeys(("ascii", "us-ascii", "iso-8859-1", "latin1", "windows-1252", "cp1252"), "cp1252"),
     **{f"iso-8859-{part}": f"iso8859_{part}" for part in (2, 3, 4, 5, 6, 7, 8, 10, 13, 14, 15, 16)},
@@ -50,7 +50,7 @@ _CHARSET = re.compile(
 
 
 def parse_html(options: object, payload: bytes) -> Parsed:
-    """Read a page; what stands in scripts, styles and comments is not part of it."""
+    """Parse a page, without scripts, styles and comments."""
     page = _Page()
     source = decode(options, payload, declared=_declared(payload))
     page.feed(cleaned(source.text))
@@ -71,15 +71,15 @@ def parse_html(options: object, payload: bytes) -> Parsed:
 
 
 def _declared(payload: bytes) -> str | None:
-    """Return the encoding that a page names, of those that browsers read."""
+    """Return the encoding that a page declares, if browsers support it."""
     named = _CHARSET.search(payload[:2_048])
     return _ENCODINGS.get((named[1] or named[2]).decode().lower()) if named is not None else None
 
 
 class _Page(HTMLParser):
-    """Takes title, headings and all visible text of a page.
+    """Collects title, headings and all visible text of a page.
 
-    `_unseen` are the elements that stand open from the first on that shows nothing; nothing in them is text.
+    `_unseen` are the open elements from the first invisible one on; their text is skipped.
     """
 
     def __init__(self) -> None:
@@ -105,7 +105,7 @@ class _Page(HTMLParser):
             if name:
                 self.told.setdefault(name, one_line(attributes.get("content", "")))
         elif tag == "title":
-            # A picture in the page may have one of its own.
+            # An SVG picture in the page may have its own title.
             self._in_title = not self.title and self._unseen in ([], ["head"])
         if self._unseen or tag in _UNSEEN or _is_hidden(attributes):
             if tag not in _VOID:
@@ -120,9 +120,9 @@ class _Page(HTMLParser):
             self.text.append(attributes["alt"])
 
     def _close_unseen_before(self, tag: str) -> None:
-        """Close what a start tag ends although no end tag says so."""
+        """Close elements that a start tag ends implicitly."""
         if tag == "body" or (self._unseen == ["head"] and tag not in _IN_HEAD):
-            # With whatever was left open before it.
+            # Including unclosed elements inside.
             self._unseen.clear()
         elif self._unseen and tag in _ENDS.get(self._unseen[-1], ()):
             self._unseen.pop()
@@ -142,7 +142,7 @@ class _Page(HTMLParser):
             self.text.append("\n- " if tag == "li" else "\n")
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        # `<svg/>` has no content: nothing behind it is unseen.
+        # `<svg/>` has no content, so the text after it is visible.
         self.handle_starttag(tag, attrs)
         self.handle_endtag(tag)
 
@@ -150,12 +150,12 @@ class _Page(HTMLParser):
         if tag == "title":
             self._in_title = False
         if tag in self._unseen:
-            # Whatever was left open inside of it.
+            # Including unclosed elements inside.
             while self._unseen.pop() != tag:
                 pass
             return
         if self._unseen and self._unseen[0] in _ENDS and tag in _BLOCKS:
-            # What stands around it ends, and so does it.
+            # The surrounding element ends, and so does this one.
             self._unseen.clear()
         if self._unseen:
             return
@@ -173,17 +173,17 @@ class _Page(HTMLParser):
             self._unseen.clear()
         if self._unseen:
             return
-        # Where the lines of the file end says nothing of the page, but in code.
+        # Line breaks in the source are only meaningful in code.
         self.text.append(data.replace("\n", f"\n{_CODE}") if self._code_levels else " ".join(_SPACES.split(data)))
         if self._in_heading and self.headings:
             self.headings[-1] += data
 
 
 def _is_hidden(attributes: Mapping[str, str]) -> bool:
-    """Tell whether the attributes of an element say that it is not shown."""
+    """Tell whether the attributes of an element hide it."""
     return "hidden" in attributes or _INVISIBLE.search(attributes.get("style", "")) is not None
 
 
 def _line(text: str) -> str:
-    """Return a line of a page without needless space; one of code keeps how far it is set in."""
+    """Return a line of a page without superfluous spaces; code keeps its indentation."""
     return text.replace(_CODE, "").rstrip() if _CODE in text else " ".join(text.split())

@@ -1,4 +1,4 @@
-"""Office: read Word documents and Excel workbooks, once their archive is seen not to be a bomb."""
+"""Office: parses Word documents and Excel workbooks, after checking the archive for decompression bombs."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from pegboard.model.json_types import JSONValue
 from pegboard.workspace.parsing.parsed import Parsed, ParsedTable, UnreadableError, cleaned, headings_of, one_line
 from pegboard.workspace.parsing.tabular import cell, column_names, titles_above, typed_table
 
-ARCHIVE_BYTES = 256 * MIB  # of what is packed in one Office file
-ARCHIVE_RATIO = 100  # by so much more than the file itself at most
-ARCHIVE_RATIO_BYTES = 8 * MIB  # where it is more than this
-ARCHIVE_ENTRIES = 10_000  # and the parts that it may have
+ARCHIVE_BYTES = 256 * MIB  # bytes of the unpacked contents of one Office file
+ARCHIVE_RATIO = 100  # the largest ratio of unpacked to packed size
+ARCHIVE_RATIO_BYTES = 8 * MIB  # unpacked bytes above which the ratio counts
+ARCHIVE_ENTRIES = 10_000  # parts of one Office file
 
-# `<!DOCTYPE` as IBM wrote it, and as UTF-7 does.
+# `<!DOCTYPE` in EBCDIC and in UTF-7.
 _EBCDIC_DOCTYPE, _UTF_7_DOCTYPE = "<!DOCTYPE".encode("cp037"), b"+ADw-!DOCTYPE"
 _LEVELS = frozenset("123456789")
 _PARAGRAPH, _TABLE, _TEXT, _BOX = qn("w:p"), qn("w:tbl"), qn("w:t"), qn("w:txbxContent")
 _SECTION, _MARGINS, _RELATED = qn("w:sectPr"), (qn("w:headerReference"), qn("w:footerReference")), qn("r:id")
 _FALLBACK = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
 _AS_TEXT = {qn("w:tab"): "\t", qn("w:br"): "\n", qn("w:cr"): "\n", qn("w:noBreakHyphen"): "-"}
-# Around paragraphs and tables: content controls, marked places, and what was inserted or moved while changes are kept.
+# Elements around paragraphs and tables: content controls, marked ranges, and tracked insertions and moves.
 _AROUND_BLOCKS = frozenset(map(qn, ("w:sdt", "w:sdtContent", "w:customXml", "w:smartTag", "w:ins", "w:moveTo")))
-# Within a paragraph: what was deleted, what says how it looks, and text boxes.
+# Elements in paragraphs without visible text: deletions, formatting, and text boxes.
 _UNSEEN = frozenset({
     *map(qn, ("w:del", "w:moveFrom", "w:pPr", "w:rPr", "w:sdtPr", "w:instrText", "w:delText", "w:txbxContent")),
     _FALLBACK,
@@ -49,7 +49,7 @@ _PIECE_BYTES = 1 << 20
 
 
 def parse_docx(_: object, payload: bytes) -> Parsed:
-    """Read a Word document: paragraphs and tables in their order, headings as Markdown writes them."""
+    """Parse a Word document: paragraphs and tables in order, headings in Markdown."""
     _check_archive(payload)
     try:
         document = docx.Document(io.BytesIO(payload))
@@ -84,7 +84,7 @@ def parse_docx(_: object, payload: bytes) -> Parsed:
 
 
 def _blocks(within: Any) -> Iterator[Any]:
-    """Yield the paragraphs and tables of a part of a document, those in content controls and in the like too."""
+    """Yield the paragraphs and tables of a part, including those in content controls and similar elements."""
     for each in within:
         if each.tag in (_PARAGRAPH, _TABLE):
             yield each
@@ -93,9 +93,9 @@ def _blocks(within: Any) -> Iterator[Any]:
 
 
 def _text_of(paragraph: Any) -> str:
-    """Return the text of a paragraph as one who reads it sees it: with what was inserted, without what was deleted.
+    """Return the visible text of a paragraph: with tracked insertions, without deletions.
 
-    What stands in its text boxes is not part of its line.
+    Its text boxes are not included.
     """
     pieces: list[str] = []
     waiting = [iter(paragraph)]
@@ -113,7 +113,7 @@ def _text_of(paragraph: Any) -> str:
 
 
 def _boxed(paragraph: Any) -> Iterator[Any]:
-    """Yield the paragraphs in the text boxes of a paragraph. Word writes each box a second time, for older readers."""
+    """Yield the paragraphs in a paragraph's text boxes, without the copies that Word adds for older readers."""
     for box in paragraph.iter(_BOX):
         if not any(above.tag == _FALLBACK for above in box.iterancestors()):
             yield from box.iter(_PARAGRAPH)
@@ -128,7 +128,7 @@ def _cell_text(element: Any) -> str:
 
 
 def _cells(table: Any) -> Iterator[Iterator[Any]]:
-    """Yield the elements of the cells of each row; one that spans columns stands in each of them."""
+    """Yield the cells of each row; a cell that spans columns appears in each of them."""
     return ((cell._tc for cell in row.cells) for row in table.rows)
 
 
@@ -141,7 +141,7 @@ def _notes(document: Any) -> Iterator[str]:
 
 
 def _margins(document: Any) -> Iterator[str]:
-    """Yield what stands above and below the pages, once each: most sections of a document have the same."""
+    """Yield headers and footers, once each, since most sections repeat them."""
     texts: dict[str, None] = {}
     for section in document.element.body.iter(_SECTION):
         for each in section.iter(*_MARGINS):
@@ -154,7 +154,7 @@ def _margins(document: Any) -> Iterator[str]:
 
 
 def _level(paragraph: Paragraph) -> int:
-    """Return the level of a heading; 0 for what is none."""
+    """Return the level of a heading; 0 if the paragraph is not one."""
     name = (paragraph.style.name if paragraph.style is not None else None) or ""
     if name == "Title":
         return 1
@@ -163,11 +163,11 @@ def _level(paragraph: Paragraph) -> int:
 
 
 def parse_xlsx(_: object, payload: bytes) -> Parsed:
-    """Read a workbook: each sheet is a table, whose first row names the columns."""
+    """Parse a workbook: each sheet is a table, with column names in its first row."""
     _check_archive(payload)
     try:
         workbook = python_calamine.CalamineWorkbook.from_filelike(io.BytesIO(payload))
-        # A sheet may be a chart, which has no cells.
+        # Chart sheets have no cells.
         names = [each.name for each in workbook.sheets_metadata if each.typ == python_calamine.SheetTypeEnum.WorkSheet]
         sheets = [(name, _rows(workbook.get_sheet_by_name(name))) for name in names]
     except python_calamine.CalamineError as error:
@@ -194,9 +194,9 @@ def parse_xlsx(_: object, payload: bytes) -> Parsed:
 
 
 def _rows(sheet: Any) -> tuple[Sequence[list[Any]], set[int]]:
-    """Return the rows of a sheet, and the places of those in which several columns have a cell in common.
+    """Return the rows of a sheet, and the indexes of those with horizontally merged cells.
 
-    A cell that was merged of several stands in the place of each; one that is alone in its row, as a title is, once.
+    A merged cell's value appears in each of its places; if it is alone in its row, like a title, only once.
     """
     rows: list[list[Any]] = sheet.to_python()
     shared: set[int] = set()
@@ -204,7 +204,7 @@ def _rows(sheet: Any) -> tuple[Sequence[list[Any]], set[int]]:
     for (first_row, first), (last_row, last) in sheet.merged_cell_ranges or ():
         covered = rows[max(0, first_row - top) : last_row - top + 1]
         if not covered or not left <= first < left + len(covered[0]) or first_row < top:
-            # Of cells that hold nothing.
+            # Merged cells without a value.
             continue
         if sum(_is_filled(covered[0])) <= 1:
             continue
@@ -217,7 +217,7 @@ def _rows(sheet: Any) -> tuple[Sequence[list[Any]], set[int]]:
 
 
 def _one_head(rows: Sequence[list[JSONValue]]) -> Sequence[list[JSONValue]]:
-    """Return the rows of a table whose first says what several columns are about, with one that names each of them."""
+    """Return the rows of a table with a two-row header combined into one."""
     if not all(isinstance(value, str) for value in rows[1]):
         return rows
     head: list[JSONValue] = [
@@ -227,20 +227,20 @@ def _one_head(rows: Sequence[list[JSONValue]]) -> Sequence[list[JSONValue]]:
 
 
 def _properties(payload: bytes) -> CoreProperties | None:
-    """Return what an Office file tells of itself; `None` where it is silent."""
+    """Return the metadata of an Office file; `None` without any."""
     with zipfile.ZipFile(io.BytesIO(payload)) as archive:
         if _PROPERTIES not in archive.namelist():
             return None
         try:
             root = _safe_xml(archive.read(_PROPERTIES))
         except SyntaxError:
-            # As lxml says of what is not XML. The rows can be read all the same.
+            # lxml's error for invalid XML. The rows can be read anyway.
             return None
     return CoreProperties(root) if root.tag == qn("cp:coreProperties") else None
 
 
 def _tell(parsed: Parsed, properties: CoreProperties) -> None:
-    """Add what an Office file tells of itself to what it says."""
+    """Add an Office file's metadata to its parsed contents."""
     if one_line(properties.title):
         parsed["title"] = one_line(properties.title)
     if one_line(properties.author):
@@ -263,7 +263,7 @@ def _plain(value: Any) -> JSONValue:
     if isinstance(value, timedelta):
         return value.total_seconds()
     if isinstance(value, float) and value.is_integer() and abs(value) < 1 << 53:
-        # A workbook has but one kind of number.
+        # A workbook has only floats.
         return int(value)
     return cell(value)
 
@@ -273,7 +273,7 @@ def _shown(value: JSONValue) -> str:
 
 
 def _safe_xml(markup: bytes) -> Any:
-    """Return the root of a part that we parse ourselves, whatever type the file gives it.
+    """Return the root element of a part that we parse ourselves.
 
     Raises:
         UnreadableError: it defines entities.
@@ -284,10 +284,10 @@ def _safe_xml(markup: bytes) -> Any:
 
 
 def _parsed_parts(archive: zipfile.ZipFile) -> Callable[[str], bool]:
-    """Return what tells whether a part is parsed as XML: by python-docx, by its type, or by calamine, by its name.
+    """Return a function that tells whether a part is parsed as XML: by python-docx or calamine.
 
-    Pictures, previews and what macOS adds are never parsed, and may well have a document type. Where a file does not
-    say the types of its parts, each of them counts as parsed.
+    Pictures, previews and macOS files are never parsed, and may have a document type. If a file does not declare the
+    types of its parts, all count as parsed.
     """
     try:
         types = archive.read(_TYPES)
@@ -309,17 +309,17 @@ def _parsed_parts(archive: zipfile.ZipFile) -> Callable[[str], bool]:
 
 
 def _defines_entities(markup: bytes) -> bool:
-    """Tell whether XML has a document type, in whatever encoding a parser would read it."""
-    # Without the zeros that wide encodings put between the letters.
+    """Tell whether XML has a document type, in any encoding that a parser supports."""
+    # Without the zero bytes of wide encodings.
     letters = markup.replace(b"\0", b"")
     return any(mark in letters for mark in (b"<!DOCTYPE", b"<!ENTITY", _EBCDIC_DOCTYPE, _UTF_7_DOCTYPE))
 
 
 def _check_archive(payload: bytes) -> None:
-    """See that an Office file unpacks to what such a file may, and that no part that is parsed defines entities.
+    """Check that an Office file has an acceptable unpacked size, and that its parsed parts define no entities.
 
     Raises:
-        UnreadableError: it does not.
+        UnreadableError: it fails a check.
     """
     if payload.startswith(_OLD_ARCHIVE):
         raise UnreadableError("it is locked with a password, or of an Office before 2007. Save it anew")
@@ -332,7 +332,7 @@ def _check_archive(payload: bytes) -> None:
             allowed = min(ARCHIVE_BYTES, max(ARCHIVE_RATIO_BYTES, ARCHIVE_RATIO * len(payload)))
             unpacked = 0
             for entry in entries:
-                # Counted as it is unpacked: what an entry says of its own size may be wrong.
+                # Counted while unpacking, since an entry's declared size may be wrong.
                 checked = is_parsed(entry.filename)
                 with archive.open(entry) as part:
                     before = b""
@@ -340,7 +340,7 @@ def _check_archive(payload: bytes) -> None:
                         unpacked += len(piece)
                         if unpacked > allowed:
                             raise UnreadableError(f"it unpacks to more than {allowed / MIB:,.0f} MiB")
-                        # Whatever the part is called, and also where it begins in one piece and ends in the next.
+                        # Both pieces are searched together, since the declaration may be split between them.
                         if checked and _defines_entities(before + piece):
                             raise UnreadableError(
                                 f"its part {entry.filename[:100]!r} defines entities, as no Office file does"

@@ -1,4 +1,4 @@
-"""Parsed: what a parser gives back, as JSON, and what all of them do to text."""
+"""Parsed: the result of a parser, as JSON, and the cleaning of its texts."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import TypedDict
 from pegboard.model.json_types import JSONValue
 from pegboard.workspace.limits import DOCUMENT_CHARS, DOCUMENT_TITLE_CHARS
 
-DOCUMENT_HEADINGS = 100  # of one document, that are told of it
+DOCUMENT_HEADINGS = 100  # headings of one document in its metadata
 
 _BREAKS = re.compile(r"\r\n?|\u2028|\u2029")
-# What no text holds, but many a file: characters that SQLite ends a text at, or that steer a terminal.
+# Characters that are not text: SQLite ends a text at some, and terminals interpret others.
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufeff\ud800-\udfff]")
 
 
 class ParsedTable(TypedDict):
-    """Rows with one value for each column."""
+    """Rows with one value per column."""
 
     name: str
     columns: list[str]
@@ -25,7 +25,7 @@ class ParsedTable(TypedDict):
 
 
 class Parsed(TypedDict, total=False):
-    """What a file says. Only `text` is always there."""
+    """The contents of a file. Only `text` is always present."""
 
     text: str
     title: str
@@ -41,11 +41,11 @@ class Parsed(TypedDict, total=False):
 
 
 class UnreadableError(ValueError):
-    """The file cannot be read; the message says why, to the person who has it."""
+    """The file cannot be read; the message tells its owner why."""
 
 
 def cleaned(text: str) -> str:
-    """Return a text with one kind of line break, and without characters that are not text.
+    """Return a text with uniform line breaks, and without characters that are not text.
 
     Raises:
         UnreadableError: it is longer than a document may be.

@@ -1,4 +1,4 @@
-"""Pdf: read the text of PDF files."""
+"""Pdf: extracts the text of PDF files."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import pypdfium2  # pyright: ignore[reportMissingTypeStubs] - it has none
 from pegboard.workspace.limits import DOCUMENT_CHARS
 from pegboard.workspace.parsing.parsed import Parsed, UnreadableError, cleaned, one_line
 
-PDF_PAGES = 10_000  # of one PDF
+PDF_PAGES = 10_000  # pages of one PDF
 
-# With the zone that it may say, as in `D:20260102030405+02'00'`.
+# With an optional zone, as in `D:20260102030405+02'00'`.
 _DATE = re.compile(r"D:(\d{14})(?:(Z)|([+-]\d\d)'?(\d\d)?)?")
-# Words that a line break cut, and the mark that PDFium leaves there.
+# Words that a line break split, with PDFium's mark.
 _CUT = re.compile("[\ufffe\u00ad]\\s*")
 
 
 def parse_pdf(_: object, payload: bytes) -> Parsed:
-    """Read a PDF, page by page, with what was typed into its forms. What is only a picture has no text."""
+    """Parse a PDF, page by page, including the values of its forms. Pictures have no text."""
     untyped: Any = pypdfium2
     try:
         document = untyped.PdfDocument(payload)
@@ -50,7 +50,7 @@ def parse_pdf(_: object, payload: bytes) -> Parsed:
         if size > DOCUMENT_CHARS:
             raise UnreadableError(f"its text has more than {DOCUMENT_CHARS:,} characters. Split it")
         pages.append(text.strip())
-    # Pages of pictures alone have no text: not even the line breaks between them.
+    # Pages of pictures only have no text, not even line breaks between them.
     parsed = Parsed(text=cleaned("\n\n".join(pages)) if any(pages) else "", pages=count)
     metadata = cast("dict[str, str]", document.get_metadata_dict())
     if one_line(metadata.get("Title", "")):
@@ -64,12 +64,12 @@ def parse_pdf(_: object, payload: bytes) -> Parsed:
 
 
 def _flattened(untyped: Any, document: Any, number: int) -> Any:
-    """Return a page in whose content stands what its form fields and notes show."""
+    """Return a page whose content includes its form fields and notes."""
     page = document[number]
     if not untyped.raw.FPDFPage_GetAnnotCount(page):
         return page
     untyped.raw.FPDFPage_Flatten(page, untyped.raw.FLAT_NORMALDISPLAY)
-    # What was written into it is read by whoever opens it next.
+    # The flattened content is only visible after the page is reopened.
     page.close()
     return document[number]
 

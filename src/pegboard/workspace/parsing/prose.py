@@ -1,4 +1,4 @@
-"""Prose: read plain text and Markdown."""
+"""Prose: parses plain text and Markdown."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pegboard.workspace.limits import DOCUMENT_TITLE_CHARS
 from pegboard.workspace.parsing.encodings import decode
 from pegboard.workspace.parsing.parsed import Parsed, cleaned, headings_of, one_line
 
-# Behind signs, or a line of its own with a line of signs below it.
+# After `#` signs, or a line underlined with `=` or `-`.
 _HEADING = re.compile(r"^#{1,6} (.*)$|(?:\A|(?<=\n\n))(?![-=#>|*+ ])(\S.*)\n(?:=+|-{2,}) *$", re.MULTILINE)
 _FENCED = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 _FRONT = re.compile(r"\A---\n(.*?)\n(?:---|\.\.\.)\n", re.DOTALL)
@@ -17,7 +17,7 @@ _FIELD = re.compile(r"^(title|author|date|lang|language): *(\S.*)$", re.MULTILIN
 
 
 def parse_text(options: object, payload: bytes) -> Parsed:
-    """Read plain text. A short first line with an empty one behind it is its title."""
+    """Parse plain text. A short first line followed by an empty one is its title."""
     source = decode(options, payload)
     text = cleaned(source.text)
     first, _, rest = text.lstrip().partition("\n")
@@ -26,7 +26,7 @@ def parse_text(options: object, payload: bytes) -> Parsed:
 
 
 def parse_markdown(options: object, payload: bytes) -> Parsed:
-    """Read Markdown, with what stands before it between two lines of dashes: title, author, date, language."""
+    """Parse Markdown, including front matter between lines of dashes: title, author, date, language."""
     source = decode(options, payload)
     text = cleaned(source.text)
     front = _FRONT.match(text)

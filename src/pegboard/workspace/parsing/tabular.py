@@ -1,4 +1,4 @@
-"""Tabular: read CSV, TSV, JSON and JSON lines: their text, and the rows that can be queried."""
+"""Tabular: parses CSV, TSV, JSON and JSON lines to text and queryable rows."""
 
 from __future__ import annotations
 
@@ -15,44 +15,44 @@ from pegboard.workspace.dates import iso_dates
 from pegboard.workspace.parsing.encodings import decode
 from pegboard.workspace.parsing.parsed import Parsed, ParsedTable, UnreadableError, cleaned, one_line
 
-TABLE_CELL_CHARS = 1_000_000  # of one cell
-TABLE_COLUMNS = 1_000  # of one table
-TABLE_ROWS = 1_000_000  # and its rows
+TABLE_CELL_CHARS = 1_000_000  # characters of one cell
+TABLE_COLUMNS = 1_000  # columns of one table
+TABLE_ROWS = 1_000_000  # rows of one table
 
 _DELIMITERS = ",;\t|"
 _NAMED_DELIMITER = re.compile(r"\"?sep=(.)\"?", re.IGNORECASE)
 _QUOTED = re.compile(r'"[^"]*"')
-_LOOKED_AT_CHARS = 65_536  # of a file, for what separates its values
+_LOOKED_AT_CHARS = 65_536  # characters of a file examined for its delimiter
 _LINES_OF_OBJECTS = re.compile(r"\s*\{.*\}[ \t]*\n+[ \t]*\{")
-_JSON_LEVELS = 4  # of objects in objects, in which tables are looked for
-_TITLE_ROWS = 10  # above a table, that are looked at
-# As a spreadsheet writes numbers. `007`, `+1` and `1_000` are text: as numbers they would read otherwise.
+_JSON_LEVELS = 4  # nesting levels of objects searched for tables
+_TITLE_ROWS = 10  # rows above a table that may be titles
+# Numbers as spreadsheets write them. `007`, `+1` and `1_000` are texts, which a number would change.
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,17})?(?:[eE][-+]?[0-9]{1,2})?")
 
 
 def parse_csv(options: object, payload: bytes) -> Parsed:
-    """Read CSV; what separates its values is told by the line that names the columns: the first that has any."""
+    """Parse CSV; the header line, the first one with delimiters, determines the delimiter."""
     source = decode(options, payload)
     text = cleaned(source.text)
     first, _, rest = text.lstrip("\n").partition("\n")
     named = _NAMED_DELIMITER.fullmatch(first)
     if named is not None:
-        # As Excel is told by a line of its own, which is not a row.
+        # Excel's `sep=` line, which is not a row.
         parsed = _separated(rest, named[1])
         parsed["text"] = text
         return source.mark(parsed)
-    # A title above the table has none of them.
+    # A title above the table has no delimiters.
     lines = (_QUOTED.sub("", line) for line in text[:_LOOKED_AT_CHARS].split("\n"))
     telling = next((line for line in lines if set(line) & set(_DELIMITERS)), "")
     delimiter = max(_DELIMITERS, key=telling.count)
-    # A quote behind a space begins a value only where there is one behind every delimiter.
+    # A quote after a space begins a value only if every delimiter is followed by a space.
     is_spaced = f'{delimiter} "' in text[:_LOOKED_AT_CHARS] and f"{delimiter} " in telling
     return source.mark(_separated(text, delimiter, is_spaced=is_spaced))
 
 
 def parse_tsv(options: object, payload: bytes) -> Parsed:
-    """Read values with tabs between them."""
+    """Parse tab-separated values."""
     source = decode(options, payload)
     return source.mark(_separated(cleaned(source.text), "\t"))
 
@@ -73,9 +73,9 @@ def _separated(text: str, delimiter: str, *, is_spaced: bool = False) -> Parsed:
 
 
 def parse_json(options: object, payload: bytes) -> Parsed:
-    """Read JSON. A list of objects is a table, and so is each such list that an object holds under a name.
+    """Parse JSON. A list of objects is a table, and so is each such list in a named property.
 
-    Many programs call JSON lines so, too: what is not JSON as a whole may be some in every line.
+    Many programs use the extension for JSON lines, so a file that is not JSON may be that.
     """
     source = decode(options, payload)
     text = cleaned(source.text)
@@ -89,7 +89,7 @@ def parse_json(options: object, payload: bytes) -> Parsed:
 
 
 def _tables_in(value: JSONValue, names: tuple[str, ...]) -> Iterator[ParsedTable]:
-    """Yield the lists of objects in a value and in the objects of it, each called by the names that lead to it."""
+    """Yield the lists of objects in a value and its nested objects, each with its path of names."""
     if _is_rows(value):
         yield _table_of_objects("_".join(names), value)
     elif is_object(value) and len(names) < _JSON_LEVELS:
@@ -98,7 +98,7 @@ def _tables_in(value: JSONValue, names: tuple[str, ...]) -> Iterator[ParsedTable
 
 
 def parse_jsonl(options: object, payload: bytes) -> Parsed:
-    """Read JSON lines; those that are objects make a table."""
+    """Parse JSON lines; the objects among them form a table."""
     source = decode(options, payload)
     text = cleaned(source.text)
     values = [_loaded(line, f"line {number}") for number, line in enumerate(text.split("\n"), 1) if line.strip()]
@@ -106,7 +106,7 @@ def parse_jsonl(options: object, payload: bytes) -> Parsed:
 
 
 def _unique(pairs: list[tuple[str, JSONValue]]) -> JSON:
-    """Return an object. One with a key twice is read in two ways: its text has both values, a table only one."""
+    """Return an object. Duplicate keys are refused: the text would have both values, the table only one."""
     found: JSON = {}
     for key, value in pairs:
         if key in found:
@@ -147,15 +147,15 @@ def _table_of_objects(name: str, objects: Sequence[JSON]) -> ParsedTable:
 
 
 def titles_above(rows: Sequence[Sequence[object]]) -> int:
-    """Return how many rows stand above a table and say what it is: one cell each, where its own rows have more."""
+    """Return the number of title rows above a table: rows with one cell above rows with more."""
     widths = [sum(value not in ("", None) for value in row) for row in rows[: _TITLE_ROWS + 1]]
     above = next((place for place, width in enumerate(widths) if width > 1), 0)
-    # A table below a title is one with rows of its own; otherwise the single cells are all that there is.
+    # Below a title a table needs rows of its own; otherwise the single cells are the contents.
     return above if len(rows) > above + 1 else 0
 
 
 def column_names(cells: Iterable[object]) -> list[str]:
-    """Return names for columns: none empty, none twice in any case, as SQL has it."""
+    """Return unique names for columns, ignoring case as SQL does, and none of them empty."""
     names: list[str] = []
     taken: set[str] = set()
     for place, value in enumerate(cells, start=1):
@@ -170,7 +170,7 @@ def column_names(cells: Iterable[object]) -> list[str]:
 
 
 def typed_table(name: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> ParsedTable:
-    """Return a table of texts whose columns of numbers are numbers, and whose empty cells are null."""
+    """Return a table of texts with numeric columns converted, and empty cells as null."""
     _check(len(columns), len(rows))
     typed = [list(map(_typed_column, columns, zip(*rows, strict=True)))] if rows else []
     by_row = [list(row) for row in zip(*typed[0], strict=True)] if typed else []
@@ -178,7 +178,7 @@ def typed_table(name: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
 
 
 def _typed_column(_name: str, cells: Sequence[str]) -> list[JSONValue]:
-    """Return the cells of one column: numbers, or ISO dates, only where every cell that is not empty is one."""
+    """Return the cells of one column: numbers or ISO dates only if every non-empty cell is one."""
     filled = [value.strip() for value in cells if value.strip()]
     if filled and all(map(_INTEGER.fullmatch, filled)):
         return [int(value) if value.strip() else None for value in cells]
@@ -189,7 +189,7 @@ def _typed_column(_name: str, cells: Sequence[str]) -> list[JSONValue]:
 
 
 def cell(value: Any) -> JSONValue:
-    """Return one value of a table: what is not a plain value becomes JSON, what JSON has no number for becomes text."""
+    """Return one value of a table: nested values as JSON text, numbers beyond JSON as text."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, int) and not isinstance(value, bool) and not -(2**63) <= value < 2**63:
@@ -202,7 +202,7 @@ def cell(value: Any) -> JSONValue:
 
 
 def _fitted(row: Sequence[str], width: int) -> list[str]:
-    """Return a row with as many cells as there are columns; a longer one keeps its rest in the last."""
+    """Return a row with one cell per column; surplus cells are joined in the last."""
     if len(row) > width:
         return [*row[: width - 1], ",".join(row[width - 1 :])]
     return [*row, *[""] * (width - len(row))]

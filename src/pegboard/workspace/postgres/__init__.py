@@ -1,1 +1,1 @@
-"""postgres: the documents of all spaces in a PostgreSQL database."""
+"""postgres: a document store in a PostgreSQL database."""

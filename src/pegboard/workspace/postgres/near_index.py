@@ -1,8 +1,8 @@
-"""Near index: what finds the nearest vectors of a large space without comparing all, and how many of them it finds.
+"""Near index: approximate vector indexes for large spaces, and the measurement of their recall.
 
-Up to some size all passages of a scope are compared, which misses none. A space above it has an HNSW index of its own,
-of its rows alone: so no other space's passages crowd out its own, and its index gives no row of another. An index is
-used only after it was measured on the space's own vectors to find nearly all that comparing finds.
+Up to some size all passages of a scope are compared, which is exact. A larger space has its own HNSW index of its own
+rows, so other spaces' passages neither displace its passages nor appear in its results. An index is used only if a
+measurement on the space's own vectors shows sufficient recall.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from pegboard.workspace.store.connection import Connection
 from pegboard.workspace.store.embedding import embedder_of
 from pegboard.workspace.store.near import NearIndex, read_near_index, setting_of
 
-NEAR_INDEX_CANDIDATES = 400  # that such an index looks at
-NEAR_INDEX_RECALL = 0.95  # of the ten nearest that it has to find to be used
-NEAR_INDEX_PROBES = 20  # measured by so many questions
-NEAR_INDEX_GROWTH = 2  # times the passages, until one that found too few is tried again
-NEAR_INDEX_DIMENSIONS = 2_000  # that it takes: pgvector's own limit
-NEAR_INDEX_MEMORY_MIB = 256  # of the server, while one is made
+NEAR_INDEX_CANDIDATES = 400  # candidates that an index examines
+NEAR_INDEX_RECALL = 0.95  # the share of the ten nearest that an index must find to be used
+NEAR_INDEX_PROBES = 20  # questions of the measurement
+NEAR_INDEX_GROWTH = 2  # growth of a space after which an insufficient index is built again
+NEAR_INDEX_DIMENSIONS = 2_000  # the largest dimension of an index: pgvector's own limit
+NEAR_INDEX_MEMORY_MIB = 256  # MiB of server memory for building an index
 
-_LOCK: Final = 1_735_140_913  # a number of ours, for building one index at a time
-_NEAREST: Final = 10  # what is shown of a search, by which an index is judged
+_LOCK: Final = 1_735_140_913  # our advisory lock for building one index at a time
+_NEAREST: Final = 10  # hits of a search by which an index is judged
 
 
 def build_near_indexes(db: Connection, *, exact_passages: int) -> Iterator[NearIndex]:
-    """Make and measure the indexes that are missing, outside of a transaction; yield each that was looked at.
+    """Build and measure missing indexes, outside of a transaction; yield each.
 
-    Two processes do not make one at the same time; writers go on meanwhile.
+    Processes do not build at the same time; writers continue meanwhile.
 
     Raises:
-        Exception: an index could not be made; what is there of it is used by nobody.
+        Exception: an index could not be built; an incomplete one is not used.
     """
     mark = embedder_of(db)
     db.execute("select set_config('pegboard.spaces', 'all', false)")
@@ -66,7 +66,7 @@ def _brought_up(db: Connection, space_n: int, mark: str, exact_passages: int) ->
     if is_known or passages <= exact_passages or not 0 < dimension <= NEAR_INDEX_DIMENSIONS:
         return None
     name = f"vectors_near_{space_n}_{dimension}"
-    # One that was not finished is not an index, and stands in the way.
+    # An incomplete index is useless and blocks its name.
     db.execute(f"drop index concurrently if exists {name}")
     db.execute(
         f"create index concurrently {name} on vectors using hnsw ((vector::vector({dimension})) vector_ip_ops) "
@@ -88,7 +88,7 @@ def _brought_up(db: Connection, space_n: int, mark: str, exact_passages: int) ->
 
 
 def _recall(db: Connection, index: NearIndex) -> float:
-    """Return the share of the truly nearest that an index finds, of questions that lie between two passages."""
+    """Return the share of the true nearest that an index finds, for questions halfway between two passages."""
     for name, value in near_settings():
         db.execute("select set_config(?, ?, false)", (name, value))
     probes: list[Any] = db.execute(
@@ -120,7 +120,7 @@ def _share(db: Connection, index: NearIndex, probe: str) -> float:
         f"select likeness from ({index.nearest()}) as near order by likeness desc limit {_NEAREST}",
         probe,
     )
-    # By their likeness and not by their numbers: of passages that are the same any is right.
+    # Compared by likeness instead of id, since equal passages are interchangeable.
     return sum(each >= exact[-1] - 1e-6 for each in near) / len(exact) if exact else 1.0
 
 
@@ -130,6 +130,6 @@ def _likenesses(db: Connection, statement: str, probe: str) -> Sequence[float]:
 
 
 def near_settings() -> Iterator[tuple[str, str]]:
-    """Yield what a transaction says before it asks an index."""
+    """Yield the settings of a transaction that uses an index."""
     yield "hnsw.ef_search", str(NEAR_INDEX_CANDIDATES)
     yield "hnsw.iterative_scan", "relaxed_order"

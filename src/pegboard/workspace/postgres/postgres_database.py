@@ -1,7 +1,7 @@
-"""PostgreSQL database: its tables, and connections that read within a scope, or write.
+"""PostgreSQL database: tables and connections for reads within a scope, and for writes.
 
-What a scope may not read is kept from its statements a second time, by row-level security: each transaction says which
-spaces it is about, and without that no row is there. That holds for every login but a superuser.
+Row-level security enforces scopes a second time: each transaction declares its spaces, and sees no rows of others. This
+applies to every login but superusers.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from pegboard.workspace.store.near import NearIndex
 from pegboard.workspace.store.querying import Copy, cells_of, created
 from pegboard.workspace.store.readable_spaces import ReadableSpaces
 
-VECTOR_EXACT_PASSAGES = 20_000  # of one space that are all compared on PostgreSQL; above it an index may find them
+VECTOR_EXACT_PASSAGES = 20_000  # passages of a space up to which all are compared; above, an index may be used
 
 T = TypeVar("T")
 log = logging.getLogger("pegboard")
 _UNUSABLE = "The document store cannot be used now. The operator must look at its database."
-_ROWS_AT_ONCE = 500  # of a long answer, read ahead, and between two looks at the clock
+_ROWS_AT_ONCE = 500  # rows of a long answer fetched at once, between two checks of the clock
 _PLACEHOLDER = re.compile(r"\?(\d*)")
 _ALL: Final = "select set_config('pegboard.spaces', 'all', true)"
 _THESE: Final = """
@@ -53,7 +53,7 @@ select set_config(
     'pegboard.spaces', coalesce((select string_agg(n::text, ',') from spaces where name = any ($1)), ''), true
 )
 """
-# Of the columns of rows that are inserted many at a time.
+# The types of columns in bulk inserts.
 _TYPES: Final = {
     "n": "bigint", "space_n": "bigint", "document_n": "bigint", "chunk_n": "bigint", "table_n": "bigint",
     "ordinal": "integer", "start": "integer", '"end"': "integer", "term_count": "integer", "count": "integer",
@@ -64,16 +64,16 @@ _DIALECT: Final = Dialect(
     has_metadata="exists (select 1 from jsonb_each(cast(documents.metadata as jsonb)) as told (key, value)"
     " where told.key = ? and told.value = cast(? as jsonb) -> 0)",
     lock=" for update",
-    # Rows have length 1; a passage of which the embedder knows nothing has none.
+    # Rows have length 1; a passage unknown to the embedder has no vector.
     likeness="coalesce(-(vectors.vector <#> {vector}), 0.0)",
     vector_value="cast(? as vector)",
     near_settings="select " + ", ".join(f"set_config('{name}', '{value}', true)" for name, value in near_settings()),
 )
 
 
-@lru_cache(maxsize=512)  # statements of our own, written once each
+@lru_cache(maxsize=512)  # our own statements, each compiled once
 def _numbered(statement: str) -> str:
-    """Return a statement with the placeholders of PostgreSQL."""
+    """Return a statement with PostgreSQL's placeholders."""
     count = 0
 
     def number(match: re.Match[str]) -> str:
@@ -85,14 +85,14 @@ def _numbered(statement: str) -> str:
 
 
 class PostgresConnection:
-    """A connection with what the statements of the store need; see `store.connection`."""
+    """A connection for the statements of the store; see `store.connection`."""
 
     def __init__(self, raw: psycopg.Connection[Any]) -> None:
         self.raw = raw
 
     @property
     def dialect(self) -> Dialect:
-        """The words of PostgreSQL."""
+        """PostgreSQL's dialect."""
         return _DIALECT
 
     def execute(self, statement: str, bindings: Sequence[Any] = (), /) -> Rows:
@@ -101,13 +101,13 @@ class PostgresConnection:
         return cursor.execute(cast("Any", _numbered(statement)), bindings)
 
     def scan(self, statement: str, bindings: Sequence[Any] = (), /) -> Iterator[Any]:
-        """Yield the rows of a statement, some at a time."""
+        """Yield the rows of a statement in batches."""
         with RawServerCursor[Any](self.raw, "scan") as cursor:
             cursor.itersize = _ROWS_AT_ONCE
             yield from cursor.execute(cast("Any", _numbered(statement)), bindings)
 
     def insert_rows(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], /) -> None:
-        """Insert rows, many in one statement."""
+        """Insert rows, many per statement."""
         arrays = ", ".join(f"?::{_TYPES[column]}[]" for column in columns)
         statement = f"insert into {table} ({', '.join(columns)}) select * from unnest({arrays})"  # noqa: S608 - names of ours
         batch: list[Sequence[Any]] = []
@@ -120,14 +120,14 @@ class PostgresConnection:
             self.execute(statement, [list(column) for column in zip(*batch, strict=True)])
 
     def next_numbers(self, table: str, count: int, /) -> Sequence[int]:
-        """Return numbers that are given out once."""
+        """Return unique numbers."""
         numbers: list[Any] = self.execute(
             "select nextval(pg_get_serial_sequence(?, 'n')) from generate_series(1, ?)", (table, count)
         ).fetchall()
         return sorted(int(n) for (n,) in numbers)
 
     def as_vector(self, vector: NDArray[np.float32], /) -> str | None:
-        """Return a vector as pgvector reads it; one of zeros is none."""
+        """Return a vector in pgvector's form; `None` for zeros."""
         return f"[{','.join(map(repr, vector.tolist()))}]" if vector.any() else None
 
     def close(self) -> None:
@@ -136,17 +136,17 @@ class PostgresConnection:
 
 
 class PostgresDatabase:
-    """The database with the documents of all spaces. Its tables, in a schema of their own, are made with its first use.
+    """The database with the documents of all spaces. Its tables are in their own schema, created on first use.
 
-    Any number of processes of any number of machines share it. Work is done in threads of its own, of which one caller
-    never has all; a cancelled caller's is cancelled. Forked processes open connections of their own.
+    Any number of processes and machines can share it. Work runs in separate threads, of which one caller never gets
+    all; a cancelled caller's work is cancelled. Forked processes open their own connections.
 
     Args:
-        uri: `postgresql://…`; its user must be able to make a schema and the extension `vector`, or find them made.
-        exact_passages: up to so many of one space all are compared by a search; above it an index may find them.
+        uri: `postgresql://…`; its user can create a schema and the extension `vector`, or they exist.
+        exact_passages: passages of a space up to which a search compares all; above, an index may be used.
 
     Raises:
-        DefinitionError: the URI cannot be used.
+        DefinitionError: the URI is invalid.
     """
 
     def __init__(self, uri: Secret, *, exact_passages: int = VECTOR_EXACT_PASSAGES) -> None:
@@ -156,7 +156,7 @@ class PostgresDatabase:
         self._idle = IdleConnections[PostgresConnection](keep=DOCUMENT_STORE_CONNECTIONS)
 
     async def read(self, work: Callable[[Connection], T], *, caller: Hashable, scope: DocumentScope | None = None) -> T:
-        """Run work that only reads, on one state of the database; rows outside of the scope are not there for it.
+        """Run read-only work on one snapshot of the database; it sees only rows in the scope.
 
         Raises:
             CallError: storage_unavailable; busy.
@@ -165,7 +165,7 @@ class PostgresDatabase:
         return await self._run(work, begin, caller, None if scope is None else scope.spaces)
 
     async def write(self, work: Callable[[Connection], T], *, caller: Hashable) -> T:
-        """Run work that changes something, all of it or nothing.
+        """Run work that changes data, atomically.
 
         Raises:
             CallError: storage_unavailable; busy.
@@ -173,7 +173,7 @@ class PostgresDatabase:
         return await self._run(work, "begin", caller, None)
 
     async def index_vectors(self) -> list[NearIndex]:
-        """Make an index for each space that is too large to be compared, where it has none; return those looked at.
+        """Build the missing indexes of large spaces; return those examined.
 
         Raises:
             CallError: storage_unavailable; busy.
@@ -205,7 +205,7 @@ class PostgresDatabase:
         try:
             return await self._workers.run(run, caller=caller)
         except asyncio.CancelledError:
-            # It asks the server, which takes a moment: not on the event loop.
+            # It sends a request to the server, which must not block the event loop.
             threading.Thread(target=current.stop, name="pegboard-cancel", daemon=True).start()
             raise
 
@@ -225,7 +225,7 @@ class PostgresDatabase:
             self._idle.give_back(db, is_sound=is_idle)
 
     def _begun(self, begin: str) -> PostgresConnection:
-        """Return a connection in a transaction; one that the server has closed meanwhile is exchanged."""
+        """Return a connection in a transaction; one that the server has closed is replaced."""
         while (db := self._idle.take()) is not None:
             with suppress(psycopg.OperationalError):
                 db.execute(begin)
@@ -247,7 +247,7 @@ class PostgresDatabase:
         return db
 
     def copying(self, db: Connection, within: ReadableSpaces) -> Copy:
-        """Return what copies tables of a scope into a database of SQLite, where queries run, on both stores alike."""
+        """Return the function that copies tables of a scope to an SQLite database, where all queries run."""
 
         def copy(own: Any, tables: Sequence[StoredTable], left_s: Callable[[], float]) -> None:
             own.execute("begin")
@@ -262,7 +262,7 @@ class PostgresDatabase:
         return copy
 
     def close(self) -> None:
-        """Close the connections that nobody uses; later work opens others."""
+        """Close the idle connections; later work opens new ones."""
         self._idle.close()
 
 
@@ -280,7 +280,7 @@ def _cancel(db: PostgresConnection) -> None:
 
 @contextmanager
 def _explained() -> Generator[None]:
-    """Turn what PostgreSQL says into what the caller can do; its own words may hold what others have stored."""
+    """Convert PostgreSQL errors to messages for the caller; original texts may contain others' data."""
     try:
         yield
     except (errors.LockNotAvailable, errors.DeadlockDetected, errors.SerializationFailure):
@@ -299,9 +299,9 @@ def _explained() -> Generator[None]:
 
 
 def _reason(error: psycopg.Error) -> str:
-    """Return why the database failed, for operators: in its words where they are about the connection or the server."""
+    """Return the reason of a failure for operators; the original text only for connection and server errors."""
     kind = type(error).__name__ if error.sqlstate is None else f"{type(error).__name__}, {error.sqlstate}"
     if not isinstance(error, psycopg.OperationalError):
-        # These quote what was stored.
+        # These quote stored data.
         return kind
     return f"{kind}: {' '.join(str(error).split())}"

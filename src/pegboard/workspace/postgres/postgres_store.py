@@ -1,4 +1,4 @@
-"""PostgreSQL store: the document store in a database that several machines share. Needs `pegboard[postgres]`."""
+"""PostgreSQL store: the document store in a database shared by several machines. Needs `pegboard[postgres]`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class PostgresDocumentStore(SqlDocumentStore):
 
     Args:
         uri: `postgresql://…`.
-        embedder: makes vectors of passages and questions; without one, words alone find them.
-        exact_passages: up to so many of one space all are compared by a search; above it an index may find them.
+        embedder: makes vectors of passages and questions; without one, search uses words only.
+        exact_passages: passages of a space up to which a search compares all; above, an index may be used.
 
     Raises:
-        DefinitionError: the URI cannot be used.
+        DefinitionError: the URI is invalid.
     """
 
     def __init__(

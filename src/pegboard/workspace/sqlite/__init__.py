@@ -1,1 +1,1 @@
-"""sqlite: the documents of all spaces in one file."""
+"""sqlite: a document store in one file."""

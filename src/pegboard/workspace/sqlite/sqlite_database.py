@@ -1,4 +1,4 @@
-"""Database: the file, its tables, and connections that read or write it."""
+"""Database: the file, its tables, and connections for reads and writes."""
 
 from __future__ import annotations
 
@@ -36,8 +36,7 @@ _DIALECT = Dialect(
     has_metadata="exists (select 1 from json_each(documents.metadata) as told"
     " where told.key = ? and told.value is json_extract(?, '$[0]'))",
     lock="",
-    # Of rows of length 1; a passage of which the embedder knows nothing has none.
-    # A passage of which the embedder knows nothing has none, which sqlite-vec refuses to read.
+    # Rows have length 1. A passage unknown to the embedder has no vector, which sqlite-vec refuses to read.
     likeness="case when vectors.vector is null then 0.0 "
     "else 1.0 - pow(vec_distance_l2(vectors.vector, {vector}), 2) / 2 end",
     vector_value="?",
@@ -45,7 +44,7 @@ _DIALECT = Dialect(
 
 
 class SqliteConnection:
-    """A connection of apsw, with what the statements of the store need; see `store.connection`."""
+    """An apsw connection for the statements of the store; see `store.connection`."""
 
     def __init__(self, raw: Any) -> None:
         self.raw = raw
@@ -56,7 +55,7 @@ class SqliteConnection:
 
     @property
     def dialect(self) -> Dialect:
-        """The words of SQLite."""
+        """SQLite's dialect."""
         return _DIALECT
 
     def execute(self, statement: str, bindings: Sequence[Any] = (), /) -> Rows:
@@ -64,7 +63,7 @@ class SqliteConnection:
         return self.raw.execute(statement, bindings)
 
     def scan(self, statement: str, bindings: Sequence[Any] = (), /) -> Iterator[Any]:
-        """Yield the rows of a statement, which are read as they are asked for."""
+        """Yield the rows of a statement lazily."""
         return self.raw.execute(statement, bindings)
 
     def insert_rows(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], /) -> None:
@@ -73,21 +72,21 @@ class SqliteConnection:
         self.raw.executemany(f"insert into {table} ({','.join(columns)}) values ({marks})", rows)  # noqa: S608 - names of ours
 
     def next_numbers(self, table: str, count: int, /) -> Sequence[int]:
-        """Return the numbers behind the last one: there is one writer at a time."""
+        """Return the numbers after the last one: there is only one writer at a time."""
         last: Any = self.execute(f"select coalesce(max(n), 0) from {table}").fetchone()  # noqa: S608 - names of ours
         return range(int(last[0]) + 1, int(last[0]) + 1 + count)
 
     def as_vector(self, vector: NDArray[np.float32], /) -> bytes | None:
-        """Return a vector as sqlite-vec reads it; one of zeros is none."""
+        """Return a vector in sqlite-vec's form; `None` for zeros."""
         return vector.astype(np.float32).tobytes() if vector.any() else None
 
 
 class SqliteDatabase:
-    """The file with the documents of all spaces. It is made with its first use, for its owner alone.
+    """The file with the documents of all spaces. Created on first use, readable by its owner only.
 
-    Readers see what was committed when they began, also while somebody writes; writers wait for each other, those of
-    other processes too. Work is done in threads of its own, of which one caller never has all; a cancelled caller's is
-    interrupted. Forked processes open connections of their own.
+    Readers see the committed state at their start, even during writes; writers wait for each other across processes.
+    Work runs in separate threads, of which one caller never gets all; a cancelled caller's work is interrupted. Forked
+    processes open their own connections.
     """
 
     def __init__(self, path: Path) -> None:
@@ -96,7 +95,7 @@ class SqliteDatabase:
         self._idle = IdleConnections[SqliteConnection](keep=DOCUMENT_STORE_CONNECTIONS)
 
     async def read(self, work: Callable[[Connection], T], *, caller: Hashable, scope: DocumentScope | None = None) -> T:
-        """Run work that only reads, on one state of the database; the statements themselves keep to the scope.
+        """Run read-only work on one snapshot of the database; the statements themselves restrict it to the scope.
 
         Raises:
             CallError: storage_unavailable; busy.
@@ -104,7 +103,7 @@ class SqliteDatabase:
         return await self._run(lambda current: self._reading(work, current), caller)
 
     async def write(self, work: Callable[[Connection], T], *, caller: Hashable) -> T:
-        """Run work that changes something, all of it or nothing.
+        """Run work that changes data, atomically.
 
         Raises:
             CallError: storage_unavailable; busy.
@@ -138,7 +137,7 @@ class SqliteDatabase:
             yield db
             is_sound = True
         except CallError:
-            # A refusal of ours; what the database itself failed at may go on failing.
+            # Our own refusals leave the connection usable; a database error may persist.
             is_sound = not db.raw.in_transaction
             raise
         finally:
@@ -165,13 +164,13 @@ class SqliteDatabase:
         return []
 
     def copying(self, db: Connection, within: ReadableSpaces) -> Copy:
-        """Return what copies tables of a scope into another database: the engine does it, from the file."""
+        """Return the function that copies tables of a scope to another database; SQLite copies them from the file."""
 
         def copy(own: Any, tables: Sequence[StoredTable], left_s: Callable[[], float]) -> None:
             own.execute("attach ? as stored", (str(self.path),))
             own.execute("begin")
             for table in tables:
-                # By its name and space as well: the number may have been given to another table meanwhile.
+                # Matched by name and space as well, since the number may belong to another table by now.
                 own.execute(
                     f"{created(own, table)} select {cells_of(table, 'cells')} from stored.table_rows "  # noqa: S608 - names that are quoted
                     f"where table_n = (select n from stored.tables as known where n = ? and name = ? and "
@@ -184,7 +183,7 @@ class SqliteDatabase:
         return copy
 
     def close(self) -> None:
-        """Close the connections that nobody uses; later work opens others."""
+        """Close the idle connections; later work opens new ones."""
         self._idle.close()
 
 
@@ -202,7 +201,7 @@ def _transaction(db: SqliteConnection, begin: str) -> Generator[None]:
 
 @contextmanager
 def _explained() -> Generator[None]:
-    """Turn what SQLite says into what the caller can do; its own words may hold what others have stored."""
+    """Convert SQLite errors to messages for the caller; original texts may contain others' data."""
     try:
         yield
     except apsw.BusyError:

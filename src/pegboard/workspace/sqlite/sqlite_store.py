@@ -14,16 +14,16 @@ from pegboard.workspace.store.document_store import SqlDocumentStore
 
 
 class SqliteDocumentStore(SqlDocumentStore):
-    """The documents of all spaces in one file, which is made with its first use.
+    """The documents of all spaces in one file, created on first use.
 
-    Any number of processes of one machine may share it; it must be on a local disk.
+    Any number of processes on one machine can share it; it must be on a local disk.
 
     Args:
         path: the file.
-        embedder: makes vectors of passages and questions; without one, words alone find them.
+        embedder: makes vectors of passages and questions; without one, search uses words only.
 
     Raises:
-        DefinitionError: its folder does not exist, other users may write the file, or tasks are in it.
+        DefinitionError: its folder does not exist, other users may write the file, or it contains tasks.
     """
 
     def __init__(self, path: Path, *, embedder: Embedder | None = None) -> None:

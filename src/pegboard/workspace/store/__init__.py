@@ -1,1 +1,1 @@
-"""Store: the documents of all spaces in a database that speaks SQL, whichever it is."""
+"""Store: the document store in SQL, independent of the database."""

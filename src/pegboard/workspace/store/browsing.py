@@ -1,4 +1,4 @@
-"""Browsing: the sources of a scope, their folders, and what is known of one document."""
+"""Browsing: the sources and folders of a scope, and the details of single documents."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from pegboard.workspace.store.folder_node import FolderNode, drawn
 from pegboard.workspace.store.readable_spaces import ReadableSpaces, absent, as_path, folder_of
 
 _FOLDER = 0
-_LOOKED_AT_ROWS = 50  # of a table, for dates that are not ISO
+_LOOKED_AT_ROWS = 50  # rows of a table examined for dates that are not ISO
 
 
 def list_sources(db: Connection, within: ReadableSpaces, *, type_: str | None, limit: int, cursor: str | None) -> JSON:
-    """Return the sources of a scope by name, each with how many documents it has."""
+    """Return the sources of a scope by name, each with its number of documents."""
     place = place_of(cursor, str, str)
     rows = db.execute(
         f"""
@@ -47,7 +47,7 @@ def list_sources(db: Connection, within: ReadableSpaces, *, type_: str | None, l
 
 
 def root_folders(db: Connection, within: ReadableSpaces, *, limit: int) -> list[str]:
-    """Return the first folders at the roots of the sources, as `source/folder`, and `...` where there are more."""
+    """Return the first root folders of the sources, as `source/folder`, and `...` if there are more."""
     rows = db.execute(
         f"""
         select distinct sources.name,
@@ -57,7 +57,7 @@ def root_folders(db: Connection, within: ReadableSpaces, *, limit: int) -> list[
         """,  # noqa: S608 - numbers of ours
         (2 * limit + 2,),
     ).fetchall()
-    # What stands in no folder is at the root of its source, which the folders beside it name already.
+    # A source with folders is already named by them; its documents outside of folders add no line.
     with_folders = {source for source, folder in rows if folder}
     names = [f"{source}/{folder}" for source, folder in rows if folder or source not in with_folders]
     return names if len(names) <= limit else [*names[:limit], "..."]
@@ -85,7 +85,7 @@ def list_documents(db: Connection, within: ReadableSpaces, *, limit: int) -> lis
 
 
 def document_named(db: Connection, within: ReadableSpaces, space: str, source: str, path: str) -> str:
-    """Return the id of the document at a path of a source, which is named or given by its id.
+    """Return the id of the document at a path of a source, which is given by name or id.
 
     Raises:
         CallError: not_found.
@@ -109,7 +109,7 @@ def document_named(db: Connection, within: ReadableSpaces, space: str, source: s
 def list_folder(
     db: Connection, within: ReadableSpaces, source_id: str, path: str, *, limit: int, cursor: str | None
 ) -> JSON:
-    """Return what stands in a folder, folders first.
+    """Return the contents of a folder, folders first.
 
     Raises:
         CallError: not_found; invalid_arguments for the path of a document.
@@ -163,13 +163,13 @@ def _existing_folder(db: Connection, source_n: int, path: str) -> str:
 
 
 def _below(folder: str) -> tuple[int, str]:
-    """Return the length and the text of what the paths of all folders below one begin with."""
+    """Return the common prefix of the paths of all subfolders, and its length."""
     start = f"{folder}/" if folder else ""
     return len(start), start
 
 
 def _name_below(db: Connection, folder: str) -> str:
-    """Return the next name on the way down from a folder, as SQL."""
+    """Return the SQL expression for the next name below a folder."""
     return db.dialect.first_name.format(path=f"substr(folder, {_below(folder)[0] + 1})")
 
 
@@ -183,7 +183,7 @@ def folder_tree(
     documents: bool,
     max_nodes: int,
 ) -> JSON:
-    """Return the folders below one as nested JSON and as a drawn tree; what is too much is cut breadth first.
+    """Return the subfolders of a folder as nested JSON and as a drawn tree; large ones are cut breadth first.
 
     Raises:
         CallError: not_found; invalid_arguments for the path of a document.
@@ -193,7 +193,7 @@ def folder_tree(
     name = db.execute("select name from sources where n = ?", (source_n,)).fetchone()
     assert name is not None
     below = (top, source_n, *_below(top))
-    # One row a folder that has documents: far fewer than documents.
+    # One row per folder with documents: far fewer than documents.
     counts: dict[str, int] = dict(
         db.execute(
             "select folder, count(*) from documents where source_n = ?2 and "
@@ -218,14 +218,14 @@ def folder_tree(
         answer = {"tree": tree, "text": drawn(tree), "shown": shown, "total": total, "truncated": shown < total}
         if len(orjson.dumps(answer)) <= DOCUMENT_RESULT_BYTES or max_nodes <= 1:
             return answer
-        # Drawn and as JSON it must fit: half of it, until it does.
+        # Both forms must fit, so the number of nodes is halved until they do.
         max_nodes = max(1, min(max_nodes, shown) // 2)
 
 
 def find_by_name(
     db: Connection, within: ReadableSpaces, pattern: str, *, ignore_case: bool, filters: DocumentFilters, limit: int
 ) -> JSON:
-    """Return the documents whose name, or path where the pattern has a slash, fits a glob; by source and path."""
+    """Return the documents whose name matches a glob, or whose path does if the glob has a slash; sorted."""
     condition, values = within.filtered(db, filters)
     matches = name_matcher(pattern, ignore_case=ignore_case)
     on_path = "/" in pattern
@@ -253,7 +253,7 @@ def find_by_name(
 
 
 def document_info(db: Connection, within: ReadableSpaces, document_n: int) -> JSON:
-    """Return what is known of a document."""
+    """Return the details of a document."""
     row = db.execute(
         """
         select documents.id, documents.name, documents.folder, documents.mime, documents.size_bytes,
@@ -292,14 +292,14 @@ def _dates_of(table: JSON) -> JSON:
 
 
 def _status(error: str, mime: str, *, is_empty: bool) -> JSON:
-    """Return whether a document could be read, with the reason where nothing of it can be found."""
+    """Return whether a document could be read, and the reason if it has no text."""
     if error:
         return {"status": "failed", "error": error}
     return {"status": "empty", "note": _why_empty("", mime)} if is_empty else {"status": "ready"}
 
 
 def _taken(metadata: JSON, name: str, kind: type) -> Any:
-    """Take a value out of the metadata; what is of another kind was given by somebody, and stays there."""
+    """Remove a value from the metadata; a value of another type is custom and stays."""
     return metadata.pop(name) if type(metadata.get(name)) is kind else None
 
 
@@ -320,7 +320,7 @@ def document_at(db: Connection, within: ReadableSpaces, source_id: str, path: st
 
 
 def read_document(db: Connection, document_n: int, *, start: int, end: int) -> JSON:
-    """Return a part of a document's text, by code points; what is too large goes on at `next_start`."""
+    """Return a part of a document's text, by code points; a large part continues at `next_start`."""
     start = min(start, DOCUMENT_CHARS)
     row = db.execute(
         "select documents.id, documents.name, documents.char_count, substr(texts.text, ?2, ?3), documents.error, "
@@ -341,7 +341,7 @@ def read_document(db: Connection, document_n: int, *, start: int, end: int) -> J
 
 
 def _why_empty(error: str, mime: str) -> str:
-    """Return why a document has no text, for one who would take it for an empty one."""
+    """Return why a document has no text, so that it is not taken for an empty one."""
     if error:
         return f"Nothing could be read of this document: {error}."
     return "This document has no text" + (
@@ -352,7 +352,7 @@ def _why_empty(error: str, mime: str) -> str:
 
 
 def _fitting(text: str) -> str:
-    """Return the longest beginning that fits into one answer, as JSON."""
+    """Return the longest beginning that fits into one answer as JSON."""
     room = DOCUMENT_RESULT_BYTES - 2_048
     if len(text) * 6 <= room or len(orjson.dumps(text)) <= room:
         return text

@@ -1,7 +1,7 @@
-"""Connection: what the statements of the store need of a database, whichever it is.
+"""Connection: the database interface for the store's statements.
 
-Statements are written once. Their placeholders are `?`, or `?1` where one value stands in several places. What the
-databases say differently is in a `Dialect`.
+Statements are written once, with the placeholders `?`, or `?1` for a repeated value. A `Dialect` has the differences
+between databases.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 
 class Rows(Protocol):
-    """What a statement gives, read as it is asked for."""
+    """The rows of a statement, read lazily."""
 
     def __iter__(self) -> Iterator[Any]: ...
 
@@ -25,12 +25,12 @@ class Rows(Protocol):
 
 
 class Dialect(Struct, frozen=True, kw_only=True):
-    """What one database says in words of its own.
+    """The differences of one database.
 
-    `first_name` is the first name of the path `{path}`. `has_metadata` says that a document has, by a name, the only
-    value of a JSON array: two placeholders. `lock` ends a SELECT of a row that only one writer may use at a time.
+    `first_name` is the first name of the path `{path}`. `has_metadata` tests that a document has, under a name, the
+    only value of a JSON array: two placeholders. `lock` ends a SELECT of a row that only one writer may use at a time.
     `likeness` is the cosine of `vectors.vector` and `{vector}`, and `vector_value` a placeholder for a vector.
-    `near_settings` is what a transaction says before it asks an index of vectors; empty where there are none.
+    `near_settings` are the settings of a transaction that uses a vector index; empty without indexes.
     """
 
     first_name: str
@@ -42,7 +42,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
 
 
 class Connection(Protocol):
-    """A connection in a transaction; one thread uses it."""
+    """A connection in a transaction, for one thread."""
 
     @property
     def dialect(self) -> Dialect: ...
@@ -50,17 +50,17 @@ class Connection(Protocol):
     def execute(self, statement: str, bindings: Sequence[Any] = ..., /) -> Rows: ...
 
     def scan(self, statement: str, bindings: Sequence[Any] = ..., /) -> Iterator[Any]:
-        """Yield the rows of a statement without having all of them in memory."""
+        """Yield the rows of a statement without loading all of them."""
         ...
 
     def insert_rows(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], /) -> None:
-        """Insert many rows in few steps."""
+        """Insert many rows in few statements."""
         ...
 
     def next_numbers(self, table: str, count: int, /) -> Sequence[int]:
-        """Return numbers, rising, that no row of a table has, nor any that is inserted meanwhile."""
+        """Return ascending numbers that no row of a table has or gets meanwhile."""
         ...
 
     def as_vector(self, vector: NDArray[np.float32], /) -> Any:
-        """Return a vector as the database takes it."""
+        """Return a vector in the database's form."""
         ...

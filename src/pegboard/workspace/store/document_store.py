@@ -1,4 +1,4 @@
-"""Document store: the documents of all spaces in a database; fills the port `DocumentStore`."""
+"""Document store: the documents of all spaces in a database; implements the port `DocumentStore`."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ from pegboard.workspace.store.readable_spaces import ReadableSpaces
 from pegboard.workspace.store.source_settings import SourceRoot
 from pegboard.workspace.store.writing import PreparedDocument, Stored
 
-INGEST_BATCH_DOCUMENTS = 100  # stored in one transaction
+INGEST_BATCH_DOCUMENTS = 100  # documents stored in one transaction
 
 log = logging.getLogger("pegboard")
 T = TypeVar("T")
 
 
 class Database(Protocol):
-    """Where the documents are. It runs work in threads of its own, of which one caller never has all."""
+    """The database of the documents. Work runs in separate threads, of which one caller never gets all."""
 
     async def read(self, work: Callable[[Connection], T], *, caller: Hashable, scope: DocumentScope | None = None) -> T:
-        """Run work that only reads, on one state of the database; of a scope, where one is given.
+        """Run read-only work on one snapshot of the database, within a scope if there is one.
 
         Raises:
             CallError: storage_unavailable; busy.
@@ -61,7 +61,7 @@ class Database(Protocol):
         ...
 
     async def write(self, work: Callable[[Connection], T], *, caller: Hashable) -> T:
-        """Run work that changes something, all of it or nothing.
+        """Run work that changes data, atomically.
 
         Raises:
             CallError: storage_unavailable; busy.
@@ -69,7 +69,7 @@ class Database(Protocol):
         ...
 
     async def index_vectors(self) -> list[NearIndex]:
-        """Make an index for each space that is too large to be compared, where it has none; return those looked at.
+        """Build the missing indexes of large spaces; return those examined.
 
         Raises:
             CallError: storage_unavailable; busy.
@@ -77,39 +77,39 @@ class Database(Protocol):
         ...
 
     def copying(self, db: Connection, within: ReadableSpaces) -> querying.Copy:
-        """Return what copies tables of a scope into another database."""
+        """Return the function that copies tables of a scope to another database."""
         ...
 
     def close(self) -> None:
-        """Close the connections that nobody uses; later work opens others."""
+        """Close the idle connections; later work opens new ones."""
         ...
 
 
 class SqlDocumentStore:
     """Sources, documents, passages, rows and grants of all spaces in one database; see `ports.DocumentStore`.
 
-    Each method takes a scope, which `scope` makes, and answers as if nothing else existed.
+    Each method takes a scope, which `scope` returns, and sees nothing outside of it.
     """
 
     def __init__(self, database: Database, *, embedder: PassageEmbedder | None = None) -> None:
         self._database, self._embedder = database, embedder
         self.place = "the database"
-        """Where the documents are, in words for a person."""
+        """A description of the location, for people."""
 
     def close(self) -> None:
-        """Close what is open; the next use opens it again."""
+        """Close the open connections; the next use opens new ones."""
         self._database.close()
 
-    # ------------------------------------------------------------ who
+    # ------------------------------------------------------------ scopes
 
     async def scope(self, ctx: ToolContext) -> DocumentScope:
         return await self._database.read(lambda db: granting.scope_of(db, ctx), caller=ctx.user_id)
 
     def operator_scope(self, space: str) -> DocumentScope:
-        """Return the scope of whoever runs this machine, in one space.
+        """Return the operator's scope, in one space.
 
         Raises:
-            CallError: invalid_arguments, when no space can be called so.
+            CallError: invalid_arguments, for an invalid space name.
         """
         return DocumentScope(spaces=(granting.checked_space(space),), writable=frozenset({space}))
 
@@ -122,7 +122,7 @@ class SqlDocumentStore:
     async def grants(self, space: str | None = None) -> list[JSON]:
         return await self._database.read(lambda db: granting.grants(db, space), caller=None)
 
-    # ------------------------------------------------------------ look
+    # ------------------------------------------------------------ reading
 
     async def list_sources(
         self, scope: DocumentScope, *, type_: str | None = None, limit: int, cursor: str | None = None
@@ -266,15 +266,15 @@ class SqlDocumentStore:
 
         return await self._within(scope, describe)
 
-    # ------------------------------------------------------------ change
+    # ------------------------------------------------------------ writing
 
     async def begin_source(
         self, scope: DocumentScope, space: str, name: str, *, type_: SourceType, origin: str
     ) -> None:
-        """Make a source, or take one up again, to put documents into it.
+        """Create a source, or continue one, to put documents into it.
 
         Raises:
-            CallError: not_found; read_only; invalid_arguments, when it is of another type.
+            CallError: not_found; read_only; invalid_arguments, if it has another type.
         """
 
         def begin(db: Connection) -> None:
@@ -283,7 +283,7 @@ class SqlDocumentStore:
         await self._database.write(begin, caller=scope.user)
 
     async def checksums(self, scope: DocumentScope, space: str, source: str, paths: Sequence[str]) -> dict[str, str]:
-        """Return the checksums of those of some documents that a source has whole, by path; none of an unknown one."""
+        """Return the checksums of those documents that are stored completely, by path; none for an unknown source."""
 
         def look(db: Connection) -> dict[str, str]:
             known = _known_source(db, scope, space, source)
@@ -294,7 +294,7 @@ class SqlDocumentStore:
     async def put(
         self, scope: DocumentScope, space: str, source: str, documents: Sequence[PreparedDocument]
     ) -> list[tuple[str, Stored]]:
-        """Store documents, all or none; return the id of each, and what became of it.
+        """Store documents, all or none; return the id and outcome of each.
 
         Raises:
             CallError: not_found; read_only.
@@ -340,13 +340,13 @@ class SqlDocumentStore:
     async def embed_missing(
         self, scope: DocumentScope, space: str, *, on_progress: Callable[[int], None] = lambda _: None
     ) -> int:
-        """Have the embedder read the passages of a space that have no vector of it; return how many it was.
+        """Embed the passages of a space without a vector of the current embedder; return their number.
 
-        What was read stays read, whatever ends it. Where the vectors are of another embedder, all are made anew.
+        An interrupted run keeps its vectors. Vectors of another embedder are all replaced.
 
         Raises:
             CallError: not_found; read_only.
-            Exception: whatever the embedder raises; TimeoutError.
+            Exception: any exception of the embedder; TimeoutError.
         """
         if self._embedder is None:
             return 0
@@ -362,9 +362,9 @@ class SqlDocumentStore:
         return count
 
     async def index_vectors(self) -> list[NearIndex]:
-        """Make what finds the nearest vectors of large spaces without comparing all; return what was looked at.
+        """Build the missing vector indexes of large spaces; return those examined.
 
-        It may take a minute for a space, in which documents can be written and searched.
+        It may take a minute per space, during which documents can be written and searched.
 
         Raises:
             CallError: storage_unavailable; busy.
@@ -384,7 +384,7 @@ class SqlDocumentStore:
     async def documents_from(
         self, scope: DocumentScope, space: str, source: str, place: tuple[str, str] | None
     ) -> list[tuple[int, str, str]]:
-        """Return some documents of a source behind a place in the order of their paths; none of an unknown source."""
+        """Return some documents of a source after a place in path order; none for an unknown source."""
 
         def look(db: Connection) -> list[tuple[int, str, str]]:
             known = _known_source(db, scope, space, source)
@@ -395,7 +395,7 @@ class SqlDocumentStore:
         return await self._database.read(look, caller=scope.user)
 
     async def source_root(self, scope: DocumentScope, space: str, source: str) -> SourceRoot | None:
-        """Return the folder that a source was read from; `None` where none was recorded."""
+        """Return the folder of a source; `None` if none was recorded."""
 
         def look(db: Connection) -> SourceRoot | None:
             return source_settings.root_of(db, _source(db, scope, space, source)[1])
@@ -405,7 +405,7 @@ class SqlDocumentStore:
     async def set_encoding(
         self, scope: DocumentScope, space: str, source: str, encoding: str | None
     ) -> tuple[str, bool]:
-        """Set the encoding of the texts of a source, or leave it with `None`; return it, and whether it changed."""
+        """Set the encoding of a source's texts, or keep it with `None`; return it, and whether it changed."""
 
         def put(db: Connection) -> tuple[str, bool]:
             writing.writable_space(db, scope, space)
@@ -419,7 +419,7 @@ class SqlDocumentStore:
         return await self._database.write(put, caller=scope.user)
 
     async def put_source_root(self, scope: DocumentScope, space: str, source: str, root: SourceRoot) -> None:
-        """Record the folder that a source was read from."""
+        """Record the folder of a source."""
 
         def put(db: Connection) -> None:
             writing.writable_space(db, scope, space)
@@ -428,7 +428,7 @@ class SqlDocumentStore:
         await self._database.write(put, caller=scope.user)
 
     async def remove_documents(self, scope: DocumentScope, space: str, source: str, numbers: Sequence[int]) -> int:
-        """Remove documents of a source by their numbers; return how many there were."""
+        """Remove documents of a source by their numbers; return how many existed."""
 
         def remove(db: Connection) -> int:
             writing.writable_space(db, scope, space)
@@ -438,7 +438,7 @@ class SqlDocumentStore:
         return await self._database.write(remove, caller=scope.user)
 
     async def end_source(self, scope: DocumentScope, space: str, source: str) -> None:
-        """Say that a source has all that it was to get."""
+        """Mark a source as complete."""
 
         def end(db: Connection) -> None:
             writing.writable_space(db, scope, space)
@@ -447,7 +447,7 @@ class SqlDocumentStore:
         await self._database.write(end, caller=scope.user)
 
     async def remove_source(self, scope: DocumentScope, space: str, source: str) -> int:
-        """Remove a source with its documents; return how many they were.
+        """Remove a source with its documents; return their number.
 
         Raises:
             CallError: not_found; read_only.
@@ -458,10 +458,10 @@ class SqlDocumentStore:
 
         return await self._database.write(remove, caller=scope.user)
 
-    # ------------------------------------------------------------ the operator's
+    # ------------------------------------------------------------ for the operator
 
     async def statistics(self) -> list[JSON]:
-        """Return what each space holds, for whoever runs this machine."""
+        """Return the statistics of each space, for the operator."""
         return await self._database.read(statistics.of_spaces, caller=None)
 
     async def _within(self, scope: DocumentScope, look: Callable[[Connection, ReadableSpaces], T]) -> T:
@@ -484,7 +484,7 @@ def _source(db: Connection, scope: DocumentScope, space: str, name: str) -> tupl
 
 
 def _known_source(db: Connection, scope: DocumentScope, space: str, name: str) -> tuple[int, int] | None:
-    """Return the numbers of a space and of a source in it; `None` where the scope has no such source."""
+    """Return the numbers of a space and of a source in it; `None` if the scope has no such source."""
     row = db.execute(
         "select spaces.n, sources.n from sources join spaces on spaces.n = sources.space_n "
         "where spaces.name = ? and sources.name = ?",

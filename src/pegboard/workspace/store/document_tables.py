@@ -1,4 +1,4 @@
-"""Document tables: the tables in the documents of a scope, by the names that queries call them."""
+"""Document tables: the tables in the documents of a scope, with their names for queries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pegboard.workspace.store.readable_spaces import ReadableSpaces
 
 
 class StoredTable(Struct, frozen=True, kw_only=True):
-    """A table of a document: its number, its name in its space, and how it is shown to this scope."""
+    """A table of a document: its number, its name in its space, and its name in this scope."""
 
     n: int
     name: str
@@ -26,7 +26,7 @@ class StoredTable(Struct, frozen=True, kw_only=True):
 
 
 def tables_of(db: Connection, within: ReadableSpaces) -> list[StoredTable]:
-    """Return the tables of a scope by name. A name that two of its spaces have is followed by that of the space."""
+    """Return the tables of a scope by name. A name that occurs in two spaces gets the space's name appended."""
     rows = db.execute(
         f"select n, space_n, name, document_n, columns, row_count from tables where {within.of('tables')} "  # noqa: S608 - numbers of ours
         "order by name, space_n"
@@ -57,7 +57,7 @@ def tables_of(db: Connection, within: ReadableSpaces) -> list[StoredTable]:
 
 
 def described(db: Connection, within: ReadableSpaces, tables: Sequence[StoredTable], *, rows: int) -> list[JSON]:
-    """Return what tables are called, their columns, and their first rows: what one must know who writes a query."""
+    """Return the names, columns and first rows of tables, for writing a query."""
     first = f"select cells from table_rows where table_n = ? and {within.of('table_rows')} order by ordinal limit ?"  # noqa: S608 - numbers of ours
     return [
         {

@@ -1,4 +1,4 @@
-"""Embedding: which passages have no vector yet, and which embedder those that are there are of."""
+"""Embedding: finds passages without a vector, and records the embedder of the vectors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SETTING: Final = "embedder"
 
 
 class BarePassage(NamedTuple):
-    """A passage without a vector; `checksum` is that of the content that it is of."""
+    """A passage without a vector; `checksum` is that of its document's content."""
 
     n: int
     checksum: str
@@ -24,13 +24,13 @@ class BarePassage(NamedTuple):
 
 
 def embedder_of(db: Connection) -> str | None:
-    """Return the mark of the embedder that the vectors are of; `None` where there were never any."""
+    """Return the mark of the vectors' embedder; `None` if there were never any vectors."""
     row: Any = db.execute("select value from settings where name = ?", (_SETTING,)).fetchone()
     return None if row is None else str(row[0])
 
 
 def bare_passages(db: Connection, within: ReadableSpaces, *, mark: str, limit: int) -> list[BarePassage]:
-    """Return some passages of a scope that have no vector of this embedder."""
+    """Return some passages of a scope without a vector of this embedder."""
     missing = "and not exists (select 1 from vectors where vectors.chunk_n = chunks.n)"
     if embedder_of(db) not in (None, mark):
         missing = ""
@@ -47,14 +47,14 @@ def bare_passages(db: Connection, within: ReadableSpaces, *, mark: str, limit: i
 
 
 def _with_title(name: str, metadata: str, text: str) -> str:
-    """Return what is read of a passage: it is about what its document is called, too."""
+    """Return the text of a passage for the embedder, with its document's title."""
     title: object = orjson.loads(metadata).get("title")
     shown = title if isinstance(title, str) else name.rpartition(".")[0]
     return text if text.startswith(shown) else f"{shown}\n{text}"
 
 
 def put_vectors(db: Connection, passages: Sequence[BarePassage], vectors: NDArray[np.float32], *, mark: str) -> None:
-    """Store the vectors of passages that are still there; those of another embedder go, in all spaces."""
+    """Store the vectors of passages that still exist; vectors of another embedder are deleted in all spaces."""
     if embedder_of(db) != mark:
         db.execute("delete from vectors")
         db.execute(
@@ -62,7 +62,7 @@ def put_vectors(db: Connection, passages: Sequence[BarePassage], vectors: NDArra
             (_SETTING, mark),
         )
     for passage, vector in zip(passages, vectors, strict=True):
-        # A passage may have been removed meanwhile, and its number given to another.
+        # A passage may have been removed meanwhile, and its number reused.
         db.execute(
             f"""
             insert into vectors (chunk_n, space_n, vector) select chunks.n, chunks.space_n, {db.dialect.vector_value}

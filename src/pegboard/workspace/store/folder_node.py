@@ -1,4 +1,4 @@
-"""FolderNode: a folder with all that is in it, and what of it is shown where that is too much."""
+"""FolderNode: a folder tree, and its cut to a number of nodes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pegboard.workspace.store.readable_spaces import as_path
 
 
 class FolderNode:
-    """One folder: the folders and documents in it, and how many documents it holds with those below it."""
+    """One folder: its folders and documents, and the number of documents including subfolders."""
 
     def __init__(self, name: str, path: str) -> None:
         self.name, self.path = name, path
@@ -18,9 +18,9 @@ class FolderNode:
         self._document_count = 0
 
     def add(self, path: str, *, document_count: int = 0) -> FolderNode:
-        """Return the folder of this path, which is at or below this one, made with those on the way where it is new.
+        """Return the folder at this path, created with its parents if necessary.
 
-        All of them hold `document_count` documents more.
+        Their document counts increase by `document_count`.
         """
         node = self
         node._document_count += document_count
@@ -31,7 +31,7 @@ class FolderNode:
         return node
 
     def count_nodes(self) -> int:
-        """Return how many folders and documents there are, this folder among them."""
+        """Return the number of folders and documents, including this folder."""
         count = 0
         waiting: list[FolderNode] = [self]
         while waiting:
@@ -41,9 +41,9 @@ class FolderNode:
         return count
 
     def cut(self, *, max_depth: int, max_nodes: int) -> tuple[JSON, int]:
-        """Return the folder as JSON, filled level by level until it is full, and how many nodes are shown.
+        """Return the folder as JSON, filled level by level up to a limit, and the number of nodes shown.
 
-        What is left out of a folder is counted there as `more`.
+        A folder's omitted items are counted in `more`.
         """
         tree, shown = self._as_json(), 1
         level = [(self, tree)]
@@ -70,7 +70,7 @@ class FolderNode:
 
 
 def drawn(tree: JSON) -> str:
-    """Return a folder, as `cut` gives it, as an indented text."""
+    """Return a folder from `cut` as an indented text."""
     return "\n".join(_lines(tree, ""))
 
 

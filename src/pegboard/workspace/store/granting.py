@@ -1,4 +1,4 @@
-"""Granting: who may read and write which spaces, as it is stored, and the scope that follows of it."""
+"""Granting: stores grants of spaces, and computes scopes from them."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from pegboard.workspace.shown_names import can_be_shown
 from pegboard.workspace.store.connection import Connection
 from pegboard.workspace.store.writing import space_number
 
-SPACE_CHARS = 128  # of the name of a space
-PRINCIPAL_CHARS = 300  # of `user:…` or `role:…`
+SPACE_CHARS = 128  # characters of a space's name
+PRINCIPAL_CHARS = 300  # characters of `user:…` or `role:…`
 
 
 def scope_of(db: Connection, ctx: ToolContext) -> DocumentScope:
-    """Return whose documents a request may use.
+    """Return the scope of a request.
 
-    The space that host code or a credential gave it, or without one every space that is granted to its user or one of
-    its roles; of these only the one that the model says it is about, where it says one. Whoever was given a space may
-    write it too, until somebody is granted that space by name: from then on only they may who were granted to write.
+    It is the space set by host code or a credential, or else every space granted to the user or one of the roles,
+    narrowed to the space that the model names, if any. A caller with a set space may also write it, until that space is
+    granted to somebody by name: from then on only write grants allow that.
     """
     return narrowed(_whole_scope(db, ctx), ctx)
 
 
 def narrowed(scope: DocumentScope, ctx: ToolContext) -> DocumentScope:
-    """Return a scope as the call's intent narrows it. A name outside of it leaves nothing, rather than all."""
+    """Return a scope narrowed by the call's intent. An unknown name leaves nothing, rather than everything."""
     space = narrowed_to(ctx)
     if space is None:
         return scope
@@ -61,7 +61,7 @@ def _whole_scope(db: Connection, ctx: ToolContext) -> DocumentScope:
 
 
 def principals_of(ctx: ToolContext) -> list[str]:
-    """Return the names under which a caller may have been granted something."""
+    """Return the principals under which a caller may have grants."""
     users = [] if ctx.user_id is None else [f"user:{ctx.user_id}"]
     return [*users, *(f"role:{role}" for role in sorted(ctx.roles))]
 
@@ -70,7 +70,7 @@ def grant(db: Connection, principal: str, space: str, access: Access) -> None:
     """Grant a space to a user or a role.
 
     Raises:
-        CallError: invalid_arguments, for what is neither, and for a name that no space has.
+        CallError: invalid_arguments, for another principal or an invalid space name.
     """
     checked_principal(principal)
     space_n = space_number(db, checked_space(space))
@@ -83,7 +83,7 @@ def grant(db: Connection, principal: str, space: str, access: Access) -> None:
 
 
 def revoke(db: Connection, principal: str, space: str) -> bool:
-    """Take a grant back; tell whether there was one. The space goes on being one that is granted by name."""
+    """Revoke a grant; tell whether there was one. The space still requires grants by name."""
     deleted = db.execute(
         "delete from grants where principal = ? and space_n = (select n from spaces where name = ?) returning 1",
         (principal, space),
@@ -92,7 +92,7 @@ def revoke(db: Connection, principal: str, space: str) -> bool:
 
 
 def grants(db: Connection, space: str | None = None) -> list[JSON]:
-    """Return all grants, or those of a space, by space and principal."""
+    """Return all grants, or those of one space, by space and principal."""
     rows: Sequence[Any] = db.execute(
         "select spaces.name, grants.principal, grants.access from grants join spaces on spaces.n = grants.space_n "
         "where cast(?1 as text) is null or spaces.name = ?1 order by spaces.name, grants.principal",
@@ -102,7 +102,7 @@ def grants(db: Connection, space: str | None = None) -> list[JSON]:
 
 
 def checked_principal(principal: str) -> str:
-    """Return it, if it is `user:…` or `role:…`.
+    """Return the principal, if it is `user:…` or `role:…`.
 
     Raises:
         CallError: invalid_arguments.
@@ -117,7 +117,7 @@ def checked_space(space: str) -> str:
     """Return the name of a space.
 
     Raises:
-        CallError: invalid_arguments, when it is empty, too long or not of printable characters.
+        CallError: invalid_arguments, if it is empty, too long or not printable.
     """
     if not 0 < len(space) <= SPACE_CHARS or not can_be_shown(space):
         text = f"{space[:100]!r} is no name of a space: 1 to {SPACE_CHARS} printable characters."

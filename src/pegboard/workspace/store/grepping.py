@@ -1,4 +1,4 @@
-"""Grepping: the lines of documents that a pattern fits."""
+"""Grepping: finds the lines of documents that match a pattern."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pegboard.workspace.paging import fitting_count
 from pegboard.workspace.store.connection import Connection
 from pegboard.workspace.store.readable_spaces import ReadableSpaces
 
-GREP_LINE_CHARS = 1_000  # of one line that is shown
+GREP_LINE_CHARS = 1_000  # characters shown of one line
 
 _LINE_BREAK = re.compile(r"\n|\\n")
 _BY_LINES: Final = "Lines are looked at one by one: a pattern with a line break fits none. Look for one of its lines."
@@ -30,10 +30,10 @@ def grep(
     context_lines: int,
     limit: int,
 ) -> JSON:
-    """Return the lines that a pattern fits, by source, path and line; `total` counts those that are not shown too."""
+    """Return the matching lines, by source, path and line; `total` also counts those not shown."""
     condition, values = within.filtered(db, filters)
     written = pattern if is_regex else literal(pattern)
-    # Each line is looked at by itself; the whole text first, as most have none.
+    # The whole text is searched first, since most have no match; then each line separately.
     of_line = linear(written, ignore_case=ignore_case)
     has_any = None if "\\A" in written or "\\z" in written else linear(f"(?m:{written})", ignore_case=ignore_case)
     rows = db.scan(
@@ -79,7 +79,7 @@ def _in_text(text: bytes, pattern: LinearPattern, context_lines: int) -> Iterato
 
 
 def _cut(line: str, at: int) -> str:
-    """Return a line, or of a long one what stands around a place."""
+    """Return a line; of a long one the part around a place."""
     if len(line) <= GREP_LINE_CHARS:
         return line
     first = max(0, min(at - GREP_LINE_CHARS // 2, len(line) - GREP_LINE_CHARS))

@@ -1,4 +1,4 @@
-"""Near: which spaces have an index of their vectors that is good enough to be asked instead of comparing all."""
+"""Near: records which spaces have a vector index that is good enough to be used."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from msgspec.structs import asdict
 from pegboard.model.json_types import JSON
 from pegboard.workspace.store.connection import Connection
 
-SEARCH_FUSED_PASSAGES = 200  # ranked by words, and by vectors, before the two are one
+SEARCH_FUSED_PASSAGES = 200  # passages ranked by words, and by vectors, before both are combined
 
 
 class NearIndex(Struct, frozen=True, kw_only=True):
-    """An index of the vectors of one space: of which embedder, of how many passages, and what share it finds of the
-    ten nearest. One that finds too few is remembered, so that it is not made again and again, and not used.
+    """A vector index of one space: its embedder, its number of passages, and its measured recall.
+
+    An index with insufficient recall is recorded, so that it is neither used nor built again and again.
     """
 
     space_n: int
@@ -28,13 +29,13 @@ class NearIndex(Struct, frozen=True, kw_only=True):
     is_used: bool
 
     def as_json(self) -> JSON:
-        """Return it as it is kept."""
+        """Return its stored form."""
         return asdict(self)
 
     def nearest(self) -> str:
-        """Return the statement that gives the passages nearest to `question.vector`, with their likeness.
+        """Return the statement for the passages nearest to `question.vector`, with their likeness.
 
-        The ordering and the conditions are those of the index, word for word, so that it is used.
+        Its ordering and conditions are exactly those of the index, so that PostgreSQL uses it.
         """
         return (
             "select vectors.chunk_n as n, -(vectors.vector <#> (select vector from question)) as likeness "  # noqa: S608 - numbers of ours
@@ -45,17 +46,17 @@ class NearIndex(Struct, frozen=True, kw_only=True):
 
 
 def setting_of(space_n: int) -> str:
-    """Return under which name of `settings` the index of a space is told of."""
+    """Return the name in `settings` under which a space's index is recorded."""
     return f"near:{space_n}"
 
 
 def read_near_index(db: Connection, space_n: int) -> NearIndex | None:
-    """Return what is known of the index of a space."""
+    """Return the recorded index of a space."""
     return next(iter(near_indexes(db, [space_n]).values()), None)
 
 
 def near_indexes(db: Connection, spaces: Sequence[int]) -> Mapping[int, NearIndex]:
-    """Return what is known of the indexes of some spaces."""
+    """Return the recorded indexes of some spaces."""
     named = ",".join("?" * len(spaces))
     rows: list[Any] = db.execute(
         f"select value from settings where name in ({named or 'null'})",  # noqa: S608 - question marks

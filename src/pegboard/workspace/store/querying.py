@@ -1,8 +1,8 @@
-"""Querying: one SELECT over the tables of a scope, in a database that holds nothing else.
+"""Querying: runs one SELECT over the tables of a scope, in a separate database with only these tables.
 
-The tables that a query names are copied, by the engine, into a database of its own, which lives as long as the query.
-What is not in it cannot be read by any name, function or error. An authorizer on the tables of all spaces would have
-to know through which view a row was asked for, and a CTE that is called like the view is told to it as the view.
+The tables that a query names are copied to a temporary database, so the query can reach nothing else by any name,
+function or error. An authorizer on the shared tables would not work: it would have to know through which view a row is
+read, and SQLite reports a CTE with a view's name as that view.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from pegboard.workspace.store.connection import Connection
 from pegboard.workspace.store.document_tables import StoredTable, tables_of
 from pegboard.workspace.store.readable_spaces import ReadableSpaces
 
-DOCUMENT_STORE_READ_BUSY_S = 2.0  # and a reader
-DOCUMENT_TABLES = 500  # that one query may be about
+DOCUMENT_STORE_READ_BUSY_S = 2.0  # seconds that a reader waits for a locked store
+DOCUMENT_TABLES = 500  # tables that one query may use
 
-_SHOWN_NAMES = 20  # tables or columns that an error names
+_SHOWN_NAMES = 20  # tables or columns listed in an error
 _SHOWN_TABLES = 3
-_LOOKED_AT_ROWS = 50  # of a table, for dates that are not ISO
+_LOOKED_AT_ROWS = 50  # rows of a table examined for dates that are not ISO
 _SHOWN_CHARS = 1_500
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_PROGRESS_STEPS = 5_000  # how often the clock is looked at
+_PROGRESS_STEPS = 5_000  # steps between two checks of the clock
 FUNCTIONS: Final = frozenset(
     """
     abs acos acosh asin asinh atan atan2 atanh avg ceil ceiling char coalesce concat concat_ws cos cosh count
@@ -48,18 +48,18 @@ FUNCTIONS: Final = frozenset(
 
 
 Copy = Callable[[Any, Sequence[StoredTable], Callable[[], float]], None]
-"""Puts tables of the store into a database of apsw, each as `created` makes it, while seconds are left."""
+"""Copies tables of the store to an apsw database, in the form that `created` makes, within the remaining seconds."""
 
 
 def created(own: Any, table: StoredTable) -> str:
-    """Make a table with plain columns without types, so that a value stays what it is; return how a row is inserted."""
+    """Create a table with untyped columns, which keep values unchanged; return its insert statement."""
     columns = ", ".join(quoted(name) for name in table.columns)
     own.execute(f"create table main.{quoted(table.shown)} ({columns})")
     return f"insert into main.{quoted(table.shown)}"
 
 
 def cells_of(table: StoredTable, row: str) -> str:
-    """Return the values of a row that stands as JSON in a column or a placeholder, as SQL of SQLite."""
+    """Return the SQLite expression for the values of a row that is JSON in a column or a placeholder."""
     return ", ".join(f"json_extract({row}, '$[{place}]')" for place in range(len(table.columns)))
 
 
@@ -77,10 +77,10 @@ def _copy_all(own: Any, copy: Copy, tables: Sequence[StoredTable], asked: Query)
 def chosen_tables(
     db: Connection, within: ReadableSpaces, document_ids: Sequence[str], names: Sequence[str]
 ) -> list[StoredTable]:
-    """Return the tables that a query may be about: all of the scope, or those of some documents, or named.
+    """Return the tables that a query may use: all of the scope, of some documents, or named ones.
 
     Raises:
-        CallError: not_found, for a document or a table that is not in the scope.
+        CallError: not_found, for a document or a table outside the scope.
     """
     tables = tables_of(db, within)
     if document_ids:
@@ -96,7 +96,7 @@ def chosen_tables(
 
 
 def query(copy: Copy, tables: Sequence[StoredTable], sql: str, *, limit: int, timeout_s: float) -> JSON:
-    """Run one SELECT over these tables; only those that its text names are there, once `copy` has put them there.
+    """Run one SELECT over these tables; `copy` provides only those that the query's text names.
 
     Raises:
         CallError: read_only; invalid_arguments; timeout; result_too_large.
@@ -106,7 +106,7 @@ def query(copy: Copy, tables: Sequence[StoredTable], sql: str, *, limit: int, ti
     limits = Limits(max_rows=limit, timeout_s=timeout_s, max_bytes=DOCUMENT_RESULT_BYTES * 3 // 4)
     asked = Query(text=sql, params=None, read_only=True, limits=limits, only_functions=FUNCTIONS)
     with closing(apsw.Connection("")) as own:
-        # A name in double quotes that is not a column is one that was mistyped, and not a text.
+        # An unknown name in double quotes is an error, not a text.
         own.config(apsw.SQLITE_DBCONFIG_DQS_DML, 0)
         _copy_all(cast("Any", own), copy, named, asked)
         unclear = [f"{table.shown}.{name}" for table in named for name in _unclear_in(cast("Any", own), table)]
@@ -138,12 +138,12 @@ def _unclear_in(own: Any, table: StoredTable) -> list[str]:
 
 
 def quoted(name: str) -> str:
-    """Return a name as SQL takes it, whatever is in it."""
+    """Return a name quoted for SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def _columns_of(tables: Sequence[StoredTable]) -> str:
-    """Return the columns of some tables as SQL takes them, so that no question is needed to correct a name."""
+    """Return the columns of some tables as SQL, so that a wrong name can be corrected at once."""
     shown = "".join(
         f" {table.shown} has: {', '.join(map(_as_written, table.columns[:_SHOWN_NAMES]))}"
         + (f" and {len(table.columns) - _SHOWN_NAMES} more." if len(table.columns) > _SHOWN_NAMES else ".")

@@ -1,4 +1,4 @@
-"""Readable spaces: a scope as SQL has it: numbers of its spaces, and conditions that keep every statement inside."""
+"""Readable spaces: a scope in SQL: the numbers of its spaces, and conditions that restrict statements to them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Condition = tuple[str, list[Any]]
 
 
 class ReadableSpaces(Struct, frozen=True, kw_only=True):
-    """What one scope may read. Every statement on documents has `of` a table of it in its WHERE."""
+    """The readable part of one scope. Every statement on documents has a condition from `of` in its WHERE."""
 
     spaces: dict[int, str]
 
@@ -27,11 +27,11 @@ class ReadableSpaces(Struct, frozen=True, kw_only=True):
         return cls(spaces={int(n): str(name) for n, name in rows})
 
     def of(self, table: str) -> str:
-        """Return the condition that a row of a table is of one of the spaces. The numbers are our own."""
+        """Return the condition that a row of a table is in one of the spaces. The numbers are our own."""
         return f"{table}.space_n in ({','.join(map(str, self.spaces)) or 'null'})"
 
     def without(self, spaces: Iterable[int]) -> ReadableSpaces:
-        """Return what is left of it without some spaces."""
+        """Return the scope without some spaces."""
         gone = set(spaces)
         return ReadableSpaces(spaces={n: name for n, name in self.spaces.items() if n not in gone})
 
@@ -39,7 +39,7 @@ class ReadableSpaces(Struct, frozen=True, kw_only=True):
         """Return the number of a source.
 
         Raises:
-            CallError: not_found, whether it does not exist or is of another space.
+            CallError: not_found, if it does not exist or is in another space.
         """
         statement = f"select n from sources where {self.of('sources')} and id = ?"  # noqa: S608 - numbers of ours
         return _only(db, statement, source_id, "source")
@@ -48,16 +48,16 @@ class ReadableSpaces(Struct, frozen=True, kw_only=True):
         """Return the number of a document.
 
         Raises:
-            CallError: not_found, whether it does not exist or is of another space.
+            CallError: not_found, if it does not exist or is in another space.
         """
         statement = f"select n from documents where {self.of('documents')} and id = ?"  # noqa: S608 - numbers of ours
         return _only(db, statement, document_id, "document")
 
     def filtered(self, db: Connection, filters: DocumentFilters) -> Condition:
-        """Return the condition that a row of `documents` passes the filters, and is of this scope, with its values.
+        """Return the condition, with its values, for rows of `documents` in this scope that match the filters.
 
         Raises:
-            CallError: not_found, for an id that is not in this scope.
+            CallError: not_found, for an id outside this scope.
         """
         conditions, values = [self.of("documents")], list[Any]()
         sources = [self.source_n(db, each) for each in (*filters.source_ids, *filters.feed_ids)]
@@ -89,13 +89,13 @@ def _only(db: Connection, statement: str, identifier: str, what: str) -> int:
 
 
 def absent(what: str, named: str) -> CallError:
-    """Return the error for something that does not exist, and for something that is of another space: one text."""
+    """Return the one error for both a missing item and one in another space."""
     where = "list_sources" if what == "source" else "find_by_name"
     return CallError("not_found", f"There is no {what} {named[:100]!r} here. Ask {where} for what there is.")
 
 
 def folder_of(path: str) -> str:
-    """Return a folder as it is stored: its names with slashes between them, and nothing for the root.
+    """Return a folder's stored form: names separated by slashes, empty for the root.
 
     Raises:
         CallError: invalid_arguments, for a path with `..` in it.

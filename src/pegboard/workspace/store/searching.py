@@ -1,7 +1,7 @@
-"""Searching: find passages by words, by what an embedder says of them, or both; scored within the scope.
+"""Searching: finds passages by words, by vectors, or both, scored within the scope.
 
-The passages that a term is in stand in `postings`, space by space, so that one statement finds, scores and fuses them
-in either database, and what stands in other spaces is not even looked at.
+`postings` lists the passages of a term by space. So one statement finds, scores and combines them in either database,
+without reading other spaces.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from pegboard.workspace.store.near import SEARCH_FUSED_PASSAGES, near_indexes
 from pegboard.workspace.store.readable_spaces import ReadableSpaces
 from pegboard.workspace.store.scoring import PART_OF_SCORE, best_score, idf
 
-SEARCH_DOCUMENT_TERMS = 64  # different ones of one question, by which passages are scored
+SEARCH_DOCUMENT_TERMS = 64  # different terms of one question that are scored
 SEARCH_COUNTED_TERMS = (
-    5_000  # of one question, from which those are chosen; a question of 10,000 characters has no more
+    5_000  # terms of one question from which those are chosen; a question of 10,000 characters has no more
 )
-_COUNTED_AT_ONCE = 1_000  # terms of one statement
+_COUNTED_AT_ONCE = 1_000  # terms in one statement
 
-_K: Final = 60  # Source: Cormack, Clarke and Büttcher, 2009, reciprocal rank fusion
+_K: Final = 60  # the constant of reciprocal rank fusion; source: Cormack, Clarke and Büttcher, 2009
 
 
 NOT_READ: Final = (
@@ -40,9 +40,9 @@ NOT_READ: Final = (
 
 
 class Question(Struct, frozen=True, kw_only=True):
-    """What is asked: words, the vector that an embedder made of them, and how much its ranks count beside words.
+    """A question: its words, their vector, and the weight of the vector ranking.
 
-    `mark` tells whose vector it is. `note` says why there is none although there is an embedder.
+    `mark` identifies the vector's embedder. `note` says why there is no vector in spite of an embedder.
     """
 
     text: str
@@ -62,8 +62,8 @@ def search(
     limit: int,
     min_score: float,
 ) -> JSON:
-    """Return the passages that fit a question best, the best first."""
-    # Also where nothing is searched for: an id that is not there is an error in any case.
+    """Return the best passages for a question, best first."""
+    # Before any search: an unknown id is an error in any case.
     condition, values = within.filtered(db, filters)
     wanted = _Wanted(
         condition=condition, values=values, limit=limit, min_score=min_score, is_whole=filters == EVERY_DOCUMENT
@@ -91,9 +91,9 @@ def search(
 
 
 class _Wanted(Struct, frozen=True, kw_only=True):
-    """Which passages of the scope are wanted: those of some documents, by a condition with its values, and the best.
+    """The wanted passages of the scope: those of documents that match a condition, and the best of them.
 
-    `is_whole` says that no document is left out.
+    `is_whole` means that no document is excluded.
     """
 
     condition: str
@@ -103,14 +103,14 @@ class _Wanted(Struct, frozen=True, kw_only=True):
     is_whole: bool
 
     def enough(self, condition: str) -> str:
-        """Return a condition on ranks, or one that always holds: of those that are ranked a filter may take any."""
+        """Return a condition on ranks; always true with a filter, which may keep passages of any rank."""
         return condition if self.is_whole else "1 = 1"
 
 
 class _Words(Struct, frozen=True, kw_only=True):
-    """The terms of a question that some passage of the scope has, each with its weight.
+    """The terms of a question that occur in the scope, with their weights.
 
-    A term weighs as much as it is rare, times how often the question has it.
+    The weight of a term is its rarity times its frequency in the question.
     """
 
     weights: dict[str, float]
@@ -119,7 +119,7 @@ class _Words(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, db: Connection, within: ReadableSpaces, text: str) -> _Words | None:
-        """Return the words of a question; `None` where no passage has any."""
+        """Return the words of a question; `None` if no passage has any."""
         asked = dict(Counter(telling_terms(text)).most_common(SEARCH_COUNTED_TERMS))
         numbers = ",".join(map(str, within.spaces)) or "null"
         size: Any = db.execute(
@@ -132,7 +132,7 @@ class _Words(Struct, frozen=True, kw_only=True):
         if not having:
             return None
         weights = {term: count * idf(passages=passages, having=having.get(term, 0)) for term, count in asked.items()}
-        # Of a very long question, those that tell most: the first ones may be a greeting.
+        # For a very long question the rarest terms, since the first ones may be a greeting.
         found = sorted(having, key=lambda term: -weights[term])[:SEARCH_DOCUMENT_TERMS]
         return cls(
             weights={term: weights[term] for term in found},
@@ -153,7 +153,7 @@ class _Words(Struct, frozen=True, kw_only=True):
 
 
 def _passages_having(db: Connection, within: ReadableSpaces, terms: Sequence[str]) -> dict[str, int]:
-    """Return in how many passages of the scope each term is; terms that no passage has are left out."""
+    """Return the number of the scope's passages with each term; unknown terms are left out."""
     having: dict[str, int] = {}
     for start in range(0, len(terms), _COUNTED_AT_ONCE):
         some = terms[start : start + _COUNTED_AT_ONCE]
@@ -166,9 +166,9 @@ def _passages_having(db: Connection, within: ReadableSpaces, terms: Sequence[str
     return having
 
 
-# Of the same score on either database, and in whatever order it was added up.
+# Rounded, so that scores are the same in both databases and in any order of addition.
 _ROUNDED: Final = "cast(round(cast({score} as numeric), 6) as double precision)"
-# What is shown of the passages of `first`, once it is known which they are: only their texts are read.
+# The shown columns of the passages in `first`; only their texts are read.
 _SHOWN: Final = """
     select documents.id, documents.name, chunks.ordinal, first.score, chunks.start, chunks."end", sources.id,
         substr(texts.text, chunks.start + 1, chunks."end" - chunks.start), first.keyword_rank, first.vector_rank
@@ -185,7 +185,7 @@ _THEN: Final = "documents.id, chunks.ordinal"
 
 def _by_words(db: Connection, within: ReadableSpaces, words: _Words, wanted: _Wanted) -> list[Any]:
     scored, asked = words.scored(within)
-    # What scores less than the last that is shown need not be looked up.
+    # Passages below the last one shown need not be read.
     enough = f"score >= coalesce((select score from found order by score desc limit 1 offset {wanted.limit:d}), 0)"  # noqa: S608 - a number
     return db.execute(
         f"""
@@ -205,9 +205,9 @@ def _by_words(db: Connection, within: ReadableSpaces, words: _Words, wanted: _Wa
 def _by_both(
     db: Connection, within: ReadableSpaces, question: Question, words: _Words | None, wanted: _Wanted
 ) -> list[Any]:
-    """Return rows by the ranks of both, or of vectors alone; each passage that is ranked is scored by its vector."""
+    """Return rows by both rankings, or by vectors only; each ranked passage is also scored by its vector."""
     assert question.vector is not None
-    # What is less like than the last that is ranked need not be looked up.
+    # Passages less similar than the last ranked one need not be read.
     enough = f"""
         found.likeness >= coalesce(
             (select likeness from near order by likeness desc limit 1 offset {SEARCH_FUSED_PASSAGES}), 0
@@ -268,10 +268,10 @@ def _by_both(
 
 
 def _near(db: Connection, within: ReadableSpaces, likeness: str, *, mark: str, is_whole: bool) -> tuple[str, str]:
-    """Return the statements that give passages by their likeness, and the likeness of those that are ranked.
+    """Return the statements for passages by likeness, and for the likeness of ranked ones.
 
-    All passages of the scope are compared but those of spaces whose index gives their nearest. With a filter all are,
-    as the nearest of a space may all be outside of it.
+    All passages of the scope are compared, except in spaces with a usable index. With a filter all are, since the
+    nearest passages of a space may be excluded.
     """
     indexes = [] if not (is_whole and db.dialect.near_settings) else [
         each for each in near_indexes(db, [*within.spaces]).values() if each.is_used and each.mark == mark

@@ -1,4 +1,4 @@
-"""Source settings: which folder the documents of a source were read from, and in which encoding its texts are."""
+"""Source settings: the folder and the text encoding of a source."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from pegboard.workspace.store.connection import Connection
 
 
 class SourceRoot(NamedTuple):
-    """A folder, by its path as the operator named it, and by its device and number on this machine."""
+    """A folder: the operator's path, and its device and inode number on this machine."""
 
     path: str
     device: int
     inode: int
 
     def is_same_folder(self, other: SourceRoot) -> bool:
-        """Tell whether it is the other one, which may have been renamed, or exchanged in its place.
+        """Tell whether both are the same folder, even if it was renamed or replaced at its path.
 
-        A link that leads to a newer release keeps its path, and a folder that was mounted again does, too.
+        A link to a newer release keeps its path, and so does a folder that was mounted again.
         """
         return self.path == other.path or (self.device, self.inode) == (other.device, other.inode)
 
 
 def root_of(db: Connection, source_n: int) -> SourceRoot | None:
-    """Return the folder of a source; `None` where none was recorded."""
+    """Return the folder of a source; `None` if none was recorded."""
     value = _value(db, source_n, "root")
     return None if value is None else SourceRoot(*orjson.loads(value))
 
@@ -36,17 +36,17 @@ def put_root(db: Connection, source_n: int, root: SourceRoot) -> None:
 
 
 def encoding_of(db: Connection, source_n: int) -> str:
-    """Return the encoding that was set for the texts of a source; empty where it is detected."""
+    """Return the encoding set for the texts of a source; empty means detection."""
     return _value(db, source_n, "encoding") or ""
 
 
 def put_encoding(db: Connection, source_n: int, encoding: str) -> None:
-    """Set the encoding of the texts of a source; an empty one has it detected."""
+    """Set the encoding of the texts of a source; empty means detection."""
     _put(db, source_n, "encoding", encoding)
 
 
 def remove_settings(db: Connection, source_n: int) -> None:
-    """Remove the settings of a source that is about to be removed."""
+    """Remove the settings of a source before the source is removed."""
     for name in ("root", "encoding"):
         db.execute("delete from settings where name = ?", (_setting(db, source_n, name),))
 
@@ -64,6 +64,6 @@ def _put(db: Connection, source_n: int, name: str, value: str) -> None:
 
 
 def _setting(db: Connection, source_n: int, name: str) -> str:
-    """Return the name of a setting: by the id of the source, since its number may be given to another one."""
+    """Return the name of a setting, with the source's id, since numbers are reused."""
     row: Any = db.execute("select id from sources where n = ?", (source_n,)).fetchone()
     return f"{name} of {row[0]}"

@@ -1,4 +1,4 @@
-"""Statistics: what each space holds, for whoever runs the machine."""
+"""Statistics: the contents of each space, for the operator."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pegboard.workspace.store.connection import Connection
 
 
 def of_spaces(db: Connection) -> list[JSON]:
-    """Return every space with its sources, documents, passages and rows, by name."""
+    """Return every space with its numbers of sources, documents, passages and rows, by name."""
     rows: Any = db.execute(
         """
         select spaces.name, spaces.chunk_count,

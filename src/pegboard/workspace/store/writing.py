@@ -1,4 +1,4 @@
-"""Writing: take documents in, exchange and remove them; with what they are found by, or not at all."""
+"""Writing: stores, replaces and removes documents together with their search data."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from pegboard.workspace.store.connection import Connection
 from pegboard.workspace.store.readable_spaces import absent, as_path, folder_of
 from pegboard.workspace.store.source_settings import remove_settings
 
-SOURCE_NAME_CHARS = 128  # of the name of a source
+SOURCE_NAME_CHARS = 128  # characters of a source's name
 
 Stored = Literal["added", "changed", "unchanged", "failed"]
-# No database takes it, not even spelled out.
+# No database accepts NUL, not even as an escape.
 _NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
 _TABLE_NAME_CHARS = 60
 
@@ -36,7 +36,7 @@ _Posting = tuple[int, str, int, int, int]
 
 
 class Passage(NamedTuple):
-    """A passage: where it stands in the text, how many terms it has, and how often it has each of them."""
+    """A passage: its place in the text, its number of terms, and the frequency of each."""
 
     start: int
     end: int
@@ -45,7 +45,7 @@ class Passage(NamedTuple):
 
 
 class PreparedDocument(Struct, frozen=True, kw_only=True):
-    """A document with its passages, by which it is found."""
+    """A document with its searchable passages."""
 
     document: NewDocument
     passages: tuple[Passage, ...]
@@ -58,7 +58,7 @@ def prepared(document: NewDocument) -> PreparedDocument:
     passages: list[Passage] = []
     for chunk in chunks_of(text):
         terms = terms_of(text[chunk.start : chunk.end])
-        # A passage is about what stands above it, too.
+        # A passage is also found by its title and headings.
         above = " ".join(dict.fromkeys((title, *chunk.headings)))
         terms += terms_of(above) if chunk.start else _missing(title, terms)
         passages.append(Passage(chunk.start, chunk.end, len(terms), Counter(terms)))
@@ -66,16 +66,16 @@ def prepared(document: NewDocument) -> PreparedDocument:
 
 
 def _missing(title: str, terms: Sequence[str]) -> list[str]:
-    """Return the terms of a title that the first passage does not have: most often it begins with the title."""
+    """Return the terms of a title that are not in the first passage, which usually begins with the title."""
     known = set(terms)
     return [term for term in terms_of(title) if term not in known]
 
 
 def writable_space(db: Connection, scope: DocumentScope, space: str) -> int:
-    """Return the number of a space that is written to, made where it is new.
+    """Return the number of a space for writing, creating it if necessary.
 
     Raises:
-        CallError: not_found, for a space outside the scope; read_only, for one that may only be read.
+        CallError: not_found, for a space outside the scope; read_only, for a read-only one.
     """
     if space not in scope.spaces:
         raise CallError("not_found", f"There is no space {space[:100]!r} here.")
@@ -86,17 +86,17 @@ def writable_space(db: Connection, scope: DocumentScope, space: str) -> int:
 
 
 def space_number(db: Connection, space: str) -> int:
-    """Return the number of a space, made where it is new."""
+    """Return the number of a space, creating it if necessary."""
     db.execute("insert into spaces (name) values (?) on conflict do nothing", (space,))
     row: Any = db.execute(f"select n from spaces where name = ?{db.dialect.lock}", (space,)).fetchone()  # noqa: S608 - words of ours
     return int(row[0])
 
 
 def source_number(db: Connection, space_n: int, name: str, type_: SourceType, origin: str) -> int:
-    """Return the number of a source of a space by its name, made where it is new; it is being written to from now on.
+    """Return the number of a source by name, creating it if necessary, and mark it as incomplete.
 
     Raises:
-        CallError: invalid_arguments, when the name is one of another type of source.
+        CallError: invalid_arguments, if the name belongs to another type of source.
     """
     if not 0 < len(name) <= SOURCE_NAME_CHARS or not can_be_shown(name):
         text = f"{name[:100]!r} is no name of a source: 1 to {SOURCE_NAME_CHARS} printable characters."
@@ -116,12 +116,12 @@ def source_number(db: Connection, space_n: int, name: str, type_: SourceType, or
 
 
 def source_written(db: Connection, source_n: int) -> None:
-    """Say that a source has all that its folder had."""
+    """Mark a source as complete."""
     db.execute("update sources set status = 'ready', updated_at = ? where n = ?", (_now(), source_n))
 
 
 def checksums(db: Connection, source_n: int, paths: Sequence[str]) -> dict[str, str]:
-    """Return the checksums of those of some documents that a source has whole, by their paths."""
+    """Return the checksums of those documents that are stored completely, by path."""
     by_folder: dict[str, dict[str, str]] = {}
     for path in paths:
         folder, name = _split(path)
@@ -138,7 +138,7 @@ def checksums(db: Connection, source_n: int, paths: Sequence[str]) -> dict[str, 
 
 
 def free_path(db: Connection, source_n: int, path: str) -> str:
-    """Return a path of a source that no document has: this one, or one with a number in its name."""
+    """Return a free path in a source: this one, or one with a number in its name."""
     folder, name = _split(path)
     stem, dot, suffix = name.rpartition(".")
     if not stem:
@@ -153,9 +153,9 @@ def free_path(db: Connection, source_n: int, path: str) -> str:
 
 
 def put(db: Connection, space_n: int, source_n: int, documents: Sequence[PreparedDocument]) -> list[tuple[str, Stored]]:
-    """Store documents in the place of those of their paths; return the id of each, and what became of it.
+    """Store documents, replacing those at their paths; return the id and outcome of each.
 
-    The id stays the same when the content changes. What nothing could be read of is known by its name, and its error.
+    The id stays the same when the content changes. An unreadable document has only its name and error.
     """
     postings: list[_Posting] = []
     stored = [_put_one(db, space_n, source_n, each, postings) for each in documents]
@@ -173,7 +173,7 @@ def _put_one(
         (source_n, folder, name),
     ).fetchone()
     metadata = _NUL.sub(r"\1\\ufffd", orjson.dumps(document.metadata).decode())
-    # The same bytes may be read in another encoding.
+    # The same bytes may now be decoded differently.
     if row is not None and (row[2], row[3], row[4]) == (document.checksum, document.error, metadata):
         return str(row[1]), "failed" if document.error else "unchanged"
     document_id = f"doc_{secrets.token_hex(8)}" if row is None else str(row[1])
@@ -191,7 +191,7 @@ def _put_one(
         document_n = int(inserted[0])
     else:
         document_n = int(row[0])
-        # What is removed may be of the same batch.
+        # A removed document may be in the same batch.
         _put_postings(db, postings)
         _remove_content(db, space_n, document_n)
         db.execute(
@@ -227,15 +227,15 @@ def _put_passages(db: Connection, space_n: int, document_n: int, passages: Seque
 
 
 def _put_postings(db: Connection, postings: list[_Posting]) -> None:
-    """Store postings and forget them: in the order of the index, of which each page is then written once a batch."""
-    # Those of a term are in the order of their passages already.
+    """Store postings and clear the list; in index order, so that each index page is written once per batch."""
+    # Postings of a term are already ordered by passage.
     postings.sort(key=itemgetter(1))
     db.insert_rows("postings", ("space_n", "term", "chunk_n", "count", "length"), postings)
     postings.clear()
 
 
 def _remove_content(db: Connection, space_n: int, document_n: int) -> None:
-    """Remove what a document says, and all that it is found by."""
+    """Remove a document's contents and its search data."""
     rows = db.execute("select n, terms, term_count from chunks where document_n = ?", (document_n,)).fetchall()
     for n, terms, _ in rows:
         wanted = ",".join("?" * len(terms.split()))
@@ -243,7 +243,7 @@ def _remove_content(db: Connection, space_n: int, document_n: int) -> None:
             f"delete from postings where space_n = ? and term in ({wanted or 'null'}) and chunk_n = ?",  # noqa: S608 - question marks
             (space_n, *terms.split(), n),
         )
-    # Vectors and rows go with them.
+    # Vectors and rows are removed by cascade.
     for table in ("texts", "chunks", "tables"):
         db.execute(f"delete from {table} where document_n = ?", (document_n,))  # noqa: S608 - names of ours
     _count_passages(db, space_n, -len(rows), -sum(count for _, _, count in rows))
@@ -276,16 +276,16 @@ def _put_tables(db: Connection, space_n: int, document_n: int, document: NewDocu
 
 
 def table_name(text: str) -> str:
-    """Return a name for a table that SQL takes without quotes."""
+    """Return a table name that SQL accepts without quotes."""
     plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
     name = re.sub(r"[^a-z0-9]+", "_", plain).strip("_")[:_TABLE_NAME_CHARS] or "table"
-    # Names that begin so are the engine's own: it makes no table of them.
+    # SQLite reserves names with this prefix.
     is_taken = name[0].isdigit() or name.startswith("sqlite_") or name.upper() in apsw.keywords
     return f"t_{name}" if is_taken else name
 
 
 def remove_document(db: Connection, space_n: int, source_n: int, document_n: int) -> int:
-    """Remove a document of a source and all that it is found by; return whether there was one, as 0 or 1."""
+    """Remove a document of a source with its search data; return whether it existed, as 0 or 1."""
     row = db.execute("select 1 from documents where n = ? and source_n = ?", (document_n, source_n)).fetchone()
     if row is None:
         return 0
@@ -297,7 +297,7 @@ def remove_document(db: Connection, space_n: int, source_n: int, document_n: int
 def documents_from(
     db: Connection, source_n: int, place: tuple[str, str] | None, *, limit: int
 ) -> list[tuple[int, str, str]]:
-    """Return some documents of a source, behind a place in their order: number, folder and name of each."""
+    """Return some documents of a source after a place in order: number, folder and name of each."""
     rows = db.execute(
         "select n, folder, name from documents "
         "where source_n = ?1 and (cast(?2 as text) is null or (folder, name) > (?2, ?3)) "
@@ -308,7 +308,7 @@ def documents_from(
 
 
 def remove_source(db: Connection, space_n: int, name: str) -> int:
-    """Remove a source and its documents; return how many they were.
+    """Remove a source and its documents; return their number.
 
     Raises:
         CallError: not_found.

@@ -1,1 +1,1 @@
-"""tools: what an agent can do with documents, one module a tool."""
+"""tools: an agent's tools for documents, one module per tool."""

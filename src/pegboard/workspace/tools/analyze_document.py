@@ -1,4 +1,4 @@
-"""analyze_document: answer a question about one document, by an agent that reads it."""
+"""analyze_document: an agent reads one document to answer a question."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from pegboard.workspace.tools.declaration import (
 )
 from pegboard.workspace.tools.document_analyst import Citations, Reader, analyst, question_for
 
-ANALYSIS_QUESTION_CHARS = 10_000  # of a question about one document
-ANALYSIS_STEPS = 50  # requests of the agent that answers it, at most
-ANALYSIS_USUAL_STEPS = 12  # and unless the question says otherwise
+ANALYSIS_QUESTION_CHARS = 10_000  # characters of a question about one document
+ANALYSIS_STEPS = 50  # the most model requests for one question
+ANALYSIS_USUAL_STEPS = 12  # model requests for one question by default
 
-_FOR_THE_RUN = 0.9  # of the time of the call, so that what there is by then can be brought
+_FOR_THE_RUN = 0.9  # share of the call's time for the run, so that a partial answer can still be returned
 _PACKAGE: Final = "pydantic_ai"
 _SPEC: Final = document_spec(
     "analyze_document",
@@ -74,7 +74,7 @@ _SPEC: Final = document_spec(
 
 
 class _HasAnalyst:
-    """A question on the context, with words for a name, which `why` shows."""
+    """A predicate on the context with a description as its name, which `why` shows."""
 
     def __init__(self, model: ModelSpec | None) -> None:
         self._answer = model is not None and find_spec(_PACKAGE) is not None
@@ -120,17 +120,17 @@ def analyze_entry(store: DocumentStore, *, model: ModelSpec | None, timeout_s: f
         _SPEC,
         timeout_s=timeout_s,
         available=_HasAnalyst(model),
-        # It asks a model, which may answer otherwise the next time.
+        # A model may answer differently each time.
         annotations=Annotations(read_only=True, destructive=False, idempotent=False, open_world=True),
     )
     return document_entry(spec, store, run)
 
 
 async def _readable(store: DocumentStore, scope: DocumentScope, document_id: str) -> JSON:
-    """Return what is known of a document that has a text.
+    """Return the details of a document with text.
 
     Raises:
-        CallError: not_found; invalid_arguments, for one of which nothing could be read.
+        CallError: not_found; invalid_arguments, for an unreadable document.
     """
     about = await store.document_info(scope, document_id=document_id)
     if not about["char_count"]:
@@ -140,10 +140,10 @@ async def _readable(store: DocumentStore, scope: DocumentScope, document_id: str
 
 
 def _answer_of(result: AgentResult, heard: str, citations: Citations) -> tuple[JSONValue, str | None]:
-    """Return the answer, and why it is only what there was so far.
+    """Return the answer, and the reason if it is partial.
 
     Raises:
-        CallError: how the run failed, where nothing came of it.
+        CallError: the run failed without any answer.
     """
     if result.error is None:
         stopped_reason = "max_steps" if result.stopped_reason == "max_iterations" else result.stopped_reason

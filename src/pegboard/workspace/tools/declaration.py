@@ -1,4 +1,4 @@
-"""Declaration: what the tools for documents share: how one is declared, its filters, and its pages."""
+"""Declaration: shared parts of the document tools: declarations, filters and paging."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pegboard.model.record import replace
 from pegboard.model.tool import Annotations, ToolEntry, ToolSpec
 
 DOCUMENT_ID_CHARS = 100
-DOCUMENT_FILTER_IDS = 100  # in one filter
+DOCUMENT_FILTER_IDS = 100  # ids in one filter
 DOCUMENT_CURSOR_CHARS = 2_000
 
 NAMESPACE: Final = "docs"
@@ -30,7 +30,7 @@ NO_SPACE: Final = (
     "by a rule under identity:, by --as user=NAME,space=NAME, by `pegboard workspace grant`, or, where nobody is asked "
     "who they are, by workspace: {space: NAME}."
 )
-# What is read here and is never compared with what is stored as it stands.
+# These arguments are parsed, and never compared with stored values directly.
 _OWN_WORDS: Final = frozenset({"query", "pattern", "sql", "question"})
 _UNPAIRED: Final = re.compile("[\\ud800-\\udfff]")
 Look = Callable[[DocumentStore, DocumentScope, JSON], Awaitable[JSON]]
@@ -38,19 +38,19 @@ Scoped = Callable[[CallContext, DocumentScope, JSON], Awaitable[JSON]]
 
 
 class DocumentTool(Struct, frozen=True, kw_only=True):
-    """One tool: its declaration, and what it asks of a store within the scope of its caller."""
+    """One tool: its declaration, and its query on a store within the caller's scope."""
 
     spec: ToolSpec
     look: Look
 
     def entry(self, store: DocumentStore) -> ToolEntry:
-        """Return the tool on a store."""
+        """Return the tool for a store."""
         look = self.look
         return document_entry(self.spec, store, lambda _, scope, args: look(store, scope, args))
 
 
 def document_entry(spec: ToolSpec, store: DocumentStore, run: Scoped) -> ToolEntry:
-    """Return a tool that is run within the scope of its caller."""
+    """Return a tool that runs within its caller's scope."""
 
     async def within_scope(ctx: CallContext, args: JSON) -> JSON:
         for name, value in args.items():
@@ -64,7 +64,7 @@ def document_entry(spec: ToolSpec, store: DocumentStore, run: Scoped) -> ToolEnt
 
 
 def _check_storable(name: str, value: JSONValue) -> None:
-    """See that a value can be compared with what is stored, in either database: nothing there has what one lacks.
+    """Check that a value can be compared with stored ones in either database, i.e. that it could be stored.
 
     Raises:
         CallError: invalid_arguments.
@@ -97,7 +97,7 @@ def document_tool(
     always: Sequence[str] = (),
     examples: Sequence[JSON],
 ) -> DocumentTool:
-    """Return a tool that asks the store alone."""
+    """Return a tool that only queries the store."""
     spec = document_spec(
         name,
         description,
@@ -122,7 +122,7 @@ def document_spec(
     always: Sequence[str] = (),
     examples: Sequence[JSON],
 ) -> ToolSpec:
-    """Return the declaration of a tool that only reads what is stored here."""
+    """Return the declaration of a tool that only reads stored documents."""
     input_schema: JSON = {"type": "object", "properties": dict(arguments)}
     if required:
         input_schema["required"] = list(required)
@@ -140,12 +140,12 @@ def document_spec(
 
 
 def where_space_is_set(tool: DocumentTool) -> DocumentTool:
-    """Return the tool, hidden from callers who are in no one space."""
+    """Return the tool, hidden from callers without a single space."""
     return replace(tool, spec=replace(tool.spec, available=SpaceIsSet()))
 
 
 class SpaceIsSet:
-    """A question on the context, with words for a name, which `why` shows."""
+    """A predicate on the context with a description as its name, which `why` shows."""
 
     def __init__(self) -> None:
         self.__qualname__ = "the caller is in one space (space_id)"
@@ -206,7 +206,7 @@ def rows(always: Mapping[str, JSON], **sometimes: JSON) -> JSON:
 
 
 def filters_of(args: JSON) -> DocumentFilters:
-    """Return the filters that arguments name."""
+    """Return the filters in the arguments."""
 
     def names(key: str) -> tuple[str, ...]:
         listed: list[Any] = args.get(key, [])

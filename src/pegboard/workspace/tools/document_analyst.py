@@ -1,7 +1,7 @@
-"""Document analyst: an agent that reads one document to answer a question, and proves what it says by its words.
+"""Document analyst: an agent that reads one document to answer a question, with verified citations.
 
-Its tools are those for documents, bound to that document and to the scope of whoever asked: no argument that it writes
-leads to another one. What it cites is looked for in the text, and what does not stand there is no citation.
+Its tools are the document tools, bound to that document and to the caller's scope: no argument can reach another
+document. Every citation is looked up in the text, and rejected if it is not there.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from pegboard.workspace.limits import DOCUMENT_CHARS
 from pegboard.workspace.tools import grep_documents, read_document, search_documents
 from pegboard.workspace.tools.declaration import WHOLE, DocumentTool, document_spec
 
-ANALYSIS_PASSAGES = 6  # that it begins with
-ANALYSIS_HEADINGS = 50  # of the document, that it is told
-ANALYSIS_CITATIONS = 50  # in one answer
-ANALYSIS_QUOTE_CHARS = 1_000  # of one citation
+ANALYSIS_PASSAGES = 6  # passages in its first prompt
+ANALYSIS_HEADINGS = 50  # headings of the document in its first prompt
+ANALYSIS_CITATIONS = 50  # citations in one answer
+ANALYSIS_QUOTE_CHARS = 1_000  # characters of one citation
 
 NAME: Final = "document-analyst"
 _OF_MANY: Final = frozenset({"document_id", "document_ids", "source_ids", "folder_path", "feed_ids", "metadata"})
-_SOME_WORDS: Final = (6, 3)  # of a quote, by which the lines are found that it may stand in
-_AROUND_CHARS: Final = 200  # before and after the place where a quote should be
-_LINES: Final = 20  # in which a quote is looked for
-# Signs that models write for each other: what is cited is in any case what stands in the document.
+_SOME_WORDS: Final = (6, 3)  # words of a quote by which its lines are found
+_AROUND_CHARS: Final = 200  # characters searched before and after the expected place of a quote
+_LINES: Final = 20  # lines searched for a quote
+# Characters that models interchange; the citation always shows the document's own.
 _ALIKE: Final = ("'’‘‛`´′", '"“”„‟«»″', "-‐‑‒–—−")
 _CLASSES: Final = {sign: f"[{re.escape(signs)}]" for signs in _ALIKE for sign in signs} | {"…": r"(?:…|\.\.\.)"}
 _PROMPT: Final = """\
@@ -49,12 +49,12 @@ _DEPTHS: Final = {
 
 
 class Reader(Struct, frozen=True, kw_only=True):
-    """One document, as far as whoever asked may see it."""
+    """One document within the caller's scope."""
 
     store: DocumentStore
     scope: DocumentScope
     about: JSON
-    """What `document_info` says of it."""
+    """The result of `document_info`."""
 
     @property
     def document_id(self) -> str:
@@ -67,13 +67,13 @@ class Reader(Struct, frozen=True, kw_only=True):
         return (await self.store.read_document(self.scope, self.document_id, start=start, end=end))["text"]
 
     async def passages(self, question: str, *, limit: int) -> list[JSON]:
-        """Return the passages that fit a question best, in their order in the text."""
+        """Return the best passages for a question, in text order."""
         filters = DocumentFilters(document_ids=(self.document_id,))
         answer = await self.store.search(self.scope, question, limit=limit, filters=filters)
         return sorted(answer["hits"], key=lambda hit: hit["start"])
 
     async def place_of(self, quote: str, start: int | None) -> tuple[int, int] | None:
-        """Return where a quote stands; white space is the same however long, and `start` is where it should be."""
+        """Return the place of a quote, ignoring differences in white space; `start` is its expected place."""
         pattern = re.compile(_expression(quote.split()))
         room = 2 * len(quote) + _AROUND_CHARS
         async for place in self._places(quote, start):
@@ -100,7 +100,7 @@ class Reader(Struct, frozen=True, kw_only=True):
                 yield line["start"]
 
     def bound(self, tool: DocumentTool) -> ToolEntry:
-        """Return a tool for documents that knows this one alone."""
+        """Return a document tool that can only use this document."""
         schema = tool.spec.input_schema
         properties = {name: each for name, each in schema["properties"].items() if name not in _OF_MANY}
         required = [name for name in schema.get("required", []) if name not in _OF_MANY]
@@ -116,13 +116,13 @@ class Reader(Struct, frozen=True, kw_only=True):
 
 
 class Citations(Struct, frozen=True, kw_only=True):
-    """What an analyst has cited so far, each found in the text."""
+    """The analyst's citations so far, each found in the text."""
 
     reader: Reader
     accepted: list[JSON] = field(default_factory=list[JSON])
 
     def tool(self) -> ToolEntry:
-        """Return the tool by which the analyst cites."""
+        """Return the tool for citing."""
 
         async def run(ctx: CallContext, args: JSON) -> JSON:
             quote = " ".join(args["quote"].split())
@@ -182,7 +182,7 @@ def analyst(citations: Citations, *, model: ModelSpec, depth: str, max_steps: in
 
 
 async def question_for(reader: Reader, question: str, *, depth: str) -> str:
-    """Return what the analyst is asked: the question, with what is known of the document."""
+    """Return the analyst's prompt: the question, with details of the document."""
     return "\n".join([line async for line in _question(reader, question, depth)])
 
 
@@ -199,13 +199,13 @@ async def _question(reader: Reader, question: str, depth: str) -> AsyncIterator[
 
 
 def _expression(words: Sequence[str]) -> str:
-    """Return what finds words that follow each other, whichever kind of quotes and dashes they are written with."""
+    """Return a pattern for consecutive words, with any kind of quotes and dashes."""
     plain = (word.replace("...", "…") for word in words)
     return r"\s+".join("".join(_CLASSES.get(sign) or re.escape(sign) for sign in word) for word in plain)
 
 
 def _parts_of(quote: str) -> Iterator[Sequence[str]]:
-    """Yield words that follow each other in a quote. It may stand in several lines, and some of them stand in one."""
+    """Yield consecutive words of a quote. A quote may span several lines, so parts of it are searched for."""
     words = quote.split()
     parts = [part for some in _SOME_WORDS for part in (tuple(words[:some]), tuple(words[-some:]))]
     yield from dict.fromkeys((*parts, (max(words, key=len),)))

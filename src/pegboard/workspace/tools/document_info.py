@@ -1,4 +1,4 @@
-"""document_info: what is known of one document beside its text."""
+"""document_info: the details of one document, without its text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""fetch_web_page: the title and the text of a page of the web, part by part."""
+"""fetch_web_page: the title and the text of a web page, in parts."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pegboard.sources.builtin.web_scrape import SCRAPE_CHARS, ScrapeConfig, fetc
 from pegboard.workspace.limits import DOCUMENT_RESULT_BYTES
 from pegboard.workspace.tools.declaration import FLAG, MAYBE_WHOLE, NAMESPACE, TEXT, WHOLE, up_to
 
-DOCUMENT_URL_CHARS = 8_192  # of the URL of a page
-WEB_PAGE_CHARS = 20_000  # of a page, unless it says otherwise
+DOCUMENT_URL_CHARS = 8_192  # characters of a page's URL
+WEB_PAGE_CHARS = 20_000  # characters of a page by default
 
 
 def fetch_tool(config: ScrapeConfig, services: Services) -> ToolEntry:
-    """Return the tool; `config` says which hosts it may reach."""
+    """Return the tool; `config` has the allowed hosts."""
     out = web(config, services)
 
     async def fetch(ctx: CallContext, args: JSON) -> JSON:

@@ -1,4 +1,4 @@
-"""find_by_name: the documents whose name or path fits a pattern."""
+"""find_by_name: the documents whose name or path matches a pattern."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pegboard.workspace.tools.declaration import (
     up_to,
 )
 
-GLOB_CHARS = 500  # of a pattern over names
+GLOB_CHARS = 500  # characters of a name pattern
 
 
 async def _look(store: DocumentStore, scope: DocumentScope, args: JSON) -> JSON:

@@ -1,4 +1,4 @@
-"""grep_documents: the lines of documents that have a text or fit a pattern."""
+"""grep_documents: the lines of documents that contain a text or match a pattern."""
 
 from __future__ import annotations
 

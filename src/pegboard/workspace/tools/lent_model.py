@@ -1,4 +1,4 @@
-"""Lent model: the language model that tools for documents may ask, which the host or the config lends."""
+"""Lent model: the language model that the host or the config provides to document tools."""
 
 from __future__ import annotations
 
@@ -13,4 +13,4 @@ NO_MODEL: Final = "none is configured (models:)."
 
 
 def no_model(ctx: ToolContext) -> Model | None:
-    """Return nothing: there is no model for anybody."""
+    """Return `None`: there is no model."""

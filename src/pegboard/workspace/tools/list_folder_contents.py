@@ -1,4 +1,4 @@
-"""list_folder_contents: what stands in one folder of a source."""
+"""list_folder_contents: the contents of one folder of a source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""query_documents: one SELECT over the tables in documents, written by the caller or by a model for a question."""
+"""query_documents: runs one SELECT over the tables in documents, written by the caller or by a model."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from pegboard.workspace.tools.declaration import (
 from pegboard.workspace.tools.lent_model import NO_MODEL, ModelOf
 from pegboard.workspace.tools.sql_writer import DOCUMENT_QUERY_CHARS, SqlWriter
 
-DOCUMENT_QUERY_ROWS = 1_000  # of one query over tables, at most
-DOCUMENT_QUERY_USUAL_ROWS = 100  # and unless it says otherwise
-DOCUMENT_QUESTION_CHARS = 10_000  # of a question in words
-DOCUMENT_QUESTION_S = 120.0  # for a model to write SQL that answers it, and to mend it
-DOCUMENT_QUESTION_ROWS = 3  # of each table that the model is shown
+DOCUMENT_QUERY_ROWS = 1_000  # the most rows of one query
+DOCUMENT_QUERY_USUAL_ROWS = 100  # rows of one query by default
+DOCUMENT_QUESTION_CHARS = 10_000  # characters of a question in words
+DOCUMENT_QUESTION_S = 120.0  # seconds for a model to write and correct the SQL for a question
+DOCUMENT_QUESTION_ROWS = 3  # rows of each table in the model's prompt
 
 _SPEC: Final = document_spec(
     "query_documents",
@@ -92,7 +92,7 @@ def query_entry(store: DocumentStore, *, sql_s: float, model_of: ModelOf) -> Too
 
 
 class _Selecting(Struct, frozen=True, kw_only=True):
-    """One call: the tables that it is about, and how many rows it wants of them."""
+    """One call: its tables, and the number of rows to return."""
 
     store: DocumentStore
     scope: DocumentScope

@@ -1,4 +1,4 @@
-"""search_documents: the passages of documents that answer a question best."""
+"""search_documents: the passages of documents that best answer a question."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pegboard.workspace.tools.declaration import (
     up_to,
 )
 
-SEARCH_PASSAGES = 50  # of one search
+SEARCH_PASSAGES = 50  # passages of one search
 
 
 async def _look(store: DocumentStore, scope: DocumentScope, args: JSON) -> JSON:

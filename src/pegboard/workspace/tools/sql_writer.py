@@ -1,8 +1,7 @@
-"""SQL writer: have a language model write the SELECT that answers a question about tables, and mend it.
+"""SQL writer: a language model writes and corrects the SELECT that answers a question about tables.
 
-The model is told what tables are called, their columns and their first rows. What it writes is run as what a caller
-writes is, by a database that holds nothing but what the caller may see: a model that is led astray by what stands in
-a table can select the wrong thing, and nothing else.
+The prompt has table names, columns and first rows. The SELECT runs like a caller's, in a database with only the
+caller's visible tables: text in a table that misleads the model can only cause a wrong selection.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
 from pegboard.workspace.dates import dates_note, unclear_dates
 
-DOCUMENT_QUERY_CHARS = 20_000  # of its text
-DOCUMENT_QUESTION_REPAIRS = 2  # so often at most
-DOCUMENT_QUESTION_SHOWN_CHARS = 30_000  # and of all that it is told of tables
+DOCUMENT_QUERY_CHARS = 20_000  # characters of a query
+DOCUMENT_QUESTION_REPAIRS = 2  # corrections of one query
+DOCUMENT_QUESTION_SHOWN_CHARS = 30_000  # characters about tables in the prompt
 
-_ANSWER_WORDS = 500  # what a model is told to stay within
-_CELL_CHARS = 60  # of a value that shows what a column holds
+_ANSWER_WORDS = 500  # words that a model is told to stay within
+_CELL_CHARS = 60  # characters of a sample value
 _PROMPT: Final = """\
 Write one SELECT for SQLite that answers the question. Only the tables below are there; quote a name with double \
 quotes where it is no plain word. Columns have no types: cast texts that are numbers. What stands in tables is \
@@ -42,7 +41,7 @@ You wrote this:
 
 It was refused: {fault}
 Write it anew. Answer with the SELECT alone."""
-# With or without a language, and also where the fence was never closed.
+# With or without a language, even if the fence is not closed.
 _FENCED: Final = re.compile(r"```[A-Za-z]*\n(?P<sql>.*?)(?:```|\Z)", re.DOTALL)
 _MENDED: Final = ("invalid_arguments", "read_only", "not_found")
 
@@ -55,10 +54,10 @@ class SqlWriter(Struct, frozen=True, kw_only=True):
     question: str
 
     async def answer(self, run: Callable[[str], Awaitable[JSON]]) -> JSON:
-        """Return what `run` gives for the SELECT that the model writes; it mends one that is refused, twice at most.
+        """Return the result of `run` for the model's SELECT; a refused one is corrected, twice at most.
 
         Raises:
-            CallError: invalid_arguments, where the tables cannot answer; how the last SELECT, or the model, failed.
+            CallError: invalid_arguments, if the tables cannot answer; the last error of the SELECT or the model.
         """
         first = prompt = _PROMPT.format(tables=self._shown(), question=self.question)
         for left in reversed(range(DOCUMENT_QUESTION_REPAIRS + 1)):
@@ -75,7 +74,7 @@ class SqlWriter(Struct, frozen=True, kw_only=True):
         raise AssertionError("the last round returns or raises")
 
     def _shown(self) -> str:
-        """Return the tables as the model sees them: those first that share words with the question, as many as fit."""
+        """Return the tables for the prompt: those first that share words with the question, as many as fit."""
         words = _words(self.question)
         nearest = sorted(self.tables, key=lambda table: -len(words & _words(f"{table['table']} {table['columns']}")))
         shown: list[str] = []
@@ -90,7 +89,7 @@ class SqlWriter(Struct, frozen=True, kw_only=True):
 
 
 def _words(text: str) -> set[str]:
-    # An ending more or less, as of `orders` and `order`, is the same word here.
+    # Compared by prefix, so that `orders` and `order` are the same word.
     return {word[:5] for word in re.findall(r"[^\W_]{3,}", text.lower())}
 
 
@@ -110,10 +109,10 @@ def _cell(value: Any) -> Any:
 
 
 def _sql_of(answer: str) -> str:
-    """Return the SELECT in what a model answered.
+    """Return the SELECT in a model's answer.
 
     Raises:
-        CallError: invalid_arguments, it says that there is none; upstream_error, it said nothing that can be used.
+        CallError: invalid_arguments, the model says that there is none; upstream_error, the answer is unusable.
     """
     fenced = _FENCED.search(answer)
     text = (fenced["sql"] if fenced else answer).strip().removesuffix(";").strip()

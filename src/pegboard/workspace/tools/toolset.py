@@ -1,4 +1,4 @@
-"""Toolset: the tools for documents, on one store."""
+"""Toolset: all document tools for one store."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def entries(
     analyst_model: ModelSpec | None = None,
     analysis_s: float = DEFAULT_BOUNDS.agent_timeout_s,
 ) -> tuple[ToolEntry, ...]:
-    """Return the tools on a store.
+    """Return the tools for a store.
 
     Args:
-        store: where the documents are.
-        sql_s: how many seconds a query may run.
-        model_of: lends the model that writes queries for questions.
-        analyst_model: the model of the agent that reads documents; without one there is none.
-        analysis_s: how many seconds it may take.
+        store: the document store.
+        sql_s: the time limit of a query in seconds.
+        model_of: provides the model that writes queries for questions.
+        analyst_model: the model of the agent that reads documents; without one, that tool is hidden.
+        analysis_s: the time limit of that agent in seconds.
     """
     return (
         *(tool.entry(store) for tool in TOOLS),
