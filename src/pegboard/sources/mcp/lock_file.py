@@ -62,8 +62,7 @@ class LockFile:
         self.existed = path is not None and path.exists()
         if path is not None and self.existed:
             try:
-                # raw: the operator's own file, under their own names
-                self._pins, self._first = _read(path.read_bytes())
+                self._pins, self._first = _read(path.read_bytes())  # raw: the operator's own file, named by them
             except (OSError, ValueError, CallError) as error:
                 self.fault = f"{str(path.name)!r} cannot be used: {error}. Restore it, or delete it to accept anew"
 
