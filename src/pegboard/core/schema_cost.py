@@ -8,7 +8,8 @@ values that are judged by the same subschemas are counted together. Every weight
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from heapq import heapify, heappop, heappush
 from itertools import chain
 from math import frexp, isfinite
@@ -34,6 +35,7 @@ _COUNT_VALUE, _COUNT_NODE = 25, 250  # counting itself takes time, too
 
 _MAX_UNCOUNTED_BYTES = 64 * KIB  # of a value as JSON
 _DIGITS_A_BYTE = 64  # `5e-324` has the most: 377 in six bytes
+_MAX_LEVELS = 32  # of a schema, to find out what it costs whatever the value
 _MAX_EXPLAINED = 1_000  # values in a value of which all faults are listed
 _ENDLESS = 1 << 60
 _WORD, _SHORTEST = 1 << 63, 20  # integers of the machine, and the digits of the shortest other number
@@ -98,9 +100,8 @@ class _Node:
         self.char = self.digit = self.key_char = self.unique = self.faults = self.rank = 0
         self.flat = self.flat_char = 0  # of `place` and `char`, with all that is tried at the same place
 
-    def below(self) -> Iterator[_Node]:
-        yield from chain(self.in_place, self.properties.values(), self.each, self.prefix, self.items, self.names)
-        yield from (node for node in (self.additional, self.rest) if node is not None)
+    def others(self) -> list[_Node]:
+        return [node for node in (self.additional, self.rest) if node is not None]
 
 
 Counts = dict[_Node, int]
@@ -163,13 +164,13 @@ class SchemaCost:
                     error = _ERROR * len(values)
                     if is_explained:
                         error += sum(_copy_steps(size_of(each)) for each in values)
-                    for node, count, again in _tried(dict(counts), kind, values):
+                    for node, count, again in _tried(dict(counts), partial(_goes_on, kind, values)):
                         total += _COUNT_NODE + count * _node_steps(node, kind, values, size) + again * _RULE
                         if is_explained:
                             total += count * _faults(node, kind, values) * error
                         if total > MAX_STEPS:
                             return total
-                        if _goes_on(node, kind, values):
+                        if _goes_on(kind, values, node):
                             going.append((node, count))
                     for counts_below, inner in _below(kind, values, going):
                         total += _COUNT_NODE // 2 * len(going)
@@ -183,7 +184,7 @@ class SchemaCost:
 
     def _check(self) -> None:
         """Refuse a schema that takes too many steps for any value, or to compile."""
-        order = _ordered(self._nodes, lambda node: node.in_place)
+        order = _ordered(self._nodes)
         if order is None:
             raise CallError("schema_too_complex", "The schema refers to itself without going into the value.")
         again: Counts = {}
@@ -217,18 +218,30 @@ class SchemaCost:
             )
 
     def _uncounted_bytes(self) -> int:
-        """Return how long the JSON of a value may be that surely takes few steps; 0 for a recursive schema."""
-        order = _ordered(self._nodes, _Node.below)
-        if order is None:
-            return 0
-        ways = Counter[_Node]({self._root: 1})
-        a_byte = _COUNT_VALUE
-        for node in order:
-            for child in node.below():
-                ways[child] = min(ways[child] + ways[node] * (2 * SCHEMA_HOPS if node.unevaluated else 1), _ENDLESS)
-            digits = _DIGITS_A_BYTE * (node.digit + _UNIQUE_DIGIT * bool(node.unique))
-            a_byte += ways[node] * (_RULE + node.place + node.char + node.key_char + node.unique + digits)
-        return min(MAX_STEPS // a_byte, _MAX_UNCOUNTED_BYTES)
+        """Return how long the JSON of a value may be that surely takes few steps; 0 if the steps grow with its depth.
+
+        Looks at what may be tried at one place, level by level, until nothing new comes.
+        """
+        seen: set[frozenset[tuple[_Node, int]]] = set()
+        level: Counts = {self._root: 1}
+        most = unique = 0
+        while level and (state := frozenset(level.items())) not in seen:
+            seen.add(state)
+            below: Counts = {}
+            a_byte = _COUNT_VALUE
+            for node, count, again in _tried(level, lambda node: True):
+                digits = _DIGITS_A_BYTE * (node.digit + _UNIQUE_DIGIT * bool(node.unique))
+                names = sum(name.flat + name.flat_char for name in node.names)
+                a_byte += count * (2 * _RULE + node.place + node.char + node.key_char + names + digits) + again * _RULE
+                unique += count * node.unique
+                for child in chain({*node.properties.values(), *node.prefix, *node.others()}, node.each, node.items):
+                    below[child] = min(below.get(child, 0) + count, _ENDLESS)
+            most = max(most, a_byte)
+            if most > MAX_STEPS or len(seen) > _MAX_LEVELS:
+                return 0
+            level = below
+        # Each level of a recursive schema looks again for items that are not unique.
+        return 0 if level and unique else min(MAX_STEPS // (most + unique), _MAX_UNCOUNTED_BYTES)
 
     def _node(self, schema: JSONValue) -> _Node:
         """Return the subschema at an object, which is read later."""
@@ -346,12 +359,12 @@ def _read_options(node: _Node, options: list[JSONValue]) -> None:
     node.place += _DIGIT * size.digits
 
 
-def _ordered(nodes: list[_Node], below: Callable[[_Node], Iterable[_Node]]) -> list[_Node] | None:
+def _ordered(nodes: list[_Node]) -> list[_Node] | None:
     """Return the subschemas with those first that lead to others; `None` if one leads back to itself."""
-    parents = Counter(child for node in nodes for child in below(node))
+    parents = Counter(child for node in nodes for child in node.in_place)
     order = [node for node in nodes if not parents[node]]
     for node in order:
-        for child in below(node):
+        for child in node.in_place:
             parents[child] -= 1
             if not parents[child]:
                 order.append(child)
@@ -361,7 +374,7 @@ def _ordered(nodes: list[_Node], below: Callable[[_Node], Iterable[_Node]]) -> l
 # ---------------------------------------------------------------- one group of values
 
 
-def _tried(counts: Counts, kind: type, values: list[Any]) -> Iterator[tuple[_Node, int, int]]:
+def _tried(counts: Counts, goes_on: Callable[[_Node], bool]) -> Iterator[tuple[_Node, int, int]]:
     """Yield each subschema that is tried: how often, and how often again because of `unevaluated…`."""
     again: Counts = {}
     queue = [(-node.rank, id(node), node) for node in counts]
@@ -370,7 +383,7 @@ def _tried(counts: Counts, kind: type, values: list[Any]) -> Iterator[tuple[_Nod
         node = heappop(queue)[2]
         count, collected = counts[node], again.get(node, 0)
         yield node, count, collected
-        if not node.in_place or not _goes_on(node, kind, values):
+        if not node.in_place or not goes_on(node):
             continue
         collected += count * node.unevaluated
         for child in node.in_place:
@@ -382,7 +395,7 @@ def _tried(counts: Counts, kind: type, values: list[Any]) -> Iterator[tuple[_Nod
             again[child] = min(again.get(child, 0) + collected, _ENDLESS)
 
 
-def _goes_on(node: _Node, kind: type, values: list[Any]) -> bool:
+def _goes_on(kind: type, values: list[Any], node: _Node) -> bool:
     """Return False if the cheap rules, which the engine tries first, refuse all the values."""
     if node.kinds is not None and kind not in node.kinds:
         return False
