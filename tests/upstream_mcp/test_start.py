@@ -91,3 +91,16 @@ async def test_the_private_sources_of_an_agent_are_waited_for() -> None:
     await starting
     assert [entry.qualified_id for entry in own.entries()] == ["own.read"]
     await catalog.close(grace_s=0)
+
+
+async def test_a_mirrored_server_is_waited_for() -> None:
+    catalog = Catalog()
+    source = slow("git")
+    catalog.mirror(source=source)
+    starting = asyncio.create_task(catalog.start())
+    await asyncio.sleep(0)
+    assert not starting.done()
+    source.arrives.set()
+    await starting
+    assert "mcp__git__read" in catalog.view(ToolContext()).names()
+    await catalog.close(grace_s=0)
