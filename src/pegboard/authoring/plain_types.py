@@ -40,7 +40,7 @@ def plain_schema(annotation: Any) -> JSON | None:
         # `null` is always last, as in pydantic's schemas.
         in_order = sorted(parts, key=lambda part: part is type(None))
         choices = [choice for part in in_order if (choice := plain_schema(part)) is not None]
-        # Duplicate alternatives are listed once in pydantic's schemas.
+        # pydantic lists duplicate alternatives once; leave those to pydantic.
         is_whole = len(choices) == len(parts) and all(one not in choices[:index] for index, one in enumerate(choices))
         return {"anyOf": choices} if is_whole else None
     return None

@@ -16,7 +16,7 @@ Key = tuple[str, ...]
 
 
 class MemoryConsents:
-    """Remembers each no for its session, and returned approvals; implements `pegboard.core.ports.ConsentRecords`.
+    """Keeps refusals by session, and approvals that a call returned unused; implements `ports.ConsentRecords`.
 
     When full, the oldest are forgotten; then a person is asked again.
 

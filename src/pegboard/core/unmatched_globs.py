@@ -11,7 +11,7 @@ from pegboard.model.policy import Policy
 from pegboard.model.tool import ToolEntry
 
 BESIDE_TOOLS = ("resource", "prompt", "completion")
-"""The namespaces of what is offered beside tools: their globs mean no tool, so none is looked for."""
+"""The namespaces of resources, prompts and completions: globs over these match no tool, so they are not reported."""
 
 
 def unmatched(

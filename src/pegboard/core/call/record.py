@@ -208,7 +208,7 @@ class ExecutorState:
 
 
 class Asked(Protocol):
-    """What the stages that refuse need of a call; so `why` can ask them of one that nobody makes."""
+    """The part of a call that the refusing stages need; `why` passes them a call that is not made."""
 
     @property
     def view(self) -> View: ...
@@ -230,7 +230,7 @@ class Asked(Protocol):
 
 
 class Prospect(NamedTuple):
-    """A call that nobody makes yet: what the stages would say to it."""
+    """A hypothetical call, for asking the stages whether they would refuse it."""
 
     view: View
     name: str
@@ -247,7 +247,7 @@ class Prospect(NamedTuple):
 
 
 class AskedConsent:
-    """What a person was asked about one call: the answer, and the record of it or of the question that was filed."""
+    """The question about one call: a person's answer, and the id of its record or of the filed question."""
 
     __slots__ = ("answer", "consent_id", "request")
 
@@ -258,19 +258,19 @@ class AskedConsent:
 
 
 NOT_PARSED: Final = object()
-"""What stands for the arguments of a call until they are read."""
+"""A placeholder for the arguments of a call until they are read."""
 UNRESOLVED: Final = ToolHooks()
-"""What stands for the hooks of a tool until it is found."""
+"""A placeholder for the hooks of a tool until it is found."""
 
 
 class Call(CancelScope):
-    """One call on its way; hooks are shown it as a `HookCall`. Only the stages write to it.
+    """One running call; hooks see it as a `HookCall`. Only the stages write to it.
 
     Made by the Executor, and in `executor.in_flight` until it is over. `resolve` fills `entry` and `plan`, `arguments`
-    fills `args`; `interrupt` stops it from outside, at whatever it waits for.
+    fills `args`; `interrupt` stops it from outside, whatever it waits for.
     """
 
-    # Slots, and each of them filled: what every call reads is never looked for in the class.
+    # Slots, and all of them set in the constructor: attributes that every call reads are never looked up in the class.
     __slots__ = (
         "__weakref__",
         "args",
@@ -308,7 +308,7 @@ class Call(CancelScope):
     entry: ToolEntry
     plan: Plan
 
-    # By position: names would cost every call a dictionary.
+    # Positional: keyword arguments would cost every call a dictionary.
     def __init__(
         self,
         view: View,
@@ -320,7 +320,7 @@ class Call(CancelScope):
         listeners: Listeners,
         as_task: bool,
     ) -> None:
-        # As `CancelScope` does, without entering it.
+        # Sets the attributes of `CancelScope` without calling its constructor.
         self.name = name
         self.reason = self._stop = None
         self.is_left = False
@@ -332,28 +332,28 @@ class Call(CancelScope):
         self.args: JSON = {}
         self.parsed: Any = NOT_PARSED
         self.is_flat = False
-        # The tool's wire name once it is found, before that the name that was asked.
+        # The tool's wire name once it is found, before that the requested name.
         self.known_as = name
         self.hooks = UNRESOLVED
         self.question: str | None = None
         """Why a hook wants a person to be asked."""
         self.asked: AskedConsent | None = None
-        """What a person was asked, and the answer."""
+        """The person's answer and its record."""
         self.has_paid: bool | None = None
-        """Whether it was charged before its client was asked, which then called again; `None` until the client told."""
+        """Whether an earlier round was already charged to the limits; `None` until the client has said so."""
         self.as_task = as_task
-        """Whether it goes on as a task; before it is resolved, whether its caller asked for that."""
+        """Whether it runs as a task; before it is resolved, whether its caller asked for one."""
         self.ran = self.is_by_hand = False
         self.warnings: Mapping[str, JSONValue] | None = None
         self.deliveries: Deliveries | None = None
-        """The async observers that still hear of the call."""
+        """The async observers that have yet to receive events of the call."""
         self.spare_copy: JSONValue = None
-        """A copy of its structured result that nobody has seen, where after-hooks were held against one."""
+        """An unmodified copy of its structured result, kept if after-hooks were checked against one."""
         self.is_over = False
-        """Its end has been told: whoever kept its context can do nothing with it any more."""
+        """Whether the call has ended; then its context can do nothing any more."""
         self.made_ctx: CallContext | None = None
         self.observed: Observed | None = None
-        """What observers of calls were given at its beginning."""
+        """The start record that observers of calls received."""
 
     @property
     def is_resolved(self) -> bool:
@@ -362,7 +362,7 @@ class Call(CancelScope):
 
     @property
     def runs_on_loop(self) -> bool:
-        """Whether the tool's own code does; that of a plain `def` runs in a worker thread."""
+        """Whether the tool's own code runs on the loop; a plain `def` runs in a worker thread."""
         return self.entry.runs != "thread"
 
     @property
@@ -390,7 +390,7 @@ class Call(CancelScope):
                 is_running=self.is_running,
                 call_id=self.call_id,
                 tool=self.entry.wire_name,
-                # What this call calls in turn is no part of the task's own steps.
+                # Nested calls are not steps of the task.
                 steps=None if steps is None or steps.call_id != self.call_id else steps,
                 redactor=self.redactor,
                 call=self,
@@ -400,19 +400,19 @@ class Call(CancelScope):
     async def run_agent(
         self, agent: str, query: str, data: Mapping[str, JSONValue], *, transform: str | None
     ) -> ToolResult:
-        """Run an agent as a part of this call, with no more rights than its view has; see `RunningCall`.
+        """Run an agent as part of this call, with at most the rights of its view; see `RunningCall`.
 
         Raises:
-            CallError: no agents can be run here; how the run ended, unless it completed.
+            CallError: no agents can run here; or the error of the run, unless it completed.
         """
         runner = self._agent_runner(agent)
         return await runner.run_below(agent, query, data, transform=transform, ctx=self.ctx, view=self.view)
 
     async def run_own_agent(self, agent: AgentEntry, query: str, *, on_text: Callable[[str], None]) -> AgentResult:
-        """Run an agent that only this call's tool has; see `AgentCall`.
+        """Run a private agent of this call's tool; see `AgentCall`.
 
         Raises:
-            CallError: no agents can be run here, or not so far down.
+            CallError: no agents can run here, or the nesting is too deep.
         """
         runner = self._agent_runner(agent.spec.name)
         return await runner.run_own(agent, query, on_text=on_text, ctx=self.ctx, view=self.view)
@@ -430,20 +430,20 @@ class Call(CancelScope):
         self.ports = executor.ports
         self.bounds, self.redactor = executor.registry.declarations.bounds, executor.redactor(self.view.ctx)
         self.warnings = self.made_ctx = None
-        # A program may have changed the dict that it called with.
+        # The host may have changed the dict that it passed.
         self.parsed = NOT_PARSED
 
     async def in_thread(self, code: Callable[..., Any], /, *args: Any) -> Any:
-        """Run code that may take long in a worker thread; see `RunningCall`."""
+        """Run slow code in a worker thread; see `RunningCall`."""
         value = await self.executor.workers.run(partial(code, *args), caller=owner_of(self.view.ctx))
-        # A plain callable may hide an async one, e.g. a lambda or a partial: that runs on the loop.
+        # A plain callable may return a coroutine, e.g. a lambda or a partial: await it on the loop.
         return await value if is_awaitable(value) else value
 
     async def check_standing(self) -> None:
-        """See whether the running call would be let through now; what it has begun is not undone.
+        """Check that the running call would still be allowed; its effects so far are not undone.
 
         Raises:
-            CallError: `not_found`, `consent_mismatch` where its tool means something else now.
+            CallError: `not_found`; `consent_mismatch` if its tool has changed its meaning.
         """
         view = self.view.renewed()
         await view.ctx.memo.renew(view.ctx)
@@ -457,11 +457,11 @@ class Call(CancelScope):
             raise CallError("consent_mismatch", text, outcome_unknown=True)
 
     def is_running(self) -> bool:
-        """Tell whether the call still goes on."""
+        """Tell whether the call is still running."""
         return not self.is_over
 
     def enter(self, stage: str) -> None:
-        """Note when a stage was entered, where an observer times stages."""
+        """Record the start of a stage, if an observer times stages."""
         assert self.observed is not None
         self.observed.marks.append((stage, self.ports.clock()))
 
@@ -473,12 +473,12 @@ class Call(CancelScope):
         /,
         of: Event | None = None,
     ) -> Delivered:
-        """Send one event of the tool's own, from the call's loop or from a worker thread; see `tell`."""
+        """Send one event from the tool, on the call's loop or in a worker thread; see `tell`."""
         if get_ident() != self.thread:
             self.loop.call_soon_threadsafe(self.emit, event_type, payload, ok, of)
             return DELIVERED
         if self.is_over:
-            # A thread or task that it left behind: the end of a call is the last that is heard of it.
+            # A thread or task that outlived the call: no events follow the end of a call.
             return DELIVERED
         return self.tell(event_type, payload, ok, of)
 
@@ -489,15 +489,15 @@ class Call(CancelScope):
         ok: bool | None = None,
         of: Event | None = None,
     ) -> Delivered:
-        """Send one event, from the call's own loop, to all who listen: in order; async ones in one chain of tasks.
+        """Send one event to all observers, on the call's own loop: in order, async ones in one chain of tasks.
 
-        `of` is an event of a call below, which keeps its own ids.
+        `of` is an event of a nested call, which keeps its own ids.
         """
         listening = self.listeners[event_type]
         if listening:
             ctx = self.view.ctx
             request = ctx.request
-            # A result is clean already; what a tool says on its way is not.
+            # Results are already redacted; other events are not.
             if self.redactor is not None and event_type != "on_tool_result":
                 payload = self.redactor.value(dict(payload))
             event: Event = new_tuple(Event, (
@@ -509,7 +509,7 @@ class Call(CancelScope):
             for listen in listening:
                 try:
                     answer = listen(event)
-                except BaseException:  # boundary: foreign code; an observer breaks nothing
+                except BaseException:  # boundary: foreign code; a failing observer is logged only
                     log.warning("An observer raised in %s; the call goes on.", event_type, exc_info=True)
                     continue
                 if answer is not None and is_awaitable(answer):
@@ -518,7 +518,7 @@ class Call(CancelScope):
         return DELIVERED if self.deliveries is None else self.deliveries.delivered()
 
     def delivered(self) -> Delivered:
-        """Return what waits for those who listen, if it must."""
+        """Return an awaitable for the observers, if the call must wait for them."""
         return DELIVERED if self.deliveries is None else self.deliveries.delivered()
 
     def _deliver(self, answer: Awaitable[Any], event_type: str, *, is_part_of_answer: bool) -> None:

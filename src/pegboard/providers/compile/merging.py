@@ -26,7 +26,7 @@ def merged(one: JSON, other: JSON, report: ReportUnmerged) -> JSON:
             both[keyword] = value
         else:
             both[keyword] = _both(keyword, both[keyword], value, report)
-    # Each schema has a rule for the other's properties; the result is open only if both are.
+    # `additionalProperties: false` in either schema closes the merged one.
     if both.get("additionalProperties") is not False and False in (one.get(key) for key in _OPEN):
         both["additionalProperties"] = False
     return both

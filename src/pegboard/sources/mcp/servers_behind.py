@@ -7,9 +7,9 @@ from pegboard.model.json_types import JSON, is_object
 
 
 class ServersBehind:
-    """The paths in the pages of one list; empty for a server that is not a Pegboard. `own_id` is our server's id.
+    """Collects the paths to the items of one list, from its pages; empty for a server that is not a Pegboard.
 
-    A server can only make us leave out its own items with this.
+    `own_id` is our server's id. A server can use this only to make us leave out its own items.
     """
 
     def __init__(self, own_id: str = "", *, key: str = "tools") -> None:
