@@ -17,6 +17,7 @@ import pytest
 from pegboard import Bounds, CallContext, Catalog, RateLimit, ToolContext, ToolResult, Verdict
 from pegboard.consent import sql_records
 from pegboard.consent.limits import CONSENT_GRANT_CALLS
+from pegboard.consent.memory import MemoryConsents
 from pegboard.consent.postgres_store import PostgresConsents
 from pegboard.consent.sql_records import CONSENT_OPEN_QUESTIONS, ConsentStateError, SqlConsents, matching_of
 from pegboard.consent.sqlite_store import SqliteConsents
@@ -323,7 +324,8 @@ async def test_a_yes_of_the_host_that_served_no_call_is_there_for_the_next_and_o
 
 async def test_a_yes_that_ended_in_memory_is_no_yes() -> None:
     shop, answers, refusing, clock = Shop(), [True, False], [True, False], Clock()
-    shop.catalog.executor.swap(replace(shop.catalog.executor.ports, wall_clock=clock))
+    ports = shop.catalog.executor.ports
+    shop.catalog.executor.swap(replace(ports, wall_clock=clock, consents=MemoryConsents(clock)))
 
     @shop.catalog.before("pay")
     def closed(call: Any) -> Verdict | None:
