@@ -526,3 +526,10 @@ def test_what_was_meant_is_found_quickly_whatever_the_names_are() -> None:
     compiled.problems(wrong)
     with within(50):
         compiled.problems(wrong)
+
+
+async def test_the_first_wrong_item_of_a_long_list_is_named_where_listing_every_fault_would_take_too_long() -> None:
+    catalog = one_tool(properties={"n": {"type": "array", "items": {"type": "integer"}}})
+    result = await catalog.view(ANN).call("echo", {"n": [*range(2_000), "wrong"]})
+    assert kind_of(result) == "invalid_arguments"
+    assert "$.n[2000]" in result.text

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from pegboard import AsyncPredicateError, Catalog, ToolContext, ToolSpec
-from pegboard.model.memo import Memo, Question
+from pegboard.model.loop_record import LoopRecord
+from pegboard.model.memo import Memo, Question, SlowPredicateError
 from tests.core.parts import echo
 
 
@@ -81,3 +82,13 @@ def test_two_threads_whose_predicates_ask_for_each_other_end_as_no() -> None:
     for look in looks:
         look.join(60.0)
     assert found == [None, None]
+
+
+def test_a_caller_who_can_wait_is_not_deferred_by_parts_that_are_answered() -> None:
+    memo, pace = Memo(), LoopRecord()
+    part = Question(key="part", name="part", ask=lambda ctx: True, pace=pace)
+    whole = Question(key="whole", name="whole", ask=lambda ctx: memo.answer(part, ctx), parts=(part,))
+    with pytest.raises(SlowPredicateError, match="part"):
+        memo.deferring(lambda: memo.answer(whole, "ctx"))
+    assert memo.answer(part, "ctx") is True
+    assert memo.deferring(lambda: memo.answer(whole, "ctx")) is True

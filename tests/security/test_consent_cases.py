@@ -71,8 +71,10 @@ async def test_cons_01_only_the_approved_call_runs_and_once(
     assert (other.error.kind, bank.paid) == ("consent_required", [])
     bank.clock.now = 1_000.0
     many = await asyncio.gather(*(bank.pay({"to": "bob"}) for _ in range(8)))
-    assert sum(one.error is None for one in many) == 1
-    assert bank.paid == [{"to": "bob", "lines": None}]
+    # A yes that was met after its end stays over when the clock is turned back.
+    paid = [] if context is late else [{"to": "bob", "lines": None}]
+    assert sum(one.error is None for one in many) == len(paid)
+    assert bank.paid == paid
 
 
 async def test_cons_02_what_is_swapped_after_the_yes_does_not_run(tmp_path: Path) -> None:

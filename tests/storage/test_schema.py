@@ -13,9 +13,9 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from pegboard.storage.database import Database, database_of
-from pegboard.storage.schema import Schema, table_version
 from pegboard.storage.sqlite_file import SqliteFile, use_python_sqlite
 from pegboard.storage.store_error import StoreError
+from pegboard.storage.store_schema import Schema, table_version
 from pegboard.storage.store_uri import StoreUri
 from tests.tasks.databases import database
 

@@ -103,7 +103,7 @@ async def rpc_before(client: httpx2.AsyncClient, method: str, **params: Any) -> 
 
 async def told(client: httpx2.AsyncClient, name: str, **arguments: Any) -> Any:
     result = (await call(client, name, arguments))["result"]
-    return result["structuredContent"]
+    return result["_meta"]["pegboard/error"] if result.get("isError") else result["structuredContent"]
 
 
 async def test_an_agent_browses_searches_and_reads_the_folder_of_its_space(
@@ -154,7 +154,7 @@ async def test_others_get_nothing_of_it_and_are_told_what_they_would_be_told_of_
         assert (await told(door[name], "grep_documents", pattern="canary one"))["matches"] == []
     assert (await told(door["eve"], "list_sources"))["items"] == []
     hidden = await told(door["eve"], "folder_tree", source_id=source["source_id"])
-    assert hidden["error"]["kind"] == "not_found"
+    assert hidden["kind"] == "not_found"
     # In no one space, what belongs to one is not even listed.
     listed = answer_of(await post(door["bob"], "tools/list"))["result"]["tools"]
     assert "list_sources" not in {tool["name"] for tool in listed}

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from pegboard.storage.database import Database, database_of
-from pegboard.storage.schema import Schema, StoreConnection, table_version
 from pegboard.storage.sqlite_file import SqliteFile
+from pegboard.storage.store_schema import Schema, StoreConnection, table_version
 from pegboard.storage.store_uri import StoreUri
 
 SESSIONS_REMEMBERED = 1_000  # conversations kept in a process without a store

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from pegboard.model.error import PegboardError
-from pegboard.storage.schema import Schema, StoreConnection
 from pegboard.storage.sqlite_file import SqliteFile
 from pegboard.storage.store_error import StoreError
+from pegboard.storage.store_schema import Schema, StoreConnection
 
 KEY_FILE_BUSY_S = 2.0  # seconds to wait for another process that has locked the file
 

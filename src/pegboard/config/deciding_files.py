@@ -16,7 +16,7 @@ from typing import Any
 from pegboard.config.config import LOCK_NAME, Config
 from pegboard.config.stores import stores_of
 from pegboard.storage.file_permissions import SIDE_FILES
-from pegboard.storage.schema import VERSIONS_TABLE
+from pegboard.storage.store_schema import VERSIONS_TABLE
 
 _PYTHON = (*all_suffixes(), ".pth")
 

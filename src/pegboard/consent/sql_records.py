@@ -19,7 +19,7 @@ from pegboard.model.consent import Consent, ConsentAnswer, ConsentRequest, Grant
 from pegboard.model.error import CallError, PegboardError
 from pegboard.model.json_types import JSONValue
 from pegboard.storage.database import Database
-from pegboard.storage.schema import Schema, StoreConnection, table_version
+from pegboard.storage.store_schema import Schema, StoreConnection, table_version
 
 CONSENT_QUESTION_S = 86_400.0  # seconds for which a filed question waits for a person
 CONSENT_OPEN_QUESTIONS = 100  # open questions of one principal

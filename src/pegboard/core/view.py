@@ -452,7 +452,7 @@ class View:
             with suppress(AsyncPredicateError):
                 return self.find(name, can_wait=True)
             await self._answer_for(name)
-        return self.find(name)
+        return self.find(name)  # pragma: no cover - a predicate that has another question each time it is asked
 
     async def awhy(self, name: str) -> Decision:
         """Like `why`, awaiting predicates, builders and limits."""

@@ -121,7 +121,8 @@ class Memo:
         if question.waits:
             raise AsyncPredicateError(question.name)
         if self._deferring is not None and question.is_slow and self._deferring == threading.get_ident():
-            for slow in self._open_parts(question):
+            slow = next(self._open_parts(question), None)
+            if slow is not None:
                 raise SlowPredicateError(slow)
         answer, is_mine = self._claim(question.key, now)
         if is_mine:

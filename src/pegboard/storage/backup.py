@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pegboard.lazy import LazyModule
-from pegboard.storage.schema import VERSIONS_TABLE
 from pegboard.storage.sqlite_file import SqliteConnection, open_sqlite
 from pegboard.storage.store_error import StoreError
+from pegboard.storage.store_schema import VERSIONS_TABLE
 
 if TYPE_CHECKING:
     import apsw

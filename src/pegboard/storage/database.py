@@ -6,8 +6,8 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from pegboard.storage.postgres_server import PostgresServer
-from pegboard.storage.schema import Schema, StoreConnection
 from pegboard.storage.sqlite_file import SqliteFile
+from pegboard.storage.store_schema import Schema, StoreConnection
 from pegboard.storage.store_uri import StoreUri
 
 

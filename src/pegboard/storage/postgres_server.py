@@ -14,8 +14,8 @@ from pegboard.model.error import DefinitionError
 from pegboard.model.secret import Secret
 from pegboard.storage.idle_connections import IdleConnections
 from pegboard.storage.limits import POSTGRES_CONNECT_S, POSTGRES_STATEMENT_S
-from pegboard.storage.schema import VERSIONS_TABLE, Schema
 from pegboard.storage.store_error import StoreError
+from pegboard.storage.store_schema import VERSIONS_TABLE, Schema
 
 if TYPE_CHECKING:
     import psycopg

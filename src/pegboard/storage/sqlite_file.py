@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from pegboard.lazy import LazyModule
 from pegboard.model.error import DefinitionError
 from pegboard.storage.file_permissions import store_faults
-from pegboard.storage.schema import Schema
 from pegboard.storage.store_error import StoreError
+from pegboard.storage.store_schema import Schema
 
 if TYPE_CHECKING:
     import apsw

@@ -10,8 +10,8 @@ from pegboard.model.json_types import JSON
 from pegboard.model.task import Question
 from pegboard.storage.database import Database
 from pegboard.storage.postgres_server import PostgresServer
-from pegboard.storage.schema import Schema, StoreConnection, table_version
 from pegboard.storage.sqlite_file import SqliteFile
+from pegboard.storage.store_schema import Schema, StoreConnection, table_version
 from pegboard.storage.store_uri import StoreUri
 from pegboard.tasks.records import question_of_json, question_to_json
 

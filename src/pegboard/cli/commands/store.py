@@ -24,11 +24,11 @@ from pegboard.models.embedding import cache
 from pegboard.storage.backup import BUSY_S, back_up, check_restore, restore
 from pegboard.storage.database import Database, database_of
 from pegboard.storage.postgres_server import PostgresServer
-from pegboard.storage.schema import Schema
 from pegboard.storage.sqlite_file import SqliteFile
 from pegboard.storage.store_error import StoreError
+from pegboard.storage.store_schema import Schema
 from pegboard.tasks import task_tables
-from pegboard.workspace import schema as document_tables
+from pegboard.workspace import document_schema as document_tables
 
 SCHEMAS: dict[str, Schema] = {
     schema.name: schema

@@ -14,8 +14,8 @@ from typing import Any
 from msgspec import Struct
 
 from pegboard.discovery.limits import SEARCH_QUERY_CHARS
-from pegboard.storage.schema import Schema, StoreConnection, table_version
 from pegboard.storage.sqlite_file import SqliteFile
+from pegboard.storage.store_schema import Schema, StoreConnection, table_version
 
 USE_BUSY_S = 1.0  # seconds to wait for the locked file, on its own thread, and the longest query
 USE_SPACE_ROWS = 5_000  # rows of one space in the file

@@ -13,8 +13,8 @@ import numpy as np
 
 from pegboard.core.ports import Embedder
 from pegboard.models.embedding.vectors import Vectors, embedded, loaded
-from pegboard.storage.schema import Schema, StoreConnection, table_version
 from pegboard.storage.sqlite_file import SqliteFile
+from pegboard.storage.store_schema import Schema, StoreConnection, table_version
 
 EMBED_CACHE_ROWS = 200_000  # vectors in one file
 EMBED_CACHE_BUSY_S = 1.0  # seconds that a search waits for the locked file before it continues without

@@ -31,9 +31,9 @@ from pegboard.storage.limits import POSTGRES_CONNECT_S
 from pegboard.storage.postgres_server import PostgresConnection as StoredConnection
 from pegboard.storage.postgres_server import check_postgres_uri, open_postgres
 from pegboard.storage.store_error import StoreError
+from pegboard.workspace.document_schema import SCHEMA, SEARCH_PATH
 from pegboard.workspace.limits import DOCUMENT_STORE_BUSY_S, DOCUMENT_STORE_CONNECTIONS
 from pegboard.workspace.postgres.near_index import build_near_indexes, near_settings
-from pegboard.workspace.schema import SCHEMA, SEARCH_PATH
 from pegboard.workspace.store.connection import Connection, Dialect, Rows
 from pegboard.workspace.store.document_tables import StoredTable
 from pegboard.workspace.store.near import NearIndex

@@ -20,8 +20,8 @@ from pegboard.model.error import CallError
 from pegboard.storage.idle_connections import IdleConnections, StoppableWork, StoppedError
 from pegboard.storage.sqlite_file import open_sqlite
 from pegboard.storage.store_error import StoreError
+from pegboard.workspace.document_schema import SCHEMA
 from pegboard.workspace.limits import DOCUMENT_STORE_BUSY_S, DOCUMENT_STORE_CONNECTIONS
-from pegboard.workspace.schema import SCHEMA
 from pegboard.workspace.store.connection import Connection, Dialect, Rows
 from pegboard.workspace.store.document_tables import StoredTable
 from pegboard.workspace.store.near import NearIndex

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pegboard.storage.schema import Schema, StoreConnection
+from pegboard.storage.store_schema import Schema, StoreConnection
 
 SEARCH_PATH: Final = "pegboard,public"
 """The schemas of the tables and of the extension `vector` in PostgreSQL."""
