@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections import deque
 from collections.abc import Callable
-from typing import IO
+from typing import IO, cast
 
 from pegboard.model.bounds import MIB
 from pegboard.model.error import CallError
@@ -49,7 +49,9 @@ class ProcessPipes:
         loop = asyncio.get_running_loop()
         self._inodes = frozenset(os.fstat(pipe.fileno()).st_ino for pipe in (stdout, stderr))
         self._stdin, _ = await loop.connect_write_pipe(lambda: _Input(self), stdin)
-        self._stdout, _ = await loop.connect_read_pipe(lambda: _Output(self, self._on_stdout, self._end), stdout)
+        # Bytes may arrive, and be refused, before `connect_read_pipe` returns; the protocol has the transport by then.
+        self._stdout = _Output(self, self._on_stdout, self._end)
+        await loop.connect_read_pipe(lambda: self._stdout, stdout)
         await loop.connect_read_pipe(lambda: _Output(self, self._on_stderr, self.stderr_ended.set), stderr)
 
     # ---- for the process
@@ -68,7 +70,7 @@ class ProcessPipes:
         if self._is_paused and self._fault is None and self._waiting_bytes <= PIPE_WAITING_BYTES // 2:
             self._is_paused = False
             if not self._is_ended:
-                self._stdout.resume_reading()
+                self._stdout.transport.resume_reading()
         return line
 
     async def write(self, payload: bytes) -> None:
@@ -168,10 +170,10 @@ class ProcessPipes:
     def _pause(self) -> None:
         if not self._is_paused and not self._is_ended:
             self._is_paused = True
-            self._stdout.pause_reading()
+            self._stdout.transport.pause_reading()
 
     def _hang_up(self) -> None:
-        self._stdout.close()
+        self._stdout.transport.close()
         self._end()
 
     def _end(self) -> None:
@@ -184,7 +186,9 @@ class ProcessPipes:
 
 
 class _Output(asyncio.Protocol):
-    """One output pipe of the program."""
+    """One output pipe of the program; `transport` is set before the first bytes arrive."""
+
+    transport: asyncio.ReadTransport
 
     def __init__(self, pipes: ProcessPipes, on_bytes: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
         self._pipes = pipes
@@ -192,6 +196,7 @@ class _Output(asyncio.Protocol):
         self._on_bytes = on_bytes
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.ReadTransport", transport)
         self._pipes.on_pipe_open(transport)
 
     def data_received(self, data: bytes) -> None:
