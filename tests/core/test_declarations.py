@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import fields
 
 from pegboard import Bounds, Catalog, DefinitionError, Policy, Profile, RateLimit, Secret, ToolSpec
-from pegboard.core.declarations import Declarations
+from pegboard.core.declarations import Declarations, MirroredSource
 from pegboard.model.agent import AgentSpec, ModelSpec
 from pegboard.model.memo import Question
 from pegboard.model.record import replace
@@ -205,3 +205,16 @@ async def test_whatever_an_observer_of_calls_raises_breaks_no_call(fault: type[B
     catalog.tool(name="t")(lambda: "done")
     catalog.executor.record(Broken())  # type: ignore[arg-type] - it does not say whether it times stages, either
     assert (await catalog.view(ANN).call("t")).text == "done"
+
+
+async def test_a_mirrored_source_that_starts_slowly_is_waited_for() -> None:
+    class Slow(FakeSource):
+        waited = 0
+
+        async def first_listed(self) -> None:
+            self.waited += 1
+
+    slow, quick = Slow(name="git", listed=[]), FakeSource(name="quick", listed=[])
+    for source in (slow, quick):
+        await MirroredSource(source).first_listed()
+    assert slow.waited == 1
