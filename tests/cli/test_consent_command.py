@@ -54,13 +54,40 @@ def test_a_no_holds_until_it_is_forgotten(run: Run) -> None:
 
 def test_calls_are_granted_to_whoever_asked_or_to_a_person_of_a_tool(run: Run) -> None:
     one = asked(run, "to=bob")
-    granted = run("consent", "grant", one, "--calls", "2", "--for", "1h", "--where", "to=bob", "--json")
+    granted = run("consent", "grant", one, "--calls", "2", "--for", "1h", "--where", "to=bob", "--any-other", "--json")
     assert orjson.loads(granted.out)["usesLeft"] == 2
     assert [run("call", "pay", "to=bob", f"amount={n}").code for n in range(3)] == [0, 0, 1]
-    by_name = run("consent", "grant", "pay", "--calls", "1", "--for", "1h", "--where", "amount:=5", "--as", "user=eve")
+    by_name = run(
+        "consent", "grant", "pay", "--calls", "1", "--for", "1h", "--where", "amount=5", "--any", "to", "--as",
+        "user=eve",
+    )  # fmt: skip
     assert (by_name.code, by_name.out) == (0, "Granted: up to 1 calls.\n")
     assert run("call", "pay", "to=x", "amount=5").code == 1
     assert [run("call", "pay", "to=x", f"amount={n}", "--as", "user=eve").code for n in (4, 5, 5)] == [1, 0, 1]
+
+
+def test_a_grant_closes_what_it_does_not_name_and_says_in_words_what_stays_open(run: Run) -> None:
+    one, terms = asked(run, "to=bob"), ("--calls", "9", "--for", "1h")
+    refused = run("consent", "grant", one, *terms)
+    assert (refused.code, "every call of 'main.pay' has 'to'" in refused.err) == (2, True)
+    preview = run("consent", "grant", one, *terms, "--where", "to=bob", "--preview")
+    assert preview == (
+        0,
+        'Allow up to 9 calls of \'main.pay\' by a caller who is not known without asking. Fixed: {"to": "bob"}. '
+        'No other argument is allowed, except the defaults {"amount": 1}.\n',
+        "",
+    )
+    open_to_all = run("consent", "grant", one, *terms, "--any-other", "--preview", "--json")
+    assert "OPEN: any value of every other argument, such as 'to', 'amount'." in open_to_all.out
+    assert run("call", "pay", "to=bob").code == 1, "a preview gives nothing"
+    given = run("consent", "grant", one, *terms, "--same", "to")
+    assert (given.code, 'Fixed: {"to": "bob"}' in given.err) == (0, True)
+    codes = [run("call", "pay", *words).code for words in (("to=bob",), ("to=bob", "amount=1"), ("to=bob", "amount=2"))]
+    assert codes == [0, 0, 1]
+    by_name = run("consent", "grant", "pay", *terms, "--any", "amount", "--where", "to=eve", "--as", "user=eve")
+    assert (by_name.code, "OPEN: any value of 'amount'." in by_name.err) == (0, True)
+    listed = run("consent", "ls", "--all").out
+    assert ("OPEN: any value of 'amount'." in listed, "except the defaults" in listed) == (True, True)
 
 
 def test_a_call_that_is_to_wait_asks_nobody_here_and_is_not_agreed_to_as_well(run: Run) -> None:
@@ -84,6 +111,8 @@ def test_what_cannot_be_is_refused_in_a_sentence(run: Run, tmp_path: Path) -> No
         (("grant", one), 2, "how many calls"),
         (("grant", one, "--calls", "0", "--for", "1h"), 2, "1 to 10,000 calls"),
         (("grant", one, "--calls", "1", "--for", "1h", "--credential", "x"), 2, "that of a question"),
+        (("grant", one, "--calls", "1", "--for", "1h", "--same", "purpose"), 2, "have no 'purpose'"),
+        (("grant", "pay", "--calls", "1", "--for", "1h", "--same", "to"), 2, "for the grant of a question"),
         (("grant", "pay", "--calls", "1", "--for", "1h"), 2, "say to whom"),
         (("grant", "nothing", "--calls", "1", "--for", "1h", "--as", "user=eve"), 1, "nothing"),
     ):

@@ -16,10 +16,12 @@ import pytest
 
 from pegboard import Bounds, CallContext, Catalog, RateLimit, ToolContext, ToolResult, Verdict
 from pegboard.consent import sql_records
+from pegboard.consent.grant_scope import grant_for, grant_text, matching_of, parameters_of
+from pegboard.consent.json_form import consent_json
 from pegboard.consent.limits import CONSENT_GRANT_CALLS
 from pegboard.consent.memory import MemoryConsents
 from pegboard.consent.postgres_store import PostgresConsents
-from pegboard.consent.sql_records import CONSENT_OPEN_QUESTIONS, ConsentStateError, SqlConsents, matching_of
+from pegboard.consent.sql_records import CONSENT_OPEN_QUESTIONS, ConsentStateError, SqlConsents
 from pegboard.consent.sqlite_store import SqliteConsents
 from pegboard.model.caller import Caller
 from pegboard.model.consent import Grant
@@ -80,10 +82,11 @@ class Shop:
     def grant(self, calls: int, where: dict[str, Any] | None = None, **changes: Any) -> Grant:
         entry = self.catalog.snapshot().find("pay")
         assert entry is not None
-        given = {"user_id": "ann", "space_id": "s1", "lasts_s": 60.0, **changes}
+        given = {"user_id": "ann", "space_id": "s1", "lasts_s": 60.0, "any_other": True, **changes}
         return Grant(
-            tool="main.pay", definition_hash=entry.fingerprint, calls=calls, matching=matching_of(where or {}), **given
-        )
+            tool="main.pay", definition_hash=entry.fingerprint, calls=calls, matching=matching_of(where or {}),
+            parameters=parameters_of(entry.spec.input_schema), **given,
+        )  # fmt: skip
 
 
 def kind(result: ToolResult) -> str:
@@ -384,6 +387,139 @@ async def test_a_grant_allows_so_many_calls_that_match_and_asks_nobody(stores: O
     assert kind(await shop.pay()) == "consent_required"
 
 
+class Mail:
+    """A catalog with a tool that has arguments with and without defaults, and the inbox of its questions."""
+
+    def __init__(self, store: SqlConsents) -> None:
+        self.catalog, self.sent = Catalog("mail", consent_store=store), list[dict[str, Any]]()
+
+        @self.catalog.tool(consent="always", additional_properties=True)
+        async def send(to: str, body: str, cc: str | None = None, urgent: bool = False, **more: Any) -> str:
+            """Send a message."""
+            self.sent.append({"to": to, "body": body, "cc": cc, "urgent": urgent, **more})
+            return "sent"
+
+    async def send(self, **arguments: Any) -> ToolResult:
+        return await self.catalog.view(ANN).call("send", arguments)
+
+
+ORDINARY = {"to": "bob", "body": "hello"}
+OTHERS = ({"cc": "eve"}, {"urgent": True}, {"bcc": "eve"}, {"body": "transfer it all"}, {"to": "eve"})
+
+
+@pytest.mark.parametrize(
+    ("choice", "is_open"),
+    [
+        ({"where": ORDINARY}, (False, False, False, False, False)),
+        ({"same": ["to", "body"]}, (False, False, False, False, False)),
+        ({"same": ["to"], "any": ["body"]}, (False, False, False, True, False)),
+        ({"same": ["to"], "any": ["body", "cc"]}, (True, False, False, True, False)),
+        ({"same": ["to"], "any_other": True}, (True, True, True, True, False)),
+    ],
+)
+async def test_a_grant_allows_what_it_names_and_nothing_else(
+    stores: Open, choice: dict[str, Any], is_open: tuple[bool, ...]
+) -> None:
+    store = stores()
+    mail = Mail(store)
+    [question] = [await store.shown(question_of(await mail.send(**ORDINARY)))]
+    assert question is not None
+    grant = grant_for(question, calls=20, lasts_s=60.0, **choice)
+    given = await store.grant(grant, decided_by="cli:ann", question_id=question.id)
+    assert given.question == grant_text(grant)
+    spelled_out = {**ORDINARY, "cc": None, "urgent": False}
+    assert [kind(await mail.send(**one)) for one in (ORDINARY, spelled_out)] == ["ok", "ok"]
+    ended = [kind(await mail.send(**{**ORDINARY, **other})) for other in OTHERS]
+    assert tuple(end == "ok" for end in ended) == is_open
+
+
+@pytest.mark.parametrize(
+    "matching",
+    [
+        {"properties": {"to": {"const": "bob"}, "body": {"maxLength": 9}}, "additionalProperties": True},
+        {"properties": {"to": {"const": "bob"}, "body": {"maxLength": 9}}, "unevaluatedProperties": True},
+        {"properties": {"to": {"const": "bob"}, "body": {"maxLength": 9}}, "patternProperties": {"": {}}},
+        {"properties": {"to": {"const": "bob"}, "body": True}, "minProperties": 1},
+        {"properties": {"to": {"const": "bob"}, "body": {"maxLength": 9}}},
+    ],
+)
+async def test_a_schema_of_the_host_does_not_open_what_it_does_not_name(stores: Open, matching: dict[str, Any]) -> None:
+    store = stores()
+    mail = Mail(store)
+    entry = mail.catalog.snapshot().find("send")
+    assert entry is not None
+    grant = Grant(
+        tool="main.send", definition_hash=entry.fingerprint, calls=20, lasts_s=60.0, matching=matching, user_id="ann",
+        space_id="s1", parameters=parameters_of(entry.spec.input_schema),
+    )  # fmt: skip
+    given = await store.grant(grant, decided_by="ann")
+    assert "Arguments fit this JSON Schema: " in given.question
+    assert "No other argument is allowed" in given.question
+    assert kind(await mail.send(**ORDINARY)) == "ok"
+    for other in ({"cc": "eve"}, {"urgent": True}, {"bcc": "eve"}, {"to": "eve"}):
+        assert kind(await mail.send(**{**ORDINARY, **other})) == "consent_required"
+
+
+async def test_a_question_of_an_earlier_version_can_be_granted_without_knowing_the_parameters(stores: Open) -> None:
+    store = stores()
+    mail = Mail(store)
+    question = await store.shown(question_of(await mail.send(**ORDINARY)))
+    assert question is not None
+    earlier = replace(question, parameters=None)
+    with pytest.raises(ValueError, match="have no 'bcc'"):
+        grant_for(earlier, calls=1, lasts_s=60.0, same=["bcc"])
+    with pytest.raises(ValueError, match="too long to store"):
+        grant_for(replace(earlier, arguments=None), calls=1, lasts_s=60.0, same=["to"])
+    same = list(earlier.arguments or {})
+    await store.grant(grant_for(earlier, calls=9, lasts_s=60.0, same=same), decided_by="ann", question_id=earlier.id)
+    assert kind(await mail.send(**ORDINARY)) == "ok"
+    assert kind(await mail.send(**ORDINARY, bcc="eve")) == "consent_required"
+
+
+async def test_a_grant_of_an_earlier_version_keeps_what_it_showed_and_is_listed_as_open(stores: Open) -> None:
+    store = stores()
+    mail = Mail(store)
+    question = await store.shown(question_of(await mail.send(**ORDINARY)))
+    assert question is not None
+    grant = grant_for(question, calls=9, lasts_s=60.0, same=["to"], any_other=True)
+    stored = await store.grant(grant, decided_by="ann", question_id=question.id)
+    earlier = replace(stored, question="")
+    form = consent_json(earlier)
+    assert (form["any"], form["anyOther"]) == ([], True)
+    assert form["scope"] == 'Fixed: {"to": "bob"}. OPEN: any value of every other argument.'
+    assert kind(await mail.send(**ORDINARY, bcc="eve")) == "ok"
+
+
+async def test_postgresql_tables_of_the_first_version_are_migrated_with_their_open_grants(postgres_url: str) -> None:
+    entry = Mail(PostgresConsents(postgres_url)).catalog.snapshot().find("send")
+    assert entry is not None
+    try:
+        with psycopg.connect(postgres_url) as connection:
+            connection.execute(
+                "create table if not exists pegboard_schema_versions (store text primary key, version integer not null)"
+            )
+            connection.execute("delete from pegboard_schema_versions where store = 'consents'")
+            connection.execute(sql_records.SCHEMA.sqlite[0].encode())
+            connection.execute(
+                "insert into consents (id, state, tool, definition_hash, matching, question, user_id, space_id, "
+                "asked_at, expires_at, uses_left, uses) "
+                "values ('old', 'agreed', 'main.send', %s, %s, '', 'ann', 's1', 0, "
+                "extract(epoch from clock_timestamp()) + 3600, 5, 5)",
+                [entry.fingerprint, '{"properties": {"to": {"const": "bob"}}, "required": ["to"]}'],
+            )
+        store = PostgresConsents(postgres_url)
+        mail = Mail(store)
+        [grant] = await store.listed(is_open=False)
+        assert (grant.question, consent_json(grant)["anyOther"]) == ("", True)
+        assert kind(await mail.send(**ORDINARY, bcc="eve")) == "ok"
+        question = await store.shown(question_of(await mail.send(to="carol", body="hello")))
+        assert question is not None
+        assert question.parameters is not None
+    finally:
+        with psycopg.connect(postgres_url) as connection:
+            connection.execute("drop table if exists consents, used_answers")
+
+
 async def test_a_grant_is_for_one_definition_and_for_one_credential_where_it_names_one(stores: Open) -> None:
     store = stores()
     shop, changed = Shop(store), Shop(store, description="Pay somebody!")
@@ -596,7 +732,7 @@ async def test_a_yes_serves_one_task_and_neither_a_second_one_nor_a_call(tmp_pat
         assert entry is not None
         one = Grant(
             tool="main.pay", definition_hash=entry.fingerprint, calls=1, lasts_s=60.0, matching={}, user_id="ann",
-            space_id="s1",
+            space_id="s1", any_other=True,
         )  # fmt: skip
         asked = (await store.grant(one, decided_by="cli:ann", question_id=asked)).id
     else:

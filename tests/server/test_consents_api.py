@@ -144,6 +144,33 @@ async def test_a_person_grants_takes_back_and_denies_over_http(tmp_path: Path) -
         assert shop.paid == ["bob"]
 
 
+async def test_a_grant_over_http_is_previewed_in_words_and_closes_what_it_does_not_name(tmp_path: Path) -> None:
+    async with door(tmp_path) as shop:
+        asked, terms = await shop.asked(), {"calls": 2, "seconds": 60}
+        assert (await shop.ask("boss", "GET", f"/v1/consents/{asked}"))[1]["parameters"] == ["to"]
+        for bad in (
+            {}, {"same": "to"}, {"any": [1]}, {"anyOther": "yes"}, {"preview": 1}, {"same": ["cc"]},
+            {"where": {"cc": 1}},
+        ):  # fmt: skip
+            assert (await shop.ask("boss", "POST", f"/v1/consents/{asked}/grant", terms | bad))[0] == 422, bad
+        for choice, words in (
+            ({"same": ["to"]}, 'Fixed: {"to": "bob"}. No other argument is allowed.'),
+            ({"any": ["to"]}, "OPEN: any value of 'to'. No other argument is allowed."),
+            ({"anyOther": True}, "OPEN: any value of every other argument, such as 'to'."),
+        ):
+            body = {**terms, **choice, "preview": True}
+            status, preview = await shop.ask("boss", "POST", f"/v1/consents/{asked}/grant", body)
+            assert (status, preview["state"]) == (200, "asked")
+            assert preview["scope"].startswith(
+                "Allow up to 2 calls of 'main.pay' by user 'ann', space 's1', credential"
+            )
+            assert preview["scope"].endswith(f" without asking. {words}")
+        assert (await shop.pay())[0] == 403, "a preview gives nothing"
+        _, grant = await shop.ask("boss", "POST", f"/v1/consents/{asked}/grant", {**terms, "any": ["to"]})
+        assert (grant["any"], grant["anyOther"], grant["scope"].startswith("OPEN")) == (["to"], False, True)
+        assert (await shop.pay(to="carol"))[0] == 200
+
+
 async def test_a_store_that_is_away_is_said_to_people_too(tmp_path: Path) -> None:
     async with door(tmp_path) as shop:
         asked = await shop.asked()

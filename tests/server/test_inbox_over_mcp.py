@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from pegboard import CallContext, Catalog, HookCall, http_app
-from pegboard.consent.sql_records import matching_of
+from pegboard.consent.grant_scope import matching_of
 from pegboard.consent.sqlite_store import SqliteConsents
 from pegboard.model.consent import Grant
 from tests.server.doors import JSON_HEADERS, answer_of, inside, post
@@ -51,7 +51,7 @@ class Shop:
         assert entry is not None
         grant = Grant(
             tool=entry.qualified_id, definition_hash=entry.fingerprint, calls=calls, lasts_s=60.0,
-            matching=matching_of({}), user_id=None, credential="anonymous",
+            matching=matching_of({}), any_other=True, user_id=None, credential="anonymous",
         )  # fmt: skip
         await self.store.grant(grant, decided_by="cli:ann")
 

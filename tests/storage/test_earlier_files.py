@@ -16,6 +16,7 @@ from pegboard import Tasks
 from pegboard.agents.conversations import SessionKey, SqliteConversations
 from pegboard.auth.keyring import Keyring
 from pegboard.auth.keys import KeyStore
+from pegboard.consent.grant_scope import open_arguments, scope_text
 from pegboard.consent.sqlite_store import SqliteConsents
 from pegboard.discovery.learning.use_store import Use, UseStore
 from pegboard.models.embedding.cache import CachedEmbedder
@@ -71,12 +72,15 @@ async def test_every_consent_is_there(unpack: Unpack) -> None:
     assert listed["declined"].decided_by == "ann"
     [grant] = [consent for consent in await store.listed(is_open=False) if consent.is_grant]
     assert (grant.uses_left, grant.user_id, grant.matching) == (5, "ann", {"type": "object"})
+    assert (open_arguments(grant.matching or {}), scope_text(grant.matching or {})) == (
+        None, "OPEN: any value of every other argument.",
+    )  # fmt: skip
     answer = await store.recall(REQUEST)
     assert answer is not None
     assert not answer.is_yes
     assert await store.use_up("mark", keep_s=60.0) is False
     assert await store.use_up("other", keep_s=60.0) is True
-    assert versions(path) == [("consents", 1)]
+    assert versions(path) == [("consents", 2)]
 
 
 async def test_every_turn_of_a_conversation_is_there(unpack: Unpack) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from pegboard.consent.grant_scope import open_arguments, scope_text
 from pegboard.model.consent import Consent
 from pegboard.model.json_types import JSON
 
@@ -30,7 +31,17 @@ def consent_json(consent: Consent) -> JSON:
         "expiresAt": _time(consent.expires_at),
         "usesLeft": consent.uses_left,
         "uses": consent.uses,
+        "parameters": None if consent.parameters is None else list(consent.parameters.names),
+        **_scope(consent),
     }
+
+
+def _scope(consent: Consent) -> JSON:
+    """Return what a grant leaves open: arguments by name, or all that it does not name, and the same in words."""
+    if consent.matching is None:
+        return {"any": None, "anyOther": None, "scope": None}
+    opened = open_arguments(consent.matching)
+    return {"any": opened or [], "anyOther": opened is None, "scope": scope_text(consent.matching, max_chars=None)}
 
 
 def _time(seconds: float) -> str:

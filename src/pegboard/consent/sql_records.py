@@ -8,16 +8,17 @@ from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar
 
 import orjson
+from msgspec import convert
 
-from pegboard.consent.limits import CONSENT_DECLINED_S, CONSENT_GOOD_S, CONSENT_GRANT_CALLS, CONSENT_GRANT_S
+from pegboard.consent.grant_scope import check_span, closed_matching, grant_text, parameters_of
+from pegboard.consent.limits import CONSENT_DECLINED_S, CONSENT_GOOD_S
 from pegboard.consent.owners import owner_key, principal_key, session_key
 from pegboard.core.digests import canonical_json
 from pegboard.core.identifiers import new_id
 from pegboard.core.json_text import json_value
 from pegboard.core.schema import compile_schema
-from pegboard.model.consent import Consent, ConsentAnswer, ConsentRequest, Grant
+from pegboard.model.consent import Consent, ConsentAnswer, ConsentRequest, Grant, Parameters
 from pegboard.model.error import CallError, PegboardError
-from pegboard.model.json_types import JSONValue
 from pegboard.storage.database import Database
 from pegboard.storage.store_schema import Schema, StoreConnection, table_version
 
@@ -47,14 +48,14 @@ create table used_answers (mark text primary key, until double precision not nul
 """
 SCHEMA = Schema(
     name="consents",
-    sqlite=(_TABLES,),
+    sqlite=(_TABLES, "alter table consents add column parameters text;"),
     tables=("consents", "used_answers"),
     unrecorded=table_version("used_answers"),
 )
 _FIELDS = (
     "id", "state", "tool", "definition_hash", "args_digest", "arguments", "matching", "question", "credential",
     "user_id", "space_id", "session_id", "agent", "asked_at", "decided_at", "decided_by", "expires_at", "uses_left",
-    "uses",
+    "uses", "parameters",
 )  # fmt: skip
 _KEYS = ("owner_key", "principal_key", "session_key")
 _NAMES = ", ".join((*_FIELDS, *_KEYS))
@@ -200,7 +201,7 @@ class SqlConsents:
             ConsentStateError: there is no open question with this id.
             ValueError: `good_s` is not positive, or too long.
         """
-        _check_span(good_s)
+        check_span(good_s)
         ends_s = good_s if is_yes else CONSENT_DECLINED_S
 
         def work(run: Run, now: float) -> Consent:
@@ -219,16 +220,15 @@ class SqlConsents:
         """Allow several calls in advance, and close the open question that the grant answers, if any.
 
         Such a grant is for the caller of the question, and for the network of an unauthenticated one.
+        `grant_scope.grant_text` says what a grant leaves open; show it to the person first.
 
         Raises:
             ConsentStateError: there is no open question with this id.
-            ValueError: no calls or too many, too long a time, or an invalid schema.
+            ValueError: no calls or too many, too long a time, an invalid schema, or one that no call could fit.
         """
-        _check_span(grant.lasts_s)
-        if not 1 <= grant.calls <= CONSENT_GRANT_CALLS:
-            raise ValueError(f"A grant is for 1 to {CONSENT_GRANT_CALLS:,} calls, not {grant.calls:,}.")
         try:
             compile_schema(dict(grant.matching))
+            matching, text = closed_matching(grant), grant_text(grant)
         except CallError as error:
             raise ValueError(f"What a grant's calls must fit cannot be used: {error.error.message}") from None
         consent_id = new_id()
@@ -244,8 +244,8 @@ class SqlConsents:
                     raise _not_open(run, now, question_id)
             row: dict[str, Any] = {
                 **dict.fromkeys((*_FIELDS, *_KEYS)), "id": consent_id, "state": "agreed", "tool": grant.tool,
-                "definition_hash": grant.definition_hash, "matching": orjson.dumps(grant.matching).decode(),
-                "question": "", "credential": grant.credential, "user_id": grant.user_id, "space_id": grant.space_id,
+                "definition_hash": grant.definition_hash, "matching": orjson.dumps(matching).decode(),
+                "question": text, "credential": grant.credential, "user_id": grant.user_id, "space_id": grant.space_id,
                 "asked_at": now, "decided_at": now, "decided_by": decided_by, "expires_at": now + grant.lasts_s,
                 "uses_left": grant.calls, "uses": grant.calls, "owner_key": asked[0][0] if asked else None,
             }  # fmt: skip
@@ -349,14 +349,28 @@ def _row_of(request: ConsentRequest, text: str, now: float) -> dict[str, Any]:
         "matching": None, "question": text, "credential": request.credential, "user_id": request.user_id,
         "space_id": request.space_id, "session_id": request.session_id, "agent": request.agent, "asked_at": now,
         "decided_at": None, "decided_by": None, "expires_at": now + CONSENT_QUESTION_S, "uses_left": 0, "uses": 0,
-        "owner_key": owner_key(request), "principal_key": principal_key(request), "session_key": session_key(request),
+        "parameters": _parameters(request), "owner_key": owner_key(request), "principal_key": principal_key(request),
+        "session_key": session_key(request),
     }  # fmt: skip
+
+
+def _parameters(request: ConsentRequest) -> str | None:
+    """Return the parameters of the tool as JSON; `None` if they are unknown, or too long to store."""
+    if request.input_schema is None:
+        return None
+    parameters = parameters_of(request.input_schema)
+    written = canonical_json(
+        {"names": list(parameters.names), "required": list(parameters.required), "defaults": dict(parameters.defaults)}
+    )
+    return written.decode("utf-8", "replace") if len(written) <= CONSENT_ARGUMENTS_BYTES else None
 
 
 def _consent(row: tuple[Any, ...]) -> Consent:
     fields = dict(zip(_FIELDS, row, strict=True))
-    for name in ("arguments", "matching"):
+    for name in ("arguments", "matching", "parameters"):
         fields[name] = None if fields[name] is None else json_value(fields[name].encode())
+    if fields["parameters"] is not None:
+        fields["parameters"] = convert(fields["parameters"], Parameters)
     return Consent(**fields)
 
 
@@ -368,17 +382,3 @@ def _not_open(run: Run, now: float, consent_id: str) -> ConsentStateError:
         return ConsentStateError(f"The question {consent_id!r} is decided already: {rows[0][0]}.")
     run(_DROP_QUESTIONS, now=now)
     return ConsentStateError(f"The question {consent_id!r} has expired. Its caller can ask again.")
-
-
-def _check_span(span_s: float) -> None:
-    if not 0 < span_s <= CONSENT_GRANT_S:
-        raise ValueError(f"A consent lasts more than nothing and at most {CONSENT_GRANT_S / 86_400:.0f} days.")
-
-
-def matching_of(where: dict[str, JSONValue]) -> dict[str, JSONValue]:
-    """Return the schema of arguments with these values under these keys, and any other keys."""
-    return {
-        "type": "object",
-        "properties": {name: {"const": value} for name, value in where.items()},
-        "required": list(where),
-    }

@@ -72,7 +72,7 @@ def consent_text(request: ConsentRequest, *, max_chars: int | None = CONSENT_TEX
         QuestionTooLongError: it would have more than `max_chars`; nothing is ever left out instead.
     """
     shown = shown_arguments(request.arguments, max_chars=max_chars)
-    return f"Allow this call of {_plain(request.tool)}? {_reason(request.reason)}. Arguments: {shown}"
+    return f"Allow this call of {shown_name(request.tool)}? {_reason(request.reason)}. Arguments: {shown}"
 
 
 def too_long(request: ConsentRequest, error: QuestionTooLongError) -> CallError:
@@ -132,7 +132,7 @@ def _value(value: object, indent: str | None) -> Iterator[str]:
         yield from _members("[]", (("", item) for item in cast("Sequence[object]", value)), indent)
     else:
         # Host code may pass any value; a value that is not JSON shows its type, outside of the quotes.
-        yield f"{_plain(type(value).__name__)} {_string(str(value))}"
+        yield f"{shown_name(type(value).__name__)} {_string(str(value))}"
 
 
 def _members(brackets: str, members: Iterator[tuple[str, object]], indent: str | None) -> Iterator[str]:
@@ -147,7 +147,7 @@ def _members(brackets: str, members: Iterator[tuple[str, object]], indent: str |
 
 
 def _key(key: object) -> str:
-    return _string(key) if isinstance(key, str) else f"{_plain(type(key).__name__)} {_string(str(key))}"
+    return _string(key) if isinstance(key, str) else f"{shown_name(type(key).__name__)} {_string(str(key))}"
 
 
 def _number(value: float) -> str:
@@ -252,7 +252,8 @@ def _hides(char: str, category: str) -> bool:
     return category in _HIDING or any(first <= code <= last for first, last in (*_BLANKS, *_OVERLAYS))
 
 
-def _plain(name: str) -> str:
+def shown_name(name: str) -> str:
+    """Return a name in quotes, with characters that hide or resemble others escaped."""
     return repr(name) if name.isascii() and name.isprintable() else _string(name)
 
 

@@ -33,13 +33,24 @@ class ConsentRequest(Struct, frozen=True, kw_only=True):
     address: str = ""
     request_id: str = ""
     is_session_brief: bool = False
+    input_schema: Mapping[str, JSONValue] | None = None
+
+
+class Parameters(Struct, frozen=True, kw_only=True):
+    """The arguments that a tool takes: all that it names, those of every call, and the defaults."""
+
+    names: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()
+    defaults: Mapping[str, JSONValue] = {}
 
 
 class Consent(Struct, frozen=True, kw_only=True):
     """One record: a question to a person, the answer to it, or a limited grant. Times in seconds since 1970.
 
     `matching` is a JSON Schema for the arguments of calls under a grant; `None` for an answer to one call. `arguments`
-    are redacted, and `None` if they are too long to store; `question` is the text that a person reads.
+    are redacted, and `None` if they are too long to store. `question` is the text that a person reads; for a grant,
+    what it allows and leaves open. Grants of earlier versions have no text. `parameters` describes the tool of a
+    question.
     """
 
     id: str
@@ -61,6 +72,7 @@ class Consent(Struct, frozen=True, kw_only=True):
     expires_at: float
     uses_left: int
     uses: int
+    parameters: Parameters | None = None
 
     @property
     def is_grant(self) -> bool:
@@ -71,7 +83,9 @@ class Consent(Struct, frozen=True, kw_only=True):
 class Grant(Struct, frozen=True, kw_only=True):
     """Permission for up to `calls` calls of a tool, as declared now, with arguments that fit the schema `matching`.
 
-    `principal=None` is a caller without user or space; `credential=None` is any credential of that user.
+    An argument that is neither a property of `matching` nor in `any` is absent from the calls, or has the default of
+    `parameters`; `any_other` leaves all of them open. `user_id=None` is a caller without a user; `credential=None` is
+    any credential of that user.
     """
 
     tool: str
@@ -82,6 +96,9 @@ class Grant(Struct, frozen=True, kw_only=True):
     user_id: str | None
     space_id: str | None = None
     credential: str | None = None
+    any: tuple[str, ...] = ()
+    any_other: bool = False
+    parameters: Parameters | None = None
 
 
 class ConsentAnswer(NamedTuple):

@@ -26,12 +26,17 @@ const exact = (key, value, {source} = {}) =>
   : source && JSON.rawJSON ? JSON.rawJSON(source)
   : Number.isFinite(value) && Number.isInteger(value) === Number.isSafeInteger(value) ? value
   : "(a number: see above)";
-async function ask(method, path) {
+const plain = (text) => text.replace(/[^\\x0a\\x20-\\x7e]/g,
+  (char) => "\\\\u" + char.charCodeAt(0).toString(16).padStart(4, "0"));
+async function ask(method, path, fields) {
   const key = at("key").value.trim();
   const headers = key ? {authorization: "Bearer " + key} : {};
+  if (fields) headers["content-type"] = "application/json";
+  const sent = fields && JSON.stringify(fields);
   let answer, body;
   try {
-    answer = await fetch(place + path, {method, headers, cache: "no-store", referrerPolicy: "no-referrer"});
+    answer = await fetch(place + path,
+      {method, headers, body: sent, cache: "no-store", referrerPolicy: "no-referrer"});
     body = JSON.parse(await answer.text(), exact);
   } catch (error) {
     at("said").textContent = "The server does not answer.";
@@ -39,22 +44,46 @@ async function ask(method, path) {
   }
   at("said").textContent = answer.ok ? "State: " + body.state : body.detail;
   if (!answer.ok) return;
+  at("scope").textContent = body.scope || "";
+  if (fields && fields.preview) return true;
   at("question").textContent = body.question;
   at("arguments").textContent = body.arguments === null ? "(too long to be shown whole)"
-    : JSON.stringify(body.arguments, null, 2).replace(/[^\\x0a\\x20-\\x7e]/g,
-      (char) => "\\\\u" + char.charCodeAt(0).toString(16).padStart(4, "0"));
+    : plain(JSON.stringify(body.arguments, null, 2));
   at("who").textContent = [body.user, body.space, body.credential, body.agent].filter(Boolean).join(", ");
-  at("decide").hidden = body.state !== "asked";
+  at("decide").hidden = at("several").hidden = body.state !== "asked";
+  at("give").disabled = true;
+  const names = [...new Set([...(body.parameters || []), ...Object.keys(body.arguments || {})])];
+  at("names").replaceChildren(...names.map((name) => {
+    const label = document.createElement("label"), choice = document.createElement("select");
+    choice.dataset.name = name;
+    for (const [value, text] of [["same", "as in this call"], ["any", "any value"], ["", "left out, or its default"]])
+      if (value !== "same" || name in (body.arguments || {})) choice.append(new Option(text, value));
+    label.append(plain(name) + " ", choice);
+    return label;
+  }));
   at("shown").hidden = false;
 }
 at("show").addEventListener("submit", (event) => { event.preventDefault(); ask("GET", ""); });
 at("approve").addEventListener("click", () => ask("POST", "/approve"));
 at("deny").addEventListener("click", () => ask("POST", "/deny"));
+// A grant is given as it was read: a change of the form asks for the text again.
+const chosen = (value) => [...at("names").querySelectorAll("select")]
+  .filter((choice) => choice.value === value).map((choice) => choice.dataset.name);
+const grant = (preview) => ask("POST", "/grant", {
+  calls: Number(at("calls").value), seconds: Number(at("hours").value) * 3600, same: chosen("same"),
+  any: chosen("any"), anyOther: at("other").checked, preview});
+at("several").addEventListener("change", () => { at("give").disabled = true; at("scope").textContent = ""; });
+at("several").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  at("give").disabled = !(await grant(true));
+});
+at("give").addEventListener("click", () => grant(false));
 """
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 50rem; margin: 2rem auto; padding: 0 1rem; }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; border: 1px solid; padding: .5rem; font-family: monospace; }
-button, input { font: inherit; padding: .3rem .8rem; }
+button, input, select { font: inherit; padding: .3rem .8rem; }
+#names label { display: block; }
 """
 _PAGE = f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Consent</title>
@@ -64,7 +93,14 @@ _PAGE = f"""<!doctype html>
 <input id="key" type="password"></label> <button>Show the question</button></form>
 <p id="said" role="status"></p>
 <div id="shown" hidden><pre id="question"></pre><p>Asked for: <span id="who"></span></p><pre id="arguments"></pre>
-<p id="decide"><button id="approve">Approve this one call</button> <button id="deny">Deny</button></p></div>
+<p id="decide"><button id="approve">Approve this one call</button> <button id="deny">Deny</button></p>
+<form id="several" autocomplete="off"><h2>Or allow several calls</h2>
+<label>Calls <input id="calls" type="number" min="1" value="10"></label>
+<label>Hours <input id="hours" type="number" min="1" value="24"></label>
+<div id="names"></div>
+<label><input id="other" type="checkbox"> All arguments that are left out above may have any value</label>
+<p><button>Show what this allows</button> <button id="give" type="button" disabled>Allow these calls</button></p></form>
+<p id="scope" role="status"></p></div>
 <script>{_SCRIPT}</script></body></html>
 """
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 import re
+import sys
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
+from msgspec import Struct
 
 from pegboard.cli.arguments import read_arguments
 from pegboard.cli.command_error import CommandError, Exit
@@ -21,11 +23,15 @@ from pegboard.cli.terminal import Column
 from pegboard.config import load
 from pegboard.config.consents import consent_store_of
 from pegboard.config.yaml.problems import Report
+from pegboard.consent.grant_scope import grant_for, grant_text, matching_of, parameters_of, scope_text
 from pegboard.consent.json_form import consent_json
 from pegboard.consent.limits import CONSENT_GOOD_S
-from pegboard.consent.sql_records import ConsentStateError, SqlConsents, matching_of
+from pegboard.consent.sql_records import ConsentStateError, SqlConsents
 from pegboard.model.consent import Consent, Grant
 from pegboard.model.error import DefinitionError
+from pegboard.model.json_types import JSON
+from pegboard.model.tool import ToolSpec
+from pegboard.platforms import platform
 
 Action = Literal["ls", "show", "approve", "deny", "grant", "forget"]
 _ACTION = (
@@ -33,7 +39,15 @@ _ACTION = (
     "advance; forget: take an answer or a grant back."
 )
 _NAME = "Id of the question or record, as `ls` and the refused call have it; for grant also the name of a tool."
-_WHERE = "For grant: arguments that its calls must have, key=value, or key:=JSON. Without any all arguments will do."
+_WHERE = "For grant: arguments that its calls must have, key=value, or key:=JSON."
+_SAME = "For grant: an argument that must have the value that it has in the question."
+_ANY = "For grant: an argument that may have any value."
+_ANY_OTHER = (
+    "For grant: let every argument that neither --where nor --any names have any value. Without it they must be absent "
+    "or have their default."
+)
+_PREVIEW = "For grant: print what it would allow and leave open, and give nothing."
+_YES = "For grant: do not ask before giving it."
 _ALL = "With ls: answers and grants too."
 _CALLS = "For grant: how many calls it allows."
 _FOR = "How long a yes or a grant is good: 30m, 12h, 7d, or a date such as 2026-11-27, to its end."
@@ -59,21 +73,31 @@ async def consent_command(
     all: Annotated[bool, Parameter(help=_ALL)] = False,  # noqa: A002 - the name of the option
     calls: Annotated[int | None, Parameter(help=_CALLS)] = None,
     where: Annotated[list[str] | None, Parameter(help=_WHERE, negative_iterable=())] = None,
+    same: Annotated[list[str] | None, Parameter(help=_SAME, negative_iterable=())] = None,
+    any_value: Annotated[list[str] | None, Parameter(name="--any", help=_ANY, negative_iterable=())] = None,
+    any_other: Annotated[bool, Parameter(help=_ANY_OTHER, negative=())] = False,
     lasting: Annotated[str | None, Parameter(name=["--for", "--until"], help=_FOR)] = None,
     credential: Annotated[str | None, Parameter(help=_CREDENTIAL)] = None,
+    preview: Annotated[bool, Parameter(help=_PREVIEW, negative=())] = False,
+    yes: Annotated[bool, Parameter(name=["--yes", "-y"], help=_YES, negative=())] = False,
     options: SharedOptions,
-) -> None:
+) -> Exit:
     """Decide on calls that need a person's yes."""
     if (name is None) != (action == "ls"):
         takes = "takes no id" if action == "ls" else f"needs an id: `pegboard consent {action} ID`"
         raise CommandError(f"`pegboard consent {action}` {takes}.")
-    if action != "grant" and (calls is not None or where or credential is not None):
-        raise CommandError("--calls, --where and --credential are for `pegboard consent grant`.")
+    scope = _Scope(where=where or (), same=same or (), any=any_value or (), any_other=any_other)
+    giving = _Giving(calls=calls, scope=scope, credential=credential, is_preview=preview, is_sure=yes)
+    if action != "grant" and giving != _Giving():
+        raise CommandError(
+            "--calls, --where, --same, --any, --any-other, --credential, --preview and --yes are for "
+            "`pegboard consent grant`."
+        )
     if action not in ("approve", "grant") and lasting is not None:
         raise CommandError("--for is for `pegboard consent approve` and `grant`.")
     store = _store(options)
     try:
-        await _done(store, action, name or "", all, calls, where or (), lasting, credential, options)
+        return await _done(store, action, name or "", all, lasting, giving, options)
     except ConsentStateError as error:
         raise CommandError(str(error), kind="consent_unknown", code=Exit.REFUSED) from None
     except (ValueError, DefinitionError) as error:
@@ -87,18 +111,16 @@ async def _done(
     action: Action,
     name: str,
     is_all: bool,
-    calls: int | None,
-    where: Sequence[str],
     lasting: str | None,
-    credential: str | None,
+    giving: _Giving,
     options: Options,
-) -> None:
+) -> Exit:
     person, terminal = _person(), options.terminal
     good_s = CONSENT_GOOD_S if lasting is None else span_s(lasting, now=time.time())
     match action:
         case "ls":
             _list(await store.listed(is_open=not is_all), options)
-            return
+            return Exit.DONE
         case "show":
             consent = await store.shown(name)
             if consent is None:
@@ -111,46 +133,68 @@ async def _done(
             consent = await store.decide(name, is_yes=False, decided_by=person)
             note = "Declined. Its caller is not asked again in this session; `pegboard consent forget` takes that back."
         case "grant":
-            if calls is None or lasting is None:
+            if giving.calls is None or lasting is None:
                 raise CommandError("Say how many calls, how long: `pegboard consent grant ID --calls 20 --for 7d`.")
-            consent = await _granted(store, name, calls, where, good_s, credential, options)
+            planned = await _planned(store, name, giving, good_s, options)
+            if not _is_given(planned, giving, options):
+                return Exit.DONE if giving.is_preview else Exit.REFUSED
+            consent = await store.grant(planned.grant, decided_by=person, question_id=planned.question_id)
             note = f"Granted: up to {consent.uses} calls."
         case "forget":
             consent = await store.forget(name)
             note = "Forgotten."
     if options.json:
         terminal.json(consent_json(consent))
-        return
+        return Exit.DONE
     if note is None or action == "approve":
-        terminal.say(consent.question or f"{consent.uses} calls of {consent.tool!r} that match {consent.matching}")
+        terminal.say(_text(consent))
     if note is not None:
         terminal.say(note)
+    return Exit.DONE
 
 
-async def _granted(
-    store: SqlConsents,
-    name: str,
-    calls: int,
-    where: Sequence[str],
-    lasts_s: float,
-    credential: str | None,
-    options: Options,
-) -> Consent:
-    """Give a grant to whoever asked a question, or of a tool to the person of `--as`."""
-    values = read_arguments(where, None, spec=None) if where else {}
-    assert isinstance(values, dict)
-    matching = matching_of(values)
+class _Scope(Struct, frozen=True, kw_only=True):
+    """The arguments that a grant fixes and leaves open, as the words of the command line."""
+
+    where: Sequence[str] = ()
+    same: Sequence[str] = ()
+    any: Sequence[str] = ()
+    any_other: bool = False
+
+
+class _Giving(Struct, frozen=True, kw_only=True):
+    """The options of a grant."""
+
+    calls: int | None = None
+    scope: _Scope = _Scope()
+    credential: str | None = None
+    is_preview: bool = False
+    is_sure: bool = False
+
+
+class _Planned(Struct, frozen=True, kw_only=True):
+    """A grant that is not given yet, and the question that it answers."""
+
+    grant: Grant
+    question_id: str | None = None
+
+
+async def _planned(store: SqlConsents, name: str, giving: _Giving, lasts_s: float, options: Options) -> _Planned:
+    """Return the grant for the caller of a question, or of a tool for the person of `--as`."""
+    calls, scope = giving.calls or 0, giving.scope
     asked = await store.shown(name)
     if asked is not None and asked.state == "asked":
-        if credential is not None:
+        if giving.credential is not None:
             raise CommandError("--credential is for the grant of a tool; that of a question is for whoever asked.")
-        grant = Grant(
-            tool=asked.tool, definition_hash=asked.definition_hash, calls=calls, lasts_s=lasts_s, matching=matching,
-            user_id=asked.user_id, space_id=asked.space_id, credential=asked.credential,
+        grant = grant_for(
+            asked, calls=calls, lasts_s=lasts_s, where=_values(scope, None), same=scope.same, any=scope.any,
+            any_other=scope.any_other,
         )  # fmt: skip
-        return await store.grant(grant, decided_by=_person(), question_id=name)
+        return _Planned(grant=grant, question_id=name)
+    if scope.same:
+        raise CommandError("--same is for the grant of a question; for a tool say the value: --where NAME=VALUE.")
     identity = options.identity
-    if identity.user is None and credential is None:
+    if identity.user is None and giving.credential is None:
         raise CommandError(
             f"There is no open question {name[:100]!r}. To grant calls of a tool say to whom: --as user=ann, or "
             "--credential NAME."
@@ -160,10 +204,43 @@ async def _granted(
         if entry is None:
             raise CommandError(view.absence(name), kind="not_found", code=Exit.REFUSED)
     grant = Grant(
-        tool=entry.qualified_id, definition_hash=entry.fingerprint, calls=calls, lasts_s=lasts_s, matching=matching,
-        user_id=identity.user, space_id=identity.space, credential=credential,
+        tool=entry.qualified_id, definition_hash=entry.fingerprint, calls=calls, lasts_s=lasts_s,
+        matching=matching_of(_values(scope, entry.spec)), any=tuple(scope.any), any_other=scope.any_other,
+        parameters=parameters_of(entry.spec.input_schema), user_id=identity.user, space_id=identity.space,
+        credential=giving.credential,
     )  # fmt: skip
-    return await store.grant(grant, decided_by=_person())
+    return _Planned(grant=grant)
+
+
+def _values(scope: _Scope, spec: ToolSpec | None) -> JSON:
+    values = read_arguments(scope.where, None, spec=spec) if scope.where else {}
+    assert isinstance(values, dict)
+    return values
+
+
+def _is_given(planned: _Planned, giving: _Giving, options: Options) -> bool:
+    """Show what a grant allows and leaves open, and ask the person at the terminal, if there is one."""
+    text, terminal = grant_text(planned.grant), options.terminal
+    if giving.is_preview and options.json:
+        terminal.json({"preview": text})
+        return False
+    if giving.is_preview:
+        terminal.say(text)
+        return False
+    terminal.note(text)
+    if giving.is_sure or options.json or not (sys.stdin.isatty() and terminal.err.isatty()):
+        return True
+    platform.forget_typed(sys.stdin)
+    terminal.err.write("Give this grant? [y/N] ")
+    terminal.err.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _text(consent: Consent) -> str:
+    """Return the text of a record; for a grant of an earlier version, made from what it allows."""
+    if consent.question or consent.matching is None:
+        return consent.question
+    return f"{consent.uses} calls of {consent.tool!r}. {scope_text(consent.matching, max_chars=None)}"
 
 
 def _store(options: Options) -> SqlConsents:
@@ -213,8 +290,8 @@ def _list(consents: Sequence[Consent], options: Options) -> None:
         options.terminal.table(_COLUMNS, [_cells(consent) for consent in consents])
         options.terminal.say("")
     for consent in consents:
-        if consent.state == "asked":
-            options.terminal.say(f"{consent.id}: {consent.question}")
+        if consent.state == "asked" or consent.is_grant:
+            options.terminal.say(f"{consent.id}: {_text(consent)}")
     waiting = sum(consent.state == "asked" for consent in consents)
     options.terminal.say(f"{waiting} question{'' if waiting == 1 else 's'} {'waits' if waiting == 1 else 'wait'}.")
 

@@ -74,6 +74,7 @@ async def ask_consent(call: Call, reason: str) -> ConsentRequest:
         arguments=call.args, reason=reason, user_id=ctx.user_id, space_id=ctx.space_id, session_id=ctx.session_id,
         agent=ctx.agent, call_id=call.call_id, credential=ctx.caller.credential, address=ctx.caller.address,
         request_id=ctx.request.id, is_session_brief=ctx.caller.is_session_brief,
+        input_schema=call.entry.spec.input_schema,
     )  # fmt: skip
     asked = call.asked = AskedConsent(request)
     answer = await _carried(call, request)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TypeVar
 
+from pegboard.consent.grant_scope import grant_for, grant_text
 from pegboard.consent.json_form import consent_json
 from pegboard.consent.limits import CONSENT_GOOD_S
-from pegboard.consent.sql_records import ConsentStateError, SqlConsents, matching_of
-from pegboard.model.consent import Consent, Grant
+from pegboard.consent.sql_records import ConsentStateError, SqlConsents
+from pegboard.model.consent import Consent
 from pegboard.model.error import DefinitionError
-from pegboard.model.json_types import JSON, is_object
+from pegboard.model.json_types import JSON, is_list, is_object
 from pegboard.server.http_api.api_app import Api, ApiRequest
 from pegboard.server.http_api.problem_details import ProblemError, not_found
 from pegboard.server.http_api.responses import Reply, json_reply
@@ -62,8 +63,12 @@ class ConsentRoutes:
         return _reply(await _decided(store.decide(consent.id, is_yes=False, decided_by=decided_by)))
 
     async def grant(self, request: ApiRequest) -> Reply:
-        """Answer an open question by allowing its caller several calls, whose arguments have these values."""
-        body = await self._body(request, "calls", "seconds", "where")
+        """Answer an open question by allowing its caller several calls; with `preview` only say what that would be.
+
+        Arguments that are named neither in `where`, `same` nor `any` are absent or have their default, unless
+        `anyOther` is true.
+        """
+        body = await self._body(request, "calls", "seconds", "where", "same", "any", "anyOther", "preview")
         store, asked = await self._found(request)
         where = body.get("where", {})
         if not is_object(where):
@@ -71,11 +76,15 @@ class ConsentRoutes:
         calls = _number(body, "calls", None)
         if not calls.is_integer():
             raise ProblemError(422, "invalid_arguments", "calls: a whole number is needed.")
-        grant = Grant(
-            tool=asked.tool, definition_hash=asked.definition_hash, calls=int(calls),
-            lasts_s=_number(body, "seconds", None), matching=matching_of(where), user_id=asked.user_id,
-            space_id=asked.space_id, credential=asked.credential,
-        )  # fmt: skip
+        seconds, names = _number(body, "seconds", None), {name: _names(body, name) for name in ("same", "any")}
+        any_other, is_preview = _flag(body, "anyOther"), _flag(body, "preview")
+        try:
+            grant = grant_for(asked, calls=int(calls), lasts_s=seconds, where=where, any_other=any_other, **names)
+            text = grant_text(grant)
+        except ValueError as error:
+            raise ProblemError(422, "invalid_arguments", str(error)) from None
+        if is_preview:
+            return json_reply({**consent_json(asked), "scope": text})
         decided_by = request.principal.identity.credential
         return _reply(await _decided(store.grant(grant, decided_by=decided_by, question_id=asked.id)))
 
@@ -119,6 +128,20 @@ def _number(body: JSON, name: str, usual: float | None) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ProblemError(422, "invalid_arguments", f"{name}: a number is needed.")
     return float(value) if abs(value) < 2**53 else float("inf")
+
+
+def _names(body: JSON, name: str) -> list[str]:
+    value = body.get(name, [])
+    if not (is_list(value) and all(isinstance(one, str) for one in value)):
+        raise ProblemError(422, "invalid_arguments", f"{name}: a list of names of arguments is needed.")
+    return value
+
+
+def _flag(body: JSON, name: str) -> bool:
+    value = body.get(name, False)
+    if not isinstance(value, bool):
+        raise ProblemError(422, "invalid_arguments", f"{name}: true or false is needed.")
+    return value
 
 
 async def _decided(deciding: Awaitable[Consent]) -> Consent:

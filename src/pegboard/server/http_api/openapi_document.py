@@ -290,7 +290,8 @@ _SCHEMAS: JSON = {
         argumentsDigest=_MAYBE_TEXT, arguments={"type": ["object", "null"]}, matching={"type": ["object", "null"]},
         question=_TEXT, credential=_MAYBE_TEXT, user=_MAYBE_TEXT, space=_MAYBE_TEXT, session=_MAYBE_TEXT,
         agent=_MAYBE_TEXT, askedAt=_TEXT, decidedAt=_MAYBE_TEXT, decidedBy=_MAYBE_TEXT, expiresAt=_TEXT,
-        usesLeft={"type": "integer"}, uses={"type": "integer"},
+        usesLeft={"type": "integer"}, uses={"type": "integer"}, parameters={"type": ["array", "null"], "items": _TEXT},
+        any={"type": ["array", "null"], "items": _TEXT}, anyOther={"type": ["boolean", "null"]}, scope=_MAYBE_TEXT,
     ),
     "Task": object_of(
         ("id", "tool", "state", "durable"),
@@ -415,8 +416,13 @@ _PATHS: JSON = {
     },
     "/v1/consents/{id}/grant": {
         "post": _decision(
-            "grant_consent", "Allow the caller several calls whose arguments have these values.",
+            "grant_consent",
+            "Allow the caller several calls. `where` gives values of arguments, `same` names arguments that keep the "
+            "value of the question, and `any` those that may have any value. All others are absent or have their "
+            "default, unless `anyOther` is true. With `preview` nothing is granted, and `scope` says what would be.",
             ("calls", "seconds"), calls=_up_to(CONSENT_GRANT_CALLS), seconds=_SECONDS, where=_ANY_OBJECT,
+            same={"type": "array", "items": _TEXT}, any={"type": "array", "items": _TEXT},
+            anyOther={"type": "boolean"}, preview={"type": "boolean"},
         ),
     },
     "/v1/events": {
