@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -20,17 +21,31 @@ from pegboard.model.error import CallError, DefinitionError
 from tests.timing import is_within
 
 MIB = 1024 * 1024
-MOMENTS: dict[tuple[str, str], Callable[[], object]] = {}
+
+Moments = dict[tuple[str, str], Callable[[], object]]
 
 
-def _act(event: str, details: tuple[object, ...]) -> None:
-    """Let somebody else act at the moment in which this process is about to do something with a name."""
-    if MOMENTS and event in ("open", "os.link", "os.rename"):
-        for name in {str(detail) for detail in details[:2]}:
-            MOMENTS.pop((event, name), lambda: None)()
+@pytest.fixture
+def moments(monkeypatch: pytest.MonkeyPatch) -> Moments:
+    """Let somebody else act once, at the moment in which this process is about to do something with a name.
 
+    Keyed by the function of `os` and the name.
+    """
+    waiting: Moments = {}
 
-sys.addaudithook(_act)
+    def acted(function: str) -> Callable[..., Any]:
+        real = getattr(os, function)
+
+        def call(*args: Any, **options: Any) -> Any:
+            for name in {str(arg) for arg in args[:2]}:
+                waiting.pop((function, name), lambda: None)()
+            return real(*args, **options)
+
+        return call
+
+    for function in ("open", "link", "rename"):
+        monkeypatch.setattr(os, function, acted(function))
+    return waiting
 
 
 @pytest.fixture
@@ -225,29 +240,30 @@ def becomes(path: Path, kind: str) -> Callable[[], object]:
 
 
 @pytest.mark.parametrize("kind", ["a link", "a link to a device", "a FIFO", "a folder"])
-def test_a_file_that_becomes_something_else_while_it_is_opened_is_refused(folder: Path, kind: str) -> None:
-    MOMENTS["open", "a.txt"] = becomes(folder / "a.txt", kind)
+def test_a_file_that_becomes_something_else_while_it_is_opened_is_refused(
+    folder: Path, kind: str, moments: Moments
+) -> None:
+    moments["open", "a.txt"] = becomes(folder / "a.txt", kind)
     started = time.monotonic()
     with pytest.raises(CallError) as caught:
         read(Root(path=folder), "a.txt")
-    assert (caught.value.error.kind, MOMENTS) == ("invalid_arguments", {})
+    assert (caught.value.error.kind, moments) == ("invalid_arguments", {})
     assert is_within(time.monotonic() - started, 0.5)
 
 
 @pytest.mark.parametrize("kind", ["a link", "a FIFO", "a folder"])
-def test_what_is_appended_to_is_never_taken_from_elsewhere(folder: Path, kind: str) -> None:
-    MOMENTS["open", "a.txt"] = becomes(folder / "a.txt", kind)
+def test_what_is_appended_to_is_never_taken_from_elsewhere(folder: Path, kind: str, moments: Moments) -> None:
+    moments["open", "a.txt"] = becomes(folder / "a.txt", kind)
     with pytest.raises(CallError) as caught:
         Root(path=folder).write("a.txt", b"+", mode="append", max_bytes=100)
-    assert (caught.value.error.kind, MOMENTS) == ("invalid_arguments", {})
+    assert (caught.value.error.kind, moments) == ("invalid_arguments", {})
 
 
-def test_a_file_that_appears_while_it_is_created_is_kept(folder: Path) -> None:
-    for event in ("os.link", "os.rename"):
-        MOMENTS[event, "new.txt"] = lambda: (folder / "new.txt").write_text("theirs")
+def test_a_file_that_appears_while_it_is_created_is_kept(folder: Path, moments: Moments) -> None:
+    for function in ("link", "rename"):
+        moments[function, "new.txt"] = lambda: (folder / "new.txt").write_text("theirs")
     with pytest.raises(CallError, match="exists already"):
         Root(path=folder).write("new.txt", b"ours", mode="create", max_bytes=100)
-    MOMENTS.clear()
     assert ((folder / "new.txt").read_text(), sorted(os.listdir(folder))) == ("theirs", ["a.txt", "new.txt", "sub"])
 
 

@@ -2,12 +2,13 @@
 
 import asyncio
 import gzip
+import socket
 import ssl
-import sys
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -22,23 +23,27 @@ from pegboard.egress.urls import expand_path
 from tests.egress.loopback import RawServer, answer, names, redirect
 from tests.timing import is_within
 
-CONNECTS: list[str] = []
-
-
-def _watch(event: str, details: tuple[object, ...]) -> None:
-    if event == "socket.connect":
-        CONNECTS.append(str(details[1]))
-
-
-sys.addaudithook(_watch)
-
 
 @pytest.fixture
-def connects() -> Iterator[list[str]]:
-    """Every attempt of this process to connect anywhere."""
-    CONNECTS.clear()
-    yield CONNECTS
-    CONNECTS.clear()
+def connects(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Every attempt of this process to connect anywhere.
+
+    Not an audit hook: it cannot be removed, and one in Python lets two threads meet inside of `sys.settrace`, which
+    then fails in one of them.
+    """
+    attempts: list[str] = []
+
+    class Watched(socket.socket):
+        def connect(self, address: Any, /) -> None:
+            attempts.append(str(address))
+            return super().connect(address)
+
+        def connect_ex(self, address: Any, /) -> int:
+            attempts.append(str(address))
+            return super().connect_ex(address)
+
+    monkeypatch.setattr(socket, "socket", Watched)
+    return attempts
 
 
 async def refused(url: str, client: GuardedClient | None = None) -> EgressError:
