@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         ToolContext,
         ToolError,
         ToolResult,
+        Toolset,
         ToolSpec,
         Verdict,
         View,
@@ -71,8 +72,8 @@ __all__ = [
     "DefinitionError", "DuplicateToolError", "Event", "EventQueue", "Field", "Fix", "GuardedRun", "Guardrail",
     "HookCall", "Identified", "ImageContent", "IngestReport", "Message", "ModelSpec", "PegboardError", "Policy",
     "Profile", "RateLimit", "ResourceContent", "ResourceLink", "Secret", "Tasks", "TextContent", "Tool", "ToolContext",
-    "ToolError", "ToolResult", "ToolSpec", "Verdict", "View", "Workspace", "__version__", "agent_tool", "consent_text",
-    "context_for", "default_catalog", "http_app", "load_catalog", "replace", "run_http", "run_stdio",
+    "ToolError", "ToolResult", "ToolSpec", "Toolset", "Verdict", "View", "Workspace", "__version__", "agent_tool",
+    "consent_text", "context_for", "default_catalog", "http_app", "load_catalog", "replace", "run_http", "run_stdio",
 ]  # fmt: skip
 
 # The help of the command line needs nothing of the library; and a library that only declares tools needs neither a

@@ -35,6 +35,7 @@ from pegboard.model.secret import Secret
 from pegboard.model.tool import ToolSpec
 from pegboard.resources.prompt_messages import Message
 from pegboard.sources.agent_tool import agent_tool
+from pegboard.sources.composable import Toolset
 
 __all__ = [
     "AgentBudgets",
@@ -76,6 +77,7 @@ __all__ = [
     "ToolError",
     "ToolResult",
     "ToolSpec",
+    "Toolset",
     "Verdict",
     "View",
     "agent_tool",

@@ -25,6 +25,7 @@ from pegboard.model.source_state import SourceState
 from pegboard.model.tool import ToolEntry
 from pegboard.providers.mcp import mcp_result, mcp_tool_before_2026
 from pegboard.providers.mcp_progress import Progress
+from pegboard.sources.composable import Composable
 from pegboard.sources.mcp.definitions import UnfitError, checked_definition, declared_spec
 from pegboard.sources.mcp.resource_links import of_tools_alone
 from pegboard.sources.mcp.results import read_result
@@ -34,7 +35,7 @@ from pegboard.sources.mcp.upstream_tool import upstream_tool
 # ---- a FastMCP server as a source
 
 
-class FastMCPSource:
+class FastMCPSource(Composable):
     """The tools of a FastMCP server in this process, for `catalog.add_source` or `catalog.mirror(source=…)`.
 
     `name` is their namespace. They are read as those of any MCP server: names and schemas are checked, texts cleaned.

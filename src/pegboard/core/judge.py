@@ -26,7 +26,11 @@ UP = SourceState()
 
 
 class Selection(Struct, frozen=True, kw_only=True):
-    """The selection of one caller: groups (`None` = all), a policy, internal tools opened by name, extra tools."""
+    """The selection of one caller: groups (`None` = all), a policy, internal tools opened by name, extra tools.
+
+    `narrowed` and `narrowed_groups` are what `View.only`, `skip` and `in_groups` took away. `policy` and `include`
+    have it already; it is kept for a profile that changes under a view.
+    """
 
     include: tuple[str, ...] | None = None
     policy: Policy = OPEN_POLICY
@@ -34,6 +38,24 @@ class Selection(Struct, frozen=True, kw_only=True):
     extra: frozenset[str] = frozenset()
     profile: str | None = None
     origin: str = ""
+    narrowed: Policy = OPEN_POLICY
+    narrowed_groups: tuple[str, ...] | None = None
+
+    def of_profile(self, *, include: tuple[str, ...] | None, policy: Policy, origin: str) -> Selection:
+        """Return the selection with the current declaration of its profile, narrowed as this one is."""
+        own = self.narrowed_groups
+        if own is not None:
+            include = own if include is None else tuple([group for group in own if group in include])
+        return replace(self, include=include, policy=policy.intersect(self.narrowed), origin=origin)
+
+    def narrowed_by(self, policy: Policy) -> Selection:
+        """Return the selection of the tools that this policy allows, too."""
+        narrowed = self.narrowed.intersect(policy)
+        return replace(self, policy=self.policy.intersect(policy), narrowed=narrowed)
+
+    def narrowed_to(self, groups: tuple[str, ...]) -> Selection:
+        """Return the selection of these groups alone, which must be among its groups."""
+        return replace(self, include=groups, narrowed_groups=groups)
 
 
 class Catalogued(Protocol):

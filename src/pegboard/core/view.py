@@ -158,12 +158,53 @@ class View:
             if profile is None:
                 selection = replace(selection, include=(), policy=_NOTHING)
             elif profile is not self.profile:
-                selection = replace(selection, include=profile.include, policy=profile.policy, origin=profile.origin)
+                selection = selection.of_profile(include=profile.include, policy=profile.policy, origin=profile.origin)
         if ctx is None and profile is self.profile:
             return self
-        view = View(self._parts, ctx or self.ctx, selection, profile=profile)
+        return self._with(selection, ctx=ctx or self.ctx, profile=profile)
+
+    def _with(self, selection: Selection, *, ctx: ToolContext, profile: Profile | None) -> View:
+        view = View(self._parts, ctx, selection, profile=profile)
         view._extra, view._extended = self._extra, self._extended
         return view
+
+    # -- narrowing
+
+    def only(self, *globs: str) -> View:
+        """Return a view of the tools that match one of these globs; without globs, of none.
+
+        Globs match wire names and `namespace.name`, as in a `Policy`. A view can only be narrowed.
+
+        Raises:
+            DefinitionError: a glob is not a text.
+        """
+        return self._narrowed(Policy(allow=globs, origin="View.only"))
+
+    def skip(self, *globs: str) -> View:
+        """Return a view without the tools that match one of these globs.
+
+        Raises:
+            DefinitionError: a glob is not a text.
+        """
+        return self._narrowed(Policy(deny=globs, origin="View.skip"))
+
+    def in_groups(self, *groups: str) -> View:
+        """Return a view of some of this view's groups.
+
+        Raises:
+            DefinitionError: this view does not have one of them.
+        """
+        known = self.selection.include
+        if known is None:
+            known = tuple(sorted(self._parts.registry.known_groups()))
+        for group in groups:
+            if group not in known:
+                label = "Groups of this view"
+                raise DefinitionError(f"in_groups({group!r}): no such group.{nearest(group, known, label=label)}")
+        return self._with(self.selection.narrowed_to(groups), ctx=self.ctx, profile=self.profile)
+
+    def _narrowed(self, policy: Policy) -> View:
+        return self._with(self.selection.narrowed_by(policy), ctx=self.ctx, profile=self.profile)
 
     # -- the list
 

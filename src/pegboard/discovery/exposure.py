@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.hooks import hooks_of
-from pegboard.core.judge import applies
+from pegboard.core.judge import Selection, applies
 from pegboard.core.names import META_NAMESPACE
 from pegboard.core.ports import Embedder
 from pegboard.core.registry import Registry
@@ -130,6 +130,9 @@ class ExposedView(View):
         if self._plain.profile is not self._profile:
             return exposed_as(plain, self._profile, self._discovery)
         return exposed(plain, self._discovery)
+
+    def _with(self, selection: Selection, *, ctx: ToolContext, profile: Profile | None) -> View:
+        return ExposedView(self._plain._with(selection, ctx=ctx, profile=profile), self._profile, self._discovery)
 
     # -- the list
 

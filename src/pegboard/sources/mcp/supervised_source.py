@@ -20,6 +20,7 @@ from pegboard.model.result import ToolResult
 from pegboard.model.secret import Secret
 from pegboard.model.source_state import SourceState
 from pegboard.model.tool import ToolEntry, ToolSpec
+from pegboard.sources.composable import Composable
 from pegboard.sources.mcp.backoff import Backoff, RefreshThrottle
 from pegboard.sources.mcp.definitions import Rejected, UnfitError, checked_definition, declared_spec
 from pegboard.sources.mcp.evidence import Evidence
@@ -56,7 +57,7 @@ class _Declared(NamedTuple):
     entry: ToolEntry
 
 
-class McpSource:
+class McpSource(Composable):
     """The tools of one MCP server, over a single supervised connection. Implements the port `Source`.
 
     `rejected` and `partial` tell which tools of the last listing were left out, and why.

@@ -25,6 +25,7 @@ from pegboard.model.record import replace
 from pegboard.model.secret import Secret
 from pegboard.model.source_state import SourceState
 from pegboard.model.tool import ToolEntry, ToolSpec
+from pegboard.sources.composable import Composable
 from pegboard.sources.foreign_text import cleaned
 from pegboard.sources.http_service import SERVICE_GRACE_S, HttpService, value_of
 from pegboard.sources.openapi.document import Document, UnfitError, checked_base, origin_of, server_of
@@ -100,7 +101,7 @@ class Rejected(NamedTuple):
     reason: str
 
 
-class OpenApiSource:
+class OpenApiSource(Composable):
     """The operations of one API. Implements the port `Source`. `rejected` lists the operations left out, and why."""
 
     def __init__(self, settings: ApiSettings, *, sleep: Callable[[float], Any] = asyncio.sleep) -> None:
