@@ -2,12 +2,15 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import force_setattr
 
-from pegboard import Catalog, Profile, RateLimit, ToolContext, ToolSpec
+from pegboard import Catalog, Profile, RateLimit, ToolContext, ToolSpec, Verdict
+from pegboard.consent.grant_scope import grant_for
+from pegboard.consent.sqlite_store import SqliteConsents
 from pegboard.limits.memory import MemoryLimitStore
 from pegboard.model.bounds import Bounds
 from pegboard.model.decision import Blocked, Decision
@@ -15,6 +18,7 @@ from pegboard.model.error import CallError
 from pegboard.model.record import replace
 from pegboard.model.request import CallBudget
 from pegboard.model.source_state import SourceState
+from pegboard.model.tool import ToolEntry
 from tests.core.parts import Clock, FakeSource, foreign
 
 Make = Callable[[Catalog], Any]
@@ -120,6 +124,10 @@ CASES: dict[str, tuple[Make, str]] = {
         lambda catalog: catalog.tool(consent="destructive", destructive=True)(act),
         "consent_required",
     ),
+    "a destroying tool of a server": (
+        lambda catalog: catalog.add_source(FakeSource(name="git", listed=[asking_entry()], now=SourceState())),
+        "consent_required",
+    ),
     "a harmless tool under the same rule": (lambda catalog: catalog.tool(consent="destructive")(act), ""),
     "a consent that hangs on the arguments": (lambda catalog: add(catalog, consent=lambda args: False), ""),
     "an audit that is down": (unaudited, "audit_unavailable"),
@@ -196,13 +204,73 @@ async def test_the_limit_of_the_profile_counts_too() -> None:
 
 
 @pytest.mark.parametrize("has_user", [True, False])
-async def test_a_consent_blocks_where_neither_host_nor_client_nor_inbox_can_ask(has_user: bool) -> None:
+async def test_a_tool_that_always_asks_is_not_callable_before_there_is_a_yes(has_user: bool) -> None:
     catalog = Catalog()
     add(catalog, consent="always")
     client = Client(has_user=has_user)
     view = catalog.view(ToolContext(budget=None).with_request(client=client))
-    assert view.why("act").callable is has_user is not (await view.call("act", {})).is_error
-    assert catalog.view(ToolContext(approve=lambda request: True)).why("act").callable
+    decision = view.why("act")
+    assert decision == await view.awhy("act")
+    assert decision.blocked is not None
+    assert (decision.callable, decision.asks, decision.blocked.kind) == (False, True, "consent_required")
+    assert ("a person is asked" in str(decision), "nobody can be asked" in str(decision)) == (has_user, not has_user)
+    assert (await view.call("act", {})).is_error is not has_user
+    decision = catalog.view(ToolContext(approve=lambda request: True)).why("act")
+    assert (decision.callable, decision.asks) == (False, True)
+
+
+def asking_entry() -> ToolEntry:
+    spec = replace(foreign("git", "push").spec, consent="destructive")
+    return replace(spec.bind(lambda ctx, args: "done"), is_foreign=True)
+
+
+@pytest.mark.parametrize("with_store", [False, True])
+async def test_a_tool_that_always_asks_becomes_callable_with_a_yes_and_no_other_caller_gets_it(
+    with_store: bool, tmp_path: Path
+) -> None:
+    store = SqliteConsents(tmp_path / "consents.db") if with_store else None
+    catalog, refusing = Catalog(consent_store=store), [False]
+    add(catalog, consent="always")
+
+    @catalog.before("act")
+    def closed(call: Any) -> Verdict | None:
+        # The second time that a call is judged is after its yes, which then goes back unused.
+        return Verdict.deny("closed") if refusing and refusing.pop(0) else None
+
+    async def is_callable(**changes: Any) -> bool:
+        view = catalog.view(ToolContext(budget=None, **{"user_id": "ann", "session_id": "one", **changes}))
+        return (await view.awhy("act")).callable
+
+    ctx = ToolContext(user_id="ann", session_id="one", budget=None)
+    assert not await is_callable()
+    if store is None:
+        refusing[:] = [False, True]
+        view = catalog.view(ctx.with_request(client=Client(has_user=True)))
+        result = await view.call("act", {})
+        assert result.error is not None
+        assert result.error.kind == "hook_refused"
+    else:
+        await catalog.view(ctx).call("act", {})
+        [question] = await store.listed()
+        await store.decide(question.id, is_yes=True, decided_by="ann")
+    assert [await is_callable(), await is_callable(user_id="bob"), await is_callable(session_id="two")] == [
+        True, False, False,
+    ]  # fmt: skip
+    refusing.clear()
+    assert not (await catalog.view(ctx).call("act", {})).is_error
+    assert not await is_callable()
+    if store is not None:
+        await catalog.view(ctx).call("act", {})
+        [question] = await store.listed()
+        grant = grant_for(question, calls=1, lasts_s=60.0, any_other=True)
+        await store.grant(grant, decided_by="ann", question_id=question.id)
+        assert [await is_callable(), await is_callable(session_id="two"), await is_callable(user_id="bob")] == [
+            True, True, False,
+        ]  # fmt: skip
+        store.path.write_bytes(b"no database" * 500)
+        blocked = (await catalog.view(ctx).awhy("act")).blocked
+        assert blocked is not None
+        assert blocked.kind == "storage_unavailable"
 
 
 async def test_a_process_that_is_full_says_busy() -> None:

@@ -94,6 +94,7 @@ def test_list_as_json_has_a_row_a_tool(run: Run) -> None:
                     "groups": ["core"],
                     "description": "Count the words of a text.",
                     "hints": ["read-only", "10/60s"],
+                    "asks": False,
                     "visible": True,
                     "code": "visible",
                     "reason": "in the selection, allowed and available",
@@ -105,6 +106,7 @@ def test_list_as_json_has_a_row_a_tool(run: Run) -> None:
                     "groups": ["core"],
                     "description": "Give back the arguments.",
                     "hints": [],
+                    "asks": False,
                     "visible": True,
                     "code": "visible",
                     "reason": "in the selection, allowed and available",
@@ -231,10 +233,21 @@ def test_why_as_json(run: Run) -> None:
             "next": "visible",
             "next_reason": "",
             "callable": False,
+            "asks": False,
             "blocked": None,
             "notes": [],
         }
     )
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_tool_that_always_asks_is_marked_and_not_callable(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    decided = json.loads(run("why", "delete_page", "--json").out)
+    assert (decided["visible"], decided["callable"], decided["asks"]) == (True, False, True)
+    marks = {tool["name"]: tool["asks"] for tool in json.loads(run("list", "--json").out)["tools"]}
+    assert (marks["delete_page"], marks["count_words"]) == (True, False)
+    assert json.loads(run("show", "delete_page", "--json").out)["asks"] is True
+    assert run("why", "delete_page").out.startswith("delete_page: visible in all groups; a person must agree")
 
 
 @pytest.mark.usefixtures("folder")

@@ -42,6 +42,7 @@ def test_search_as_json_is_what_the_meta_tool_answers(run: Run) -> None:
         "call": "delete_page",
         "score": told["hits"][0]["score"],  # type: ignore[index]
         "confidence": "strong",
+        "asks": True,
         "description": "Delete a page.",
         "inputSchema": {"type": "object", "properties": {"page": {"type": "string"}}, "required": ["page"]},
     }

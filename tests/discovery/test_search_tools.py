@@ -49,6 +49,16 @@ async def test_detail_decides_what_is_told_of_a_hit(catalog: Catalog, detail: st
         assert hits[0]["inputSchema"] == spec_of("ticket", "count").input_schema
 
 
+async def test_a_tool_that_always_asks_a_person_is_marked_in_hits_and_schemas(catalog: Catalog) -> None:
+    catalog.tool(name="burn_ticket", groups="core", consent="always")(lambda: 1)
+    for detail in ("name", "brief", "full"):
+        [found] = (await say(catalog, "searchTools", queries=["burn ticket"], detail=detail))["data"]["results"]
+        assert {hit["tool"] for hit in found["hits"] if hit.get("asks")} == {"burn_ticket"}
+    request = [{"agent": "main", "tools": ["burn_ticket"]}]
+    [shown] = (await say(catalog, "getTools", request=request))["data"]["tools"]
+    assert shown["asks"] is True
+
+
 async def test_a_search_answers_whatever_is_declared_while_its_predicates_wait(catalog: Catalog) -> None:
     async def is_late(_ctx: ToolContext) -> bool:
         await anyio.lowlevel.checkpoint()

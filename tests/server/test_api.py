@@ -109,6 +109,11 @@ async def test_why_over_http_says_what_a_call_would_be_refused_with() -> None:
             assert (told["visible"], told["callable"], told["blocked"] and told["blocked"]["kind"]) == (
                 True, kind is None, kind,
             )  # fmt: skip
+            assert told["asks"] is (name == "asks")
+            tools = [(await client.get(f"/v1/tools/{name}")).json()]
+            tools += (await client.get("/v1/tools")).json()["tools"]
+            tools += (await client.get("/v1/search", params={"q": name})).json()["hits"]
+            assert {tool["name"]: tool.get("asks") for tool in tools} == {"free": None, "full": None, "asks": True}
             problem = (await client.post(f"/v1/tools/{name}/call", json={})).json()
             assert problem.get("kind") == kind
         full = (await client.get("/v1/tools/full/why")).json()["blocked"]

@@ -16,7 +16,8 @@ def row(entry: ToolEntry, decision: Decision) -> JSON:
         "namespace": spec.namespace,
         "groups": list(spec.groups),
         "description": first_line(spec.description),
-        "hints": hints(spec),
+        "hints": hints(entry),
+        "asks": entry.asks_because is not None,
         "visible": decision.visible,
         "code": decision.code,
         "reason": decision.reason,
@@ -43,6 +44,7 @@ def whole(entry: ToolEntry, decision: Decision) -> JSON:
         "factory": spec.factory,
         "built": entry.builder is not None,
         "annotations": spec.definition().get("annotations", {}),
+        "asks": entry.asks_because is not None,
         "consent": spec.consent if isinstance(spec.consent, str) else "decided by the arguments",
         "rate_limit": _rate_limit(spec),
         "timeout_s": spec.timeout_s,
@@ -66,17 +68,16 @@ def first_line(text: str) -> str:
     return text.strip().partition("\n")[0]
 
 
-def hints(spec: ToolSpec) -> list[str]:
+def hints(entry: ToolEntry) -> list[str]:
     """Return what to know before a call, in a word or two each."""
+    spec = entry.spec
     annotations = spec.annotations
     words = {
         "read-only": annotations.read_only,
         "destructive": annotations.destructive,
         "idempotent": annotations.idempotent,
         "open-world": annotations.open_world,
-        "asks first": spec.consent == "always"
-        or callable(spec.consent)
-        or (annotations.destructive and spec.consent != "never"),
+        "asks first": entry.asks_because is not None or callable(spec.consent),
     }
     notes = [word for word, is_so in words.items() if is_so]
     limit = _rate_limit(spec)

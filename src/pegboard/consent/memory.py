@@ -44,6 +44,11 @@ class MemoryConsents:
         self._used.remember(agreed[0], (key, agreed[1]))
         return ConsentAnswer(agreed[0], is_yes=True)
 
+    async def has_yes(self, request: ConsentRequest) -> bool:
+        """Tell whether a call returned an approval unused; see `ports.ConsentRecords`."""
+        tool, now = _yes_key(request)[:-1], self._clock()
+        return any(key[:-1] == tool and ends > now for key, (_, ends) in list(self._agreed.items()))
+
     async def record(self, request: ConsentRequest, *, is_yes: bool, decided_by: str) -> ConsentAnswer:
         """Remember an answer; see `ports.ConsentRecords`."""
         consent_id, now = new_id(), self._clock()

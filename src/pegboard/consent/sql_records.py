@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import orjson
 from msgspec import convert
@@ -125,6 +125,15 @@ class SqlConsents:
     async def recall(self, request: ConsentRequest) -> ConsentAnswer | None:
         """Return the valid answer for a call; see `ports.ConsentRecords`."""
         return await self._do(lambda run, now: _recall(run, now, request))
+
+    async def has_yes(self, request: ConsentRequest) -> bool:
+        """Tell whether an approval waits for a call; see `ports.ConsentRecords`."""
+
+        def work(run: Run, now: float) -> bool:
+            run(_CLOSE, now=now, tool=request.tool)
+            return any(_is_for(one, request) for one in _agreed(run, now, request, digest=None))
+
+        return await self._do(work)
 
     async def record(self, request: ConsentRequest, *, is_yes: bool, decided_by: str) -> ConsentAnswer:
         """Record an answer; see `ports.ConsentRecords`."""
@@ -274,33 +283,53 @@ class SqlConsents:
 def _recall(run: Run, now: float, request: ConsentRequest) -> ConsentAnswer | None:
     """Find a no of this session, else use a yes to exactly this call, else a matching grant."""
     run(_CLOSE, now=now, tool=request.tool)
-    call: dict[str, Any] = {"tool": request.tool, "digest": request.args_digest, "now": now}
     declined = run(
         "select id from consents where state = 'declined' and tool = :tool and session_key = :session "
         "and args_digest = :digest and expires_at > :now order by expires_at desc limit 1",
-        session=session_key(request), **call,
+        session=session_key(request), tool=request.tool, digest=request.args_digest, now=now,
     )  # fmt: skip
     if declined:
         return ConsentAnswer(declined[0][0], is_yes=False)
-    agreed = run(
+    for one in _agreed(run, now, request, digest=request.args_digest):
+        is_match = _is_for(one, request) and (one.args_digest is not None or _fits(one.matching, request))
+        if is_match and run(_TAKE, id=one.id, now=now):
+            return ConsentAnswer(one.id, is_yes=True)
+    return None
+
+
+class _Agreed(NamedTuple):
+    """An approval that has uses left, as far as is needed to tell whom and what it is for."""
+
+    id: str
+    matching: str
+    credential: str | None
+    user_id: str | None
+    space_id: str | None
+    args_digest: str | None
+    principal_key: str | None
+    owner_key: str | None
+
+
+def _agreed(run: Run, now: float, request: ConsentRequest, *, digest: str | None) -> list[_Agreed]:
+    """Return the unused approvals of a tool, for one call first; with a digest only those of that call, and grants."""
+    rows = run(
         "select id, matching, credential, user_id, space_id, args_digest, principal_key, owner_key from consents "
         "where state = 'agreed' and tool = :tool and definition_hash = :definition and uses_left > 0 "
-        "and expires_at > :now and (args_digest = :digest or args_digest is null) "
+        "and expires_at > :now and (cast(:digest as text) is null or args_digest = :digest or args_digest is null) "
         "order by args_digest is null, expires_at, id",
-        definition=request.definition_hash, **call,
+        tool=request.tool, definition=request.definition_hash, digest=digest, now=now,
     )  # fmt: skip
-    principal, owner = principal_key(request), owner_key(request)
-    for consent_id, matching, credential, user_id, space_id, args_digest, of_principal, of_owner in agreed:
-        if args_digest is not None:
-            serves = of_principal == principal
-        elif of_owner is not None:
-            serves = of_owner == owner and _fits(matching, request)
-        else:
-            who = (request.user_id, request.space_id, request.credential if credential is not None else None)
-            serves = who == (user_id, space_id, credential) and _fits(matching, request)
-        if serves and run(_TAKE, id=consent_id, now=now):
-            return ConsentAnswer(consent_id, is_yes=True)
-    return None
+    return [_Agreed(*row) for row in rows]
+
+
+def _is_for(one: _Agreed, request: ConsentRequest) -> bool:
+    """Tell whether an approval is for this caller."""
+    if one.args_digest is not None:
+        return one.principal_key == principal_key(request)
+    if one.owner_key is not None:
+        return one.owner_key == owner_key(request)
+    who = (request.user_id, request.space_id, request.credential if one.credential is not None else None)
+    return who == (one.user_id, one.space_id, one.credential)
 
 
 def _fits(matching: str, request: ConsentRequest) -> bool:

@@ -141,6 +141,10 @@ class ConsentRecords(Protocol):
         """Record an answer that a person gave elsewhere. A yes is consumed by its call."""
         ...
 
+    async def has_yes(self, request: ConsentRequest) -> bool:
+        """Tell whether an approval of some call of this tool by this caller is unused. Arguments are ignored."""
+        ...
+
     async def stands(self, consent_id: str) -> bool:
         """Tell whether an approval that a call has already used is still valid, i.e. has not been revoked."""
         ...

@@ -389,11 +389,13 @@ class View:
         """Return whether and why this caller may use `name`, the smallest fix, and the next code.
 
         `blocked` says why a call of a visible tool would be refused now. Only `awhy` checks limits that are counted in
-        another process.
+        another process, and approvals that a person has given already.
         """
         decided, entry = self._decided(name)
-        blocked = None if entry is None else self._parts.runner.blocked(self, name, entry)
-        return decided if blocked is None else decided._replace(blocked=blocked)
+        if entry is None:
+            return decided
+        blocked = self._parts.runner.blocked(self, name, entry)
+        return decided._replace(blocked=blocked, asks=entry.asks_because is not None)
 
     def _decided(self, name: str) -> tuple[Decision, ToolEntry | None]:
         """Return the judge's decision on a name, and the tool as this caller gets it if it is visible."""
@@ -502,8 +504,10 @@ class View:
         except AsyncPredicateError:
             await self._answer_for(name)
             decided, entry = self._decided(name)
-        blocked = None if entry is None else await self._parts.runner.ablocked(self, name, entry)
-        return decided if blocked is None else decided._replace(blocked=blocked)
+        if entry is None:
+            return decided
+        blocked = await self._parts.runner.ablocked(self, name, entry)
+        return decided._replace(blocked=blocked, asks=entry.asks_because is not None)
 
     async def prepare(self) -> View:
         """Await every async predicate and builder of the selected tools, together. Returns the view."""

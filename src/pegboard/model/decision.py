@@ -39,7 +39,8 @@ class Decision(NamedTuple):
     """Whether one caller may use one tool now, and why; `next` is the code that remains once `fix` is applied.
 
     `blocked` explains why a call of a visible tool would still be refused. Refusals that depend on arguments or hooks
-    are not predicted.
+    are not predicted. `asks` marks a visible tool that asks a person before every call; it is `callable` while there is
+    an unused yes.
 
     >>> fix = Fix("group", "write", "include 'write'")
     >>> print(Decision("group", "not in include=['read']; its groups are ['write']", fix, next="visible"))
@@ -54,6 +55,7 @@ class Decision(NamedTuple):
     next: Code | None = None
     next_reason: str = ""
     blocked: Blocked | None = None
+    asks: bool = False
 
     @property
     def visible(self) -> bool:
@@ -61,7 +63,7 @@ class Decision(NamedTuple):
 
     @property
     def callable(self) -> bool:
-        """Whether a call with valid arguments would run now."""
+        """Whether a call with valid arguments would run now, without asking a person."""
         return self.code == "visible" and self.blocked is None
 
     def __str__(self) -> str:

@@ -191,6 +191,18 @@ class ToolEntry(Struct, frozen=True, kw_only=True, dict=True, weakref=True):
         return self.spec.qualified_id
 
     @lazy_property
+    def asks_because(self) -> str | None:
+        """Why a person must approve every call of the tool, whatever its arguments; `None` if that is not so."""
+        rule, hints = self.spec.consent, self.spec.annotations
+        if rule == "always":
+            return "asks for a yes before every call"
+        if rule != "destructive":
+            return None
+        # Our own tools declare it. For foreign tools it is assumed, unless they are trusted to be read-only.
+        may_destroy = hints.read_only is not True if self.is_foreign else hints.destructive is True
+        return "may destroy something" if may_destroy else None
+
+    @lazy_property
     def is_conditional(self) -> bool:
         """Whether anything in addition to groups and policy may hide it."""
         spec = self.spec

@@ -28,6 +28,9 @@ async def why_command(name: ToolName, /, *, options: SharedOptions) -> Exit:
     else:
         if decision.callable:
             options.terminal.styled(f"{name}: visible {options.seen_by}", "green")
+        elif decision.asks and decision.blocked is not None and decision.blocked.kind == "consent_required":
+            text = f"{name}: visible {options.seen_by}; a person must agree to each call"
+            options.terminal.styled(text, "yellow")
         elif decision.visible:
             text = f"{name}: visible {options.seen_by}, but a call is refused now"
             options.terminal.styled(text, "yellow")
@@ -57,6 +60,7 @@ def _as_json(name: str, decision: Decision, profile: str | None, notes: list[str
         "next": decision.next,
         "next_reason": decision.next_reason,
         "callable": decision.callable,
+        "asks": decision.asks,
         "blocked": decision.blocked and decision.blocked.as_json(),
         "notes": notes,
     }

@@ -16,7 +16,7 @@ from pegboard.core.ports import ConsentRecords
 from pegboard.model.consent import ConsentAnswer, ConsentRequest
 from pegboard.model.context import seconds_left
 from pegboard.model.error import CallError
-from pegboard.model.json_types import is_awaitable
+from pegboard.model.json_types import JSON, is_awaitable
 from pegboard.model.record import replace
 from pegboard.model.result import ToolResult
 
@@ -43,15 +43,8 @@ def consent_reason(call: Call) -> str | None:
 
 def standing_reason(call: Asked) -> str | None:
     """Return why a person must approve every call of the tool, whatever its arguments."""
-    rule, name = call.entry.spec.consent, call.name
-    if rule == "always":
-        return f"{name!r} asks for a yes before every call"
-    if rule != "destructive":
-        return None
-    # Our own tools declare it. For foreign tools it is assumed, unless they are trusted to be read-only.
-    hints = call.entry.spec.annotations
-    may_destroy = hints.read_only is not True if call.entry.is_foreign else hints.destructive is True
-    return f"{name!r} may destroy something" if may_destroy else None
+    because = call.entry.asks_because
+    return None if because is None else f"{call.name!r} {because}"
 
 
 def can_be_asked(call: Asked) -> bool:
@@ -69,13 +62,7 @@ async def ask_consent(call: Call, reason: str) -> ConsentRequest:
     Returns the request that was approved. Anything but a clear yes ends the call.
     """
     ctx = call.view.ctx
-    request = ConsentRequest(
-        tool=call.entry.qualified_id, definition_hash=call.entry.fingerprint, args_digest=digest(call.args),
-        arguments=call.args, reason=reason, user_id=ctx.user_id, space_id=ctx.space_id, session_id=ctx.session_id,
-        agent=ctx.agent, call_id=call.call_id, credential=ctx.caller.credential, address=ctx.caller.address,
-        request_id=ctx.request.id, is_session_brief=ctx.caller.is_session_brief,
-        input_schema=call.entry.spec.input_schema,
-    )  # fmt: skip
+    request = _request(call, reason, call.args, call_id=call.call_id)
     asked = call.asked = AskedConsent(request)
     answer = await _carried(call, request)
     if answer is None:
@@ -92,6 +79,26 @@ async def ask_consent(call: Call, reason: str) -> ConsentRequest:
     if carry is not None:
         carry(request, answer.consent_id)
     return request
+
+
+async def has_yes(call: Asked) -> bool:
+    """Tell whether a person approved some call of the tool by this caller, and that approval is unused."""
+    request = _request(call, "", {}, call_id="")
+    try:
+        return await call.ports.consents.has_yes(request)
+    except OSError as error:
+        text = f"{call.name!r} is not run: whether a person agreed cannot be looked up now. Try again in a moment."
+        raise CallError("storage_unavailable", text, retryable=True) from error
+
+
+def _request(call: Asked, reason: str, args: JSON, *, call_id: str) -> ConsentRequest:
+    ctx, entry = call.view.ctx, call.entry
+    return ConsentRequest(
+        tool=entry.qualified_id, definition_hash=entry.fingerprint, args_digest=digest(args), arguments=args,
+        reason=reason, user_id=ctx.user_id, space_id=ctx.space_id, session_id=ctx.session_id, agent=ctx.agent,
+        call_id=call_id, credential=ctx.caller.credential, address=ctx.caller.address, request_id=ctx.request.id,
+        is_session_brief=ctx.caller.is_session_brief, input_schema=entry.spec.input_schema,
+    )  # fmt: skip
 
 
 async def _carried(call: Call, request: ConsentRequest) -> ConsentAnswer | None:

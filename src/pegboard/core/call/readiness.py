@@ -10,7 +10,7 @@ from collections.abc import Awaitable
 from datetime import UTC, datetime
 
 from pegboard.core.call.begin import check_start
-from pegboard.core.call.consent_stage import can_be_asked, standing_reason
+from pegboard.core.call.consent_stage import can_be_asked, has_yes, standing_reason
 from pegboard.core.call.rate_limit import pass_limits, windows_of
 from pegboard.core.call.record import Prospect
 from pegboard.core.call.resolve import check_standing
@@ -20,10 +20,12 @@ from pegboard.model.error import CallError, ToolError
 
 
 def blocked(call: Prospect) -> Blocked | None:
-    """Return the first refusal of such a call, skipping limits that need awaiting."""
+    """Return the first refusal of such a call, skipping limits that need awaiting, and approvals that are stored."""
     try:
         _ask_before_limits(call, may_wait=False)
-        _ask_after_limits(call)
+        if standing_reason(call) is not None:
+            raise _waits_for_yes(call)
+        _ask_source(call)
     except CallError as refused:
         return _in_words(call, refused.error)
     return None
@@ -35,7 +37,9 @@ async def ablocked(call: Prospect) -> Blocked | None:
         asked = _ask_before_limits(call, may_wait=True)
         if asked is not None:
             await asked
-        _ask_after_limits(call)
+        if standing_reason(call) is not None and not await has_yes(call):
+            raise _waits_for_yes(call)
+        _ask_source(call)
     except CallError as refused:
         return _in_words(call, refused.error)
     return None
@@ -51,11 +55,14 @@ def _ask_before_limits(call: Prospect, *, may_wait: bool) -> Awaitable[None] | N
     return pass_limits(call, windows, charge=False, may_wait=may_wait) if windows else None
 
 
-def _ask_after_limits(call: Prospect) -> None:
-    reason = standing_reason(call)
-    if reason is not None and not can_be_asked(call):
-        text = f"{call.name!r} is not run: a person must agree first ({reason}), and nobody can be asked here."
-        raise CallError("consent_required", text)
+def _waits_for_yes(call: Prospect) -> CallError:
+    """Return the refusal of a call that nobody has approved yet."""
+    end = "and a person is asked when it is called" if can_be_asked(call) else "and nobody can be asked here"
+    text = f"{call.name!r} is not run: a person must agree first ({standing_reason(call)}), {end}."
+    return CallError("consent_required", text)
+
+
+def _ask_source(call: Prospect) -> None:
     source = call.entry.source
     fault = None if source is None else call.executor.registry.states().get(source, UP).fault
     if fault is not None:

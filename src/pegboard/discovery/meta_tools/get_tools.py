@@ -77,16 +77,22 @@ async def _answer_item(
             shown.append(full(match[1]))
 
 
+def named(entry: ToolEntry) -> JSON:
+    """Return the name of a tool, marked if a person must agree to every call."""
+    asks: JSON = {} if entry.asks_because is None else {"asks": True}
+    return {"agent": entry.spec.namespace, "tool": entry.spec.name, **asks}
+
+
 def brief(entry: ToolEntry) -> JSON:
     """Return a tool in one line, without its schema."""
-    return {"agent": entry.spec.namespace, "tool": entry.spec.name, "description": one_line(entry.spec.description)}
+    return {**named(entry), "description": one_line(entry.spec.description)}
 
 
 def full(entry: ToolEntry) -> JSON:
     """Return a tool in the form for calls through `useTools`."""
     spec = entry.spec
     schema = without_intent(spec.input_schema)
-    return {"agent": spec.namespace, "tool": spec.name, "description": spec.description, "inputSchema": schema}
+    return {**named(entry), "description": spec.description, "inputSchema": schema}
 
 
 def _request_required(meta: MetaTools) -> str:

@@ -12,7 +12,7 @@ from pegboard.core.view import View
 from pegboard.discovery.finder import Finder, Found
 from pegboard.discovery.limits import SEARCH_USUAL_HITS
 from pegboard.discovery.meta_tools.catalog_listing import echoed
-from pegboard.discovery.meta_tools.get_tools import brief, full
+from pegboard.discovery.meta_tools.get_tools import brief, full, named
 from pegboard.discovery.meta_tools.limits import SEARCH_QUERIES
 from pegboard.discovery.meta_tools.shared import MetaTools
 from pegboard.discovery.token_count import estimated_tokens
@@ -115,10 +115,10 @@ def _shown(answer: Found, detail: Detail, taken: Sequence[str]) -> JSON:
         elif detail == "brief":
             tool = brief(one.entry)
         else:
-            tool = {"agent": one.entry.spec.namespace, "tool": one.entry.spec.name}
+            tool = named(one.entry)
         call = one.entry.qualified_id if one.entry.wire_name in taken else one.entry.wire_name
-        named: JSON = {"agent": tool.pop("agent"), "tool": tool.pop("tool"), "call": call}
-        hits.append({**named, "score": one.score, "confidence": one.confidence, **tool})
+        head: JSON = {"agent": tool.pop("agent"), "tool": tool.pop("tool"), "call": call}
+        hits.append({**head, "score": one.score, "confidence": one.confidence, **tool})
     shown: JSON = {"query": echoed(answer.query, chars=SEARCH_ECHO_CHARS), "hits": hits}
     is_weak = bool(hits) and hits[0]["confidence"] == "weak"
     notes = [_NO_WORD if answer.near_namespaces else _WEAK] if is_weak else []

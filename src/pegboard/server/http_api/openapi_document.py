@@ -265,7 +265,7 @@ _SCHEMAS: JSON = {
     "Tool": object_of(
         ("name", "inputSchema"),
         name=_TEXT, title=_TEXT, description=_TEXT, inputSchema=_ANY_OBJECT, outputSchema=_ANY_OBJECT,
-        annotations=_ANY_OBJECT,
+        annotations=_ANY_OBJECT, asks={"type": "boolean"},
     ),
     "Result": object_of(
         ("callId", "content"),
@@ -282,7 +282,7 @@ _SCHEMAS: JSON = {
         ("name", "visible", "code", "reason", "callable"),
         name=_TEXT, profile={"type": ["string", "null"]}, visible={"type": "boolean"}, code=_TEXT, reason=_TEXT,
         fix={"type": ["object", "null"]}, next={"type": ["string", "null"]}, nextReason=_TEXT,
-        callable={"type": "boolean"}, blocked={"type": ["object", "null"]},
+        callable={"type": "boolean"}, asks={"type": "boolean"}, blocked={"type": ["object", "null"]},
     ),
     "Consent": object_of(
         ("id", "state", "tool", "question", "expiresAt", "usesLeft", "uses"),

@@ -9,6 +9,7 @@ from pegboard.core.view import View
 from pegboard.discovery.limits import SEARCH_USUAL_HITS
 from pegboard.model.decision import Decision
 from pegboard.model.json_types import JSON
+from pegboard.model.tool import ToolEntry
 from pegboard.providers.mcp import mcp_tool
 from pegboard.server.event_hub import owner_of
 from pegboard.server.health import OPERATOR
@@ -40,7 +41,7 @@ class ToolRoutes:
         except UnknownCursorError:
             raise not_found("Unknown cursor, or the list has changed. Start again without a cursor.") from None
         more = {} if page.next_cursor is None else {"nextCursor": page.next_cursor}
-        return json_reply({"tools": [mcp_tool(entry) for entry in tools[page.first : page.end]], **more})
+        return json_reply({"tools": [_form(entry) for entry in tools[page.first : page.end]], **more})
 
     async def show(self, request: ApiRequest) -> Reply:
         """Answer with one tool, as the list has it."""
@@ -48,7 +49,7 @@ class ToolRoutes:
         entry = await view.afind(name)
         if entry is None:
             raise absent(view, name)
-        return json_reply(mcp_tool(entry))
+        return json_reply(_form(entry))
 
     async def why(self, request: ApiRequest) -> Reply:
         """Answer with the decision on one name; for a hidden tool only operators get more than for an unknown name."""
@@ -61,6 +62,7 @@ class ToolRoutes:
             "name": name, "profile": request.principal.profile, "visible": decision.visible, "code": decision.code,
             "reason": decision.reason, "fix": decision.fix and decision.fix._asdict(), "next": decision.next,
             "nextReason": decision.next_reason, "callable": decision.callable,
+            "asks": decision.asks,
             "blocked": decision.blocked and decision.blocked.as_json(),
         })  # fmt: skip
 
@@ -74,9 +76,7 @@ class ToolRoutes:
         result = await catalog.search(
             view, query, limit=_size(request.query.get("limit"), usual=SEARCH_USUAL_HITS, most=API_FOUND_TOOLS)
         )
-        hits = [
-            {"score": one.score, "confidence": one.confidence, **_brief(mcp_tool(one.entry))} for one in result.tools
-        ]
+        hits = [{"score": one.score, "confidence": one.confidence, **_brief(_form(one.entry))} for one in result.tools]
         near = {} if hits and not result.near_namespaces else {"nearest": result.near_namespaces}
         return json_reply({"query": query, "hits": hits, **near})
 
@@ -89,8 +89,13 @@ def absent(view: View, name: str) -> ProblemError:
     return not_found(view.absence(name))
 
 
+def _form(entry: ToolEntry) -> JSON:
+    """Return a tool as MCP lists it, marked if a person must agree to every call."""
+    return mcp_tool(entry) if entry.asks_because is None else {**mcp_tool(entry), "asks": True}
+
+
 def _brief(tool: JSON) -> JSON:
-    return {key: tool[key] for key in ("name", "title", "description") if key in tool}
+    return {key: tool[key] for key in ("name", "title", "description", "asks") if key in tool}
 
 
 def _size(limit: str | None, *, usual: int = API_PAGE_TOOLS, most: int = API_MOST_PAGE_TOOLS) -> int:
