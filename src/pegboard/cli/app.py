@@ -13,6 +13,7 @@ from pegboard.cli.completers import profile_names
 from pegboard.cli.options import Identity, Options
 from pegboard.cli.terminal import Terminal
 from pegboard.core.names import nearest_one
+from pegboard.egress.own_memory import close_own_memory
 
 # cyclopts imports a command by its address when it is used; the type checker and import-linter see it here.
 if TYPE_CHECKING:
@@ -168,6 +169,7 @@ def build_app(terminal: Terminal) -> App:
         gc.enable()
         if "options" not in not_parsed:
             return command(*bound.args, **bound.kwargs)
+        close_own_memory()  # The environment holds keys, and tools that we start run as the same user.
         options = Options(
             config=config,
             profile=profile,

@@ -31,6 +31,9 @@ def main() -> None:
         package.__path__ = [str(place)]
         sys.modules[name] = package
     from pegboard.egress.launch_record import end_recorded  # noqa: PLC0415 - after the packages are there
+    from pegboard.egress.own_memory import close_own_memory  # noqa: PLC0415 - as above
+
+    close_own_memory()
 
     while os.read(pipe, 1024):
         pass

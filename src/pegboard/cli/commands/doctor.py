@@ -5,10 +5,10 @@ from __future__ import annotations
 import inspect
 import os
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from importlib import metadata as _metadata
-from sys import stderr
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -21,11 +21,14 @@ from pegboard.cli.source_startup import started
 from pegboard.cli.terminal import Column
 from pegboard.config.forms.predicate_form import secret_names
 from pegboard.core.ports import Source
+from pegboard.egress.process import launch
+from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
 from pegboard.model.rate_limit import RateLimit
 from pegboard.model.source_state import SourceStatus
 
 _EXTRA = re.compile(r"([A-Za-z0-9._-]+).*;.*extra *== *[\"']([a-z0-9_-]+)[\"']")
+_PROBE_S = 10.0
 _COLUMNS = (Column(head="What", style="bold"), Column(head="State"), Column(head="What to do"))
 _CURES: dict[SourceStatus, str] = {
     "connecting": "It has not answered in time. See that it runs, and what its own log says.",
@@ -38,7 +41,7 @@ _CURES: dict[SourceStatus, str] = {
 class Finding(Struct, frozen=True, kw_only=True):
     """One thing that was looked at. `is_wrong` makes the command end with 1; a hint alone does not."""
 
-    kind: Literal["source", "lock", "key", "limits", "config", "packages"]
+    kind: Literal["source", "lock", "key", "memory", "limits", "config", "packages"]
     name: str
     state: str
     detail: str = ""
@@ -52,7 +55,7 @@ async def doctor_command(*, options: SharedOptions) -> Exit:
     Connects to every source. Ends with 1 when something that is configured does not work.
     """
     project = load(options)
-    with redirect_stdout(stderr):
+    with redirect_stdout(sys.stderr):
         try:
             sources = project.catalog.registry.sources
             faults = await started(project.catalog, list(sources), options.terminal, afresh=True)
@@ -60,6 +63,7 @@ async def doctor_command(*, options: SharedOptions) -> Exit:
                 *(_source(source, faults.get(source.name, "")) for source in sources.values()),
                 *_lock(project),
                 *_keys(project),
+                await _memory(),
                 *await _limits(project),
                 *_oddities(project),
                 *_packages(),
@@ -144,6 +148,29 @@ def _keys(project: Project) -> Iterator[Finding]:
         if name not in config.secrets and name not in asked:
             to_do = f"Set it where Pegboard runs, if the default is not what is wanted ({where})."
             yield Finding(kind="key", name=name, state="not set", detail="its default holds", to_do=to_do)
+
+
+async def _memory() -> Finding:
+    """Tell whether a program that we start can read our environment, by starting one that tries."""
+    name = "environment and memory"
+    words = ["-I", "-S", "-c", "import sys; open(sys.argv[1], 'rb').read(1)", f"/proc/{os.getpid()}/environ"]
+    try:
+        async with await launch(sys.executable, words) as child:
+            code = await child.ended(within_s=_PROBE_S)
+    except CallError as error:
+        return Finding(kind="memory", name=name, state="not checked", detail=str(error))
+    if code is None or sys.platform != "linux":
+        detail = "only Linux can close them" if sys.platform != "linux" else f"the probe did not end in {_PROBE_S:g} s"
+        return Finding(kind="memory", name=name, state="not checked", detail=detail)
+    if code:
+        return Finding(kind="memory", name=name, state="closed", detail="programs that Pegboard starts cannot read it")
+    return Finding(
+        kind="memory",
+        name=name,
+        state="open",
+        detail="programs that Pegboard starts can read its keys",
+        to_do="Run Pegboard as a user other than root, or without CAP_SYS_PTRACE, CAP_PERFMON and CAP_SYS_ADMIN.",
+    )
 
 
 async def _limits(project: Project) -> list[Finding]:
