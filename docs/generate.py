@@ -393,7 +393,7 @@ def _described(name: str, thing: Any) -> Iterator[str]:
         return
     for attribute, value in _members(thing):
         if isinstance(value, property):
-            yield f"**`.{attribute}`** {_own_doc(value.fget)}\n"
+            yield from _prose(f"**`.{attribute}`** {_own_doc(value.fget)}")
             continue
         bare = value.__func__ if isinstance(value, classmethod | staticmethod) else value
         yield from _fenced(
@@ -422,11 +422,16 @@ def _own_doc(thing: Any) -> str:
 
 
 def _prose(text: str) -> Iterator[str]:
-    """Yield a docstring as Markdown: its sections become text blocks, so that nothing in them is read as markup."""
-    words, *sections = re.split(r"\n(?=(?:Args|Raises|Returns|Source):\n)", text)
+    """Yield a docstring as Markdown: examples and sections become blocks, so that nothing in them is read as markup."""
+    example = re.search(r"^>>> .*(?:\n.+)*", text, re.MULTILINE)
+    before = text if example is None else text[: example.start()] + text[example.end() :]
+    before = re.sub(r"\n{3,}", "\n\n", before)
+    words, *sections = re.split(r"\n(?=(?:Args|Raises|Returns|Source):\n)", before)
     yield f"{words.strip()}\n"
     for section in sections:
-        yield from _fenced(section)
+        yield from _fenced(section.rstrip())
+    if example is not None:
+        yield from _fenced(example[0], "python")
 
 
 def _signature(name: str, thing: Any, *, is_method: bool = False) -> str:

@@ -79,19 +79,34 @@ _EVERYTHING = Selection()
 
 
 class Catalog:
-    """Every tool, declared once. Views select from it per caller; calls on a view are guarded.
+    """All tools, each declared once. A view selects from them for one caller; every call on a view is guarded.
+
+    >>> import asyncio
+    >>> catalog = Catalog("office")
+    >>> @catalog.tool(groups="math")
+    ... def add(a: int, b: int) -> int:
+    ...     "Add two numbers."
+    ...     return a + b
+    >>> ann = ToolContext(user_id="ann")
+    >>> view = catalog.view(ann, include=["math"])
+    >>> view.names()
+    ['add']
+    >>> asyncio.run(view.call("add", {"a": 1, "b": 2})).structured
+    3
+
+    The examples of the methods continue this one.
 
     Args:
-        name: shown to clients, and the `server` of SDK allow-lists.
+        name: shown to clients; the `server` in allow-lists of SDKs.
         bounds: the limits of this process; `DEFAULT_BOUNDS` by default.
-        context_type: your own subclass of ToolContext, whose methods and properties serve as predicates.
-        limit_store: where rate limits are counted; in memory by default.
-        consent_store: where answers of people are kept, and questions that wait for them, for all processes that share
-            it: `pegboard.consent.sqlite_store.SqliteConsents`, `postgres_store.PostgresConsents`. Without one each
-            process remembers them for itself, and nobody is asked later.
-        embedder: compares meanings when tools are searched, beside words; see `pegboard.core.ports.Embedder`. A search
-            never fails or waits long for it.
-        tasks: where calls are kept that outlive their request; without it no tool can be a task.
+        context_type: a subclass of ToolContext, whose methods and properties can be used as predicates.
+        limit_store: counts calls for rate limits; in memory by default.
+        consent_store: stores people's answers, and questions that wait for one, for all processes that share it:
+            `pegboard.consent.sqlite_store.SqliteConsents` or `postgres_store.PostgresConsents`. Without a store, each
+            process keeps its own answers, and a question must be answered at once.
+        embedder: adds search by meaning to the search by words; see `pegboard.core.ports.Embedder`. A search does not
+            fail or wait long if it is away.
+        tasks: stores calls that outlive their request; without it, no tool can run as a task.
         clock: a monotonic clock in seconds, for tests.
     """
 
@@ -124,31 +139,50 @@ class Catalog:
 
     @property
     def registry(self) -> Registry:
-        """What is declared."""
+        """The declarations: tools, groups, profiles, sources.
+
+        >>> list(catalog.registry.declarations.tools)
+        ['main.add']
+        """
         return self.runtime.registry
 
     @property
     def executor(self) -> Executor:
-        """The only door to a handler."""
+        """Runs every call, with all guards; no other code calls a handler.
+
+        >>> catalog.executor.closing
+        False
+        """
         return self.runtime.executor
 
     @property
     def discovery(self) -> Discovery:
-        """What finds tools: one index, shared by all callers."""
+        """The search over all tools; all callers share its index.
+
+        >>> catalog.discovery.bounds is catalog.registry.bounds
+        True
+        """
         return self.runtime.discovery
 
     @property
     def agents(self) -> AgentRuntime:
-        """What runs the agents: `await catalog.agents.run("researcher", "…")`.
+        """Runs the declared agents, e.g. `await catalog.agents.run("researcher", "…")`.
 
         Raises:
-            DefinitionError: the packages that it needs are not installed.
+            DefinitionError: a package that agents need is not installed.
+
+        >>> type(catalog.agents).__name__
+        'AgentRuntime'
         """
         return self.runtime.agents.runtime
 
     @property
     def resources(self) -> Resources:
-        """What there is beside tools: resources, prompts, completions."""
+        """Resources, prompts and completions.
+
+        >>> list(catalog.resources.specs)
+        []
+        """
         return self.runtime.resources
 
     @property
@@ -156,7 +190,12 @@ class Catalog:
         """The calls that outlive their request.
 
         Raises:
-            DefinitionError: there is no place for them.
+            DefinitionError: the catalog has no store for tasks.
+
+        >>> catalog.tasks
+        Traceback (most recent call last):
+        ...
+        pegboard.model.error.DefinitionError: Tasks are not configured: ...
         """
         kept = self.executor.ports.tasks
         if kept is None:
@@ -164,10 +203,15 @@ class Catalog:
         return cast("Tasks", kept)
 
     def use_tasks(self, tasks: Tasks) -> None:
-        """Let tools be tasks from now on, which are kept there.
+        """Let tools run as tasks from now on, stored in `tasks`.
 
         Raises:
-            DefinitionError: another catalog has them.
+            DefinitionError: `tasks` belongs to another catalog.
+
+        >>> reports = Catalog("reports")
+        >>> reports.use_tasks(Tasks())
+        >>> reports.tasks is reports.executor.ports.tasks
+        True
         """
         tasks.attach(self.executor, self.view)
         self.executor.swap(replace(self.executor.ports, tasks=tasks))
@@ -175,15 +219,20 @@ class Catalog:
     def use_documents(
         self, store: DocumentStore, *, model_of: ModelOf | None = None, analyst_model: ModelSpec | None = None
     ) -> None:
-        """Let agents browse, search, read and query these documents: each the spaces that its caller may see.
+        """Declare tools to browse, search, read and query documents; each caller sees the spaces it may read.
 
-        The tools are in the groups `navigation`, `search` and `document`. `Workspace(…).store` is such a store.
-        `model_of` lends a request the model that makes SQL of a question about tables; `analyst_model` is that of the
-        agent that reads documents, without which `analyze_document` is hidden.
+        The tools are in the groups `navigation`, `search` and `document`. `store` is for example `Workspace(…).store`.
+        `model_of` returns the model that writes SQL for questions about tables. `analyst_model` is the model of the
+        agent that reads documents; without it, `analyze_document` is hidden.
 
         Raises:
-            DefinitionError: the packages that it needs are not installed.
-            DuplicateToolError: there are tools for documents already.
+            DefinitionError: a package that documents need is not installed.
+            DuplicateToolError: the catalog already has tools for documents.
+
+        >>> library = Catalog("library")
+        >>> library.use_documents(Workspace("sqlite:documents.db").store)
+        >>> "search_documents" in library.view(ann, include=["search"]).names()
+        True
         """
         for name, description in toolset.GROUPS.items():
             self.group(name, description)
@@ -202,22 +251,40 @@ class Catalog:
 
     @property
     def name(self) -> str:
-        """What clients are shown, and the `server` of SDK allow-lists."""
+        """The name that clients see; the `server` in allow-lists of SDKs.
+
+        >>> catalog.name
+        'office'
+        """
         return self.registry.declarations.name
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
-        """What is kept out of every result, error and log, beside the secrets of each context."""
+        """Values that are removed from every result, error and log, in addition to the secrets of each context.
+
+        >>> catalog.secrets
+        ()
+        """
         return self.registry.declarations.secrets
 
     def add_secrets(self, *secrets: Secret) -> None:
-        """Keep these out of every result, error and log, too."""
+        """Remove these values, too, from every result, error and log.
+
+        >>> keys = Catalog("keys")
+        >>> keys.add_secrets(Secret("s3cr3t-token"))
+        >>> len(keys.secrets)
+        1
+        """
         known = self.secrets
         self.registry.change(secrets=(*known, *(secret for secret in secrets if secret not in known)))
 
     @property
     def identity(self) -> IdentityRules | None:
-        """Who may come in over HTTP; `None` lets in whoever reaches the server."""
+        """The rules that decide who may connect over HTTP; with `None`, everybody who reaches the server may.
+
+        >>> catalog.identity is None
+        True
+        """
         return self.registry.declarations.identity
 
     @identity.setter
@@ -233,11 +300,18 @@ class Catalog:
     def tool(
         self, fn: Callable[..., Any] | None = None, /, *, replace: bool = False, **options: Unpack[ToolKeywords]
     ) -> Any:
-        """Declare a function as a tool; returns the function. The options are those of `ToolKeywords`.
+        """Declare a function as a tool, and return the function. `ToolKeywords` lists the options.
 
         Raises:
-            DefinitionError: an option or annotation that cannot be honoured.
-            DuplicateToolError: the name is taken; `replace=True` takes it over.
+            DefinitionError: an option or annotation cannot be used.
+            DuplicateToolError: the name is taken; `replace=True` replaces the tool.
+
+        >>> @catalog.tool(groups="math", rate_limit="10/60s")
+        ... def halve(number: float) -> float:
+        ...     "Halve a number."
+        ...     return number / 2
+        >>> asyncio.run(catalog.view(ann).call("halve", {"number": 3})).text
+        '1.5'
         """
         said = ToolOptions.of(options)
 
@@ -252,11 +326,21 @@ class Catalog:
     def builder(
         self, names: Names, /, *, description: str | Mapping[str, str] = "", **options: Unpack[BuilderKeywords]
     ) -> Callable[[F], F]:
-        """Declare tools that are made for each context, by `build(ctx)`, which gives one tool or several.
+        """Declare tools that `build(ctx)` makes for each context; it returns one tool or several.
 
-        `names` are what it builds: a name, a list, or a callable evaluated when names are asked. With
-        `full_names=[]` it is a bundle: it may build any tools, and none of its names is listed by `names()`.
-        A built tool is a function, a `Tool` class, or `ToolSpec.bind(handler)`.
+        `names` are the names of the tools it builds: one, a list, or a callable evaluated whenever names are needed.
+        With `full_names=[]` it is a bundle, which may build any tools; `names()` lists none of them. A built tool is a
+        function, a `Tool` class, or `ToolSpec.bind(handler)`.
+
+        >>> shop = Catalog("shop")
+        >>> @shop.builder("greet")
+        ... def greeting(ctx):
+        ...     def greet() -> str:
+        ...         "Greet the caller."
+        ...         return f"Hello {ctx.user_id}!"
+        ...     return greet
+        >>> asyncio.run(shop.view(ann).call("greet", {})).text
+        'Hello ann!'
         """
         said = ToolOptions.of(options)
 
@@ -284,8 +368,12 @@ class Catalog:
         """Declare a `Tool` class, or a `ToolSpec` with its handler `(ctx, args) -> value`.
 
         Raises:
-            DefinitionError: something else was given, or a spec without a handler.
-            DuplicateToolError: the name is taken; `replace=True` takes it over.
+            DefinitionError: `tool` is something else, or a spec without a handler.
+            DuplicateToolError: the name is taken; `replace=True` replaces the tool.
+
+        >>> catalog.register(ToolSpec(name="ping", groups=("net",)), lambda ctx, args: "pong")
+        >>> asyncio.run(catalog.view(ann).call("ping", {})).text
+        'pong'
         """
         entry = read_registered(tool, handler, runs)
         self.registry.add(entry, replace_existing=replace)
@@ -295,10 +383,24 @@ class Catalog:
             self.runtime.defaults.forget(fold(entry.qualified_id))
 
     def replace_class(self, earlier: type[Tool], tool: type[Tool]) -> None:
-        """Declare a `Tool` class in the place of an earlier one, also under another name.
+        """Replace an earlier `Tool` class, also if the new one has another name.
 
         Raises:
             DuplicateToolError: its name is that of a third tool.
+
+        >>> pets = Catalog("pets")
+        >>> class Feed(Tool):
+        ...     "Feed a pet."
+        ...     def perform(self) -> str:
+        ...         return "fed"
+        >>> class FeedTwice(Tool):
+        ...     "Feed a pet twice."
+        ...     def perform(self) -> str:
+        ...         return "fed twice"
+        >>> pets.register(Feed)
+        >>> pets.replace_class(Feed, FeedTwice)
+        >>> pets.view(ann).names()
+        ['feed_twice']
         """
         known, key = fold(earlier.tool_entry.qualified_id), fold(tool.tool_entry.qualified_id)
         self.register(tool, replace=key == known)
@@ -307,18 +409,41 @@ class Catalog:
             self.registry.remove(known)
 
     def unregister(self, name: str) -> None:
-        """Take back a tool, by name or qualified id; `KeyError` when there is none."""
+        """Remove a tool, by name or qualified id.
+
+        Raises:
+            KeyError: no tool has this name.
+
+        >>> catalog.register(ToolSpec(name="gone"), lambda ctx, args: None)
+        >>> catalog.unregister("gone")
+        >>> "gone" in catalog.view(ann)
+        False
+        """
         self.runtime.defaults.forget(self.registry.remove(name))
 
     def add_source(self, source: Source) -> None:
-        """Take the tools of a source, now and after each of its changes."""
+        """Add the tools of a source, and follow its changes.
+
+        >>> from pegboard.sources.mcp.server_settings import ServerSettings
+        >>> from pegboard.sources.mcp.supervised_source import McpSource
+        >>> notes = McpSource(ServerSettings(name="notes", transport="http", url="https://notes.example.com/mcp"))
+        >>> gateway = Catalog("gateway")
+        >>> gateway.add_source(notes.only("read_*"))
+        >>> list(gateway.registry.sources)
+        ['notes']
+        """
         self.registry.add_source(source)
 
     def agent(self, spec: AgentSpec, *, tools: Iterable[Callable[..., Any] | ToolEntry] = ()) -> None:
-        """Declare an agent. `tools` are its own: functions, or what `agent_tool` gives; no other view has them.
+        """Declare an agent. `tools` are its own: functions, or values of `agent_tool`; no other view has them.
 
         Raises:
-            DefinitionError: its name is taken; it runs an agent that is unknown, or itself by some way.
+            DefinitionError: the name is taken, or it runs an unknown agent, or itself through others.
+
+        >>> model = ModelSpec(provider="openai", name="gpt-5-mini")
+        >>> catalog.agent(AgentSpec(name="adder", model=model, prompt="Add.", groups=("math",)))
+        >>> list(catalog.registry.declarations.agents)
+        ['adder']
         """
         own = [tool if isinstance(tool, ToolEntry) else function_entry(tool, ToolOptions()) for tool in tools]
         namespace = spec.namespace or spec.name
@@ -326,15 +451,36 @@ class Catalog:
         self.registry.add_agent(AgentEntry(spec=spec, tools=tuple(placed)))
 
     def resource(self, uri: str, /, **options: Any) -> Callable[[F], F]:
-        """Declare a function as a resource; see `Resources.resource`. Options are those of a tool, and `mime_type`."""
+        """Declare a function as a resource; see `Resources.resource`. Takes `mime_type` and the options of a tool.
+
+        >>> @catalog.resource("note://today")
+        ... def today() -> str:
+        ...     "What to do today."
+        ...     return "water the plants"
+        >>> [spec.uri for spec in catalog.resources.specs]
+        ['note://today']
+        """
         return self.resources.resource(uri, **options)
 
     def prompt(self, fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-        """Declare a function as a prompt; see `Resources.prompt`. Options are those of a tool."""
+        """Declare a function as a prompt; see `Resources.prompt`. Takes the options of a tool.
+
+        >>> @catalog.prompt
+        ... def review(text: str) -> str:
+        ...     "Review a text."
+        ...     return f"Review this text: {text}"
+        >>> [spec.name for spec in catalog.resources.specs if hasattr(spec, "arguments")]
+        ['review']
+        """
         return self.resources.prompt(fn, **options)
 
     def completion(self, argument: str, /, **options: Any) -> Callable[[F], F]:
-        """Declare what to suggest for an argument of `prompt=` or `resource=`; see `Resources.completion`."""
+        """Declare suggestions for an argument of `prompt=` or `resource=`; see `Resources.completion`.
+
+        >>> @catalog.completion("text", prompt="review")
+        ... def texts(value: str) -> list[str]:
+        ...     return [text for text in ("letter", "report") if text.startswith(value)]
+        """
         return self.resources.completion(argument, **options)
 
     def mirror(
@@ -346,13 +492,19 @@ class Catalog:
         full_names: object = None,
         source: Source | None = None,
     ) -> None:
-        """Declare a name for allow-lists only, e.g. an SDK's own tool. It is no tool: it cannot be called here.
+        """Declare a name for allow-lists only, e.g. of a tool that an SDK runs itself. It cannot be called here.
 
-        Groups, policy and `available` decide who is given it, as with a tool. With `source` these are all tools that
-        it lists, as `mcp__<source>__<tool>`, in groups of their own where none are named here; else in `core`.
+        Groups, policy and `available` decide who gets the name, as with a tool. With `source`, the names are those of
+        all its tools, as `mcp__<source>__<tool>`; they keep their groups unless `groups` is given. The default group is
+        `core`.
 
         Raises:
             DefinitionError: neither a name nor a source, or both.
+
+        >>> claude = Catalog("claude")
+        >>> claude.mirror("WebSearch", groups="web")
+        >>> claude.view(ann, include=["web"]).names()
+        ['WebSearch']
         """
         if (name is None) is (source is None) or (source is not None and full_names is not None):
             raise DefinitionError("mirror() takes a name, or source= alone: the tools of a source have names already.")
@@ -362,14 +514,23 @@ class Catalog:
             self.registry.add_mirror(name, Mirror(tuple(as_list(groups)) or ("core",), full_names, available))
 
     def group(self, name: str, description: str = "") -> None:
-        """Declare a group, also one that has no tool at present."""
+        """Declare a group, which may have no tool yet.
+
+        >>> catalog.group("mail", "Read and send e-mail.")
+        >>> "mail" in catalog.registry.groups
+        True
+        """
         self.registry.add_group(name, description)
 
     def profile(self, profile: Profile) -> None:
         """Declare a profile.
 
         Raises:
-            DefinitionError: it includes an unknown group, or its policy names an undeclared namespace.
+            DefinitionError: it includes an unknown group, or its policy names an unknown namespace.
+
+        >>> catalog.profile(Profile(name="intern", include=("math",), policy=Policy(deny=("halve",))))
+        >>> catalog.view(ann, profile="intern").names()
+        ['add']
         """
         self._check_groups(profile.include)
         self.registry.add_profile(profile)
@@ -388,6 +549,16 @@ class Catalog:
 
         Raises:
             DefinitionError: the name is taken.
+
+        >>> @catalog.predicate
+        ... def is_admin(ctx):
+        ...     return "admin" in ctx.roles
+        >>> @catalog.tool(groups="ops", available="is_admin")
+        ... def restart() -> str:
+        ...     "Restart the service."
+        ...     return "restarted"
+        >>> "restart" in catalog.view(ann), "restart" in catalog.view(ToolContext(user_id="bob", roles=["admin"]))
+        (False, True)
         """
 
         def declare(asked: Callable[..., Any]) -> Callable[..., Any]:
@@ -401,23 +572,69 @@ class Catalog:
         return declare if fn is None else declare(fn)
 
     def before(self, match: str = "*") -> Callable[[F], F]:
-        """Run `hook(call) -> Verdict | None` before each tool that the glob names; if it fails, the call is refused."""
+        """Run `hook(call) -> Verdict | None` before each tool that the glob matches; if it fails, the call is refused.
+
+        >>> guarded = Catalog("guarded")
+        >>> guarded.register(ToolSpec(name="refund"), lambda ctx, args: "paid")
+        >>> @guarded.before("refund")
+        ... def only_in_office_hours(call):
+        ...     return Verdict.deny("Refunds are made from 9 to 17.")
+        >>> asyncio.run(guarded.view(ann).call("refund", {})).error.kind
+        'hook_refused'
+        """
         return self._hook("before", match, required=True)
 
     def around(self, match: str = "*") -> Callable[[F], F]:
-        """Run `hook(call, proceed)` around them; it awaits `proceed()` and returns a value."""
+        """Run `hook(call, proceed)` around each tool that the glob matches; it awaits `proceed()` and returns a value.
+
+        >>> twice = Catalog("twice")
+        >>> twice.register(ToolSpec(name="echo"), lambda ctx, args: "hi")
+        >>> @twice.around("echo")
+        ... async def repeat(call, proceed):
+        ...     value = await proceed()
+        ...     return f"{value} {value}"
+        >>> asyncio.run(twice.view(ann).call("echo", {})).text
+        'hi hi'
+        """
         return self._hook("around", match, required=True)
 
     def after(self, match: str = "*", *, required: bool = False) -> Callable[[F], F]:
-        """Run `hook(call, result) -> value | None` after a success; a value replaces the result."""
+        """Run `hook(call, result) -> value | None` after a success; a value replaces the result.
+
+        >>> loud = Catalog("loud")
+        >>> loud.register(ToolSpec(name="echo"), lambda ctx, args: "hi")
+        >>> @loud.after("echo")
+        ... def shout(call, result):
+        ...     return result.text.upper()
+        >>> asyncio.run(loud.view(ann).call("echo", {})).text
+        'HI'
+        """
         return self._hook("after", match, required=required)
 
     def on_error(self, match: str = "*") -> Callable[[F], F]:
-        """Run `hook(call, result)` after a failure."""
+        """Run `hook(call, result)` after a failure.
+
+        >>> failures = []
+        >>> @guarded.on_error()
+        ... def note(call, result):
+        ...     failures.append(result.error.kind)
+        >>> _ = asyncio.run(guarded.view(ann).call("refund", {}))
+        >>> failures
+        ['hook_refused']
+        """
         return self._hook("on_error", match, required=False)
 
     def on_complete(self, match: str = "*") -> Callable[[F], F]:
-        """Run `hook(call, result)` after every call, however it ended."""
+        """Run `hook(call, result)` after every call, however it ended.
+
+        >>> ended = []
+        >>> @loud.on_complete("*")
+        ... def count(call, result):
+        ...     ended.append(result.is_error)
+        >>> _ = asyncio.run(loud.view(ann).call("echo", {}))
+        >>> ended
+        [False]
+        """
         return self._hook("on_complete", match, required=False)
 
     def _hook(self, kind: HookKind, match: str, *, required: bool) -> Callable[[F], F]:
@@ -430,14 +647,13 @@ class Catalog:
         return declare
 
     def skill(self, namespace: str, folder: str | Path) -> Skill:
-        """Tell how the tools of a namespace are used together: a folder with a SKILL.md and files beside it.
+        """Describe how the tools of a namespace are used together, in a folder with a SKILL.md and other files.
 
-        It is read now. Callers over MCP have it who have a tool of the namespace.
+        The folder is read now. MCP clients get the skill if the caller has a tool of the namespace.
 
         Raises:
-            DefinitionError: the namespace has a skill already, or the folder is not in order.
+            DefinitionError: the namespace already has a skill, or the folder is invalid.
 
-        >>> catalog = Catalog()
         >>> catalog.skill("fs", "no/such/folder")
         Traceback (most recent call last):
         ...
@@ -450,22 +666,55 @@ class Catalog:
         return skill
 
     def add_hook(self, hook: Hook) -> None:
-        """Declare a hook that is already a record."""
+        """Declare a hook that is already a `Hook` record.
+
+        >>> from pegboard.model.hook import Hook
+        >>> calls = []
+        >>> loud.add_hook(Hook(kind="on_complete", run=lambda call, result: calls.append(result.text)))
+        >>> _ = asyncio.run(loud.view(ann).call("echo", {}))
+        >>> calls
+        ['HI']
+        """
         self.registry.add_hook(hook)
 
     def observe(self, observer: object) -> Callable[[], None]:
-        """Send every event of every call to `observer`; returns the function that ends it.
+        """Send every event of every call to `observer`; return a function that ends this.
 
-        Its methods may be async. Calls wait a tenth of a second for them, until they have been slower once.
+        The observer's methods may be async. A call waits up to a tenth of a second for them, until one was slower once.
+
+        >>> class Log:
+        ...     def __init__(self): self.tools = []
+        ...     def on_tool_call(self, event): self.tools.append(event.tool)
+        >>> log = Log()
+        >>> end = loud.observe(log)
+        >>> _ = asyncio.run(loud.view(ann).call("echo", {}))
+        >>> end()
+        >>> log.tools
+        ['echo']
         """
         return self.executor.observe(observer)
 
     def on_tool_defined(self, notify: Callable[[ToolEntry], object]) -> None:
-        """Call `notify` with every tool that is declared from now on."""
+        """Call `notify` with every tool that is declared from now on.
+
+        >>> declared = []
+        >>> loud.on_tool_defined(lambda entry: declared.append(entry.qualified_id))
+        >>> loud.register(ToolSpec(name="sing"), lambda ctx, args: "la")
+        >>> declared
+        ['main.sing']
+        """
         self.registry.on_defined(notify)
 
     def subscribe(self, notify: Callable[[], object]) -> Callable[[], None]:
-        """Call `notify` after every change of the catalog; returns the function that ends it."""
+        """Call `notify` after every change of the catalog; return a function that ends this.
+
+        >>> changes = []
+        >>> end = loud.subscribe(lambda: changes.append("changed"))
+        >>> loud.group("choir")
+        >>> end()
+        >>> changes
+        ['changed']
+        """
         return self.registry.subscribe(notify)
 
     # ------------------------------------------------------------ whole
@@ -474,25 +723,46 @@ class Catalog:
         """Return all tools at this moment, immutable and hashable.
 
         Raises:
-            DefinitionError: an unknown predicate; with all faults at once.
+            DefinitionError: with all faults at once, e.g. an unknown predicate.
+
+        >>> [entry.qualified_id for entry in loud.snapshot().entries]
+        ['main.echo', 'main.sing']
         """
         return self.runtime.registry.snapshot()
 
     def reset(self) -> None:
-        """Forget what is offered and to whom, not what protects; `load_defaults` brings back what code declares."""
+        """Remove tools and profiles, but keep guards; `load_defaults` restores what code declared.
+
+        >>> before = Catalog("before")
+        >>> before.register(ToolSpec(name="echo"), lambda ctx, args: "hi")
+        >>> before.reset()
+        >>> before.view(ann).names()
+        []
+        """
         self.runtime.defaults.set_aside(self.registry)
         self.registry.clear()
 
     def default_loader(self, load: Callable[[Catalog], object]) -> Callable[[Catalog], object]:
-        """Register a function that declares the defaults on a catalog; returns it."""
+        """Register a function that declares the defaults on a catalog; returns it.
+
+        >>> plain = Catalog("plain")
+        >>> @plain.default_loader
+        ... def defaults(catalog):
+        ...     catalog.register(ToolSpec(name="echo"), lambda ctx, args: "hi", replace=True)
+        """
         self._default_loaders.append(load)
         return load
 
     def load_defaults(self) -> None:
-        """Run the registered default loaders; after a reset, bring back what was declared before it in code.
+        """Run the registered default loaders; after a reset, also restore what code declared before it.
 
-        That is what decorators declared, every class of tools that is still alive, groups and profiles; not what was
-        handed to `register` or `add_source`. What a test declares after the first reset does not come back.
+        This restores tools declared by decorators, every `Tool` class that still exists, groups and profiles, but
+        nothing that was passed to `register` or `add_source`. Tools that a test declares after the first reset are not
+        restored.
+
+        >>> plain.load_defaults()
+        >>> plain.view(ann).names()
+        ['echo']
         """
         defaults = self.runtime.defaults
         with defaults.loading(self.registry):
@@ -501,7 +771,10 @@ class Catalog:
         defaults.bring_back(self.registry)
 
     def stand_for_default(self) -> None:
-        """Let `default_catalog` be this one from each `start` to the `close` after it; for a catalog of a config."""
+        """Let `default_catalog` mean this catalog from `start` to `close`; for a catalog read from a config.
+
+        >>> Catalog("served").stand_for_default()
+        """
         self._is_of_config = True
 
     async def __aenter__(self) -> Catalog:
@@ -515,15 +788,14 @@ class Catalog:
     async def start(self, *, only: Iterable[str] | None = None, wait_s: float = SOURCE_START_S) -> None:
         """Start the sources, or `only` those named, and wait up to `wait_s` seconds until their tools are known.
 
-        A source that fails or needs longer is named in a warning in the log; it is retried in the background, and the
-        catalog works without its tools. `wait_s=0` does not wait. A closed catalog takes calls again.
+        A source that fails or takes longer is named in a warning in the log. It is retried in the background, and the
+        catalog works without its tools. `wait_s=0` does not wait. A closed catalog can be started again.
 
-        >>> catalog = Catalog()
-        >>> async def main() -> list[str]:
-        ...     async with catalog:
-        ...         return catalog.view(ToolContext()).names()
-        >>> asyncio.run(main())
-        []
+        >>> async def main():
+        ...     async with loud:
+        ...         return await loud.view(ann).call("echo", {})
+        >>> asyncio.run(main()).text
+        'HI'
         """
         self.executor.closing = False
         self.registry.is_served = True
@@ -543,7 +815,13 @@ class Catalog:
             await _wait_for_tools(begun, wait_s)
 
     async def close(self, *, grace_s: float = SHUTDOWN_GRACE_S) -> None:
-        """Refuse new calls, let running ones end for `grace_s`, stop the rest, the sources and the limit store."""
+        """Refuse new calls, give running ones `grace_s` to end, then stop them, the sources and the limit store.
+
+        >>> async def stop():
+        ...     await loud.start()
+        ...     await loud.close(grace_s=0)
+        >>> asyncio.run(stop())
+        """
         await self.executor.close(grace_s=grace_s)
         await self.runtime.agents.close()
         await self.runtime.models.close()
@@ -566,15 +844,18 @@ class Catalog:
         internal: Iterable[str] = (),
         extra_tools: Iterable[object] = (),
     ) -> View:
-        """Return what one caller may use now. Cheap: nothing is decided before it is asked.
+        """Return the tools that one caller may use now. Cheap: nothing is decided until it is needed.
 
-        `include` names groups, `profile` a profile; neither takes all groups, for host code only.
-        `internal` opens internal-only tools by name. `extra_tools` are one-off tools, exempt from
-        groups but not from policy.
+        `include` names groups, `profile` names a profile; with neither, the view has all groups, which is for host code
+        only. `internal` opens internal-only tools by name. `extra_tools` are one-off tools, exempt from groups but not
+        from policy.
 
         Raises:
-            DefinitionError: an unknown group, profile or namespace; both include and profile.
-            DuplicateToolError: an extra tool's name is taken.
+            DefinitionError: an unknown group, profile or namespace, or both `include` and `profile`.
+            DuplicateToolError: the name of an extra tool is taken.
+
+        >>> catalog.view(ToolContext(user_id="bob", policy=Policy(deny=("add",))), include=["math"]).names()
+        ['halve']
         """
         if profile is not None and include is not None:
             raise DefinitionError(f"Give include= or profile={profile!r}, not both: a profile has its own groups.")
@@ -625,23 +906,35 @@ class Catalog:
         internal: Iterable[str] = (),
         extra_tools: Iterable[object] = (),
     ) -> View:
-        """Return the view after answering the async predicates of the selected tools, together."""
+        """Return the view after awaiting the async predicates of the selected tools, together.
+
+        >>> asyncio.run(catalog.aview(ann, include=["math"])).names()
+        ['add', 'halve']
+        """
         view = self.view(ctx, include=include, profile=profile, internal=internal, extra_tools=extra_tools)
         return await view.prepare()
 
     def exposed(self, view: View) -> View:
-        """Return the view as its profile's exposure shows it; what every door lists, and calls on.
+        """Return the view as its profile's exposure shows it; every server lists this view and calls on it.
 
-        `direct` is the view itself. The others list `searchTools`, `getTools` and `useTools` (as the
-        exposure and the profile's `rename` say) and what the profile pins; every tool of the view can
-        still be called by its name.
+        With exposure `direct` this is the view itself. The others list `searchTools`, `getTools` and `useTools` (as the
+        exposure and the profile's `rename` say) and the profile's pinned tools. Every tool of the view can still be
+        called by name.
+
+        >>> catalog.profile(Profile(name="finder", include=("math",), exposure="search"))
+        >>> catalog.exposed(catalog.view(ann, profile="finder")).names()
+        ['searchTools', 'getTools', 'useTools']
         """
         return exposed(view, self.runtime.discovery)
 
     async def search(self, view: View, query: str, *, limit: int = SEARCH_USUAL_HITS, explain: bool = False) -> Found:
-        """Return the view's tools that match a request, best first, each with how sure it is that it serves.
+        """Return the view's tools that match a request, best first, each with a confidence.
 
-        With `explain` the answer has an `explanation`: what each score was made of.
+        With `explain`, the result has an `explanation` of how each score was made.
+
+        >>> found = asyncio.run(catalog.search(view, "sum of two numbers"))
+        >>> found.tools[0].entry.wire_name
+        'add'
         """
         found = await self.discovery.finder.search(view, [query], limit=limit, explain=explain)
         self.discovery.finder.note(view, found)
@@ -683,7 +976,11 @@ class Catalog:
                 logging.getLogger("pegboard").warning("%s", fault)
 
     def policy_faults(self, policy: Policy) -> tuple[list[str], list[str]]:
-        """Return (errors, warnings) of a policy: globs of undeclared namespaces, and globs that match nothing now."""
+        """Return (errors, warnings) of a policy: globs in unknown namespaces, and globs that match nothing now.
+
+        >>> catalog.policy_faults(Policy(deny=("refnd",)))
+        ([], ...)
+        """
         judged = self._by_policy("policy faults")
         found = judged.get(policy)
         if found is None:
@@ -704,7 +1001,11 @@ class Catalog:
     def build_tools(
         self, ctx: ToolContext, *, include: Iterable[str] | None = None, extra_tools: Iterable[object] = ()
     ) -> tuple[ToolEntry, ...]:
-        """Return the visible tools of a context, built."""
+        """Return the visible tools of a context, built.
+
+        >>> [entry.wire_name for entry in catalog.build_tools(ann, include=["math"])]
+        ['add', 'halve']
+        """
         return self.view(ctx, include=include, extra_tools=extra_tools).tools()
 
     def tool_names(
@@ -715,25 +1016,40 @@ class Catalog:
         server: str | None = None,
         extra_tools: Iterable[object] = (),
     ) -> list[str]:
-        """Return their names, for an allow-list: `mcp__<server>__<tool>`.
+        """Return the names of the visible tools for an allow-list: `mcp__<server>__<tool>`.
 
-        `server` is the catalog's own name unless it is said; a catalog without a name of its own gives bare names.
+        `server` is the catalog's name by default; a catalog without a name returns bare names.
+
+        >>> catalog.tool_names(ann, include=["math"])
+        ['mcp__office__add', 'mcp__office__halve']
         """
         own = None if self.name == UNNAMED else self.name
         return self.view(ctx, include=include, extra_tools=extra_tools).names(server or own)
 
     def available_tools(self, ctx: ToolContext) -> tuple[ToolEntry, ...]:
-        """Return the visible tools of all groups."""
+        """Return the visible tools of all groups.
+
+        >>> "add" in [entry.wire_name for entry in catalog.available_tools(ann)]
+        True
+        """
         return self.view(ctx).tools()
 
     async def execute(
         self, name: str, args: object, ctx: ToolContext, callbacks: object = None, *, raise_errors: bool = False
     ) -> ToolResult:
-        """Run one guarded call on the view of all groups."""
+        """Run one guarded call on the view of all groups.
+
+        >>> asyncio.run(catalog.execute("add", {"a": "x", "b": 2}, ann)).error.kind
+        'invalid_arguments'
+        """
         return await self.view(ctx).call(name, args, callbacks=callbacks, raise_errors=raise_errors)
 
     def cancel(self, call_id: str) -> bool:
-        """Stop a running call by its id; `False` when there is none."""
+        """Stop a running call by its id; return False if there is none.
+
+        >>> catalog.cancel("no-such-call")
+        False
+        """
         return self.executor.cancel(call_id)
 
 

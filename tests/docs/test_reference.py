@@ -1,5 +1,6 @@
 """The reference is current, and everything that a user can name stands in the documentation."""
 
+import inspect
 import re
 import subprocess
 import sys
@@ -34,6 +35,21 @@ def test_the_reference_is_current() -> None:
 @pytest.mark.parametrize("name", pegboard.__all__)
 def test_every_public_name_is_documented(name: str) -> None:
     assert f"\n## {name}\n" in (REFERENCE / "python.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("cls", [pegboard.Catalog, pegboard.View])
+def test_every_public_method_of_catalog_and_view_has_an_example_that_the_page_runs(cls: type) -> None:
+    page = (REFERENCE / "python.md").read_text(encoding="utf-8")
+    methods = [
+        (name, inspect.getdoc(value) or "")
+        for name, value in vars(cls).items()
+        if not name.startswith("_") and (inspect.isfunction(value) or isinstance(value, property))
+    ]
+
+    assert [name for name, doc in methods if ">>> " not in doc] == []
+    # Blocks of the page run in tests/docs/test_blocks.py.
+    firsts = [next(line for line in doc.splitlines() if line.startswith(">>> ")) for _, doc in methods]
+    assert [first for first in firsts if f"```python\n{first}" not in page] == []
 
 
 @pytest.mark.parametrize(

@@ -120,6 +120,10 @@ class View:
     Made by `Catalog.view`; cheap, and valid for one request, like its context. Synchronous methods raise
     `AsyncPredicateError` if they meet an async predicate or builder that has not been awaited in this context.
     `Catalog.aview` awaits all of them first; `afind` and `awhy` await what they need.
+
+    >>> view = catalog.view(ann, include=["math"])
+    >>> len(view.tools())
+    2
     """
 
     __slots__ = ("_extended", "_extra", "_parts", "_selected_of", "ctx", "profile", "selection")
@@ -136,7 +140,11 @@ class View:
 
     @property
     def snapshot(self) -> Snapshot:
-        """The newest snapshot, with this view's extra tools."""
+        """The newest snapshot, with this view's extra tools.
+
+        >>> view.snapshot is view.snapshot
+        True
+        """
         parts = self._parts
         newest = parts.registry.newest.get(parts.kind) or parts.registry.snapshot(parts.kind)
         if not self._extra:
@@ -151,6 +159,9 @@ class View:
         """Return the view with its profile's current declaration, optionally for another context of the caller.
 
         A view whose profile was removed shows nothing.
+
+        >>> view.renewed().names()
+        ['add', 'halve']
         """
         selection, profile = self.selection, self.profile
         if selection.profile is not None:
@@ -177,6 +188,9 @@ class View:
 
         Raises:
             DefinitionError: a glob is not a text.
+
+        >>> view.only("a*").names()
+        ['add']
         """
         return self._narrowed(Policy(allow=globs, origin="View.only"))
 
@@ -185,6 +199,9 @@ class View:
 
         Raises:
             DefinitionError: a glob is not a text.
+
+        >>> view.skip("a*").names()
+        ['halve']
         """
         return self._narrowed(Policy(deny=globs, origin="View.skip"))
 
@@ -193,6 +210,9 @@ class View:
 
         Raises:
             DefinitionError: this view does not have one of them.
+
+        >>> catalog.view(ann).in_groups("math").names()
+        ['add', 'halve']
         """
         known = self.selection.include
         if known is None:
@@ -212,6 +232,9 @@ class View:
         """Return the visible tools as this caller gets them, built ones built, in a fixed order.
 
         `within`: the newest snapshot, if the caller has it already.
+
+        >>> [entry.spec.description for entry in view.tools()]
+        ['Add two numbers.', 'Halve a number.']
         """
         snapshot = within or self.snapshot
         left = self._left(snapshot)
@@ -261,6 +284,9 @@ class View:
         """Return the tools for this caller's user interfaces, which models do not see.
 
         `within`: the newest snapshot, if the caller has it already.
+
+        >>> view.app_tools()
+        ()
         """
         snapshot = within or self.snapshot
         visible = (self.find(entry.qualified_id, within=snapshot) for entry in snapshot.for_apps)
@@ -270,6 +296,11 @@ class View:
         """Return wire names; with `server`, the names for an SDK's allow-list: `mcp__<server>__<tool>`.
 
         No builder runs. Mirrored names are included; `full_names` replaces a tool's own name.
+
+        >>> view.names()
+        ['add', 'halve']
+        >>> view.names("office")
+        ['mcp__office__add', 'mcp__office__halve']
         """
         snapshot = self.snapshot
         left = self._left(snapshot)
@@ -352,6 +383,11 @@ class View:
 
         `within`: the newest snapshot, if the caller has it already. `can_wait`: the caller continues with `afind` if a
         slow predicate must run in a thread.
+
+        >>> view.find("add").qualified_id
+        'main.add'
+        >>> view.find("restart") is None
+        True
         """
         snapshot = within or self.snapshot
         entry = snapshot.by_wire_name.get(name) or snapshot.find(name)
@@ -374,7 +410,11 @@ class View:
         return next((made for made in self._as_built(entry, snapshot) if made.spec.name == entry.spec.name), None)
 
     def plan(self, entry: ToolEntry, snapshot: Snapshot) -> Plan:
-        """Return the data for calls of a tool of this view: its validators and its hooks."""
+        """Return the data for calls of a tool of this view: its validators and its hooks.
+
+        >>> view.plan(view["add"], view.snapshot).entry.wire_name
+        'add'
+        """
         return snapshot.plan(entry)
 
     def _find_in_bundles(self, name: str, snapshot: Snapshot) -> ToolEntry | None:
@@ -390,6 +430,11 @@ class View:
 
         `blocked` says why a call of a visible tool would be refused now. Only `awhy` checks limits that are counted in
         another process, and approvals that a person has given already.
+
+        >>> print(view.why("ping"))
+        hidden (group): ...
+        >>> view.why("add").callable
+        True
         """
         decided, entry = self._decided(name)
         if entry is None:
@@ -425,13 +470,20 @@ class View:
         return decide_entry(entry, snapshot, self.ctx, self.selection, self._parts.registry.states())
 
     def schema(self, name: str) -> JSON:
-        """Return the input schema of a visible tool; `KeyError` for every other name."""
+        """Return the input schema of a visible tool; `KeyError` for every other name.
+
+        >>> sorted(view.schema("add")["properties"])
+        ['a', 'b']
+        """
         return self[name].spec.input_schema
 
     def absence(self, name: str) -> str:
         """Return the message for every name that this caller may not use.
 
         For a tool that is hidden only because it has ended, the message names the replacement.
+
+        >>> view.absence("ad")
+        "No tool named 'ad' is available to this caller. Did you mean 'add'?"
         """
         with suppress(AsyncPredicateError):
             if (ended := self._ended(name)) is not None:
@@ -464,7 +516,11 @@ class View:
         return None
 
     def hint(self, name: str) -> str:
-        """Return the end of a not-found message: a similar visible name, or a suggestion."""
+        """Return the end of a not-found message: a similar visible name, or a suggestion.
+
+        >>> view.hint("halv")
+        " Did you mean 'halve'?"
+        """
         near = None
         with suppress(AsyncPredicateError):
             near = self._near(name)
@@ -486,11 +542,19 @@ class View:
     # -- awaiting
 
     async def atools(self) -> tuple[ToolEntry, ...]:
-        """Like `tools`, awaiting predicates and builders; does not include tools declared meanwhile."""
+        """Like `tools`, awaiting predicates and builders; does not include tools declared meanwhile.
+
+        >>> len(asyncio.run(view.atools()))
+        2
+        """
         return self.tools(within=await self.prepared_snapshot())
 
     async def afind(self, name: str) -> ToolEntry | None:
-        """Like `find`, awaiting predicates and builders."""
+        """Like `find`, awaiting predicates and builders.
+
+        >>> asyncio.run(view.afind("add")).wire_name
+        'add'
+        """
         for _ in range(_ASKED_ANEW):
             with suppress(AsyncPredicateError):
                 return self.find(name, can_wait=True)
@@ -498,7 +562,11 @@ class View:
         return self.find(name)  # pragma: no cover - a predicate that has another question each time it is asked
 
     async def awhy(self, name: str) -> Decision:
-        """Like `why`, awaiting predicates, builders and limits."""
+        """Like `why`, awaiting predicates, builders and limits.
+
+        >>> asyncio.run(view.awhy("add")).code
+        'visible'
+        """
         try:
             decided, entry = self.ctx.memo.deferring(partial(self._decided, name))
         except AsyncPredicateError:
@@ -510,12 +578,20 @@ class View:
         return decided._replace(blocked=blocked, asks=entry.asks_because is not None)
 
     async def prepare(self) -> View:
-        """Await every async predicate and builder of the selected tools, together. Returns the view."""
+        """Await every async predicate and builder of the selected tools, together. Returns the view.
+
+        >>> asyncio.run(view.prepare()).names()
+        ['add', 'halve']
+        """
         await self.prepared_snapshot()
         return self
 
     async def prepared_snapshot(self) -> Snapshot:
-        """Like `prepare`, but returns the snapshot whose tools are prepared; a newer one may not be."""
+        """Like `prepare`, but returns the snapshot whose tools are prepared; a newer one may not be.
+
+        >>> asyncio.run(view.prepared_snapshot()) is view.snapshot
+        True
+        """
         snapshot = self.snapshot
         selected = self._select(snapshot)
         conditions = snapshot.conditions_of(selected)
@@ -592,6 +668,11 @@ class View:
         Errors of the model, the tool or a guard do not raise: they are in the result. With `raise_errors`, an error
         result is raised as `CallError`, chained to the tool's exception. With `as_task`, a tool that supports tasks
         runs as one: the result names it (`task_id`), and `Catalog.tasks` has its state.
+
+        >>> asyncio.run(view.call("add", {"a": 1, "b": 2})).text
+        '3'
+        >>> asyncio.run(view.call("add", {"a": 1})).error.kind
+        'invalid_arguments'
         """
         return self._parts.runner.call(
             self, name, args, callbacks=callbacks, raise_errors=raise_errors, call_id=None, as_task=as_task
@@ -606,19 +687,34 @@ class View:
 
         Raises:
             DefinitionError: an unknown target.
+
+        >>> [tool["function"]["name"] for tool in view.export("openai")]
+        ['add', 'halve']
         """
         return self._parts.exporters[target](self)
 
     def export_bytes(self, target: str) -> bytes:
-        """Return `export` as a JSON array; cached for callers with the same tools."""
+        """Return `export` as a JSON array; cached for callers with the same tools.
+
+        >>> view.export_bytes("anthropic").startswith(b'[{"name":"add"')
+        True
+        """
         return self._parts.exporters[target].to_bytes(self)
 
     def export_report(self, target: str) -> list[JSON]:
-        """Return the losses of an export: `{tool, path, rule, effect, text}`; see `pegboard.providers.dialect.Loss`."""
+        """Return the losses of an export: `{tool, path, rule, effect, text}`; see `pegboard.providers.dialect.Loss`.
+
+        >>> view.export_report("openai")
+        []
+        """
         return self._parts.exporters[target].report(self)
 
     def wire_name(self, target: str, name: str) -> str:
-        """Return the wire name for an exported name; they differ only if the target does not support the wire name."""
+        """Return the wire name for an exported name; they differ only if the target does not support the wire name.
+
+        >>> view.wire_name("gemini", "add")
+        'add'
+        """
         return self._parts.exporters[target].wire_name(self, name)
 
     def decode(self, target: str, name: str, args: JSONValue) -> JSONValue:
@@ -628,6 +724,9 @@ class View:
 
         Raises:
             KeyError: no such tool is available to this caller.
+
+        >>> view.decode("openai", "add", '{"a": 1, "b": 2}')
+        {'a': 1, 'b': 2}
         """
         return self._parts.exporters[target].decode(self, name, args)
 

@@ -78,6 +78,13 @@ class Toolset(Composable):
     `Toolset(source)` makes any object with the methods of `pegboard.core.ports.Source` composable. Connection, state
     and secrets are those of the source. Give the catalog either the source or one toolset over it, not both: they have
     the same name.
+
+    >>> from pegboard.sources.mcp.server_settings import ServerSettings
+    >>> from pegboard.sources.mcp.supervised_source import McpSource
+    >>> notes = McpSource(ServerSettings(name="notes", transport="http", url="https://notes.example.com/mcp"))
+    >>> source = notes.skip("delete_*").in_groups("reading").asking(tools="share_*").limited("30/60s")
+    >>> source.name, sorted(source.groups())
+    ('notes', ['core', 'reading'])
     """
 
     def __init__(self, source: Source, change: Change | None = None, groups: Iterable[str] = ()) -> None:
