@@ -157,6 +157,24 @@ def test_what_has_no_secret_is_shared_as_it_is() -> None:
     assert clean["when"] is value["when"]
 
 
+def test_texts_that_follow_each_other_are_searched_as_one_for_all_that_crosses_their_ends() -> None:
+    redactor = Redactor([Secret("hunter2-Zx9"), Secret("p&ss/word")])
+    assert redactor.texts(["a hunt", "er2-Zx9 %70", "&ss/word b"]) == [
+        "a [redacted]",
+        "[redacted] [redacted]",
+        "[redacted] b",
+    ]
+    assert redactor.texts(["hunter2-Zx9", "hunter2", "x"]) == ["[redacted]", "hunter2", "x"]
+    assert Redactor([]).texts(["a", "b"]) == ["a", "b"]
+
+
+def test_a_text_says_from_where_it_may_be_the_beginning_of_a_secret() -> None:
+    redactor = Redactor([Secret("hunter2-Zx9")])
+    expected = {"a hunt": 2, "a hunter3": 9, "a %68un": 2, "a %": 2, "50% of": 6, "a \\x6": 2, "R&D lab": 7, "": 0}
+    assert {text: redactor.unfinished(text) for text in expected} == expected
+    assert Redactor([]).unfinished("hunt") == 4
+
+
 SECRETS = [Secret(f"sk-{at}{'Zx9+value/tail~' * 2}{at * 7_919}") for at in range(20)]
 LARGE: dict[str, Any] = {
     "records": [{"id": at, "name": f"name {at}", "unit": "kWh"} for at in range(18_000)],

@@ -39,6 +39,7 @@ class Escapes:
     def __init__(self, values: Iterable[str], forms: Iterable[str]) -> None:
         units = sorted({unit for value in values for unit in units_of(value)})
         bytes_hex = "|".join(f"{unit:02x}" for unit in units if unit < 0x80)
+        bytes_ = sorted({byte for value in values for byte in value.encode("utf-8", "surrogatepass")})
         chars = {chr(unit) for unit in units}
         short = "".join(letter for letter, char in SHORT_ESCAPES.items() if char in chars)
         named = "|".join(name for name, char in ENTITIES.items() if char in chars)
@@ -47,6 +48,7 @@ class Escapes:
         slashes = rf"\\{{0,{15}}}"
         parts = [
             rf"\\{slashes}u(?i:({'|'.join(f'{unit:04x}' for unit in units)}))",
+            rf"\\{slashes}x(?i:({'|'.join(f'{byte:02x}' for byte in bytes_)}))",
             rf"\\{slashes}([{short}])" if short else None,
             rf"%(?:25)*(?i:({bytes_hex}))" if bytes_hex else None,
             rf"&(?:amp;)*#0*({'|'.join(map(str, units))});",
@@ -54,6 +56,7 @@ class Escapes:
             rf"&(?:amp;)*({named});" if named else None,
         ]
         readers = (
+            hexadecimal,
             hexadecimal,
             SHORT_ESCAPES.__getitem__,
             hexadecimal,

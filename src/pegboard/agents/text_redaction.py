@@ -10,22 +10,13 @@ class TextStream:
 
     def __init__(self, redactor: Redactor | None) -> None:
         self._redactor, self._waiting = redactor, ""
-        self._forms: tuple[str, ...] = () if redactor is None else redactor.forms
-        self._first = frozenset(form[0] for form in self._forms)
-        self._longest = max(map(len, self._forms), default=0)
 
     def feed(self, piece: str) -> str:
         """Return the part of the text that can be sent now."""
-        if self._redactor is None or not self._forms:
+        if self._redactor is None:
             return piece
         text = self._redactor.text(self._waiting + piece)
-        cut = len(text)
-        for start in range(max(len(text) - self._longest + 1, 0), len(text)):
-            if text[start] in self._first:
-                tail = text[start:]
-                if any(form.startswith(tail) for form in self._forms):
-                    cut = start
-                    break
+        cut = self._redactor.unfinished(text)
         self._waiting = text[cut:]
         return text[:cut]
 

@@ -16,6 +16,7 @@ else:
 
 _NEEDLE_CHARS = 24  # characters from the middle of a string that seldom occur elsewhere
 _HEAD_CHARS = 128  # characters by which the beginning of a string is recognised
+_START_CHARS = 3  # characters by which a beginning at the end of a text is looked up
 _PIECE_CHARS = 8_192  # characters of a long text that are examined together once something may be in them
 _ESCAPED = str.maketrans({char: f"\\{char}" for char in "\\.+*?()|[]{}^$"})
 
@@ -58,6 +59,14 @@ class LiteralSearch:
         if len(text) <= _PIECE_CHARS and self._are_short:
             return self._beginning.sub(lambda _: by, text)
         return replaced(text, self.spans(text), by)
+
+    def unfinished(self, text: str) -> int:
+        """Return the first place from which `text` is the beginning of a string; its length if there is none."""
+        for start in range(max(len(text) - len(self.texts[0]) + 1, 0), len(text)):
+            candidates = self._by_start.get(text[start : start + _START_CHARS])
+            if candidates is not None and any(one.startswith(text[start:]) for one in candidates):
+                return start
+        return len(text)
 
     def _spans(self, text: str) -> Iterator[tuple[int, int]]:
         at, reach = 0, len(self.texts[0]) - 1
@@ -103,6 +112,14 @@ class LiteralSearch:
         for text in self.texts:
             groups.setdefault(text[0], []).append(re.escape(text[1:_HEAD_CHARS]))
         return re.compile("|".join(f"{re.escape(first)}(?:{'|'.join(rests)})" for first, rests in groups.items()))
+
+    @cached_property
+    def _by_start(self) -> dict[str, list[str]]:
+        by_start: dict[str, list[str]] = {}
+        for text in self.texts:
+            for length in range(1, _START_CHARS + 1):
+                by_start.setdefault(text[:length], []).append(text)
+        return by_start
 
     @cached_property
     def _by_key(self) -> dict[str, list[str]]:

@@ -7,7 +7,7 @@ import json
 import re
 import struct
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate, chain
 from typing import Any, cast
@@ -37,7 +37,7 @@ _SHORT_JSON_ESCAPES = 5  # short escapes of JSON without digits
 
 
 def _spellings(value: str) -> Iterable[str]:
-    """Yield the forms in which `value` may appear: plain, in JSON, URL-encoded, in base64 at any offset."""
+    """Yield the forms in which `value` may appear: plain, in JSON, URL-encoded, in hex, in base64 at any offset."""
     yield value
     yield json.dumps(value)[1:-1]
     yield json.dumps(value, ensure_ascii=False)[1:-1]
@@ -50,11 +50,20 @@ def _spellings(value: str) -> Iterable[str]:
     yield value.encode("utf-16-le", "surrogatepass").decode("latin-1")[:-1]
     yield value.encode("utf-16-be", "surrogatepass").decode("latin-1")[1:]
     yield "".join(map(chr, _units(value)))
-    for lead in range(3):
-        # Only the base64 characters that depend on the secret alone, not on its neighbours.
-        start, end = (0, 2, 3)[lead], ((lead + len(raw)) * 8) // 6
-        for encode in (base64.b64encode, base64.urlsafe_b64encode):
-            yield encode(b"\0" * lead + raw).decode()[start:end]
+    for bytes_ in (raw, value.encode("utf-16-le", "surrogatepass")):
+        yield from (bytes_.hex(), bytes_.hex().upper())
+        # Only the characters that depend on the secret alone, not on its neighbours.
+        for lead in range(3):
+            part = slice(-(-lead * 8 // 6), (lead + len(bytes_)) * 8 // 6)
+            for encode in (base64.b64encode, base64.urlsafe_b64encode):
+                yield encode(b"\0" * lead + bytes_).decode()[part]
+    if len(value) >= NO_WORD_SECRET_CHARS:
+        # A short one may be a word, and be another word backwards.
+        yield value[::-1]
+        for lead in range(5):
+            yield base64.b32encode(b"\0" * lead + raw).decode()[-(-lead * 8 // 5) : (lead + len(raw)) * 8 // 5]
+        for separator in ":- ":
+            yield from (raw.hex(separator), raw.hex(separator).upper())
 
 
 def _units(text: str) -> tuple[int, ...]:
@@ -75,9 +84,14 @@ def _has_escapes(text: str) -> bool:
     return "\\" in text or "%" in text or "&" in text
 
 
+# The beginning of an escape at the end of a text.
+_STARTED_ESCAPE = re.compile(
+    rf"(?:\\{{1,{_SLASHES}}}(?:u[0-9a-fA-F]{{0,3}}|x[0-9a-fA-F]?)?|%(?:25)*[0-9a-fA-F]?|&(?:amp;)*#?[0-9a-zA-Z]{{0,8}})\Z"
+)
 _READERS: Mapping[str, Callable[[str], str]] = {
     "json": _hexadecimal,
     "short": _SHORT_ESCAPES.__getitem__,
+    "byte": _hexadecimal,
     "url": _hexadecimal,
     "decimal": _decimal,
     "hexadecimal": _hexadecimal,
@@ -85,11 +99,12 @@ _READERS: Mapping[str, Callable[[str], str]] = {
 }
 
 
-def _escape_of(units: Sequence[int], short: str) -> str:
+def _escape_of(units: Sequence[int], every_byte: Iterable[int], short: str) -> str:
     """Return the pattern of an escape of one of these characters; the name of its group tells its kind."""
     named = "|".join(name for name, char in _ENTITIES.items() if ord(char) in units)
     bytes_hex = "|".join(f"{unit:02x}" for unit in units if unit < 0x80)
     codes = rf"u(?i:(?P<json>{'|'.join(f'{unit:04x}' for unit in units)}))"
+    codes += rf"|x(?i:(?P<byte>{'|'.join(f'{byte:02x}' for byte in every_byte)}))"
     # Each alternative begins with its own character, by which matches are found. The number of backslashes is limited:
     # otherwise a megabyte of them would be scanned from each one.
     parts = [
@@ -102,6 +117,17 @@ def _escape_of(units: Sequence[int], short: str) -> str:
     return "|".join(part for part in parts if part)
 
 
+def _places(written: Sequence[str], read: Sequence[str]) -> Callable[[int], int]:
+    """Return the function from a place in a text that was read to the place in the text as it was written."""
+    written_at, read_at = [0, *accumulate(map(len, written))], [0, *accumulate(map(len, read))]
+
+    def written_place(place: int) -> int:
+        near = bisect_right(read_at, place) - 1
+        return written_at[near] + place - read_at[near]
+
+    return written_place
+
+
 class _Escapes:
     r"""Finds secrets in which any characters are escaped.
 
@@ -109,13 +135,14 @@ class _Escapes:
     backslashes.
     """
 
-    def __init__(self, values: Iterable[str], search: LiteralSearch) -> None:
+    def __init__(self, values: Collection[str], search: LiteralSearch) -> None:
         units = sorted({unit for value in values for unit in _units(value)})
         short = "".join(letter for letter, char in _SHORT_ESCAPES.items() if ord(char) in units)
-        escape = _escape_of(units, short)
+        every_byte = sorted({*chain.from_iterable(value.encode("utf-8", "surrogatepass") for value in values)})
+        escape = _escape_of(units, every_byte, short)
         self._escape = re.compile(escape)
         # The beginning of every escape, however often it was escaped again; a quick search rules out most texts.
-        self._mark = re.compile(rf"\\[u{short}]|%[0-9a-fA-F]|&[#a-z]")
+        self._mark = re.compile(rf"\\[ux{short}]|%[0-9a-fA-F]|&[#a-z]")
         # The pattern of the escapes without its groups.
         self._parts = re.compile(f"({re.sub(r'[(][?]P<[a-z]+>', '(?:', escape)})")
         # A secret may itself look as if it contained escapes.
@@ -132,13 +159,15 @@ class _Escapes:
         parts, read = self._read(text)
         if len(parts) == 1 or not self._search.may_be_in(whole := "".join(read)):
             return []
-        written_at, read_at = [0, *accumulate(map(len, parts))], [0, *accumulate(map(len, read))]
-
-        def written(place: int) -> int:
-            near = bisect_right(read_at, place) - 1
-            return written_at[near] + place - read_at[near]
-
+        written = _places(parts, read)
         return [(written(begin), written(end)) for begin, end in self._search.spans(whole)]
+
+    def unfinished(self, text: str) -> int:
+        """Return where a secret may begin that continues after `text`; its length if none does."""
+        started = _STARTED_ESCAPE.search(text)
+        complete = text if started is None else text[: started.start()]
+        parts, read = self._read(complete)
+        return _places(parts, read)(self._search.unfinished("".join(read)))
 
     def _read(self, text: str) -> tuple[list[str], list[str]]:
         """Return a text split at its escapes, and the meaning of each part."""
@@ -191,6 +220,30 @@ class Redactor:
             text = search.replaced(text, REDACTED)
         return replaced(text, self._escapes.spans(text), REDACTED) if _has_escapes(text) else text
 
+    def unfinished(self, text: str) -> int:
+        """Return where a secret may begin that continues after `text`; its length if none does."""
+        if self._search is None:
+            return len(text)
+        literal = self._search.unfinished(text)
+        return min(literal, self._escapes.unfinished(text)) if _has_escapes(text) else literal
+
+    def texts(self, texts: Sequence[str]) -> list[str]:
+        """Return texts that are read one after the other without secrets, also those that continue in the next."""
+        clean = [self.text(text) for text in texts]
+        whole = "".join(clean)
+        search = self._search
+        if search is None or not self.may_find(whole):
+            return clean
+        # What is left in the whole crosses a boundary.
+        spans = [*search.spans(whole), *(self._escapes.spans(whole) if _has_escapes(whole) else ())]
+        begin = 0
+        for number, text in enumerate(clean):
+            end = begin + len(text)
+            own = [(max(start, begin) - begin, min(stop, end) - begin) for start, stop in sorted(spans)]
+            clean[number] = replaced(text, _merged(span for span in own if span[0] < span[1]), REDACTED)
+            begin = end
+        return clean
+
     @cached_property
     def _escapes(self) -> _Escapes:
         # Created on demand: it costs ten times the rest, for each caller with their own secrets.
@@ -200,6 +253,17 @@ class Redactor:
     def value(self, value: Any) -> Any:
         """Return a JSON value with the secrets removed from its strings and keys; unchanged parts are shared."""
         return value if self._search is None else without(value, clean=self.text, may_find=self.may_find)
+
+
+def _merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return ordered spans without overlaps."""
+    merged: list[tuple[int, int]] = []
+    for begin, end in spans:
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((begin, end))
+    return merged
 
 
 def without(value: Any, *, clean: Callable[[str], str], may_find: Callable[[str], bool]) -> Any:

@@ -16,7 +16,7 @@ from pegboard.core.schema import NO_ARGUMENT, ArgumentProblem, Compiled, json_pa
 from pegboard.model.error import CallError, ToolError
 from pegboard.model.json_types import JSONValue, is_list, is_object
 from pegboard.model.record import replace
-from pegboard.model.result import Content, TextContent, ToolResult
+from pegboard.model.result import Content, ResourceContent, TextContent, ToolResult
 
 SHOWN_MISFITS = 10  # problems shown of a result that is returned with a warning
 
@@ -115,7 +115,7 @@ def _problems(judge: Compiled, result: ToolResult) -> list[ArgumentProblem]:
 def redacted(result: ToolResult, redactor: Redactor) -> ToolResult:
     """Return the result with every secret removed, in any spelling; the same object if it has none."""
     content, structure, meta, error = result.content, result.structured, result.meta, result.error
-    clean = [_clean_block(block, redactor) for block in content]
+    clean = _joined([_clean_block(block, redactor) for block in content], redactor)
     if not all(map(is_, clean, content)):
         content = tuple(clean)
     if result.has_structured:
@@ -140,6 +140,18 @@ def clean_error(error: ToolError, redactor: Redactor) -> ToolError:
 
 
 _BARE = (None, None)
+
+
+def _joined(blocks: list[Content], redactor: Redactor) -> list[Content]:
+    """Return the blocks without the secrets that begin in the text of one and continue in that of the next."""
+    texts = [block.text for block in blocks if isinstance(block, TextContent | ResourceContent) and block.text]
+    if len(texts) < 2 or (clean := redactor.texts(texts)) == texts:
+        return blocks
+    left = iter(clean)
+    return [
+        block._replace(text=next(left)) if isinstance(block, TextContent | ResourceContent) and block.text else block
+        for block in blocks
+    ]
 
 
 def _clean_block(block: Content, redactor: Redactor) -> Content:
