@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from mcp.client import Client
 
-from pegboard import Catalog, http_app
+from pegboard import Catalog, ToolContext, http_app
 from tests.builtin.web import Asked, Site, as_json
 from tests.config.project import Project
 from tests.server.doors import served
@@ -43,6 +43,7 @@ ANSWERS: dict[str, Any] = {
     "kind": {"id": 1.5, "cvc": "1"},
 }
 BROKEN: dict[str, Any] = {"type": {"id": "1", "cvc": "1"}, "shape": {"id": 1, "cvc": "1", "lines": {}}}
+NAMES = ["hook", "api__card", "up__card"]
 SLIP = {"slip": {"type": "string", "required": True}}
 SERVER = """
 import json, sys
@@ -117,21 +118,19 @@ async def declared(folder: Path, check: str | None) -> AsyncGenerator[Catalog]:
             await catalog.close(grace_s=0)
 
 
-NAMES = ["hook", "api__card", "up__card"]
-
-
 def is_slip(name: str, answer: str) -> bool:
     """Tell whether an answer misses the schema: that of an API's response has no write-only members to begin with."""
     return answer != ("writeOnly" if name == "api__card" else "right")
 
 
+@pytest.mark.parametrize(("check", "names"), [(None, NAMES[:2]), ("relax", NAMES)])
 async def test_a_slip_of_a_foreign_answer_reaches_the_clients_of_both_sdks_which_hold_it_against_its_schema(
-    tmp_path: Path,
+    tmp_path: Path, check: str | None, names: list[str]
 ) -> None:
-    async with declared(tmp_path, None) as catalog, served(http_app(catalog)) as url:
+    async with declared(tmp_path, check) as catalog, served(http_app(catalog)) as url:
         async with Client(f"{url}/mcp", cache=None) as client:
             assert sorted(tool.name for tool in (await client.list_tools()).tools) == sorted(NAMES)
-            for name in NAMES:
+            for name in names:
                 for slip, answer in ANSWERS.items():
                     result = await client.call_tool(name, {"slip": slip})
                     assert (result.structured_content, result.is_error) == (answer, False), (name, slip)
@@ -144,7 +143,21 @@ async def test_a_slip_of_a_foreign_answer_reaches_the_clients_of_both_sdks_which
         if not SDK.is_dir():
             pytest.skip("`make setup` brings the other SDK")
         found = await in_node(url)
-    assert found == {f"{name} {slip}": answer for name in NAMES for slip, answer in ANSWERS.items()}
+    expected = {f"{name} {slip}": answer for name in names for slip, answer in ANSWERS.items()}
+    assert {key: found[key] for key in expected} == expected
+
+
+async def test_a_tool_of_a_server_is_listed_with_the_schema_that_the_server_wrote(tmp_path: Path) -> None:
+    async with declared(tmp_path, None) as catalog, served(http_app(catalog)) as url:
+        async with Client(f"{url}/mcp", cache=None) as client:
+            schemas = {tool.name: tool.output_schema for tool in (await client.list_tools()).tools}
+            assert schemas["up__card"] == CARD
+            assert (await client.call_tool("up__card", {"slip": "right"})).structured_content == ANSWERS["right"]
+            # A client that checks refuses a slip, as it does without Pegboard; all others have it with a warning.
+            with pytest.raises(RuntimeError, match="Invalid structured content"):
+                await client.call_tool("up__card", {"slip": "extra"})
+        answer = await catalog.view(ToolContext()).call("up__card", {"slip": "extra"})
+        assert (answer.structured, "output_mismatch" in answer.meta) == (ANSWERS["extra"], True)
 
 
 async def in_node(url: str) -> Any:

@@ -68,6 +68,48 @@ async def test_everything_over_http(kind: str, transport: Any, path: str) -> Non
         await exercise_everything(ServerSettings(name="up", transport=transport, url=url, trust="any"))
 
 
+async def directly_listed(command: str, *args: str) -> dict[str, Any]:
+    """Return the tools of a server by name, as it sends them."""
+    process = await asyncio.create_subprocess_exec(
+        command, *args, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL, env=clean_environment({}), start_new_session=True, limit=2**22,
+    )  # fmt: skip
+    assert process.stdin is not None
+    assert process.stdout is not None
+    client = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    try:
+        for message in (
+            {"id": 1, "method": "initialize", "params": client},
+            {"method": "notifications/initialized"},
+            {"id": 2, "method": "tools/list"},
+        ):
+            process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+        while line := await process.stdout.readline():
+            message = json.loads(line)
+            if message.get("id") == 2 and "result" in message:
+                return {tool["name"]: tool for tool in message["result"]["tools"]}
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+    raise AssertionError("the server sent no list")
+
+
+@pytest.mark.parametrize("server", ["everything", "filesystem", "memory"])
+async def test_every_reference_tool_is_listed_as_its_server_lists_it_except_name_and_execution(
+    server: str, tmp_path: Path
+) -> None:
+    args = {"everything": ("stdio",), "filesystem": (str(tmp_path),)}.get(server, ())
+    settings = reference(server, *args)
+    direct = await directly_listed(str(settings.command), *args)
+    async with running(settings) as (catalog, _):
+        listed = {tool["name"].removeprefix("up__"): tool for tool in view_of(catalog).export("mcp")}
+    assert len(direct) >= 9
+    for name, tool in direct.items():
+        # Whether a call can be a task is what Pegboard says of itself; see "What a client sees" in mcp-servers.md.
+        tool.pop("execution", None)
+        assert listed[name] == {**tool, "name": f"up__{name}"}
+
+
 async def test_filesystem_reads_what_it_wrote(tmp_path: Path) -> None:
     async with running(reference("filesystem", str(tmp_path))) as (catalog, source):
         view = view_of(catalog)

@@ -26,7 +26,7 @@ from pegboard.model.tool import ToolEntry
 from pegboard.providers.mcp import mcp_result, mcp_tool_before_2026
 from pegboard.providers.mcp_progress import Progress
 from pegboard.sources.composable import Composable
-from pegboard.sources.mcp.definitions import UnfitError, checked_definition, declared_spec
+from pegboard.sources.mcp.definitions import UnfitError, checked_definition, declared_spec, offered_titles
 from pegboard.sources.mcp.resource_links import of_tools_alone
 from pegboard.sources.mcp.results import read_result
 from pegboard.sources.mcp.server_settings import ServerSettings
@@ -123,7 +123,7 @@ class FastMCPSource(Composable):
             result = await self._client.call_tool_mcp(theirs, args, progress_handler=tell)
             return read_result(result, tool=spec.name, server=self.name, address_of=of_tools_alone(self.name))
 
-        return upstream_tool(spec, handle, source=self.name, reaches=theirs)
+        return upstream_tool(spec, handle, source=self.name, reaches=theirs, offered=offered_titles(definition))
 
 
 class _Changes(MessageHandler):

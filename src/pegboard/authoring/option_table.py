@@ -283,8 +283,9 @@ OPTIONS: Final[tuple[Option, ...]] = (
     Option(
         name="output_check",
         meaning="Whether a result that misses its schema in a format, an extra or write-only member or a number's kind "
-        "is refused (`strict`, our own tools) or given with a warning in `meta` (`warn`, foreign ones).",
-        check=lambda key, value: "" if value is None else _one_of("strict", "warn")(key, value),
+        "is refused (`strict`, our own tools) or given with a warning in `meta` (`warn`, foreign ones). With `relax`, "
+        "tools of MCP servers are listed with a schema that such results fit, in place of the exact one.",
+        check=lambda key, value: "" if value is None else _one_of("strict", "warn", "relax")(key, value),
         yaml=YamlKey(form="output check"),
     ),
     Option(

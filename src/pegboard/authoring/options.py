@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypedDict
+from typing import Any, TypedDict
 
 from msgspec import Struct, field
 
@@ -12,7 +12,7 @@ from pegboard.core.names import nearest
 from pegboard.model.error import DefinitionError, Problem
 from pegboard.model.json_types import JSON
 from pegboard.model.rate_limit import RateLimit
-from pegboard.model.tool import ConsentRule, ToolSpec
+from pegboard.model.tool import ConsentRule, OutputCheck, ToolSpec
 
 
 class BuilderKeywords(TypedDict, total=False):
@@ -25,7 +25,7 @@ class BuilderKeywords(TypedDict, total=False):
     timeout_s: float | None
     max_concurrency: int | None
     max_result_bytes: int | None
-    output_check: Literal["strict", "warn"] | None
+    output_check: OutputCheck | None
     consent: ConsentRule
     task: str
     internal_only: bool

@@ -16,7 +16,7 @@ from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.model.record import replace
 from pegboard.model.secret import Secret
-from pegboard.model.tool import Annotations, ToolEntry
+from pegboard.model.tool import Annotations, OfferedTitles, ToolEntry
 
 _PROSE: Final = frozenset({"description", "title", "$comment"})
 # Annotations: they validate nothing, and a sample with a redacted part would be wrong.
@@ -49,12 +49,16 @@ class DefinitionRedactor:
             # Most catalogs have no secrets; then nothing is serialised for a search.
             return entry
         offer = entry.offer and self._cleaned(entry.offer)
-        spec = entry.spec
+        spec, exact, offered = entry.spec, entry.exact_output, entry.offered
         if self._has_any([spec.definition(), list(spec.examples)]):
             spec = self._cleaned(spec)
-        if spec is entry.spec and offer == entry.offer:
+        if exact is not None and self._has_any(exact):
+            exact = self._schema(exact)
+        if offered is not None and self._has_any(list(offered)):
+            offered = OfferedTitles(*(one and self._redactor.text(one) for one in offered))
+        if spec is entry.spec and offer == entry.offer and exact is entry.exact_output and offered is entry.offered:
             return entry
-        return replace(entry, spec=spec, offer=offer, fingerprint="")
+        return replace(entry, spec=spec, offer=offer, exact_output=exact, offered=offered, fingerprint="")
 
     def definition(self, definition: JSON) -> JSON:
         """Return the wire form of one tool without secrets.

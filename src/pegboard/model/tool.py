@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from msgspec import Struct, field
 
@@ -17,6 +17,7 @@ from pegboard.model.record import lazy_property, replace
 from pegboard.model.resource import Offer
 
 Runs = Literal["async", "thread", "inline"]
+OutputCheck = Literal["strict", "warn", "relax"]
 
 
 class Annotations(Struct, frozen=True, kw_only=True):
@@ -61,7 +62,7 @@ class ToolSpec(Struct, frozen=True, kw_only=True):
     timeout_s: float | None = None
     max_concurrency: int | None = None
     max_result_bytes: int | None = None
-    output_check: Literal["strict", "warn"] | None = None
+    output_check: OutputCheck | None = None
     consent: ConsentRule = "never"
     task: Literal["forbidden", "optional", "required"] = "forbidden"
     repair: bool = False
@@ -138,6 +139,13 @@ class BuilderRef(Struct, frozen=True, kw_only=True):
     is_bundle: bool = False
 
 
+class OfferedTitles(NamedTuple):
+    """The titles that an MCP server gave a tool: its own, and that in its annotations."""
+
+    title: str | None
+    of_annotations: str | None
+
+
 class ToolEntry(Struct, frozen=True, kw_only=True, dict=True, weakref=True):
     """A tool in the catalog: a declaration, its handler, and its source.
 
@@ -145,7 +153,8 @@ class ToolEntry(Struct, frozen=True, kw_only=True, dict=True, weakref=True):
     source (`None` for our own code). `is_foreign` marks definitions from outside, `is_toolset` namespaces that a policy
     may name as a whole. `offer` is set if the entry is not a tool but a resource, prompt or completion; these are
     judged and run like tools. `agent` names the agent that a tool runs. `exact_output` is the declared output schema if
-    results are checked against a weaker one (`output_check="warn"`). `reread` converts a result that misses its schema
+    results are checked against a weaker one (`output_check="warn"`). `offered` is set for tools of MCP servers, which
+    lists show with these titles and the exact output schema. `reread` converts a result that misses its schema
     to the annotated type, and raises if it cannot. `stray_words` are names that the docstring describes as parameters
     although they are not. `reaches` is a digest of settings outside the declaration that determine what a call does,
     such as an address; it is empty if only code does. It is part of the fingerprint.
@@ -163,6 +172,7 @@ class ToolEntry(Struct, frozen=True, kw_only=True, dict=True, weakref=True):
     offer: Offer | None = None
     agent: str | None = None
     exact_output: JSON | None = None
+    offered: OfferedTitles | None = None
     reread: Callable[[object], object] | None = None
     stray_words: tuple[str, ...] = ()
     reaches: str = ""

@@ -16,7 +16,7 @@ from pegboard.model.result import (
     TextContent,
     ToolResult,
 )
-from pegboard.model.tool import ToolEntry
+from pegboard.model.tool import OfferedTitles, ToolEntry
 from pegboard.providers.dialect import ANY_TEXT, Dialect
 
 ERROR_KEY = "pegboard/error"  # the key in `_meta` of the record of an error
@@ -26,7 +26,20 @@ MCP = Dialect(name="mcp", names=ANY_TEXT, source="MCP: any JSON Schema 2020-12")
 
 def mcp_tool(entry: ToolEntry) -> JSON:
     """Return the MCP definition of a tool under its wire name; empty keys are left out."""
-    return {**entry.spec.definition(), "name": entry.wire_name}
+    shown = {**entry.spec.definition(), "name": entry.wire_name}
+    return shown if entry.offered is None else _as_offered(shown, entry, entry.offered)
+
+
+def _as_offered(shown: JSON, entry: ToolEntry, offered: OfferedTitles) -> JSON:
+    """Return the definition of a tool of an MCP server with the titles and the output schema that the server wrote."""
+    if entry.exact_output is not None and entry.spec.output_check != "relax":
+        shown["outputSchema"] = entry.exact_output
+    hints = {key: value for key, value in shown.pop("annotations", {}).items() if key != "title"}
+    if offered.of_annotations:
+        hints = {"title": offered.of_annotations, **hints}
+    if not offered.title:
+        shown.pop("title", None)
+    return {**shown, "annotations": hints} if hints else shown
 
 
 def mcp_tool_before_2026(entry: ToolEntry) -> JSON:

@@ -106,7 +106,7 @@ _VALUE_FORMS: Final[Mapping[YamlForm, _ValueForm]] = {
     "filled text": _ValueForm(type=Maybe[FilledText]),
     "flag": _ValueForm(type=Maybe[Flag]),
     "limit": _ValueForm(type=Maybe[Limit], read=lambda value, at, build: rate_limit(value)),
-    "output check": _ValueForm(type=Maybe[Literal["strict", "warn"]]),
+    "output check": _ValueForm(type=Maybe[Literal["strict", "warn", "relax"]]),
     "names": _ValueForm(type=Maybe[Names]),
     "namespace": _ValueForm(type=Maybe[Namespace]),
     "positive number": _ValueForm(type=Maybe[PositiveNumber]),

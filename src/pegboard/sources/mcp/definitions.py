@@ -10,7 +10,7 @@ from pegboard.model.bounds import Bounds
 from pegboard.model.call_intent import with_marks
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object, place_in
-from pegboard.model.tool import Annotations, ToolSpec
+from pegboard.model.tool import Annotations, OfferedTitles, ToolSpec
 from pegboard.sources.foreign_text import as_drawn, cleaned, has_hidden
 from pegboard.sources.mcp.foreign_metadata import MCP_TITLE_BYTES, kept_icons, kept_meta, meta_here, shown_hints
 from pegboard.sources.mcp.server_settings import ServerSettings
@@ -171,12 +171,12 @@ def _clean_schema(value: JSONValue, bounds: Bounds) -> JSONValue:
 def declared_spec(definition: JSON, name: str, settings: ServerSettings) -> ToolSpec:
     """Return the declaration of a valid definition, under our name."""
     bounds = settings.bounds
-    title = definition.get("title") or definition.get("annotations", {}).get("title")
+    titles = offered_titles(definition)
     output = definition.get("outputSchema")
     input_schema: Any = _clean_schema(definition["inputSchema"], bounds)
     fields: dict[str, Any] = {
         "description": cleaned(definition.get("description", ""), max_bytes=bounds.description_bytes),
-        "title": cleaned(title, max_bytes=MCP_TITLE_BYTES) if isinstance(title, str) else None,
+        "title": titles.title or titles.of_annotations,
         "input_schema": with_marks(input_schema, settings.filled_by_intent(definition["name"])),
         "output_schema": None if output is None else _clean_schema(output, bounds),
         "annotations": hints_of(definition, is_trusted=settings.trust_annotations),
@@ -187,6 +187,12 @@ def declared_spec(definition: JSON, name: str, settings: ServerSettings) -> Tool
         "origin": settings.origin or f"MCP server {settings.name!r}",
     }
     return ToolSpec(name=name, namespace=settings.name, **(fields | dict(settings.own)))
+
+
+def offered_titles(definition: JSON) -> OfferedTitles:
+    """Return the titles of a definition, cleaned and short."""
+    titles = (definition.get("title"), definition.get("annotations", {}).get("title"))
+    return OfferedTitles(*(cleaned(one, max_bytes=MCP_TITLE_BYTES) if isinstance(one, str) else None for one in titles))
 
 
 def hints_of(definition: JSON, *, is_trusted: bool) -> Annotations:

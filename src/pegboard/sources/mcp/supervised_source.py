@@ -22,7 +22,7 @@ from pegboard.model.source_state import SourceState
 from pegboard.model.tool import ToolEntry, ToolSpec
 from pegboard.sources.composable import Composable
 from pegboard.sources.mcp.backoff import Backoff, RefreshThrottle
-from pegboard.sources.mcp.definitions import Rejected, UnfitError, checked_definition, declared_spec
+from pegboard.sources.mcp.definitions import Rejected, UnfitError, checked_definition, declared_spec, offered_titles
 from pegboard.sources.mcp.evidence import Evidence
 from pegboard.sources.mcp.listing import Listing
 from pegboard.sources.mcp.lock_file import LockFile
@@ -482,7 +482,9 @@ class McpSource(Composable):
         async def handle(ctx: CallContext, args: JSON, /) -> ToolResult:
             return await self._call(raw_name, spec, ctx, args)
 
-        entry = upstream_tool(spec, handle, source=self.name, reaches=self.settings.reaches(raw_name))
+        entry = upstream_tool(
+            spec, handle, source=self.name, reaches=self.settings.reaches(raw_name), offered=offered_titles(checked)
+        )
         self._declared[raw_name] = _Declared(definition, name, self.settings, entry)
         return entry
 

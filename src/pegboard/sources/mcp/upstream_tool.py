@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from pegboard.model.tool import Handler, ToolEntry, ToolSpec
+from pegboard.model.tool import Handler, OfferedTitles, ToolEntry, ToolSpec
 from pegboard.sources.mcp.text_structure import structure_in_text
 
 
-def upstream_tool(spec: ToolSpec, handler: Handler, *, source: str, reaches: str) -> ToolEntry:
+def upstream_tool(spec: ToolSpec, handler: Handler, *, source: str, reaches: str, offered: OfferedTitles) -> ToolEntry:
     """Return the entry of a declared tool: foreign, and part of a toolset.
 
     Structured output that a server sends as text only is parsed. `reaches` identifies the server and its tool, see
-    `ToolEntry`.
+    `ToolEntry`. `offered` are the titles that the server wrote.
     """
     return ToolEntry(
         spec=spec,
@@ -21,4 +21,5 @@ def upstream_tool(spec: ToolSpec, handler: Handler, *, source: str, reaches: str
         is_foreign=True,
         is_toolset=True,
         reread=structure_in_text,
+        offered=offered,
     )
