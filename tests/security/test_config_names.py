@@ -340,3 +340,29 @@ def test_what_others_may_write_is_refused_when_strict_and_warned_of_otherwise(
     assert (code, f"warning: {path}: " in said or name == ".") == (0, True), said
     assert "may be written by everybody" in said
     assert ran.exists()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'tools: [{name: go, type: internal, description: x, parameters: {}, handler: "${CODE}"}]',
+        'tools: [{name: go, type: internal, description: x, parameters: {}, handler: "python:${MODULE}:go"}]',
+        'tools: [{name: go, type: internal, description: x, parameters: {}, handler: "python:mine:${NAME:-go}"}]',
+        'tools: [{name: go, type: internal, description: x, handler: "python:mine:own", consent: "${CODE}"}]',
+        'predicates: {go: {python: "${CODE}"}}',
+        'hooks: [{at: before_call, use: "${CODE}"}]',
+        'python: ["${MODULE}"]',
+        "python: [mine, '${file:module}']",
+        'plugins: ["${MODULE}"]',
+        'allow_imports: ["${MODULE}"]',
+        'allow_imports: ["acme.${NAME}"]',
+        'env: [CODE, MODULE, NAME, "${NAME}*"]',
+    ],
+)
+def test_the_environment_does_not_name_code_that_runs(tmp_path: Path, text: str) -> None:
+    project = Project(tmp_path, env={"CODE": "python:ran:go", "MODULE": "ran", "NAME": "own"})
+    project.file("mine.py", "def own() -> str:\n    return 'own'\n").file("module", "ran")
+    project.file("ran.py", f"open({str(tmp_path / 'proof')!r}, 'w').close()\ndef go() -> str:\n    return 'ran'\n")
+    said = project.write(text).said()
+    assert not (tmp_path / "proof").exists()
+    assert [line for line in said if "a variable is not expanded here" in line], said

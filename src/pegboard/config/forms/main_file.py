@@ -34,6 +34,7 @@ from pegboard.config.forms.value_types import (
     Section,
     Text,
     VariableGlob,
+    WrittenText,
     definition_error,
 )
 from pegboard.config.forms.workspace_form import WorkspaceForm
@@ -238,7 +239,7 @@ class MainFile(Fragment):
     """pegboard.yaml: every tool once, and who may use it."""
 
     name: Namespace = Field("pegboard", description="The name of this catalog, shown to clients.")
-    plugins: tuple[FilledText, ...] = Field(
+    plugins: tuple[WrittenText, ...] = Field(
         (), description="Plugins to load, by the names of their entry points: they bring more types of tools."
     )
     files: tuple[FilledText, ...] = Field((), description="More files, as globs relative to this one.")

@@ -67,6 +67,13 @@ def _as_text(value: object) -> object:
     return str(value) if isinstance(value, Expanded) else value
 
 
+def _as_written(value: object) -> object:
+    if isinstance(value, Expanded):
+        text = "a variable is not expanded here: the environment does not decide which code runs. Write the name itself"
+        raise definition_error(text)
+    return value
+
+
 def _as_typed(value: object) -> object:
     return Expanded(value, is_plain=True).typed() if isinstance(value, Expanded) else value
 
@@ -98,6 +105,7 @@ def _concealed_text(value: object) -> str | Secret:
 
 def reference(value: str) -> str:
     """Return a reference to a Python object, once it is one."""
+    _as_written(value)
     if value.startswith(("http://", "https://")):
         raise PydanticCustomError("not_yet", "https")
     if not _REFERENCE.fullmatch(value):
@@ -150,6 +158,8 @@ Maybe: TypeAlias = Annotated[T | None, BeforeValidator(_present)]
 # The constraints stand before what reads the environment, so that the editor's schema has them too.
 Text: TypeAlias = Annotated[str, Strict(), BeforeValidator(_as_text)]
 FilledText: TypeAlias = Annotated[str, Strict(), Field(min_length=1), BeforeValidator(_as_text)]
+# Names of code and of what may be read, which come from the file alone.
+WrittenText: TypeAlias = Annotated[str, Strict(), Field(min_length=1), BeforeValidator(_as_written)]
 Variable: TypeAlias = Annotated[str, Strict(), Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$"), BeforeValidator(_as_text)]
 PositiveNumber: TypeAlias = Annotated[float, Strict(), Field(gt=0), BeforeValidator(_as_typed)]
 PositiveWhole: TypeAlias = Annotated[int, Strict(), Field(gt=0), BeforeValidator(_as_typed)]
@@ -170,11 +180,11 @@ ToolName: TypeAlias = Annotated[
 ProfileName: TypeAlias = Annotated[Text, AfterValidator(_profile_name)]
 Namespace: TypeAlias = Annotated[Text, AfterValidator(checked(check_namespace))]
 Reference: TypeAlias = Annotated[
-    Text, AfterValidator(reference), Field(json_schema_extra={"pattern": "^python:[\\w.]+:[\\w.]+$"})
+    WrittenText, AfterValidator(reference), Field(json_schema_extra={"pattern": "^python:[\\w.]+:[\\w.]+$"})
 ]
-ModuleName: TypeAlias = Annotated[Text, AfterValidator(_module)]
-ModuleGlob: TypeAlias = Annotated[Text, AfterValidator(_module_glob)]
-VariableGlob: TypeAlias = Annotated[Text, AfterValidator(_variable_glob)]
+ModuleName: TypeAlias = Annotated[WrittenText, AfterValidator(_module)]
+ModuleGlob: TypeAlias = Annotated[WrittenText, AfterValidator(_module_glob)]
+VariableGlob: TypeAlias = Annotated[WrittenText, AfterValidator(_variable_glob)]
 
 
 class RetriesForm(Form):
