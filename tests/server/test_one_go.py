@@ -1,10 +1,11 @@
-"""An answer goes out in one go: a call of the system and a packet for head and body together."""
+"""How answers are written: one that is ready in one call of the system, others by ASGI's messages."""
 
 import asyncio
 import json
 from collections.abc import AsyncGenerator
 from typing import Any
 
+import pytest
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -13,12 +14,12 @@ from starlette.routing import Route
 from uvicorn.server import ServerState
 
 from pegboard import Catalog, http_app
-from pegboard.server.http_connection import HttpConnection, WrittenTogether
+from pegboard.server.http_connection import HttpConnection
 from tests.server.doors import META
 
 
 class Wire:
-    """A transport that keeps what each write gave it."""
+    """A transport that keeps what each write gave it, as one call of the system."""
 
     def __init__(self) -> None:
         self.writes = list[bytes]()
@@ -36,7 +37,7 @@ class Wire:
 
     def writelines(self, data: list[bytes]) -> None:
         assert not self.closed.is_set()
-        self.writes += data
+        self.writes.append(b"".join(data))
 
     def close(self) -> None:
         self.closed.set()
@@ -96,14 +97,15 @@ async def parts(_request: Request) -> Response:
 OTHERS = Starlette(routes=[Route("/", plain), Route("/parts", parts)])
 
 
-async def test_head_and_body_of_an_answer_are_one_write_and_so_is_one_that_ends_its_connection() -> None:
+async def test_an_answer_by_asgi_messages_ends_its_connection_only_when_the_client_wants_that() -> None:
     connection, wire = connected(OTHERS)
+    request = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
     for _ in range(2):
-        (write,) = await answered(connection, wire, b"GET / HTTP/1.1\r\nhost: x\r\n\r\n", ends=b"hello")
-        assert write.startswith(b"HTTP/1.1 200 OK\r\n")
-    last = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
-    (write,) = await answered(connection, wire, last, ends=b"hello")
-    assert b"connection: close" in write
+        writes = await answered(connection, wire, request, ends=b"hello")
+        assert writes[0].startswith(b"HTTP/1.1 200 OK\r\n")
+        assert b"connection:" not in writes[0]
+    last = await answered(connection, wire, request.replace(b"\r\n", b"\r\nconnection: close\r\n", 1), ends=b"hello")
+    assert b"connection: close" in last[0]
     assert wire.closed.is_set()
 
 
@@ -111,9 +113,58 @@ async def test_what_a_stream_says_later_is_not_waited_for() -> None:
     connection, wire = connected(OTHERS)
     request = b"GET /parts HTTP/1.1\r\nhost: x\r\n\r\n"
     writes = await answered(connection, wire, request, ends=b"0\r\n\r\n")
-    assert len(writes) > 1
-    assert b"one" in writes[0]
-    assert b"two" not in writes[0]
+    assert writes[0].endswith(b"transfer-encoding: chunked\r\n\r\n")
+    assert writes[1:] == [b"3\r\none\r\n", b"3\r\ntwo\r\n", b"0\r\n\r\n"]
+
+
+async def test_an_answer_has_no_body_where_http_has_none() -> None:
+    async def empty(_request: Request) -> Response:
+        return Response(status_code=204)
+
+    app = Starlette(routes=[Route("/", plain), Route("/empty", empty)])
+    connection, wire = connected(app)
+    (head, *rest) = await answered(connection, wire, b"HEAD / HTTP/1.1\r\nhost: x\r\n\r\n", ends=b"\r\n\r\n")
+    assert b"content-length: 5\r\n" in head
+    assert b"".join(rest) == b""
+    (head, *rest) = await answered(connection, wire, b"GET /empty HTTP/1.1\r\nhost: x\r\n\r\n", ends=b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 204 No Content\r\n")
+    assert b"transfer-encoding" not in head
+    assert b"".join(rest) == b""
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "is_refused_before_it_is_written"),
+    [
+        ([(b"x-a", b"b\r\nset-cookie: c")], b"", True),
+        ([(b"x a", b"b")], b"", True),
+        ([(b"content-length", b"4")], b"hello", False),
+        ([(b"content-length", b"6")], b"hello", False),
+    ],
+)
+async def test_an_app_whose_answer_would_break_the_protocol_is_stopped(
+    headers: Any, body: bytes, is_refused_before_it_is_written: bool
+) -> None:
+    async def app(_scope: Any, _receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    connection, wire = connected(app)
+    connection.data_received(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+    async with asyncio.timeout(30):
+        await wire.closed.wait()
+    written = b"".join(wire.writes)
+    assert b"set-cookie" not in written
+    assert written.startswith(b"HTTP/1.1 500 ") is is_refused_before_it_is_written
+
+
+async def test_an_app_that_returns_without_an_answer_is_answered_for() -> None:
+    async def app(_scope: Any, _receive: Any, _send: Any) -> None: ...
+
+    connection, wire = connected(app)
+    (head, body) = await answered(connection, wire, b"GET / HTTP/1.1\r\nhost: x\r\n\r\n", ends=b"Error")
+    assert head.startswith(b"HTTP/1.1 500 ")
+    assert body == b"Internal Server Error"
+    assert wire.closed.is_set()
 
 
 async def test_a_call_is_answered_in_one_write_with_the_headers_that_every_answer_has() -> None:
@@ -126,34 +177,21 @@ async def test_a_call_is_answered_in_one_write_with_the_headers_that_every_answe
         ways = list[list[bytes]]()
         for more in (b"", b"connection: close\r\n"):
             ways.append(await answered(connection, wire, request.replace(b"\r\n", b"\r\n" + more, 1), ends=b"}"))
-        (fast,), (ordinary,) = ways
+        (fast,), (head, body) = ways
+        ordinary = head + body
         # The one that ends its connection goes by ASGI's messages, and says so; the rest is the same.
         assert sorted(ordinary.replace(b"connection: close\r\n", b"").split(b"\r\n")) == sorted(fast.split(b"\r\n"))
         assert b"connection: close" in ordinary
 
 
-async def test_a_large_answer_is_not_copied_behind_its_head() -> None:
+async def test_a_large_answer_goes_out_whole() -> None:
     catalog = Catalog("desk")
     catalog.tool(name="work")(lambda: "x" * 100_000)
     app = http_app(catalog)
     async with app.router.lifespan_context(app):
         connection, wire = connected(app)
         for _ in range(2):
-            head, body = await answered(connection, wire, call_of("work"), ends=b"}")
-            assert b"content-length: %d\r\n" % len(body) in head
-            assert head.endswith(b"\r\n\r\n")
+            (write,) = await answered(connection, wire, call_of("work"), ends=b"}")
+            head, _, body = write.partition(b"\r\n\r\n")
+            assert b"content-length: %d\r\n" % len(body) in head + b"\r\n"
             assert json.loads(body)["result"]["content"][0]["text"] == "x" * 100_000
-
-
-async def test_what_waits_for_a_client_that_has_gone_is_dropped_in_silence() -> None:
-    loop, wire, raised = asyncio.get_running_loop(), Wire(), list[Any]()
-    loop.set_exception_handler(lambda _, context: raised.append(context))
-    try:
-        together = WrittenTogether(wire, loop, lambda: False)
-        together.write(b"HTTP/1.1 200 OK\r\n")
-        wire.closed.set()
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-    finally:
-        loop.set_exception_handler(None)
-    assert (wire.writes, raised) == ([], [])

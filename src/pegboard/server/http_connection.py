@@ -1,589 +1,537 @@
-"""HttpConnection: an HTTP connection that has a deadline and a size for its headers, and writes an answer in one go."""
+"""HttpConnection: an HTTP/1.1 connection for uvicorn, which limits headers, pipelined requests and time.
+
+Of uvicorn it uses only what any class given as `http=` gets: the config and the state of the server. httptools parses.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import urllib.parse
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable
+from functools import cache
+from http import HTTPStatus
+from typing import Any
 
 import httptools
-from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from pegboard.core.bounded_cache import BoundedCache
-from pegboard.model.bounds import DEFAULT_BOUNDS, KIB
+from pegboard.model.bounds import DEFAULT_BOUNDS
 from pegboard.server.access_log import log_request
 from pegboard.server.whole_answer import AnswerHeaders
 
-REFUSAL_TOLD_S = 1.0  # between two lines on requests whose headers are refused
-HEADER_BYTES = 128 * KIB  # of one request's headers
+HEADER_BYTES = 128 * 1024  # of one request's headers; what is around the parts of a body has the same limit
 HEADERS = 256  # of one request: each costs more than its bytes
-PIPELINED_REQUESTS = 32  # that one connection sends before the first of them is answered; it ends with the last
+BODY_AHEAD_BYTES = 64 * 1024  # of a body that the app has not read, before reading pauses
+PIPELINED_REQUESTS = 32  # that wait on one connection while another request is answered
 LINGER_S = 2.0  # for a client that still sends the body of a refused request to read the answer
-TARGETS_REMEMBERED = 256  # addresses that were asked for
-TARGET_BYTES = 256  # and are no longer than this
+REFUSAL_TOLD_S = 1.0  # between two log lines about refused headers
 
 log = logging.getLogger("pegboard.serve")
-_BAD_REQUEST = 400
-_CHUNK_BYTES = 8  # what a chunk of one byte has around it, more or less
-_COPIED_BYTES = 1 << 16  # an answer up to here is copied behind its headers
+errors = logging.getLogger("uvicorn.error")
+_CHUNK_BYTES = 8  # around a chunk of one byte, more or less
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-_COMMON = (
-    b"Accept Accept-Encoding Accept-Language Authorization Connection Content-Length Content-Type Host Mcp-Method "
-    b"Mcp-Name Mcp-Protocol-Version Mcp-Session-Id Origin Sec-Fetch-Mode Traceparent User-Agent X-Forwarded-For "
-    b"X-Forwarded-Host X-Forwarded-Proto"
-)
 _FRAMING = (b"content-length", b"transfer-encoding")
-_NOT_HTTP = "Invalid HTTP request received."
-_NAMES = {spelt: name.lower() for name in _COMMON.split() for spelt in (name, name.lower())}
-"""The names of headers that most requests have, one value each for all of them."""
+_NOT_IN_NAMES = re.compile(rb'[\x00-\x1f\x7f()<>@,;:\[\]={} \t\\"]')
+_NOT_IN_VALUES = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+_WITHOUT_BODY = (204, 304)
 
 
-class _Target(NamedTuple):
-    """What the first line of a request asks for; `host` where that is a whole URL."""
+class Exchange:
+    """One request and its answer: ASGI's `receive`, its `send` (calling the exchange), and two faster ways to answer.
 
-    path: str
-    raw_path: bytes
-    query: bytes
-    host: bytes | None
-
-
-_TARGETS = BoundedCache[bytes, _Target](max_entries=TARGETS_REMEMBERED)
-"""What was asked for lately: most requests of a server are for one address."""
-
-
-def _target_of(url: bytes) -> _Target:
-    """Read the target of a request.
-
-    Raises:
-        HttpParserInvalidURLError: it is none.
-    """
-    parsed = httptools.parse_url(url)
-    raw_path, host = parsed.path, None
-    path = raw_path.decode("ascii")
-    # There in a whole URL alone, whatever the types say.
-    if parsed.host:
-        name = b"[%b]" % parsed.host if b":" in parsed.host else parsed.host
-        host = name + (b":%d" % parsed.port if parsed.port else b"")
-    target = _Target(urllib.parse.unquote(path) if "%" in path else path, raw_path, parsed.query or b"", host)
-    # What has a query is asked for once, as a rule.
-    is_usual = not parsed.query and len(url) <= TARGET_BYTES
-    return _TARGETS.remember(url, target) if is_usual else target
-
-
-class WrittenTogether:
-    """A transport that writes at once what is written in one go: uvicorn writes head and body of an answer apart.
-
-    Each of the two would be a call of the system and a packet of its own. What nobody flushes goes out with the next
-    turn of the loop.
-    """
-
-    __slots__ = ("_end", "_is_body_due", "_loop", "_transport", "_waiting", "is_ending")
-
-    def __init__(self, transport: Any, loop: asyncio.AbstractEventLoop, is_body_due: Callable[[], bool]) -> None:
-        self._transport, self._loop, self._is_body_due = transport, loop, is_body_due
-        self._waiting: list[bytes] = []
-        self._end: asyncio.TimerHandle | None = None
-        self.is_ending = False
-        """Whether nothing that comes counts any more."""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
-
-    def write(self, data: bytes) -> None:
-        """Write with what else is written in this turn of the loop."""
-        if not self._waiting:
-            self._loop.call_soon(self.flush)
-        self._waiting.append(data)
-
-    def write_now(self, *data: bytes) -> None:
-        """Write, behind what waits."""
-        if self._waiting:
-            self._waiting += data
-            self.flush()
-        else:
-            self._send(data)
-
-    def flush(self) -> None:
-        """Write what waits; nothing, where the client has gone in the meantime: uvloop would raise in the loop."""
-        if self._waiting:
-            waiting, self._waiting = self._waiting, []
-            self._send(waiting)
-
-    def _send(self, parts: Sequence[bytes]) -> None:
-        if self._transport.is_closing():
-            return
-        if sum(map(len, parts)) > _COPIED_BYTES:
-            # Of a list of a thousand tools a copy takes longer than a second call of the system.
-            self._transport.writelines(parts)
-        else:
-            self._transport.write(b"".join(parts))
-
-    def is_closing(self) -> bool:
-        """Tell whether nothing shall be written any more."""
-        return self.is_ending or self._transport.is_closing()
-
-    def close(self) -> None:
-        """Write what waits, and close.
-
-        Where the client still sends the body of a request that was refused, it may read the answer first: a socket
-        that is closed with something unread in it takes back what the other side has not read yet.
-        """
-        self.flush()
-        if self.is_ending or self._transport.is_closing() or not self._is_body_due():
-            self._transport.close()
-            return
-        self.is_ending, self._end = True, self._loop.call_later(LINGER_S, self._transport.close)
-        if self._transport.can_write_eof():
-            self._transport.write_eof()
-        if not self._transport.is_reading():
-            self._transport.resume_reading()
-
-    def ended(self) -> None:
-        """Note that the connection is gone."""
-        if self._end is not None:
-            self._end.cancel()
-
-
-class Signal:
-    """What `asyncio.Event` is to uvicorn, without its queue: of a thousand connections few ever wait."""
-
-    __slots__ = ("_event", "is_raised")
-
-    def __init__(self, *, is_raised: bool = False) -> None:
-        self._event: asyncio.Event | None = None
-        self.is_raised = is_raised
-
-    def set(self) -> None:
-        """Raise it: nobody waits until it is cleared."""
-        self.is_raised = True
-        if self._event is not None:
-            self._event.set()
-
-    def clear(self) -> None:
-        """Have those wait who come from now on."""
-        self.is_raised = False
-        if self._event is not None:
-            self._event.clear()
-
-    async def wait(self) -> None:
-        """Wait until it is raised."""
-        if not self.is_raised:
-            if self._event is None:
-                self._event = asyncio.Event()
-            await self._event.wait()
-
-
-class Flow(FlowControl):
-    """Uvicorn's flow control, with a signal that costs nothing until a client reads slowly."""
-
-    __slots__ = ("_is_writable_event", "_transport", "read_paused", "write_paused")
-
-    def __init__(self, transport: Any) -> None:
-        self._transport = transport
-        self.read_paused = self.write_paused = False
-        self._is_writable_event: Any = Signal(is_raised=True)
-
-
-class Cycle(RequestResponseCycle):
-    """One request, and what an app sends its answer by: the `send` of ASGI, and ways that cost less than its messages.
-
-    `whole` is for an answer that is ready, with headers of our own making: nobody looks again whether they are any.
-    `hold` is for one that lasts: it needs no task.
+    `whole` sends a complete answer, whose headers are ours and are not checked again. `hold` keeps the answer open
+    after the app has returned, so that a long stream needs no task.
     """
 
     __slots__ = (
-        "_connection", "_on_left", "access_log", "access_logger", "chunked_encoding", "default_headers",
-        "disconnected", "expected_content_length", "flow", "keep_alive", "logger", "message_event", "more_body",
-        "on_response", "received", "response_complete", "response_started", "scope", "task", "transport",
-        "waiting_for_100_continue",
+        "_connection", "_expects_continue", "_has_news", "_is_chunked", "_is_head", "_left_bytes", "_on_left",
+        "_waiter", "is_complete", "is_gone", "is_started", "keep_alive", "more_body", "received", "scope", "task",
     )  # fmt: skip
 
-    def __init__(self, connection: HttpConnection, *, keep_alive: bool) -> None:
-        self._connection = connection
-        self.scope: Any = connection.scope
-        self.transport, self.flow = connection.transport, connection.flow
-        self.logger, self.access_logger, self.access_log = connection.logger, connection.access_logger, False
-        self.default_headers = connection.server_state.default_headers
-        self.message_event: Any = Signal()
-        self.on_response = connection.on_response_complete
-        self.keep_alive, self.waiting_for_100_continue = keep_alive, connection.expect_100_continue
-        self.more_body, self.received = True, cast("bytes | bytearray", b"")
-        self.disconnected = self.response_started = self.response_complete = False
-        self.chunked_encoding, self.expected_content_length = None, 0
-        self.task: asyncio.Task[None] | None = None
+    def __init__(self, connection: HttpConnection, scope: Any, *, keep_alive: bool, expects_continue: bool) -> None:
+        self._connection, self.scope, self._is_head = connection, scope, scope["method"] == "HEAD"
+        self.keep_alive, self._expects_continue = keep_alive, expects_continue
+        self.received, self.more_body = bytearray(), True
+        self.is_started = self.is_complete = self.is_gone = False
+        self._is_chunked, self._left_bytes = False, 0
+        self._has_news, self._waiter = False, None
         self._on_left: Callable[[], None] | None = None
+        self.task: asyncio.Task[None] | None = None
 
-    async def run_asgi(self, app: Any) -> None:
-        """Have the app answer. One that returns too early is told so in the log, and its client by a 500 or the end."""
+    async def run(self, app: Any) -> None:
+        """Let the app answer."""
         try:
             await app(self.scope, self.receive, self)
-        except BaseException as error:  # boundary: as uvicorn has it, whatever an app raises ends its request alone
-            self.logger.error("Exception in ASGI application\n", exc_info=error)
+        except BaseException as error:  # noqa: BLE001 - boundary: an error of an app ends its request only
+            errors.error("Exception in ASGI application\n", exc_info=error)
             await self._fail()
         else:
-            if not (self.response_complete or self.disconnected or self._on_left is not None):
-                self.logger.error("ASGI callable returned without completing response.")
+            if not (self.is_complete or self.is_gone or self._on_left is not None):
+                errors.error("ASGI callable returned without completing response.")
                 await self._fail()
         finally:
-            # A callback of the task would be one more turn of the loop for each request.
-            if self.task is not None:
-                self._connection.tasks.discard(self.task)
-                self.task = None
+            self._connection.forget(self)
 
     async def _fail(self) -> None:
-        if self.response_started:
-            self.transport.close()
-        else:
-            await self.send_500_response()
+        if self.is_started:
+            self._connection.close()
+            return
+        headers = [
+            (b"content-type", b"text/plain; charset=utf-8"),
+            (b"content-length", b"21"),
+            (b"connection", b"close"),
+        ]
+        await self({"type": "http.response.start", "status": 500, "headers": headers})
+        await self({"type": "http.response.body", "body": b"Internal Server Error"})
 
-    def __call__(self, message: Any) -> Awaitable[None]:
-        return self.send(message)
+    # -- the request
 
     async def receive(self) -> Any:
-        if self.waiting_for_100_continue and not self.transport.is_closing():
-            self.transport.write(_CONTINUE)
-            self.waiting_for_100_continue = False
-        signal = self.message_event
-        if not self.disconnected and not self.response_complete:
-            if self.flow.read_paused:
-                self.flow.resume_reading()
-            if not signal.is_raised:
-                await signal.wait()
-            signal.clear()
-        if self.disconnected or self.response_complete:
+        """Wait for the next part of the body, or for the end."""
+        if self._expects_continue:
+            self._expects_continue = False
+            self._connection.write(_CONTINUE)
+        if not (self.is_gone or self.is_complete):
+            self._connection.read_on()
+            if not self._has_news:
+                self._waiter = asyncio.get_running_loop().create_future()
+                await self._waiter
+            self._has_news = False
+        if self.is_gone or self.is_complete:
             return {"type": "http.disconnect"}
-        body, self.received = self.received, b""
-        return {"type": "http.request", "body": bytes(body), "more_body": self.more_body}
+        body = bytes(self.received)
+        self.received.clear()
+        return {"type": "http.request", "body": body, "more_body": self.more_body}
+
+    def wake(self) -> None:
+        """Let `receive` return."""
+        self._has_news = True
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    # -- the answer
+
+    async def __call__(self, message: Any) -> None:
+        if not self.is_gone:
+            await self._connection.until_writable()
+        if self.is_gone:
+            return
+        expected = "http.response.body" if self.is_started else "http.response.start"
+        if self.is_complete or message["type"] != expected:
+            raise RuntimeError(f"Unexpected ASGI message {message['type']!r}.")
+        if self.is_started:
+            self._write_body(message.get("body", b""), more=message.get("more_body", False))
+        else:
+            self._write_head(message["status"], message.get("headers", ()))
+
+    def _write_head(self, status: int, headers: Any) -> None:
+        lines, length, is_closing = [self._connection.head(status)], None, False
+        for name, value in headers:
+            if _NOT_IN_NAMES.search(name) or _NOT_IN_VALUES.search(value):
+                raise RuntimeError("Invalid HTTP header.")
+            lower = name.lower()
+            if lower == b"content-length":
+                length = int(value)
+            elif lower == b"connection" and b"close" in [token.strip() for token in value.lower().split(b",")]:
+                is_closing = True
+            if lower != b"transfer-encoding":
+                lines.append(b"%b: %b\r\n" % (lower, value))
+        if is_closing:
+            self.keep_alive = False
+        elif not self.keep_alive:
+            lines.append(b"connection: close\r\n")
+        self.is_started, self._expects_continue = True, False
+        has_body = not self._is_head and status not in _WITHOUT_BODY
+        self._is_chunked, self._left_bytes = has_body and length is None, (length or 0) if has_body else 0
+        if self._is_chunked:
+            lines.append(b"transfer-encoding: chunked\r\n")
+        self._connection.write(b"".join([*lines, b"\r\n"]))
+
+    def _write_body(self, body: bytes, *, more: bool) -> None:
+        if self._is_chunked:
+            chunk = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
+            self._connection.write(chunk if more else chunk + b"0\r\n\r\n")
+        elif not self._is_head:
+            self._left_bytes -= len(body)
+            if self._left_bytes < 0:
+                raise RuntimeError("Response content longer than Content-Length")
+            self._connection.write(body)
+        if not more:
+            if self._left_bytes:
+                raise RuntimeError("Response content shorter than Content-Length")
+            self._finish()
 
     def whole(self, status: int, headers: AnswerHeaders, body: bytes) -> bool:
-        """Send a whole answer, its length said by us; `False` where it must go the ordinary way."""
-        connection = self._connection
-        if self.response_started or self.disconnected or not self.keep_alive or self.flow.write_paused:
+        """Send a complete answer; `False` if it must be sent by messages."""
+        if self.is_started or self.is_gone or not self.keep_alive or not self._connection.is_writable:
             return False
-        head = b"%bcontent-length: %d\r\n%b\r\n" % (connection.head(status), len(body), headers.lines)
-        self.waiting_for_100_continue = False
-        self.response_started = self.response_complete = True
-        connection.written.write_now(head, body)
-        self.message_event.set()
-        connection.on_response_complete()
+        head = b"%bcontent-length: %d\r\n%b\r\n" % (self._connection.head(status), len(body), headers.lines)
+        self.is_started = True
+        # One call of the system, and no copy of a long body.
+        self._connection.write(head, body)
+        self._finish()
         return True
 
-    def hold(self, on_left: Callable[[], None]) -> bool:
-        """Keep the answer open when the app has returned, until it is ended by a message; `False` where it is over.
+    def _finish(self) -> None:
+        self.is_complete = True
+        self.wake()
+        if not self.keep_alive:
+            self._connection.close()
+        self._connection.answered()
 
-        `on_left` is told when the client leaves before. Of the request nothing is kept: it may last for days.
+    def hold(self, on_left: Callable[[], None]) -> bool:
+        """Keep the answer open when the app has returned, until a message ends it; `False` if it is over.
+
+        `on_left` is called when the client leaves before. The request is forgotten: the answer may last for days.
         """
-        if self.disconnected or self.response_complete:
+        if self.is_gone or self.is_complete:
             return False
-        self._on_left = on_left
-        self.scope = {"type": "http", "method": self.scope["method"]}
-        self._connection.lighten(self.scope)
+        self._on_left, self.scope = on_left, None
+        self._connection.forget_headers()
         return True
 
     def leave(self) -> None:
-        """Note that the client has gone."""
-        if not self.response_complete:
-            self.disconnected = True
-        self.message_event.set()
-        if self._on_left is not None and self.disconnected:
-            on_left, self._on_left = self._on_left, None
-            on_left()
+        """Note that the client has left."""
+        if self.is_complete:
+            return
+        self.is_gone = True
+        self.wake()
+        if self._on_left is not None:
+            self._on_left()
 
 
-class HttpConnection(HttpToolsProtocol):
-    """Closes connections that send their headers too slowly, or too many of them.
+class HttpConnection(asyncio.Protocol):
+    """Reads requests, answers them in their order, and closes when a client is too slow or sends too much.
 
-    What stands behind a body (trailers) is no header: a proxy in front looks at those before it alone, and would hand
-    on what it takes out or writes itself there. Nor does it cost memory, as chunks and what stands in them do not.
-
-    A client that offers another protocol (`Upgrade`) is answered in this one, body and all.
-
-    Answers go out in the order of their requests. Of requests that come before their answers only so many are taken:
-    the last of them is told to end the connection, and what follows is not read.
+    Trailers are not headers: a proxy checks and writes only the headers before the body. A request that offers another
+    protocol (`Upgrade`) is answered in this one, and its body is not read as the next request.
     """
 
     __slots__ = (
-        "_answering", "_bytes_around_body", "_deadline", "_head_bytes", "_idle", "_idle_since", "_is_behind_head",
-        "_is_deaf", "_is_in_head", "_queued", "written",
+        "_address", "_answering", "_app_state", "_bytes_around_body", "_closes_at", "_config", "_expects_continue",
+        "_head_bytes", "_headers", "_is_behind_head", "_is_deaf", "_is_head_timed", "_is_in_head", "_is_lingering",
+        "_is_paused", "_loop", "_newest", "_parser", "_scheme", "_server", "_timer", "_transport", "_url", "_waiting",
+        "_writable", "client",
     )  # fmt: skip
     header_s: float = DEFAULT_BOUNDS.header_s
     _is_last = False
-    # One for all connections of a server, made anew when the time of day in it changes.
-    _heads_of: list[tuple[bytes, bytes]] | None = None
-    _heads: dict[int, bytes] = {}  # noqa: RUF012 - replaced whole
     _told_refused_at = float("-inf")
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.written: WrittenTogether
-        self.pipeline = cast("Any", None)
-        self._queued: tuple[Cycle, ...] = ()
-        self._answering: Cycle | None = None
-        self._deadline: asyncio.TimerHandle | None = None
-        self._idle: asyncio.TimerHandle | None = None
-        self._idle_since: float | None = None
+    def __init__(self, config: Any, server_state: Any, app_state: Any, _loop: Any = None) -> None:
+        if not config.loaded:
+            config.load()
+        self._config, self._server, self._app_state = config, server_state, app_state
+        self._loop = _loop or asyncio.get_running_loop()
+        self._parser: Any = self._new_parser()
+        self._answering: Exchange | None = None
+        self._waiting: list[Exchange] = []
+        self._newest: Exchange | None = None
+        self._closes_at: float | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._writable: asyncio.Event | None = None
         self._head_bytes = self._bytes_around_body = 0
-        self._is_in_head, self._is_deaf, self._is_behind_head = True, False, False
+        self._is_in_head, self._is_behind_head = True, False
+        self._is_deaf = self._is_lingering = self._is_paused = False
+
+    def _new_parser(self) -> httptools.HttpRequestParser:
+        parser = httptools.HttpRequestParser(self)
+        # Requests behind one that asks to close are not answered, which is for us to say.
+        parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        return parser
+
+    # -- the transport
 
     def connection_made(self, transport: Any) -> None:
-        self.written = WrittenTogether(transport, self.loop, self._is_body_due)
-        super().connection_made(cast("Any", self.written))
-        self.flow = Flow(self.written)
-        self._expect_head()
+        self._transport = transport
+        self._server.connections.add(self)
+        self._is_head_timed = True
+        self.client, self._address = _address(transport, "peername"), _address(transport, "sockname")
+        self._scheme = "https" if transport.get_extra_info("sslcontext") else "http"
+        self._close_in(self.header_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._forget_deadline()
-        self.written.ended()
-        super().connection_lost(exc)
-        if self._idle is not None:
-            self._idle.cancel()
-            self._idle = None
-        # Uvicorn tells the newest request alone; the one that is answered may stand before it.
-        waiting = self._queued if self._answering is None else (self._answering, *self._queued)
-        self._answering, self._queued, self.cycle = None, (), cast("Any", None)
-        for cycle in waiting:
-            cycle.leave()
+        self._server.connections.discard(self)
+        if self._timer is not None:
+            self._timer.cancel()
+        self.resume_writing()
+        leaving = [self._answering, *self._waiting] if self._answering else []
+        # The parser refers to the connection: without this, only the garbage collector would free the two.
+        self._answering, self._newest, self._parser = None, None, None
+        self._waiting.clear()
+        for exchange in leaving:
+            exchange.leave()
+
+    def pause_writing(self) -> None:
+        self._writable = asyncio.Event()
+
+    def resume_writing(self) -> None:
+        if self._writable is not None:
+            self._writable.set()
+            self._writable = None
+
+    @property
+    def is_writable(self) -> bool:
+        return self._writable is None
+
+    async def until_writable(self) -> None:
+        """Wait for a client that reads slowly."""
+        if self._writable is not None:
+            await self._writable.wait()
+
+    def write(self, *data: bytes) -> None:
+        if not self._transport.is_closing():
+            self._transport.writelines(data)
+
+    def close(self) -> None:
+        """Close, once the client has had time to read the answer if it still sends.
+
+        A socket closed with unread bytes in it resets the connection, and the client loses what it has not read yet.
+        """
+        newest = self._newest
+        is_sending = self._is_deaf or (newest is not None and newest.is_complete and newest.more_body)
+        if self._is_lingering or not is_sending or self._transport.is_closing():
+            self._transport.close()
+            return
+        self._is_lingering = True
+        self._close_in(LINGER_S)
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+        self.read_on()
+
+    def shutdown(self) -> None:
+        """Close after the answers that are due; uvicorn asks each connection for this when it ends."""
+        if self._newest is None or self._newest.is_complete:
+            self._transport.close()
+        else:
+            self._newest.keep_alive = False
+
+    @classmethod
+    def end_each(cls) -> None:
+        """Close every connection with its next answer."""
+        cls._is_last = True
+
+    def end_after_this(self) -> None:
+        """Close with the answer that is due; an idle connection stays open."""
+        if self._newest is not None:
+            self._newest.keep_alive = False
+
+    def read_on(self) -> None:
+        if self._is_paused:
+            self._is_paused = False
+            self._transport.resume_reading()
+
+    # -- time: one timer, which looks again when the time of closing has moved
+
+    def _close_in(self, seconds: float) -> None:
+        closes_at = self._closes_at = self._loop.time() + seconds
+        if self._timer is not None:
+            if self._timer.when() <= closes_at:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(closes_at, self._on_time)
+
+    def _on_time(self) -> None:
+        self._timer = None
+        if self._closes_at is not None:
+            if self._closes_at <= self._loop.time():
+                self._transport.close()
+            else:
+                self._timer = self._loop.call_at(self._closes_at, self._on_time)
+
+    # -- bytes arrive
 
     def data_received(self, data: bytes) -> None:
-        if self._is_deaf or self.written.is_ending:
+        if self._is_deaf or self._is_lingering:
             return
         if self._is_in_head:
             self._head_bytes += len(data)
         else:
             self._bytes_around_body += len(data)
-        self._unset_keepalive_if_required()
         try:
             self._parse(data)
         except httptools.HttpParserError:
-            self.logger.warning(_NOT_HTTP)
-            self.send_400_response(_NOT_HTTP)
+            if not self._is_deaf:
+                errors.warning("Invalid HTTP request received.")
+                self._refuse("Invalid HTTP request received.")
             return
         if not self._is_in_head:
             if self._bytes_around_body > HEADER_BYTES:
-                self.transport.close()
-            return
-        if self._head_bytes > HEADER_BYTES:
-            self._tell_refused(f"headers of more than {HEADER_BYTES} bytes")
-            self.send_400_response("The headers are too long.")
-        elif self._deadline is None:
-            self._expect_head()
+                self._transport.close()
+        elif self._head_bytes > HEADER_BYTES:
+            self._log_refusal(f"headers of more than {HEADER_BYTES} bytes")
+            self._refuse("The headers are too long.")
+        elif not self._is_head_timed:
+            self._is_head_timed = True
+            self._close_in(self.header_s)
 
     def _parse(self, data: bytes) -> None:
-        """Feed the parser, which ends at the head of a request that offers another protocol, and leaves out its body.
-
-        What comes next would be read as a request, though for a proxy in front it is a body: another parser goes on.
-        """
         rest = memoryview(data)
-        while not self._is_deaf:
+        while True:
             try:
-                self.parser.feed_data(rest)
+                self._parser.feed_data(rest)
             except httptools.HttpParserUpgrade as stopped:
+                # The parser ends behind a head that offers another protocol. A new one goes on with the body.
                 rest = rest[stopped.args[0] :]
-                self.parser = self._parser_behind_head()
+                self._parser = self._parser_behind_head()
             else:
                 return
 
     def _parser_behind_head(self) -> httptools.HttpRequestParser:
-        """Return a parser that has read as much of this request: a head that says how long its body is, and no more."""
-        parser = httptools.HttpRequestParser(self)
-        parser.set_dangerous_leniencies(lenient_data_after_close=True)
-        framing = [b"%b: %b\r\n" % header for header in self.headers if header[0] in _FRAMING]
+        parser = self._new_parser()
+        framing = [b"%b: %b\r\n" % header for header in self._headers if header[0] in _FRAMING]
         self._is_behind_head = True
         parser.feed_data(b"POST / HTTP/1.1\r\n%b\r\n" % b"".join(framing))
         self._is_behind_head = False
         return parser
 
-    # -- a request comes
+    def _refuse(self, why: str) -> None:
+        """Answer 400 and close. Answers that are due go out first, and then the connection closes without a 400."""
+        # No app sees the request, so nobody else logs it.
+        log_request(self.client, "-", "-", 400, 0.0)
+        newest = self._newest
+        if self._answering is None or (newest is self._answering and self._answering.more_body):
+            self.write(
+                b"%bcontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
+                % (self.head(400), len(why), why.encode())
+            )
+            self.close()
+            return
+        self._is_deaf = True
+        if self._waiting and self._waiting[-1].more_body:
+            self._waiting.pop()
+        (self._waiting or [self._answering])[-1].keep_alive = False
+
+    def _log_refusal(self, why: str) -> None:
+        """Log a refusal, but not each: a client that sends one such request may send many."""
+        if self._loop.time() - HttpConnection._told_refused_at >= REFUSAL_TOLD_S:
+            HttpConnection._told_refused_at = self._loop.time()
+            log.info("request_refused: %s", why)
+
+    # -- the parser reports
 
     def on_message_begin(self) -> None:
         if self._is_behind_head:
             return
-        if self._queued and not self._queued[-1].keep_alive:
-            # The connection ends with that one, which was read to its end.
+        if self._newest is not None and not self._newest.is_complete and not self._newest.keep_alive:
+            # The connection closes with that one. The error stops the parser.
             self._is_deaf = True
-            return
+            raise ValueError("no more requests")
         self._is_in_head, self._head_bytes, self._bytes_around_body = True, 0, 0
-        super().on_message_begin()
+        self._url, self._headers, self._expects_continue = b"", list[tuple[bytes, bytes]](), False
+
+    def on_url(self, url: bytes) -> None:
+        if not self._is_behind_head:
+            self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self._is_in_head:
             return
-        if len(self.headers) >= HEADERS:
-            # The parser ends with it, and the request is refused as any that is not HTTP.
-            self._tell_refused(f"more than {HEADERS} headers")
+        if len(self._headers) >= HEADERS:
+            self._log_refusal(f"more than {HEADERS} headers")
             raise ValueError("too many headers")
-        known = _NAMES.get(name)
-        if known is None:
-            known = name.lower()
-            if known == b"expect" and value.lower() == b"100-continue":
-                self.expect_100_continue = True
-        self.headers.append((known, value))
+        name = name.lower()
+        if name == b"expect" and value.lower() == b"100-continue":
+            self._expects_continue = True
+        self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         if self._is_behind_head:
             return
-        self._is_in_head = False
-        if self._deadline is not None:
-            self._forget_deadline()
-        if self._is_deaf:
-            return
-        parser, scope = self.parser, self.scope
-        version = parser.get_http_version()
-        scope["method"] = parser.get_method().decode("ascii")
-        if version != "1.1":
-            scope["http_version"] = version
-        target = _TARGETS.get(self.url) or _target_of(self.url)
-        if target.host is not None:
-            self._take_host(target.host)
-        scope["path"] = self.root_path + target.path
-        scope["raw_path"] = self.root_path.encode("ascii") + target.raw_path
-        scope["query_string"] = target.query
-        cycle = Cycle(self, keep_alive=version != "1.0" and parser.should_keep_alive())
-        self.cycle = cycle
+        self._is_in_head, self._is_head_timed, self._closes_at = False, False, None
+        parser, version = self._parser, self._parser.get_http_version()
+        url, root_path = httptools.parse_url(self._url), self._config.root_path
+        path = url.path.decode("ascii")
+        if url.host:
+            # The host of a whole URL counts before the header Host (RFC 9112, 3.2.2).
+            host = (b"[%b]" if b":" in url.host else b"%b") % url.host + (b":%d" % url.port if url.port else b"")
+            self._headers = [(b"host", host), *(each for each in self._headers if each[0] != b"host")]
+        exchange = Exchange(
+            self,
+            {
+                "type": "http",
+                "asgi": {"version": self._config.asgi_version, "spec_version": "2.3"},
+                "http_version": version,
+                "server": self._address,
+                "client": self.client,
+                "scheme": self._scheme,
+                "method": parser.get_method().decode("ascii"),
+                "root_path": root_path,
+                "path": root_path + (urllib.parse.unquote(path) if "%" in path else path),
+                "raw_path": root_path.encode("ascii") + url.path,
+                "query_string": url.query or b"",
+                "headers": self._headers,
+                "state": self._app_state.copy(),
+            },
+            keep_alive=version != "1.0" and parser.should_keep_alive() and not self._is_last,
+            expects_continue=self._expects_continue,
+        )
+        self._newest = exchange
         if self._answering is None:
-            self._start(cycle)
-        else:
-            self._queue(cycle)
-        if self._is_last:
-            self.end_after_this()
-
-    def lighten(self, scope: Any) -> None:
-        """Keep no more of the newest request than this, and no timer."""
-        if not self._queued:
-            self.scope, self.headers = scope, []
-        if self._idle is not None:
-            self._idle.cancel()
-            self._idle = None
-
-    def _start(self, cycle: Cycle) -> None:
-        self._answering = cycle
-        cycle.task = self.loop.create_task(cycle.run_asgi(cast("Any", self).app))
-        self.tasks.add(cycle.task)
-
-    def _queue(self, cycle: Cycle) -> None:
-        self._queued = (*self._queued, cycle)
-        if len(self._queued) >= PIPELINED_REQUESTS:
-            cycle.keep_alive = False
-
-    def _take_host(self, host: bytes) -> None:
-        """Have the host of a whole URL in the first line be judged: it counts before Host (RFC 9112, 3.2.2)."""
-        self.headers[:] = [(b"host", host), *(each for each in self.headers if each[0] != b"host")]
+            self._start(exchange)
+            return
+        self._waiting.append(exchange)
+        if len(self._waiting) >= PIPELINED_REQUESTS:
+            exchange.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
         self._bytes_around_body = max(self._bytes_around_body - _CHUNK_BYTES * len(body), 0)
-        cycle: Any = self.cycle
-        if self._is_deaf or cycle.response_complete:
+        exchange = self._newest
+        if exchange is None or exchange.is_complete:
             return
-        # Most bodies come in one piece, which is handed on as it is.
-        if not cycle.received:
-            cycle.received = body
-        else:
-            if isinstance(cycle.received, bytes):
-                cycle.received = bytearray(cycle.received)
-            cycle.received += body
-        if len(cycle.received) > HIGH_WATER_LIMIT:
-            self.flow.pause_reading()
-        cycle.message_event.set()
+        exchange.received += body
+        if len(exchange.received) > BODY_AHEAD_BYTES and not self._is_paused:
+            self._is_paused = True
+            self._transport.pause_reading()
+        exchange.wake()
 
     def on_message_complete(self) -> None:
-        if self._is_deaf:
-            return
-        if not self._is_behind_head and self.parser.should_upgrade():
-            # Of the head alone.
-            return
-        cycle = self.cycle
-        cycle.more_body = False
-        if not cycle.response_complete:
-            cycle.message_event.set()
+        # With an offer of another protocol, this is the end of the head; its body follows.
+        if self._newest is not None and (self._is_behind_head or not self._parser.should_upgrade()):
+            self._newest.more_body = False
+            self._newest.wake()
 
-    # -- its answer is over
+    # -- the app answers
 
-    def on_response_complete(self) -> None:
-        self.written.flush()
-        self.server_state.total_requests += 1
+    def _start(self, exchange: Exchange) -> None:
+        self._answering = exchange
+        exchange.task = self._loop.create_task(exchange.run(self._config.loaded_app))
+        self._server.tasks.add(exchange.task)
+
+    def forget(self, exchange: Exchange) -> None:
+        """Forget the task of an exchange, which has ended; a callback of the task would take a turn of the loop."""
+        self._server.tasks.discard(exchange.task)
+        exchange.task = None
+
+    def answered(self) -> None:
+        """Go on with the next request, as the answer is complete."""
+        self._server.total_requests += 1
         self._answering = None
-        if self.transport.is_closing():
+        if self._is_lingering or self._transport.is_closing():
             return
-        if self.flow.read_paused:
-            self.flow.resume_reading()
-        if self._queued:
-            first, self._queued = self._queued[0], self._queued[1:]
-            self._start(first)
-            return
-        self._idle_since = self.loop.time()
-        if self._idle is None:
-            self._idle = self.loop.call_later(self.timeout_keep_alive, self._end_if_idle)
+        self.read_on()
+        if self._waiting:
+            self._start(self._waiting.pop(0))
+        elif not self._is_head_timed:
+            self._close_in(self._config.timeout_keep_alive)
 
-    def _unset_keepalive_if_required(self) -> None:
-        # The timer goes on, and finds that the connection was not idle: one for each answer would cost as much as
-        # writing its headers.
-        self._idle_since = None
-
-    def _end_if_idle(self) -> None:
-        self._idle, since = None, self._idle_since
-        if since is None:
-            return
-        left_s = since + self.timeout_keep_alive - self.loop.time()
-        if left_s > 0:
-            self._idle = self.loop.call_later(left_s, self._end_if_idle)
-        else:
-            self.timeout_keep_alive_handler()
-
-    def _is_body_due(self) -> bool:
-        """Tell whether what comes is not read: the body of a request that is answered, or what follows the last."""
-        cycle = cast("Cycle | None", self.cycle)
-        return self._is_deaf or (cycle is not None and cycle.response_complete and cycle.more_body)
+    def forget_headers(self) -> None:
+        self._headers = []
 
     def head(self, status: int) -> bytes:
-        """Return how an answer with this status begins, with the headers that every answer has."""
-        every = self.server_state.default_headers
-        if self._heads_of is not every:
-            kind = type(self)
-            kind._heads_of, kind._heads = every, {}
-        known = self._heads.get(status)
-        if known is None:
-            lines = b"".join([b"%b: %b\r\n" % header for header in every])
-            known = self._heads[status] = STATUS_LINE[status] + lines
-        return known
+        """Return the first lines of an answer."""
+        return _status_line(status) + b"".join([b"%b: %b\r\n" % header for header in self._server.default_headers])
 
-    @classmethod
-    def end_each(cls) -> None:
-        """Have every connection end with its next answer."""
-        cls._is_last = True
 
-    def end_after_this(self) -> None:
-        """Tell the client, with the answer that is due, to come again by another connection."""
-        cycle: Any = self.cycle
-        if cycle is not None and not cycle.response_complete:
-            cycle.keep_alive = False
+@cache
+def _status_line(status: int) -> bytes:
+    phrase = HTTPStatus(status).phrase if status in HTTPStatus.__members__.values() else ""
+    return f"HTTP/1.1 {status} {phrase}\r\n".encode()
 
-    def send_400_response(self, msg: str) -> None:
-        # It gets no further than this, so nobody else will log it.
-        log_request(self.client, "-", "-", _BAD_REQUEST, 0.0)
-        cycle = cast("Cycle | None", self.cycle)
-        if self._answering is None or (cycle is self._answering and self._answering.more_body):
-            super().send_400_response(msg)
-            return
-        # Its answer would pass for that of a request before it: those are answered, and the connection ends.
-        self._is_deaf = True
-        if self._queued and self._queued[-1].more_body:
-            self._queued = self._queued[:-1]
-        (self._queued or (self._answering,))[-1].keep_alive = False
 
-    def _tell_refused(self, why: str) -> None:
-        """Say why a request gets no further than its headers, now and then: who sends one such may send many."""
-        now = self.loop.time()
-        if now - HttpConnection._told_refused_at >= REFUSAL_TOLD_S:
-            HttpConnection._told_refused_at = now
-            log.info("request_refused: %s", why)
-
-    def _expect_head(self) -> None:
-        self._deadline = asyncio.get_running_loop().call_later(self.header_s, self.transport.close)
-
-    def _forget_deadline(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
+def _address(transport: Any, name: str) -> tuple[str, int | None] | None:
+    """Return one end of a connection, as ASGI has it."""
+    found = transport.get_extra_info(name)
+    if isinstance(found, str):
+        return (found, None) if found and name == "sockname" else None
+    return (str(found[0]), int(found[1])) if found else None

@@ -21,7 +21,6 @@ from pegboard.model.bounds import Bounds
 from pegboard.platforms import platform
 from pegboard.server.access_log import AccessLog
 from pegboard.server.access_log import log as access_log
-from pegboard.server.event_loop import run
 from pegboard.server.host_guard import FORWARDED_HOST
 from pegboard.server.http_connection import HttpConnection
 from pegboard.server.process_exit import leave, leave_if_held
@@ -311,5 +310,5 @@ def listen(
     )
     server = Listener(config, on_ready=on_ready, drain=drain, listening=listening, worker=worker, front=front)
     with listening:
-        run(server.serve())
+        server.run()
     leave_if_held()
