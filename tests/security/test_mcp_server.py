@@ -354,12 +354,22 @@ async def test_mcps_12_what_stands_around_a_body_ends_too(endless: list[bytes]) 
             super().data_received(data)
 
     async with served(http_app(workshop()[0]), http=Counting) as url:
-        await sent(url, "POST /v1/tools/echo/call HTTP/1.1", ["Host: 127.0.0.1", *CHUNKED], *endless)
+        refused = await sent(url, "POST /v1/tools/echo/call HTTP/1.1", ["Host: 127.0.0.1", *CHUNKED], *endless)
         assert taken < 2_000_000
+        # A reset may reach the client before the answer.
+        assert refused.partition(b"\r\n")[0] in (b"HTTP/1.1 400 Bad Request", b"")
         # Small chunks are a body like any other.
         small = b"".join(b"1\r\n%c\r\n" % letter for letter in b'{"text": "' + b"x" * 40_000 + b'"}') + b"0\r\n\r\n"
         answer = await sent(url, "POST /v1/tools/echo/call HTTP/1.1", ["Host: 127.0.0.1", *CHUNKED], small)
         assert b"200 OK" in answer.partition(b"\r\n")[0]
+
+
+async def test_mcps_12_a_chunk_extension_of_a_megabyte_is_refused_and_not_waited_for() -> None:
+    catalog, _ = workshop()
+    async with served(http_app(catalog), http=HttpConnection) as url:
+        long = [b"1;", b"x" * 1_000_000]  # and its line does not end
+        refused = await sent(url, "POST /v1/tools/echo/call HTTP/1.1", ["Host: 127.0.0.1", *CHUNKED], *long)
+    assert refused.partition(b"\r\n")[0] in (b"HTTP/1.1 400 Bad Request", b"")
 
 
 @pytest.mark.parametrize(

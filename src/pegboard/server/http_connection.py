@@ -20,7 +20,8 @@ from pegboard.model.bounds import DEFAULT_BOUNDS
 from pegboard.server.access_log import log_request
 from pegboard.server.whole_answer import AnswerHeaders
 
-HEADER_BYTES = 128 * 1024  # of one request's headers; what is around the parts of a body has the same limit
+HEADER_BYTES = 128 * 1024  # of one request's headers
+AROUND_BODY_BYTES = 16 * 1024  # sizes and extensions of chunks, and trailers, beyond a few bytes for each byte of body
 HEADERS = 256  # of one request: each costs more than its bytes
 BODY_AHEAD_BYTES = 64 * 1024  # of a body that the app has not read, before reading pauses
 PIPELINED_REQUESTS = 32  # that wait on one connection while another request is answered
@@ -356,8 +357,9 @@ class HttpConnection(asyncio.Protocol):
                 self._refuse("Invalid HTTP request received.")
             return
         if not self._is_in_head:
-            if self._bytes_around_body > HEADER_BYTES:
-                self._transport.close()
+            if self._bytes_around_body > AROUND_BODY_BYTES:
+                self._log_refusal(f"a body with more than {AROUND_BODY_BYTES} bytes around its chunks")
+                self._refuse("The chunks of the body have too much around them.")
         elif self._head_bytes > HEADER_BYTES:
             self._log_refusal(f"headers of more than {HEADER_BYTES} bytes")
             self._refuse("The headers are too long.")
