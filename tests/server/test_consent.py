@@ -169,6 +169,70 @@ async def test_an_answer_that_does_not_fit_the_form_is_asked_for_again() -> None
         assert seen.runs == []
 
 
+SAMPLED: Any = {"role": "assistant", "model": "m", "content": {"type": "text", "text": "rhyme"}}
+FOLDERS: Any = {"roots": [{"uri": "file:///home"}]}
+WRONG: list[Any] = [{"action": "accept", "content": {"name": 7}}, {"action": "accept"}, SAMPLED, FOLDERS]
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=str)
+async def test_a_client_that_answers_wrongly_for_ever_is_asked_three_times_and_told_what_is_wrong(wrong: Any) -> None:
+    catalog, seen = workshop()
+    async with inside(http_app(catalog)) as client:
+        result = (await call(client, "greet", meta=CAN_ASK))["result"]
+        (key,) = result["inputRequests"]
+        messages = []
+        for _ in range(3):
+            assert list(result["inputRequests"]) == [key]
+            messages.append(result["inputRequests"][key]["params"]["message"])
+            params = {"name": "greet", "requestState": result["requestState"], "inputResponses": {key: wrong}}
+            result = answer_of(await post(client, "tools/call", params, meta=CAN_ASK))["result"]
+        assert (messages[0], messages[1]) == ("What is your name?", messages[2])
+        assert messages[1].startswith("What is your name? (Not accepted: ")
+        assert (result["isError"], "3 answers that do not fit" in result["content"][0]["text"]) == (True, True)
+        assert seen.runs == []
+
+
+@pytest.mark.parametrize("wrong", [SAMPLED, FOLDERS], ids=str)
+async def test_a_client_that_answers_a_consent_wrongly_for_ever_runs_nothing(wrong: Any) -> None:
+    catalog, seen = workshop()
+    async with inside(http_app(catalog)) as client:
+        result, rounds = await asked_to_wipe(client), 0
+        question = result["inputRequests"]["pegboard.consent"]
+        while "inputRequests" in result:
+            assert result["inputRequests"]["pegboard.consent"] == question, "the text that a person agrees to stays"
+            params = {**agreed(result["requestState"]), "inputResponses": {"pegboard.consent": wrong}}
+            result = answer_of(await post(client, "tools/call", params, path="/mcp/admin", meta=CAN_ASK))["result"]
+            rounds += 1
+            assert rounds <= 3
+        assert (rounds, result["_meta"]["pegboard/error"]["kind"], seen.runs) == (3, "consent_required", [])
+
+
+@pytest.mark.parametrize(("ask", "wrong", "right"), [
+    ("sample", FOLDERS, SAMPLED),
+    ("roots", SAMPLED, FOLDERS),
+    ("roots", {"action": "accept", "content": {}}, FOLDERS),
+])  # fmt: skip
+async def test_a_wrong_answer_of_a_clients_model_or_folders_is_asked_for_again(
+    ask: str, wrong: Any, right: Any
+) -> None:
+    catalog = Catalog()
+
+    @catalog.tool
+    async def look(ctx: CallContext) -> str:
+        """Ask the client."""
+        assert ctx.client is not None
+        return str(await (ctx.client.sample("Rhyme.") if ask == "sample" else ctx.client.roots()))
+
+    able: Any = {"io.modelcontextprotocol/clientCapabilities": {"sampling": {}, "roots": {}}}
+    async with inside(http_app(catalog)) as client:
+        result = (await call(client, "look", meta=able))["result"]
+        for answer in (wrong, right):
+            (key,) = result["inputRequests"]
+            params = {"name": "look", "requestState": result["requestState"], "inputResponses": {key: answer}}
+            result = answer_of(await post(client, "tools/call", params, meta=able))["result"]
+        assert ("rhyme" if ask == "sample" else "file:///home") in result["content"][0]["text"]
+
+
 def limited(*, nested: bool = False) -> tuple[Catalog, list[str]]:
     """Return a catalog whose tool asks in the middle, and may be called once in a long while."""
     catalog, runs = Catalog(), list[str]()

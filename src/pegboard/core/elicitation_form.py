@@ -21,7 +21,14 @@ def form_of(schema: Any) -> tuple[JSON, bool]:
 
 def fits_form(form: JSON, answer: JSON) -> bool:
     """Tell whether an accepted answer fits the form; declined ones always do."""
-    if answer.get("action") != "accept":
-        return True
+    return answer.get("action") != "accept" or compile_schema(form).is_valid(_values(answer))
+
+
+def form_problems(form: JSON, answer: JSON) -> str:
+    """Return in words why an accepted answer does not fit the form."""
+    return "; ".join(f"{one.path}: {one.message}" for one in compile_schema(form).problems(_values(answer))[:3])
+
+
+def _values(answer: JSON) -> JSONValue:
     content: JSONValue = answer.get("content")
-    return compile_schema(form).is_valid({} if content is None else content)
+    return {} if content is None else content

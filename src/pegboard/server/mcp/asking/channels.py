@@ -8,7 +8,6 @@ from pegboard.model.json_types import JSON
 from pegboard.server.mcp.asking.client_channel import ClientChannel
 from pegboard.server.mcp.asking.input_required import InputRequiredChannel, NotifyingChannel
 from pegboard.server.mcp.asking.unanswered_requests import SessionChannel
-from pegboard.server.mcp.protocol.jsonrpc import as_object
 from pegboard.server.mcp.protocol.requests import McpRequest
 
 _CENTURY_MS = 100 * 366 * 86_400_000  # an integer of JSON may be too long for a float
@@ -22,8 +21,7 @@ def channel_of(request: McpRequest) -> ClientChannel:
     if request.outlet is None:
         return InputRequiredChannel(request.capabilities)
     responses: JSON = params.get("inputResponses") or {}
-    answers = {key: answer for key, value in responses.items() if (answer := as_object(value)) is not None}
-    channel = NotifyingChannel(request.capabilities, responses=answers, state=request.state)
+    channel = NotifyingChannel(request.capabilities, responses=responses, state=request.state)
     channel.tell_through(request.outlet, token=request.token, level=request.level)
     channel.hops = hops
     return channel

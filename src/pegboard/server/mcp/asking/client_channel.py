@@ -7,10 +7,10 @@ from typing import Any, cast
 
 from pegboard.core.consent_text import QuestionTooLongError, consent_text, is_shortened, too_long
 from pegboard.core.digests import digest
-from pegboard.core.elicitation_form import fits_form, form_of
+from pegboard.core.elicitation_form import fits_form, form_of, form_problems
 from pegboard.model.consent import ConsentRequest
 from pegboard.model.error import CallError
-from pegboard.model.json_types import JSON, JSONValue
+from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.model.task import TaskSupport
 from pegboard.server.mcp.protocol.task_wire import NEEDED, declares_tasks
 
@@ -20,6 +20,7 @@ CONSENT_KEY = "pegboard.consent"
 ARGUMENTS_KEY = "pegboard/arguments"
 UI_EXTENSION = "io.modelcontextprotocol/ui"
 UI_MIME_TYPE = "text/html;profile=mcp-app"
+_ACTIONS = frozenset({"accept", "decline", "cancel"})
 _CONFIRM: JSON = {"type": "object", "properties": {}}
 
 
@@ -213,9 +214,30 @@ def _question(message: str, schema: JSON) -> JSON:
     return {"method": "elicitation/create", "params": {"mode": "form", "message": message, "requestedSchema": schema}}
 
 
-def fits(request: JSON, answer: JSON) -> bool:
-    """Tell whether an accepted form has what the form asked for; other answers always fit."""
-    return request["method"] != "elicitation/create" or fits_form(request["params"]["requestedSchema"], answer)
+def misfit(request: JSON, answer: object) -> str | None:
+    """Return why an answer is not one to this question; `None` if it is."""
+    if not is_object(answer):
+        return "an answer is an object"
+    match request["method"]:
+        case "elicitation/create":
+            if answer.get("action") not in _ACTIONS:
+                return "`action` is one of accept, decline, cancel"
+            if not isinstance(answer.get("content"), dict | None):
+                return "`content` is an object with the values of the form"
+            form = request["params"]["requestedSchema"]
+            return None if fits_form(form, answer) else form_problems(form, answer)
+        case "sampling/createMessage":
+            return None if _is_content(answer.get("content")) else "`content` is a content block, or a list of them"
+        case _:
+            return None if _is_list_of_objects(answer.get("roots")) else "`roots` is a list of folders"
+
+
+def _is_content(content: JSONValue) -> bool:
+    return is_object(content) or _is_list_of_objects(content)
+
+
+def _is_list_of_objects(value: JSONValue) -> bool:
+    return is_list(value) and all(map(is_object, value))
 
 
 def _key_of(request: JSON) -> str:

@@ -10,10 +10,11 @@ from typing import Any, cast
 from pegboard.model.consent import ConsentAnswer, ConsentRequest, Stands
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
-from pegboard.server.mcp.asking.client_channel import CONSENT_KEY, ClientChannel, QuestionPendingError, fits
+from pegboard.server.mcp.asking.client_channel import CONSENT_KEY, ClientChannel, QuestionPendingError, misfit
 from pegboard.server.mcp.asking.notifications import Notifications
 
 _RECORD = "consent"
+INPUT_MISFITS = 3  # answers to one question that may miss its form, before the call ends
 
 
 class InputRequiredChannel(ClientChannel):
@@ -23,14 +24,18 @@ class InputRequiredChannel(ClientChannel):
 
     Args:
         capabilities: what the client declared with this very request.
-        responses: answers that came with it, by key, from the client as they are.
+        responses: answers that came with it, by key, from the client as they are, objects or not.
         state: what we sealed in the round before, opened again; `None` in the first round.
     """
 
     asks_by_calling_again = True
 
     def __init__(
-        self, capabilities: Mapping[str, Any], *, responses: Mapping[str, JSON] | None = None, state: str | None = None
+        self,
+        capabilities: Mapping[str, Any],
+        *,
+        responses: Mapping[str, object] | None = None,
+        state: str | None = None,
     ) -> None:
         super().__init__(capabilities)
         self.questions: dict[str, JSON] = {}
@@ -42,6 +47,8 @@ class InputRequiredChannel(ClientChannel):
         self._limited: str | None = None
         self._responses = {} if responses is None else dict(responses)
         self._answers: dict[str, JSON] = {}
+        self._misfits: dict[str, int] = {}
+        """How many answers to a question did not fit it, in all rounds."""
         self._asked: str | None = None
         """The call that they were asked about in the round before."""
         self._agreed: dict[str, JSON] = {}
@@ -55,13 +62,14 @@ class InputRequiredChannel(ClientChannel):
         """Take up what the round before left."""
         self._answers, self._agreed = previous.get("answers", {}), previous.get("agreed", {})
         self._asked, self._paid = previous.get("asked"), previous.get("paid")
+        self._misfits = previous.get("misfits", {})
         self._previous_definitions = previous.get("definitions", {})
 
     def begins(self, tool: str, definition_hash: str) -> None:
         """Void every answer where a definition changed while the person thought: they were given to another call."""
         self._definitions[tool] = definition_hash
         if self._previous_definitions.get(tool, definition_hash) != definition_hash:
-            self._answers, self._responses, self._agreed = {}, {}, {}
+            self._answers, self._responses, self._agreed, self._misfits = {}, {}, {}, {}
             self._asked = self._paid = None
 
     def has_paid(self, tool: str) -> bool:
@@ -79,22 +87,41 @@ class InputRequiredChannel(ClientChannel):
         known = self._answers.get(key)
         if known is not None:
             return known
-        answer = self._responses.get(key)
-        if answer is None or not fits(request, answer):
+        if key not in self._responses:
             return self._pend(key, request)
+        answer = self._fitting(key, request, self._responses[key])
         self._answers[key] = answer
         return answer
 
     def _consent(self, key: str, request: JSON, call: str) -> JSON:
         """Return the answer to this very call, which serves no other: one that came along unasked is none."""
-        answer = self._agreed.pop(call, None)
+        answer: object = self._agreed.pop(call, None)
         if answer is None and self._asked == call:
             answer, self._asked = self._responses.pop(key, None), None
-        if answer is None or not fits(request, answer):
-            self._asking = call
+        self._asking = call
+        if answer is None:
             return self._pend(key, request)
-        self._running[call] = answer
-        return answer
+        fitting = self._fitting(key, request, answer)
+        self._asking = None
+        self._running[call] = fitting
+        return fitting
+
+    def _fitting(self, key: str, request: JSON, answer: object) -> JSON:
+        """Return an answer that fits its question. Ask again for another one, and end the call after some of them.
+
+        A client that answers by a program would give the same answer for ever.
+        """
+        why = misfit(request, answer)
+        if why is None:
+            return cast("JSON", answer)
+        count = self._misfits[key] = self._misfits.get(key, 0) + 1
+        if count >= INPUT_MISFITS:
+            text = f"The client gave {count} answers that do not fit the question {key!r}; the last one: {why}."
+            raise CallError("consent_required", text)
+        if key != CONSENT_KEY and request["method"] == "elicitation/create":
+            params = request["params"]
+            request = {**request, "params": {**params, "message": f"{params['message']} (Not accepted: {why}.)"}}
+        return self._pend(key, request)
 
     async def carried(self, request: ConsentRequest, stands: Stands) -> ConsentAnswer | None:
         """Return the answer to a call that was given in a round before, and goes on in this one, if it stands still."""
@@ -140,7 +167,8 @@ class InputRequiredChannel(ClientChannel):
         paid = self._limited if self.questions.keys() - {CONSENT_KEY} else None
         once = secrets.token_hex(12)
         consents = {"asked": self._asking, "agreed": self._running}
-        known = {"answers": self._answers, "definitions": self._definitions, "paid": paid, "once": once}
+        known: JSON = {"answers": self._answers, "definitions": self._definitions, "paid": paid, "once": once}
+        known["misfits"] = self._misfits
         return json.dumps({**known, **consents})
 
 

@@ -11,13 +11,12 @@ from pegboard.core.identifiers import new_id
 from pegboard.model.consent import ConsentRequest
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue
-from pegboard.server.mcp.asking.client_channel import fits
+from pegboard.server.mcp.asking.client_channel import misfit
 from pegboard.server.mcp.asking.earlier_channel import EarlierChannel
 from pegboard.server.mcp.asking.notifications import MessageOutlet, Notifications
 from pegboard.server.mcp.protocol.jsonrpc import as_object
 
 _ASKED_BY = re.compile(r"pegboard-([0-9a-f]{16})-")
-_ACTIONS = ("accept", "decline", "cancel")
 _FEWER_RIGHTS = "whoever answered has not all the roles any more that the call began with."
 
 
@@ -112,17 +111,7 @@ class SessionChannel(Notifications, EarlierChannel):
         error, result = as_object(response.get("error")), as_object(response.get("result"))
         if error is not None:
             raise CallError("consent_required", f"The client could not be asked: {error.get('message')}")
-        if result is None or not _is_answer(request, result) or not fits(request, result):
-            raise CallError("consent_required", f"The client's answer does not fit the question ({key!r}).")
+        why = misfit(request, result)
+        if result is None or why is not None:
+            raise CallError("consent_required", f"The client's answer does not fit the question ({key!r}): {why}.")
         return result
-
-
-def _is_answer(request: JSON, result: JSON) -> bool:
-    """Tell whether a result has the form that its kind of question wants."""
-    match request["method"]:
-        case "elicitation/create":
-            return result.get("action") in _ACTIONS and isinstance(result.get("content"), dict | None)
-        case "sampling/createMessage":
-            return isinstance(result.get("content"), dict | list)
-        case _:
-            return isinstance(result.get("roots"), list)
