@@ -3,7 +3,10 @@
 import gc
 import os
 import signal
+import sys
+from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
 from types import FrameType
 
 _INTERRUPTED = 130
@@ -11,6 +14,7 @@ _INTERRUPTED = 130
 
 def main() -> int:
     """Run `pegboard` with the words of the process. Return the exit code, 130 whenever Ctrl-C ends it."""
+    _put_working_directory_last()
     usual = signal.getsignal(signal.SIGINT)
     if usual is not signal.default_int_handler:
         # Ignored, as for a job in the background: so it stays.
@@ -33,6 +37,13 @@ def main() -> int:
         gc.enable()
         # The interpreter has yet to wait for threads and to tidy up; the answer has been written.
         signal.signal(signal.SIGINT, _leave)
+
+
+def _put_working_directory_last() -> None:
+    """Let no file in the working directory replace an installed module, where PYTHONPATH or `-m` put it first."""
+    with suppress(OSError):
+        here = Path.cwd()
+        sys.path.sort(key=lambda entry: here == here / entry)
 
 
 def _leave(_number: int, _frame: FrameType | None) -> None:

@@ -297,8 +297,10 @@ def test_a_server_on_stdio_ends_with_its_input_while_the_store_of_tasks_is_still
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = "import sys, time\nprint('loading', file=sys.stderr, flush=True)\ntime.sleep(1000)\n"
-    (folder / "dbos.py").write_text(slow, encoding="utf-8")
-    monkeypatch.setenv("PYTHONPATH", f"{folder}{os.pathsep}{ROOT}")
+    # Not in the working directory itself, where it would replace no installed package.
+    (folder / "elsewhere").mkdir()
+    (folder / "elsewhere" / "dbos.py").write_text(slow, encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", f"{folder / 'elsewhere'}{os.pathsep}{ROOT}")
     (folder / "tasks.db").touch()
     with (folder / "pegboard.yaml").open("a", encoding="utf-8") as config:
         config.write("\ntasks: {store: 'sqlite:./tasks.db'}\n")

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 
 from pegboard.catalog import Catalog
 from pegboard.config.config import Config
-from pegboard.config.python_modules import registering_on
+from pegboard.config.python_modules import hidden_module, hidden_modules, registering_on
 from pegboard.config.yaml.problems import Report
 from pegboard.config.yaml.tree import At
 from pegboard.core.names import nearest, nearest_one
@@ -58,6 +58,10 @@ class BuildContext(Struct, kw_only=True):
         if fault is not None:
             self.report.add(at.problem(fault))
             return None
+        top, folder = name.partition(".")[0], self.config.path.absolute().parent
+        if (place := hidden_modules(folder, top).get(top)) is not None:
+            self.report.add(at.problem(hidden_module(top, place)))
+            return None
         if collect:
             self.collected.add(name)
         try:
@@ -66,7 +70,7 @@ class BuildContext(Struct, kw_only=True):
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - boundary: foreign code; a module may raise anything, SystemExit too
-            module_names = [path.stem for path in self.config.path.absolute().parent.glob("*.py")]
+            module_names = [path.stem for path in folder.glob("*.py")]
             self.report.add(at.problem(f"the module {name!r} cannot be imported: {_fault(error, name, module_names)}"))
             return None
         # A name may stand for another module, such as `six.moves.subprocess`.

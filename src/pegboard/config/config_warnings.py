@@ -8,6 +8,7 @@ from pegboard.catalog import Catalog
 from pegboard.config.config import Config, Declared
 from pegboard.config.forms.profile_form import ProfileForm
 from pegboard.config.profiles import globs_of, place_of, unmatched_globs
+from pegboard.config.python_modules import hidden_module, hidden_modules
 from pegboard.core.judge import applies
 from pegboard.core.names import nearest
 from pegboard.model.error import Problem
@@ -31,6 +32,10 @@ def warnings(config: Config, catalog: Catalog) -> list[Problem]:
         if len(left_out) > LEFT_OUT_SHOWN:
             problems.append(tool.at.problem(f"{len(left_out) - LEFT_OUT_SHOWN} more were left out"))
     problems += _stale_requests(config, catalog)
+    problems += [
+        Problem(where=str(config.path), message=hidden_module(name, place))
+        for name, place in hidden_modules(config.path.absolute().parent).items()
+    ]
     return [*problems, *_idle_permissions(config, catalog), *_unreachable_tools(catalog)]
 
 

@@ -1,7 +1,8 @@
 """Python modules: import an operator's Python, collect what it registers, and leave no trace in the next load.
 
-* Modules below the config's folder are importable, as if Python had been started there. That holds while a config is
-  built and no longer: a module imports what it needs of the folder at its top, not inside a function that runs later.
+* Modules below the config's folder are importable, after those of Python and of installed packages: a `yaml.py` there
+  replaces no package. That holds while a config is built and no longer: a module imports what it needs of the folder at
+  its top, not inside a function that runs later.
 * While they are imported, `pegboard.default_catalog` writes into the catalog that is being built. So nothing has to be
   copied, and nothing stays behind for another config in the same process.
 * What one load brought in from the folder, or what registered something, the next one runs afresh, so that it sees
@@ -56,6 +57,7 @@ def importing(folder: Path) -> Generator[set[str]]:
             del sys.modules[name]
         before = dict(sys.modules)
         finder = _FolderFinder(folder.resolve())
+        moved = _move_behind(folder)
         collected: set[str] = set()
 
         def brought() -> dict[str, ModuleType]:
@@ -74,9 +76,63 @@ def importing(folder: Path) -> Generator[set[str]]:
             raise
         finally:
             sys.meta_path.remove(finder)
+            _move_back(moved)
         _brought.clear()
         _brought.update(brought())
         _homes.update((n, module) for n, module in sys.modules.items() if n not in before and n not in _brought)
+
+
+def hidden_modules(folder: Path, pattern: str = "*") -> dict[str, str]:
+    """Return the modules in a folder that are never imported, each with the place of the one that Python takes."""
+    names = {path.stem for path in folder.glob(f"{pattern}.py")}
+    names |= {path.parent.name for path in folder.glob(f"{pattern}/__init__.py")}
+    with _lock:
+        moved = _move_behind(folder)
+        try:
+            places = {name: _installed(name, folder.resolve()) for name in sorted(names) if name.isidentifier()}
+        finally:
+            _move_back(moved)
+    return {name: place for name, place in places.items() if place is not None}
+
+
+def hidden_module(name: str, place: str) -> str:
+    """Say that a module in the folder of the config is never imported, and what to do."""
+    return (
+        f"the module {name!r} in the folder of this config is never imported: Python takes the one of that name in "
+        f"{place!r}. Rename yours"
+    )
+
+
+def _move_behind(folder: Path) -> list[tuple[int, str]]:
+    """Move a folder to the end of `sys.path`; return where it was."""
+    place = folder.resolve()
+    moved = [(index, entry) for index, entry in enumerate(sys.path) if Path(entry or ".").resolve() == place]
+    behind = [entry for _, entry in moved]
+    sys.path[:] = [*(entry for entry in sys.path if entry not in behind), *behind]
+    return moved
+
+
+def _move_back(moved: list[tuple[int, str]]) -> None:
+    # Modules that were imported may have added entries of their own, which stay.
+    for index, entry in moved:
+        if entry in sys.path:
+            del sys.path[len(sys.path) - 1 - sys.path[::-1].index(entry)]
+            sys.path.insert(index, entry)
+
+
+def _installed(name: str, folder: Path) -> str | None:
+    """Return where a module of this name is that is not in the folder; `None` if there is none."""
+    if name in sys.stdlib_module_names:
+        return "Python's standard library"
+    for finder in sys.meta_path:
+        find = None if isinstance(finder, _FolderFinder) else getattr(finder, "find_spec", None)
+        spec: ModuleSpec | None = None if find is None else find(name, None)
+        # A folder without `__init__.py` is a package only where there is no other module of that name.
+        if spec is not None and spec.loader is not None and spec.origin is not None:
+            file = Path(spec.origin)
+            parent = file.parent if spec.submodule_search_locations is None else file.parent.parent
+            return None if parent.resolve() == folder else spec.origin
+    return None
 
 
 def forget_home(name: str) -> None:
@@ -142,13 +198,13 @@ def _home_of_entry(entry: ToolEntry) -> str:
 
 
 class _FolderFinder:
-    """Finds modules below one folder before all others do, the standard library's excepted."""
+    """Finds modules below one folder that no other finder has."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def find_spec(self, name: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
-        if path is None and name in sys.stdlib_module_names:
+        if path is None and _installed(name, self._folder) is not None:
             return None
         spec = PathFinder.find_spec(name, [str(self._folder)] if path is None else path, target)
         if spec is None:
