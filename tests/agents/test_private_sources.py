@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pegboard import Catalog, DefinitionError, ToolContext
+from pegboard import Catalog, DefinitionError, Policy, ToolContext
 from pegboard.core.declarations import PrivateSource
 from pegboard.model.agent import AgentEntry
 from pegboard.model.record import replace
@@ -68,3 +68,57 @@ def test_own_tools_have_their_names_before_those_of_the_catalog_whatever_these_a
         "main.other",
     ]
     assert len(set(view.names())) == 4
+
+
+NAMES_OF_OTHERS = (
+    "getTools", "SEARCHTOOLS", "useTools", "main__x", "mcp__x__y", "crm__lookup", "pegboard__meta__x", "__x",
+    "main", "MCP",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES_OF_OTHERS)
+def test_an_own_tool_cannot_be_called_like_a_tool_of_somebody_else(name: str) -> None:
+    catalog = Catalog()
+    with pytest.raises(DefinitionError, match="Agent 'a': "):
+        catalog.agent(agent("a"), tools=[ToolSpec(name=name, description="x").bind(echo)])
+    assert catalog.agents.names() == []
+
+
+def test_an_own_tool_cannot_be_in_the_namespace_of_the_catalog() -> None:
+    for namespace in ("main", "mcp"):
+        with pytest.raises(DefinitionError, match=f"'{namespace}' stands for tools of the catalog"):
+            Catalog().agent(agent("a", namespace=namespace), tools=[ToolSpec(name="x", description="x").bind(echo)])
+
+
+@pytest.mark.parametrize(
+    "denial", ["main.crm_lookup", "main__crm_lookup", "MAIN.crm_*", "crm_lookup", "main.*", "old_lookup"]
+)
+@pytest.mark.parametrize("of", ["the agent", "the caller"])
+async def test_an_own_tool_does_not_run_where_the_tool_that_it_hides_is_denied(denial: str, of: str) -> None:
+    catalog = Catalog()
+    shared = ToolSpec(name="crm_lookup", description="shared", renamed_from=("old_lookup",))
+    catalog.registry.add(shared.bind(echo))
+    ran: list[str] = []
+
+    def crm_lookup() -> str:
+        ran.append("crm_lookup")
+        return "own"
+
+    def another() -> str:
+        return "own"
+
+    denied = Policy(deny=(denial,))
+    catalog.agent(agent("a", policy=denied if of == "the agent" else Policy()), tools=[crm_lookup, another])
+    view = catalog.agents.view("a", ToolContext(policy=denied) if of == "the caller" else None)
+    assert view.names() == ["another"]
+    assert kind_of(await view.call("crm_lookup", {})) == "not_found"
+    assert not ran
+    assert "denied by" in view.why("crm_lookup").reason
+
+
+async def test_a_rule_that_allows_the_tool_of_the_catalog_allows_no_own_tool_that_hides_it() -> None:
+    catalog = Catalog()
+    catalog.registry.add(ToolSpec(name="crm_lookup", description="shared").bind(echo))
+    own = ToolSpec(name="crm_lookup", description="own").bind(echo)
+    catalog.agent(agent("a", policy=Policy(allow=("main.crm_lookup",))), tools=[own])
+    assert catalog.agents.view("a").names() == []

@@ -19,7 +19,7 @@ from pegboard.config.yaml.problems import Report
 from pegboard.config.yaml.tree import At
 from pegboard.core.agent_graph import agent_graph, cycles
 from pegboard.core.declarations import PrivateSource
-from pegboard.core.names import nearest, nearest_one
+from pegboard.core.names import nearest, nearest_one, private_name_fault
 from pegboard.lazy import LazyModule
 from pegboard.model.agent import AgentBudgets, AgentEntry, AgentMemory, AgentSpec, Guardrail, ModelSpec
 from pegboard.model.error import DefinitionError, Problem
@@ -115,6 +115,9 @@ def _own_tools(
     aside = Catalog(build.config.name, bounds=build.config.bounds)
     private = replace(build, catalog=aside, is_private=True)
     for tool in agent.tools:
+        if (fault := private_name_fault(tool.value.name, namespace=namespace)) is not None:
+            build.report.add((tool.at / "name").problem(fault))
+            continue
         build.config.kinds[tool.value.type].declare(tool, private)
     build.catalog.add_secrets(*aside.secrets)
     made = [entry for _, entry in aside.registry.declarations.tools.items()]

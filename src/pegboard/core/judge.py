@@ -148,7 +148,7 @@ def _in_groups(entry: ToolEntry, include: tuple[str, ...], extra: frozenset[str]
 def permits(policy: Policy, entry: ToolEntry) -> bool:
     """Tell whether the policy, and every policy it is within, allows the tool. Deny wins."""
     for layer in layers(policy):
-        if _has_glob_for(entry, layer.deny):
+        if _has_glob_for(entry, layer.deny) or (entry.denied_as and any(denies(glob, entry) for glob in layer.deny)):
             return False
         if layer.allow is not None and not _has_glob_for(entry, layer.allow):
             return False
@@ -167,6 +167,11 @@ def applies(glob: str, entry: ToolEntry) -> bool:
     if entry.is_toolset and glob.casefold() == entry.spec.namespace.casefold():
         return True
     return matches_folded(glob, entry.folded_names)
+
+
+def denies(glob: str, entry: ToolEntry) -> bool:
+    """Tell whether a glob on a deny-list means this tool: a private one also by the catalog's tool that it hides."""
+    return applies(glob, entry) or matches_folded(glob, entry.denied_as)
 
 
 # ---------------------------------------------------------------- the judge
@@ -249,7 +254,7 @@ def _fixed(code: Code, entry: ToolEntry, at: _At) -> tuple[ToolEntry, _At] | Non
 
 def permitting(policy: Policy, entry: ToolEntry) -> Policy:
     """Return the policy with the smallest change that allows `entry`."""
-    deny = tuple(glob for glob in policy.deny if not applies(glob, entry))
+    deny = tuple(glob for glob in policy.deny if not denies(glob, entry))
     allow = policy.allow
     if allow is not None and not _has_glob_for(entry, allow):
         allow = (*allow, entry.qualified_id)
@@ -299,7 +304,7 @@ def _explain_policy(entry: ToolEntry, at: _At) -> tuple[str, str, str]:
     faults: list[str] = []
     changes: list[str] = []
     for layer in layers(at.selection.policy, at.own):
-        denied = [glob for glob in layer.deny if applies(glob, entry)]
+        denied = [glob for glob in layer.deny if denies(glob, entry)]
         if denied:
             faults.append(f"denied by {denied}{_where(layer.origin)}")
             changes.append(f"remove {denied} from deny")

@@ -17,6 +17,8 @@ NAMES_COMPARED = 500  # names compared with an unknown one when suggesting a cor
 MAX_NAME_CHARS = 64
 META_NAMESPACE = "pegboard__meta"
 """The namespace of the meta tools. Nobody else can declare tools in it: namespaces have no double underscore."""
+_META_NAMES = frozenset({"gettools", "searchtools", "usetools"})
+_FOREIGN_PREFIXES = frozenset({"main", "mcp", "pegboard"})
 _TOOL = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NAMESPACE = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
@@ -42,6 +44,21 @@ def check_namespace(namespace: str) -> str:
     if not _NAMESPACE.fullmatch(namespace) or "__" in namespace:
         raise DefinitionError(f"Namespace {namespace!r}: use 1 to 32 of A-Z a-z 0-9 _ -, without '__'.")
     return namespace
+
+
+def private_name_fault(name: str, *, namespace: str) -> str | None:
+    """Return why a private tool of an agent cannot have this name; `None` if it can.
+
+    Its bare name comes first in the view of its agent, so it must not look like the name of another tool.
+    """
+    if fold(name) in _META_NAMES:
+        return f"{name!r} is the name of a meta tool. Rename the agent's tool"
+    if "__" in name:
+        return f"{name!r} looks like a tool of a namespace or a server, because of '__'. Write one underscore"
+    if fold(name) in _FOREIGN_PREFIXES or fold(namespace) in _FOREIGN_PREFIXES:
+        taken = name if fold(name) in _FOREIGN_PREFIXES else namespace
+        return f"{taken!r} stands for tools of the catalog. Rename the agent's tool or namespace"
+    return None
 
 
 def legal(name: str) -> str:

@@ -17,7 +17,7 @@ from pegboard.core.inventory import Inventory
 from pegboard.core.judge import UP
 from pegboard.core.lifecycle import called, check_circles, still_called
 from pegboard.core.named_entries import NamedEntries
-from pegboard.core.names import fold, nearest
+from pegboard.core.names import fold, nearest, private_name_fault
 from pegboard.core.ports import LeadsElsewhere, OffersResources, Source
 from pegboard.core.snapshot import ReadBuilt, Snapshot, without_place_for_tasks
 from pegboard.core.validated_entry import seal
@@ -260,6 +260,9 @@ class Registry:
             if (known := self.declarations.agents.get(name)) is not None:
                 raise DefinitionError(f"There is an agent {name!r} already: {known.spec.origin}. Rename one.")
             for entry in agent.tools:
+                fault = private_name_fault(entry.spec.name, namespace=entry.spec.namespace)
+                if fault is not None and not entry.is_toolset:
+                    raise DefinitionError(f"Agent {name!r}: {fault}.")
                 seal(entry, self.bounds)
             declared = replace(self.declarations, agents={**self.declarations.agents, name: agent})
             check_agents(declared)
@@ -388,7 +391,7 @@ class Registry:
     def build_for_agent(self, agent: AgentEntry) -> Snapshot:
         """Return the snapshot of one agent: its private tools first, then the tools it takes from the catalog."""
         spec, newest = agent.spec, self.snapshot()
-        own = [seal(entry, self.bounds) for entry in self.own_tools(agent)]
+        own = [seal(_private(entry, newest), self.bounds) for entry in self.own_tools(agent)]
         inventory = self.inventory().reduced_to(spec.groups, frozenset(spec.shared), own=own)
         return Snapshot(
             inventory,
@@ -512,3 +515,9 @@ def _tell(notify: Callable[..., object], *told: ToolEntry) -> None:
         notify(*told)
     except Exception:
         log.warning("A subscriber of the catalog failed.", exc_info=True)
+
+
+def _private(entry: ToolEntry, catalog: Snapshot) -> ToolEntry:
+    """Return a private tool, which is denied as well by what denies the catalog's tool that its name hides."""
+    hidden = None if entry.is_toolset else catalog.find(entry.spec.name)
+    return entry if hidden is None else replace(entry, denied_as=hidden.folded_names)

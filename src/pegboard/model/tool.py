@@ -157,7 +157,8 @@ class ToolEntry(Struct, frozen=True, kw_only=True, dict=True, weakref=True):
     lists show with these titles and the exact output schema. `reread` converts a result that misses its schema
     to the annotated type, and raises if it cannot. `stray_words` are names that the docstring describes as parameters
     although they are not. `reaches` is a digest of settings outside the declaration that determine what a call does,
-    such as an address; it is empty if only code does. It is part of the fingerprint.
+    such as an address; it is empty if only code does. It is part of the fingerprint. `denied_as` are further folded
+    names by which a policy denies it, but does not allow it.
     """
 
     spec: ToolSpec
@@ -178,6 +179,7 @@ class ToolEntry(Struct, frozen=True, kw_only=True, dict=True, weakref=True):
     reaches: str = ""
     fingerprint: str = ""
     wire_name: str = ""
+    denied_as: tuple[str, ...] = ()
 
     def called(self, wire_name: str) -> ToolEntry:
         """Return a copy with this wire name."""
