@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from mcp import Client
 from mcp.server.subscriptions import ResourceUpdated
 
 from pegboard import http_app
+from tests.limits.server import redis_server
 from tests.server.asgi import send_raw
 from tests.server.doors import JSON_HEADERS, META, VERSION, served, workshop
 
@@ -43,6 +45,36 @@ async def test_an_earlier_client_hears_of_its_own_profile_only() -> None:
             assert "late_0" in {tool.name for tool in (await two.list_tools()).tools}
     assert set(admin.methods) == {"notifications/tools/list_changed"}
     assert chat.methods == []
+
+
+@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+async def test_a_tool_that_one_worker_adds_is_told_to_the_clients_of_another_in_its_profile_alone(
+    mode: str, tmp_path: Path
+) -> None:
+    with redis_server(tmp_path) as redis:
+        ours, theirs = (workshop()[0] for _ in range(2))
+        apps = [http_app(catalog, keys=(b"k" * 32,), bus=redis.uri) for catalog in (ours, theirs)]
+        chat, admin = Heard(), Heard()
+        async with served(apps[0]), served(apps[1]) as url, contextlib.AsyncExitStack() as stack:
+            for profile, heard in (("chat", chat), ("admin", admin)):
+                client = Client(f"{url}/mcp/{profile}", mode=mode, message_handler=heard)
+                await stack.enter_async_context(client)
+                if mode == "2026-07-28":
+                    listening = await stack.enter_async_context(client.listen(tools_list_changed=True))
+                    stack.callback(asyncio.create_task(hear(listening, heard)).cancel)
+            for number in range(200):
+                ours.tool(name=f"late_{number}", groups="admin")(lambda: "late")
+                ours.tool(name=f"hidden_{number}", groups="elsewhere")(lambda: "hidden")
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(admin.something.wait(), 0.1)
+                    break
+            assert admin.something.is_set()
+            assert not chat.something.is_set()
+
+
+async def hear(listening: Any, heard: Heard) -> None:
+    async for _ in listening:
+        heard.something.set()
 
 
 @pytest.mark.parametrize("what", ["tools", "prompts", "resources"])

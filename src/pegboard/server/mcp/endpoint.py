@@ -95,7 +95,7 @@ class Endpoint:
         worker = self._sealing.worker if others.may_be else ""
         refusal = NO_BUS if others.are_known and others.bus is None else None
         sessions = Sessions(SessionIds(self._sealing), worker=worker, refusal=refusal)
-        self._changes = ListChanges(self._gateway, sessions)
+        self._changes = ListChanges(self._gateway, sessions, bus=others.bus)
         self._dispatcher = Dispatcher(self._gateway, lists, self._sealing, self._changes)
         self._ready: ReadyBytes | None = ready_bytes(self._gateway, lists, self._dispatcher, accepts=validation.accepts)
         self._with_sessions = SessionEndpoint(self._gateway, self._dispatcher, self._ready, sessions, others.bus)

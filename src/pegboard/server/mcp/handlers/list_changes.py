@@ -7,13 +7,15 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import compress
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
+from pegboard.core.digests import digest
 from pegboard.core.judge import Selection
 from pegboard.model.context import ToolContext
 from pegboard.model.json_types import JSON
 from pegboard.model.policy import OPEN_POLICY
 from pegboard.model.record import replace
+from pegboard.server.bus import Bus
 from pegboard.server.gateway import Gateway
 from pegboard.server.limits import CHANGES_SETTLE_S
 from pegboard.server.mcp.asking.notifications import MessageOutlet
@@ -29,6 +31,13 @@ MCP_LISTENING_STREAMS_OF_ONE = 100  # caller
 _NOBODY = ToolContext()
 _SUBSCRIPTION_KEY = RESERVED + "subscriptionId"
 _LISTS = ("tools", "prompts", "resources")
+
+
+class _Shown(NamedTuple):
+    """What a profile shows: all that clients are told about, and a digest that is the same in every worker."""
+
+    signature: object
+    content: str
 
 
 class Listener:
@@ -82,16 +91,27 @@ class ListChanges:
         gateway: answers for the catalog.
         sessions: the sessions of earlier revisions, which are told too.
         profiles: those to watch; by default all, and the catalog without one.
+        bus: the way to the other workers. Their clients are told too: one may have listed its tools here.
     """
 
-    def __init__(self, gateway: Gateway, sessions: Sessions, *, profiles: Sequence[str | None] | None = None) -> None:
+    def __init__(
+        self,
+        gateway: Gateway,
+        sessions: Sessions,
+        *,
+        profiles: Sequence[str | None] | None = None,
+        bus: Bus | None = None,
+    ) -> None:
         self._gateway, self._sessions, self._only = gateway, sessions, profiles
         self._catalog, self._resources = gateway.catalog, gateway.resources
         self._tasks = TaskNotifications(gateway)
         self._listeners: dict[str | None, set[Listener]] = {}
-        self._shown: dict[tuple[str | None, str], object] = {}
+        self._shown: dict[tuple[str | None, str], _Shown] = {}
         self._listening: Counter[tuple[str, str]] = Counter()
         self._updated: set[str] = set()
+        self._bus = bus
+        self._elsewhere: set[tuple[str | None, str]] = set()
+        self._updated_elsewhere: set[str] = set()
         self._telling: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ends: list[Callable[[], None]] = []
@@ -161,6 +181,8 @@ class ListChanges:
             return
         self._loop = asyncio.get_running_loop()
         self._shown = self._signatures()
+        if self._bus is not None:
+            self._bus.on("lists.changed", self._on_changed_elsewhere)
         self._ends = [
             self._catalog.subscribe(self._changed),
             self._resources.subscribe(self._changed, touched=self._touched),
@@ -187,6 +209,17 @@ class ListChanges:
         self._updated.add(uri)
         self._changed()
 
+    def _on_changed_elsewhere(self, _worker: str, said: JSON) -> None:
+        """Take what another worker shows now; where this one shows the same, its clients know of it."""
+        if not self._ends:
+            return
+        for profile, what, content in said["lists"]:
+            mine = self._shown.get((profile, what))
+            if mine is not None and mine.content != content:
+                self._elsewhere.add((profile, what))
+        self._updated_elsewhere.update(said["updated"])
+        self._settle()
+
     def _settle(self) -> None:
         if self._telling is None or self._telling.done():
             self._telling = asyncio.create_task(self._tell())
@@ -195,14 +228,23 @@ class ListChanges:
         await asyncio.sleep(CHANGES_SETTLE_S)
         now = self._signatures()
         before, self._shown = self._shown, now
-        for (profile, what), signature in now.items():
-            if before.get((profile, what)) != signature:
+        elsewhere, self._elsewhere = self._elsewhere, set()
+        updated, self._updated = self._updated, set()
+        updated_elsewhere, self._updated_elsewhere = self._updated_elsewhere, set()
+        changed = {key for key, signature in now.items() if before.get(key) != signature}
+        self._tell_workers(changed, updated)
+        for profile, what in now:
+            if (profile, what) in changed | elsewhere:
                 for listener in self._listeners.get(profile, ()):
                     listener.changed(what)
                 await self._sessions.tell(profile, what)
-        updated, self._updated = self._updated, set()
-        for uri in sorted(updated):
+        for uri in sorted(updated | updated_elsewhere):
             await self._tell_updated(uri)
+
+    def _tell_workers(self, changed: set[tuple[str | None, str]], updated: set[str]) -> None:
+        if self._bus is not None and (changed or updated):
+            lists = [[*key, shown.content] for key, shown in self._shown.items() if key in changed]
+            self._bus.tell_soon("lists.changed", {"lists": lists, "updated": sorted(updated)})
 
     async def _tell_updated(self, uri: str) -> None:
         """Tell of a resource those whose profile shows it."""
@@ -220,10 +262,10 @@ class ListChanges:
         watched = (*declared, None) if self._only is None else self._only
         return [profile for profile in watched if profile is None or profile in declared]
 
-    def _signatures(self) -> dict[tuple[str | None, str], object]:
+    def _signatures(self) -> dict[tuple[str | None, str], _Shown]:
         registry = self._catalog.registry
         snapshot, states = registry.snapshot(), registry.states()
-        shown: dict[tuple[str | None, str], object] = {}
+        shown: dict[tuple[str | None, str], _Shown] = {}
         definitions = snapshot.column("definition", attrgetter("qualified_id", "fingerprint"))
         for profile in self._profiles():
             declared = None if profile is None else registry.profiles[profile]
@@ -235,11 +277,16 @@ class ListChanges:
                 snapshot.entries[place].source for place in selected.built
             }
             of_sources = {name: states.get(name) for name in names if name is not None}
-            shown[profile, "tools"] = (how, [*compress(definitions, selected.entries.chosen)], of_sources)
+            tools = [*compress(definitions, selected.entries.chosen)]
+            shown[profile, "tools"] = _Shown((how, tools, of_sources), self._content(tools))
             resources = self._shown_resources(profile)
             for what in ("prompts", "resources"):
-                shown[profile, what] = [one for one in resources if one[0].startswith(what[:-1])]
+                of_kind = [one for one in resources if one[0].startswith(what[:-1])]
+                shown[profile, what] = _Shown(of_kind, self._content([one[:2] for one in of_kind]))
         return shown
+
+    def _content(self, listed: Sequence[tuple[str, ...]]) -> str:
+        return "" if self._bus is None else digest(listed)
 
     def _shown_resources(self, profile: str | None) -> list[tuple[str, str, object]]:
         view = self._resources.view(_NOBODY, profile=profile)
