@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pegboard.cli.command_error import CommandError
 from pegboard.model.bounds import MIB
+from pegboard.storage.whole_file import write_whole
 
 FOREIGN_FILE_BYTES = 32 * MIB  # of a configuration of another program, or a catalog of servers
 OPERATOR_FILE_WAIT_S = 5.0  # for another Pegboard that writes the same file; nobody writes for longer
@@ -46,7 +47,14 @@ def write_operator_file(path: Path, text: str, *, expected: str | None = None) -
     """
     # A link, as people keep their settings elsewhere, stays one.
     path = path.resolve()
-    temporary = path.with_name(f".{path.name}.pegboard.tmp")
+    lock = path.with_name(f".{path.name}.pegboard.tmp")
+
+    def check() -> None:
+        # As late as can be: a client that runs and writes its own file waits for nobody.
+        if expected is not None and read_operator_file(path) != expected:
+            text = f"{str(path)!r} has changed meanwhile; nothing was written. Try again."
+            raise CommandError(text, kind="changed")
+
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
@@ -54,17 +62,11 @@ def write_operator_file(path: Path, text: str, *, expected: str | None = None) -
         if not mode & 0o222 or (path.exists() and not os.access(path, os.W_OK)):
             text = f"{str(path)!r} is write-protected; nothing was written. Make it writable if it is meant."
             raise CommandError(text, kind="not_written")
-        _begin(temporary)
+        _begin(lock)
         try:
-            temporary.write_bytes(text.encode())  # raw: the operator's own file, named on the command line
-            temporary.chmod(mode)
-            # As late as can be: a client that runs and writes its own file waits for nobody.
-            if expected is not None and read_operator_file(path) != expected:
-                text = f"{str(path)!r} has changed meanwhile; nothing was written. Try again."
-                raise CommandError(text, kind="changed")
-            temporary.replace(path)
+            write_whole(path, text.encode(), mode=mode, before_it_counts=check)
         finally:
-            temporary.unlink(missing_ok=True)
+            lock.unlink(missing_ok=True)
     except OSError as error:
         raise CommandError(f"{str(path)!r} cannot be written: {error.strerror}.", kind="not_written") from error
 
@@ -89,8 +91,8 @@ def change_operator_file(path: Path, change: Callable[[str], str]) -> tuple[str,
             return before, after
 
 
-def _begin(temporary: Path) -> None:
-    """Make the file that will take the place of another: who has made it is the only Pegboard that writes there.
+def _begin(lock: Path) -> None:
+    """Make an empty file: the Pegboard that has made it is the only one that writes the file of that name.
 
     Raises:
         OSError: it cannot be made, or another holds it for longer than anybody writes.
@@ -98,12 +100,12 @@ def _begin(temporary: Path) -> None:
     until = time.monotonic() + 2 * OPERATOR_FILE_WAIT_S
     while True:
         try:
-            return temporary.touch(mode=0o600, exist_ok=False)
+            return lock.touch(mode=0o600, exist_ok=False)
         except FileExistsError:
             if time.monotonic() > until:
                 raise
         with suppress(FileNotFoundError):
             # Whoever made it was ended: nobody writes for so long.
-            if time.time() - temporary.stat().st_mtime > OPERATOR_FILE_WAIT_S:
-                temporary.unlink()
+            if time.time() - lock.lstat().st_mtime > OPERATOR_FILE_WAIT_S:
+                lock.unlink()
         time.sleep(_PAUSE_S)

@@ -21,6 +21,7 @@ from pegboard.lazy import LazyModule
 from pegboard.model.bounds import DEFAULT_BOUNDS, MIB
 from pegboard.model.error import DefinitionError, Problem
 from pegboard.model.json_types import is_object
+from pegboard.storage.whole_file import write_whole
 
 if TYPE_CHECKING:
     from pegboard.config.yaml import plain_reader
@@ -102,14 +103,10 @@ def write_file(path: Path, requests: Mapping[str, ExampleRequests]) -> None:
         OSError: it cannot be written; what was there before is still there.
     """
     path = path.resolve()
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_text(_text(requests), encoding="utf-8")  # raw: the operator's own file, named in the config
-        if path.exists():
-            temporary.chmod(path.stat().st_mode & 0o777)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    umask = os.umask(0o077)
+    os.umask(umask)
+    mode = path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~umask
+    write_whole(path, _text(requests).encode(), mode=mode)
 
 
 def _text(requests: Mapping[str, ExampleRequests]) -> str:

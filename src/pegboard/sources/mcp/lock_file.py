@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -15,6 +13,7 @@ from pegboard.model.bounds import DEFAULT_BOUNDS
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.model.record import replace
+from pegboard.storage.whole_file import write_whole
 
 MCP_LOCK_STRICT_BYTES = 4_000_000  # bytes above which our own lock file is read without the bounds of a message
 MCP_LOCK_VALUES = 100_000_000  # values in such a file
@@ -122,14 +121,7 @@ class LockFile:
             for server, tools in sorted(self._pins.items())
         }
         text = json_bytes({"version": _VERSION, "servers": servers}, indent=True)
-        handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}-")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(text + b"\n")
-            Path(name).replace(self.path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        write_whole(self.path, text + b"\n")
 
 
 def _read(text: bytes) -> tuple[dict[str, dict[str, JSON]], frozenset[tuple[str, str]]]:
