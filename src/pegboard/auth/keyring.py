@@ -141,7 +141,7 @@ def _proven(key: str, keys: Mapping[str, _Held]) -> _Held:
 
 
 def _held(key: ApiKey) -> _Held:
-    return _Held(key, Credential(owner=f"key:{key.holder}", key=key.name))
+    return _Held(key, Credential(owner=f"key:{key.holder}", key=key.name, key_id=key.id))
 
 
 def _mark_of(path: str) -> _FileMark | None:

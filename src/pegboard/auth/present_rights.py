@@ -1,15 +1,19 @@
-"""Present rights: looks up the current rights of an earlier credential, long after its request."""
+"""Present rights: looks up the current rights of an earlier credential, long after its request.
+
+A task asks about its caller, whose key may have been rotated meanwhile. A stream asks about the credential that opened
+it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import orjson
 
-from pegboard.auth.keys import KeyStore, KeyStoreError
+from pegboard.auth.keys import ApiKey, KeyStore, KeyStoreError
 from pegboard.auth.rejections import UnavailableError
 from pegboard.auth.rule_matching import ANONYMOUS_PROOF, claims_read, grant_of, scopes_of
 from pegboard.auth.rules import Credential, IdentityRules
@@ -55,6 +59,54 @@ async def present_caller(
         return None
     is_theirs = profile in (None, *grant.profiles)
     return replace(caller, roles=frozenset(grant.roles), credential=grant.owner) if is_theirs else None
+
+
+class Standing(NamedTuple):
+    """What opened a stream: the stored proof, the id of the key or the end of the token, and the profile."""
+
+    proof: str
+    key_id: str
+    ends_at: float | None
+    profile: str | None
+
+
+async def ended_standings(
+    rules: IdentityRules | None, asked: Iterable[Standing], *, wall_clock: Callable[[], float] = time.time
+) -> set[Standing]:
+    """Return those whose credential is no longer valid, or has lost its user, space or profile.
+
+    The store of keys is read once. If it cannot be read, all keys count as ended: a request with one is refused too.
+    """
+    asked = set(asked)
+    keys: Sequence[ApiKey] = ()
+    if rules is not None and rules.key_store is not None and any(one.key_id for one in asked):
+        try:
+            keys = await asyncio.to_thread(KeyStore(rules.key_store).read)
+        except KeyStoreError:
+            keys = ()
+    now, by_id = wall_clock(), {key.id: key for key in keys}
+    return {one for one in asked if not _stands(rules, one, by_id.get(one.key_id), now)}
+
+
+def _stands(rules: IdentityRules | None, one: Standing, key: ApiKey | None, now: float) -> bool:
+    if rules is None or not one.proof:
+        # Without rules everybody is let in without a credential, and only those.
+        return rules is None and not one.proof
+    if one.proof == ANONYMOUS_PROOF:
+        return rules.anonymous is not None and one.profile in (None, *rules.anonymous.profiles)
+    kept = orjson.loads(one.proof)
+    if one.key_id:
+        is_good = key is not None and key.is_good(now)
+        credential = Credential(owner=kept["owner"], key=key.name) if key is not None and is_good else None
+    else:
+        is_over = one.ends_at is not None and one.ends_at <= now
+        credential = None if is_over else _of_token(rules, kept["owner"], kept["claims"])
+    grant = None if credential is None else grant_of(rules.map, credential)
+    return (
+        grant is not None
+        and (grant.user, grant.space) == (kept["user"], kept["space"])
+        and one.profile in (None, *grant.profiles)
+    )
 
 
 def _of_key(rules: IdentityRules, owner: str, now: float) -> Credential | None:

@@ -60,7 +60,16 @@ def _granted(rule: MapRule, credential: Credential, rules: Sequence[MapRule]) ->
     # The owner includes the rights: work begun with more rights must not be continued with fewer.
     owner = digest([credential.owner, user, space, roles, profiles])
     proof = _proof_of(rules, credential, user, space)
-    return Grant(owner=owner, user=user, space=space, roles=roles, profiles=profiles, proof=proof)
+    return Grant(
+        owner=owner,
+        user=user,
+        space=space,
+        roles=roles,
+        profiles=profiles,
+        proof=proof,
+        key_id=credential.key_id,
+        ends_at=credential.ends_at,
+    )
 
 
 def _proof_of(rules: Sequence[MapRule], credential: Credential, user: str | None, space: str | None) -> str:

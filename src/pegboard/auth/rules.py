@@ -66,17 +66,23 @@ class IdentityRules(Struct, frozen=True, kw_only=True):
 
 
 class Credential(Struct, frozen=True, kw_only=True):
-    """A credential that was verified: an API key by its name, or the claims of a token."""
+    """A credential that was verified: an API key by its name and id, or the claims of a token and its end.
+
+    `ends_at` is in seconds since 1970; the store of keys knows the end of a key.
+    """
 
     owner: str
     key: str | None = None
+    key_id: str = ""
+    ends_at: float | None = None
     claims: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 class Grant(Struct, frozen=True, kw_only=True):
     """The rights of a credential. `owner` is the same for the same person with the same rights, and for nobody else.
 
-    `proof` is stored so that the current rights can be looked up later, without the credential.
+    `proof` is stored so that the current rights can be looked up later, without the credential. `key_id` and `ends_at`
+    are those of the credential itself, for streams that must end with it.
     """
 
     owner: str
@@ -85,3 +91,5 @@ class Grant(Struct, frozen=True, kw_only=True):
     roles: tuple[str, ...]
     profiles: tuple[str, ...]
     proof: str = ""
+    key_id: str = ""
+    ends_at: float | None = None

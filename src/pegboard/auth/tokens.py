@@ -83,7 +83,7 @@ class TokenReader:
                 claims = self._claims(token, key, algorithm)
                 if claims is not None:
                     credential = self._credential(claims)
-                    self._good.remember(name, _Good(credential, published, int(claims["exp"]) + TOKEN_LEEWAY_S))
+                    self._good.remember(name, _Good(credential, published, _end_of(claims)))
                     return credential
         raise BadCredentialError("signature")
 
@@ -120,11 +120,16 @@ class TokenReader:
         if not claims["sub"]:
             raise BadCredentialError("sub")
         client: Any = claims.get("client_id", claims.get("azp"))
-        return Credential(owner=f"jwt:{digest([claims['iss'], claims['sub'], client])}", claims=claims)
+        owner = f"jwt:{digest([claims['iss'], claims['sub'], client])}"
+        return Credential(owner=owner, claims=claims, ends_at=_end_of(claims))
 
 
 def _name_of(token: str) -> bytes:
     return blake2b(token.encode(), digest_size=_NAME_BYTES).digest()
+
+
+def _end_of(claims: JSON) -> float:
+    return int(claims["exp"]) + TOKEN_LEEWAY_S
 
 
 def _head(token: str) -> tuple[str, str | None]:

@@ -25,6 +25,7 @@ from pegboard.model.secret import Secret
 from pegboard.server.authenticator import Authenticator
 from pegboard.server.bus import Bus, Others
 from pegboard.server.consent_page import ConsentPage
+from pegboard.server.credential_watch import CredentialWatch
 from pegboard.server.event_hub import EventHub
 from pegboard.server.gateway import gateway_of
 from pegboard.server.health import Health
@@ -125,7 +126,9 @@ def app_of(catalog: Catalog, options: AppOptions) -> Starlette:
     others = Others(bool(keys), has_others, _bus(options.bus, catalog, sealing, keys))
     event_hub = EventHub(others)
     event_hub.cancel = catalog.cancel
-    gateway = replace(gateway_of(catalog, options.config), event_hub=event_hub)
+    gateway = replace(
+        gateway_of(catalog, options.config), event_hub=event_hub, credential_watch=CredentialWatch(catalog.registry)
+    )
     if keys:
         # Workers on other machines have the keys, if not the folder.
         catalog.registry.server_id = server_id_of(keys[-1], catalog.name.encode())

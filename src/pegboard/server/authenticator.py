@@ -217,7 +217,15 @@ class Authenticator:
         if not self._are_declared(grant.profiles):
             log.warning("credential_refused: a rule gives a profile that does not exist, or none")
             return _NOT_HERE
-        who = Identity(credential=grant.owner, user=grant.user, space=grant.space, roles=grant.roles, proof=grant.proof)
+        who = Identity(
+            credential=grant.owner,
+            user=grant.user,
+            space=grant.space,
+            roles=grant.roles,
+            proof=grant.proof,
+            key_id=grant.key_id,
+            ends_at=grant.ends_at,
+        )
         caller = Authenticated(identity=who, profiles=grant.profiles or None)
         return self._admitted.remember(id(grant), _Admitted(grant, profiles, caller)).caller
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import compress
 
 import orjson
@@ -19,6 +20,7 @@ from pegboard.model.tool import ToolEntry
 from pegboard.providers.mcp import mcp_result
 from pegboard.providers.mcp_progress import Progress
 from pegboard.resources import Resources
+from pegboard.server.credential_watch import CredentialWatch
 from pegboard.server.event_hub import EventHub
 from pegboard.server.mcp.asking.client_channel import ClientChannel
 from pegboard.server.mcp.asking.earlier_channel import EarlierChannel
@@ -38,6 +40,8 @@ class Gateway(Struct, frozen=True, kw_only=True):
     resources: Resources
     event_hub: EventHub | None = None
     """Follows the calls of callers who listen; only servers have one."""
+    credential_watch: CredentialWatch | None = None
+    """Ends streams with their credential; only servers have one."""
 
     def context(
         self, principal: Principal, channel: ClientChannel | None = None, *, hops: object = None
@@ -54,6 +58,10 @@ class Gateway(Struct, frozen=True, kw_only=True):
         if channel is not None and self.event_hub is not None and self.event_hub.has_listener(principal, ctx):
             ctx, _ = self.event_hub.follow(ctx, principal)
         return ctx
+
+    def watch(self, principal: Principal, end: Callable[[], object]) -> Callable[[], None]:
+        """Call `end` if the credential of an open stream ends; returns the function to call when the stream is over."""
+        return _unwatched if self.credential_watch is None else self.credential_watch.watch(principal, end)
 
     # -- lists
 
@@ -169,6 +177,10 @@ class Gateway(Struct, frozen=True, kw_only=True):
         view = self.catalog.view(self.context(principal), profile=principal.profile)
         entry = await view.afind(name)
         return None if entry is None else entry.spec.input_schema
+
+
+def _unwatched() -> None:
+    """Stand for a stream without a credential, as over stdio."""
 
 
 async def _promised(view: View, name: str) -> JSON | None:

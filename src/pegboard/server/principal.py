@@ -37,7 +37,7 @@ class Identity:
     """Who asks, as a verified credential or the host says; never taken from a request's own words.
 
     `credential` names what was verified: sessions, cursors and sealed states belong to it. `proof` is what is kept of
-    it, see `Caller`.
+    it, see `Caller`. `key_id` and `ends_at` are those of a key and of a token, with which open streams end.
     """
 
     credential: str = ANONYMOUS
@@ -46,6 +46,8 @@ class Identity:
     roles: tuple[str, ...] = ()
     session: str | None = None
     proof: str = field(default="", repr=False)
+    key_id: str = field(default="", repr=False, compare=False)
+    ends_at: float | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def of(cls, source: object) -> Identity:

@@ -66,6 +66,8 @@ class EventRoute:
 
     async def _stream(self, request: ApiRequest, outbox: Outbox, watch: Coroutine[Any, Any, None]) -> None:
         leaving, watching = asyncio.create_task(client_gone(request.receive)), asyncio.create_task(watch)
+        # Cancelled when the credential ends, like a client that leaves.
+        forget = self._api.gateway.watch(request.principal, leaving.cancel)
         for task in (leaving, watching):
             task.add_done_callback(lambda _: outbox.wake.set())
         self._open.add(outbox)
@@ -79,6 +81,7 @@ class EventRoute:
                     await stream.write(waiting)
             await stream.close()
         finally:
+            forget()
             self._open.discard(outbox)
             await cancel_and_wait(leaving, watching)
 

@@ -139,9 +139,11 @@ class ListChanges:
             # It listens before it is told so: no change is lost in between.
             listener = Listener(wanted)
             listeners.add(listener)
+            forget = self._gateway.watch(principal, listener.close)
             try:
                 return await self._serve(request, listener, wanted, heard, outlet)
             finally:
+                forget()
                 listeners.discard(listener)
         finally:
             self._listening[whose] -= 1

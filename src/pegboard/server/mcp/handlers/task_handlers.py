@@ -17,6 +17,7 @@ from pegboard.server.mcp.asking.channels import session_channel
 from pegboard.server.mcp.protocol.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
+    INVALID_REQUEST,
     METHOD_NOT_FOUND,
     MISSING_CAPABILITY,
     RpcError,
@@ -140,8 +141,12 @@ class TaskHandlers:
         """
         tasks, can_ask = self._gateway.catalog.tasks, session_channel(request).can("elicitation")
         asking: dict[str, tuple[Question, asyncio.Task[None]]] = {}
+        ended = asyncio.Event()
+        forget = self._gateway.watch(request.principal, ended.set)
         try:
             while not record.is_over:
+                if ended.is_set():
+                    raise RpcError(INVALID_REQUEST, "The credential of this request is no longer valid.")
                 questions: Mapping[str, Question] = record.questions if can_ask else {}
                 for key, (question, asked) in list(asking.items()):
                     if questions.get(key) != question:
@@ -155,6 +160,7 @@ class TaskHandlers:
                 record = await tasks.get(record.task_id, whose)
             return record
         finally:
+            forget()
             for _, asked in asking.values():
                 asked.cancel()
             await asyncio.gather(*(asked for _, asked in asking.values()), return_exceptions=True)

@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import AsyncGenerator, Awaitable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 from starlette.types import Receive, Scope, Send
@@ -381,7 +382,8 @@ class SessionEndpoint:
             return
         await stream.resume(exchange.send, last)
         if stream.is_attached:
-            await stream.hold(exchange.receive, http_session.session)
+            watch = partial(self._gateway.watch, exchange.principal)
+            await stream.hold(exchange.receive, http_session.session, watch=watch)
 
     async def _follow_elsewhere(self, exchange: Exchange, http_session: HttpSession, worker: str, last: str) -> bool:
         """Let a client go on with a stream of another worker; `False` where that is gone, and the stream with it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
@@ -13,6 +13,7 @@ from starlette.types import Receive, Send
 from pegboard.server.mcp.event_streams import SSE_HEADERS, EventStream, HeldConnection
 from pegboard.server.mcp.limits import RECONNECT_MS, SESSION_BYTES, SESSION_MESSAGES
 
+Watch = Callable[[Callable[[], None]], Callable[[], None]]
 _NUMBER = re.compile(r"[0-9]{1,18}")
 _LAST_WORDS = set[asyncio.Future[None]]()  # a task that nobody holds may be collected before its end
 _PREFIX = "p"
@@ -153,22 +154,25 @@ class SessionStream(EventStream):
         if self._is_primed:
             await send({"type": "http.response.body", "body": self._priming(), "more_body": True})
 
-    async def hold(self, receive: Receive, session: AbstractContextManager[None]) -> None:
+    async def hold(self, receive: Receive, session: AbstractContextManager[None], *, watch: Watch) -> None:
         """Keep a connection open for as long as the stream goes out on it, its client stays and the session lives.
 
-        `session` is held for that time. Where the server holds connections without a task, this returns at once.
+        `session` is held for that time. `watch` is given the function that ends the connection with its credential, and
+        returns the one to call when it is over. Where the server holds connections without a task, it returns at once.
         """
-        send = self.send
+        send, saying = self.send, list[asyncio.Future[None]]()
 
         def over(has_left: bool) -> None:
+            forget()
             self._streams.held.remove(held)
             session.__exit__(None, None, None)
             if self.send is send:
                 self.detach()
                 if not (self.is_ended or has_left):
-                    _say_soon(send({"type": "http.response.body", "body": b""}))
+                    saying.append(_say_soon(send({"type": "http.response.body", "body": b""})))
 
         held = self._held = HeldConnection(self.ping, over)
+        forget = watch(held.let_go)
         session.__enter__()
         self._streams.held.append(held)
         # It may have ended while the connection was written to.
@@ -176,13 +180,16 @@ class SessionStream(EventStream):
             held.let_go()
         else:
             await held.begin(receive, send)
+            # Where a connection takes the task of its request, the answer must be complete before that ends.
+            await asyncio.gather(*saying, return_exceptions=True)
 
 
-def _say_soon(saying: Awaitable[None]) -> None:
+def _say_soon(saying: Awaitable[None]) -> asyncio.Future[None]:
     """Say the last word on a connection, whenever its client reads it."""
     task = asyncio.ensure_future(saying)
     _LAST_WORDS.add(task)
     task.add_done_callback(_LAST_WORDS.discard)
+    return task
 
 
 async def _nowhere(_message: object) -> None:
