@@ -38,6 +38,7 @@ else:
     meanings = LazyModule("pegboard.discovery.meaning")
     indexing = LazyModule("pegboard.discovery.search.index")
 
+_MADE_AT_ONCE = 500  # tools whose visible ones are selected on the event loop, which takes less than a thread
 SEARCH_VISIBLE_SETS = 256  # sets of visible tools kept for one snapshot
 
 
@@ -137,7 +138,7 @@ class Finder:
             built = await asyncio.to_thread(self._following, snapshot)
         tools = await view.atools()
         by_id = {entry.qualified_id: entry for entry in tools}
-        index, visible = self._visible(tools, by_id, built)
+        index, visible = await self._visible(tools, by_id, built)
         asked = list(queries)
         alike = await self._meaning.likeness(index, asked) if self._meaning is not None and by_id else None
         caller = view.ctx.caller
@@ -190,16 +191,20 @@ class Finder:
         own = self.requests.get(text.id)
         return text if own is None or own.is_stale(text) else replace(text, requests=text.requests + own.requests)
 
-    def _visible(
+    async def _visible(
         self, tools: Sequence[ToolEntry], by_id: Mapping[str, ToolEntry], built: _Built
     ) -> tuple[Index, VisibleTools]:
         cached = built.visible.get(id(tools))
         if cached is not None and cached[0] is tools:
             return built.index, cached[1]
         # One-off and bundled tools belong to this caller, who gets a separate index that includes them.
-        own = [self._text(entry) for name, entry in by_id.items() if name not in built.known]
-        index = built.index.updated(changed=own) if own else built.index
-        visible = index.among(by_id.keys())
+        own = [entry for name, entry in by_id.items() if name not in built.known]
+
+        def make() -> tuple[Index, VisibleTools]:
+            index = built.index.updated(changed=[self._text(entry) for entry in own]) if own else built.index
+            return index, index.among(by_id.keys())
+
+        index, visible = await asyncio.to_thread(make) if len(built.known) > _MADE_AT_ONCE else make()
         if not own and type(tools) is KeptTools:
             # Callers with the same selection share the list, unless it has tools made for one caller.
             built.visible.remember(id(tools), (tools, visible))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import cached_property
 
 import numpy as np
 from msgspec import Struct
@@ -103,6 +102,9 @@ class Index:
         self._namespace_of = np.array([namespaces[entry.text.namespace] for entry in ordered], dtype=np.int64)
         self._language_bits = np.array([entry.language_bits for entry in ordered], dtype=np.int64)
         self._postings = post([entry.terms for entry in ordered])
+        # Here and not in the first search, which runs on the event loop.
+        self._beginnings = NameBeginnings(entry.beginnings for entry in ordered)
+        self._namespace_trigrams = _trigrams_of(self._namespaces)
 
     @classmethod
     def build(cls, texts: Iterable[ToolText]) -> Index:
@@ -244,10 +246,6 @@ class Index:
             chance=chance,
         )
 
-    @cached_property
-    def _beginnings(self) -> NameBeginnings:
-        return NameBeginnings(entry.text for entry in self._entries.values())
-
     def _used(self, use: Mapping[str, float], tools: VisibleTools) -> Vector | None:
         used = np.zeros(tools.scope.count, dtype=np.float32)
         for id_, much in use.items():
@@ -286,17 +284,17 @@ class Index:
         # Namespaces are sorted by name, which also decides between equal ones.
         return np.lexsort((-sizes, -common[self._namespace_of[tools.seen[tools.scope.starts]]])).tolist()
 
-    @cached_property
-    def _namespace_trigrams(self) -> Mapping[str, NDArray[np.int64]]:
-        table: dict[str, list[int]] = {}
-        for number, name in enumerate(self._namespaces):
-            for gram in trigrams_of(name.lower()):
-                table.setdefault(gram, []).append(number)
-        return {gram: np.array(numbers, dtype=np.int64) for gram, numbers in table.items()}
-
     def _names_of(self, tools: VisibleTools) -> list[str]:
         """Return the visible namespaces in index order."""
         return [self._namespaces[self._namespace_of[tools.seen[start]]] for start in tools.scope.starts]
+
+
+def _trigrams_of(namespaces: Iterable[str]) -> dict[str, NDArray[np.int64]]:
+    table: dict[str, list[int]] = {}
+    for number, name in enumerate(namespaces):
+        for gram in trigrams_of(name.lower()):
+            table.setdefault(gram, []).append(number)
+    return {gram: np.array(numbers, dtype=np.int64) for gram, numbers in table.items()}
 
 
 def _best(scores: Vector, limit: int) -> list[int]:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from pegboard.discovery.search.ranking import Vector
 from pegboard.discovery.search.terms import split_identifier, words_of
-from pegboard.discovery.search.tool_text import ToolText
 
 # One word without spaces, like a name.
 _BARE = re.compile(r"[\w.:/-]+")
+_SEPARATORS = re.compile(r"[\W_]+")
 _LEAST_LETTERS = 2
 _OF_NAME, _OF_NAMESPACE, _OF_PART = 1.0, 0.9, 0.6
 # If some tool has the word, tools whose names merely begin so rank after it.
@@ -21,22 +21,24 @@ _BESIDE_WORDS = 0.3
 _CHANCE = 0.5  # half a name shows only that a name was meant
 
 
+def beginnings_of(name: str, namespace: str) -> dict[str, float]:
+    """Return the forms of a tool's name that a request may begin, each with its worth."""
+    forms = {part: _OF_PART for word in words_of(name) for part in split_identifier(word)}
+    whole = ((_joined(namespace), _OF_NAMESPACE), (_joined(name), _OF_NAME), (_joined(namespace + name), _OF_NAME))
+    for form, worth in whole:
+        forms[form] = max(forms.get(form, 0.0), worth)
+    return forms
+
+
 class NameBeginnings:
     """The names of tools in alphabetical order, for prefix search that ignores case and separators."""
 
-    def __init__(self, texts: Iterable[ToolText]) -> None:
+    def __init__(self, tools: Iterable[Mapping[str, float]]) -> None:
+        """`tools` are the `beginnings_of` each tool, in the order of the index."""
         places: dict[str, dict[int, float]] = {}
-        for place, text in enumerate(texts):
-            words = words_of(text.name)
-            parts = [part for word in words for part in split_identifier(word)]
-            for form, worth in (
-                *((part, _OF_PART) for part in parts),
-                (_joined(text.namespace), _OF_NAMESPACE),
-                (_joined(text.name), _OF_NAME),
-                (_joined(text.namespace + text.name), _OF_NAME),
-            ):
-                held = places.setdefault(form, {})
-                held[place] = max(held.get(place, 0.0), worth)
+        for place, forms in enumerate(tools):
+            for form, worth in forms.items():
+                places.setdefault(form, {})[place] = worth
         self._forms: Sequence[str] = sorted(places)
         self._places = places
 
@@ -70,4 +72,4 @@ def completed(scores: Vector, chance: float, begun: Vector, *, is_word: bool) ->
 
 
 def _joined(name: str) -> str:
-    return "".join(letter for letter in name.lower() if letter.isalnum())
+    return _SEPARATORS.sub("", name.lower())

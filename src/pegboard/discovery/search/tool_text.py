@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Mapping
 
 from msgspec import Struct
 
+from pegboard.discovery.search.name_beginnings import beginnings_of
 from pegboard.discovery.search.postings import TermWeights
 from pegboard.discovery.search.terms import LANGUAGES, Languages, languages_of, terms_of, words_of
 
@@ -38,6 +40,7 @@ class Entry(Struct, frozen=True, kw_only=True):
     text: ToolText
     terms: TermWeights
     language_bits: int  # one bit for each of LANGUAGES
+    beginnings: Mapping[str, float]  # forms of its name by their worth, see `beginnings_of`
 
 
 class _Field(Struct, frozen=True, kw_only=True):
@@ -68,6 +71,7 @@ def read_tool(text: ToolText) -> Entry:
         text=text,
         terms=TermWeights(terms=tuple(pooled), weights=array("f", pooled.values())),
         language_bits=sum(1 << LANGUAGES.index(language) for language in languages),
+        beginnings=beginnings_of(text.name, text.namespace),
     )
 
 
