@@ -6,7 +6,7 @@ import enum
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Annotated, Any, Literal, TypedDict
 
 import pydantic
@@ -208,12 +208,6 @@ def test_parameters_that_no_object_can_fill_are_refused():
 
 
 def test_what_is_no_plain_function_is_refused_with_what_to_do():
-    def numbers() -> Iterator[int]:
-        yield 1
-
-    async def more():
-        yield 1
-
     class Thing:
         pass
 
@@ -228,8 +222,6 @@ def test_what_is_no_plain_function_is_refused_with_what_to_do():
 
     catalog = Catalog()
     for given, text in (
-        (numbers, "'numbers' is a generator: return a list"),
-        (more, "'more' is a generator"),
         (unbound, "parameter 'self': is filled by an object, and here is none"),
         (bare, "parameter 'ctx': has no annotation: write `ctx: ToolContext`"),
         (count, "parameter 'n': the default 'three' does not fit integer"),

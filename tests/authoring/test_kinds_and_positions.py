@@ -66,6 +66,10 @@ class Colour(Enum):
     RED = "red"
 
 
+class Digit(Enum):
+    ONE = 1
+
+
 class Word(StrEnum):
     ONE = "one"
 
@@ -191,6 +195,9 @@ KINDS: list[tuple[Any, Any, Any]] = [
     (int | str, "1", "1"),
     (Any, [1], [1]),
     (bytes, "ab", b"ab"),
+    (Literal[Colour.RED], "red", Colour.RED),
+    (Literal["green", Colour.RED, 3], "red", Colour.RED),
+    (Literal[Colour.RED, Digit.ONE] | None, 1.0, Digit.ONE),
     (Decimal, "1.50", Decimal("1.50")),
     (Fraction, "1/3", Fraction(1, 3)),
     (complex, "1+2j", 1 + 2j),
@@ -318,7 +325,7 @@ async def test_every_kind_arrives_and_is_given_there_as_its_published_schema_say
         (type[int], "no argument can be a class"),
         (Planet, "Planet.EARTH is no text, number or flag"),
         (Literal[b"x"], "no argument is taken for b'x'"),
-        (Literal[Colour.RED], "no argument is taken for <Colour.RED"),
+        (Literal[Planet.EARTH], "no argument is taken for <Planet.EARTH"),
         (ImportString, "would let the model import any module"),
         (Callable[[int], int], "no JSON Schema"),
         (Never, "no JSON Schema"),

@@ -3,7 +3,7 @@
 import numbers
 import threading
 from collections import ChainMap, UserDict, UserList, UserString
-from collections.abc import AsyncIterator, Collection, Hashable, Iterator, KeysView, ValuesView
+from collections.abc import Collection, Hashable, KeysView, ValuesView
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Flag, IntFlag
@@ -247,7 +247,7 @@ class Runs(Protocol):
 
 
 REFUSED_RESULTS = [
-    threading.Event, Catalog, Guard, Iterator[int], AsyncIterator[int], list[Guard], Runs, list[Runs], type[int],
+    threading.Event, Catalog, Guard, list[Guard], Runs, list[Runs], type[int],
     list[type], list[bytearray], memoryview, UserString, slice,
 ]  # fmt: skip
 

@@ -6,13 +6,14 @@ import functools
 import sys
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeGuard, Union, get_args, get_origin
 
 import typing_extensions
 
 from pegboard.core.json_text import json_bytes
-from pegboard.core.schema import ArgumentProblem, json_path, shown
+from pegboard.core.schema import ArgumentProblem, copied, json_path, shown
 from pegboard.lazy import LazyModule
 from pegboard.model.error import CallError
 from pegboard.model.json_types import is_object
@@ -69,12 +70,18 @@ def coercion(name: str, annotation: Any) -> Coerce | None:
         return None
     adapter = pydantic.TypeAdapter(annotation)
     _check_fillable(adapter.core_schema)
+    members = _members_in_literals(adapter.core_schema)
 
     def coerce(value: Any) -> Any:
         try:
             return adapter.validate_python(value)
         except pydantic.ValidationError as error:
             refused = error
+        for choice in members:
+            try:
+                return adapter.validate_python(_with_members(value, refused, choice))
+            except pydantic.ValidationError:
+                continue
         # A strict model accepts dates and enum literals as strings only in JSON mode.
         try:
             return adapter.validate_json(json_bytes(value))
@@ -82,6 +89,66 @@ def coercion(name: str, annotation: Any) -> Coerce | None:
             raise _invalid(name, refused) from None
 
     return coerce
+
+
+def _members_in_literals(core_schema: Any) -> list[dict[tuple[type, Any], Enum]]:
+    """Return the members of plain enums in literals, by type and value; one dict for each that has the same value.
+
+    pydantic accepts the members themselves only, although it publishes their values.
+    """
+    choices: list[dict[tuple[type, Any], Enum]] = []
+    for step in _steps(core_schema):
+        for one in step["expected"] if step.get("type") == "literal" else ():
+            if not isinstance(one, Enum) or isinstance(one, _SCALARS):
+                continue
+            value: Any = one.value
+            key = (typing.cast("type[object]", type(value)), value)
+            if all(known.get(key) is not one for known in choices):
+                free = next((known for known in choices if key not in known), None)
+                if free is None:
+                    choices.append(free := {})
+                free[key] = one
+    return choices
+
+
+def _steps(core_schema: Any) -> Iterator[dict[str, Any]]:
+    """Yield the parts of a core schema, in the order of the annotation."""
+    stack: list[Any] = [core_schema]
+    seen: set[int] = set()
+    while stack:
+        at = stack.pop()
+        if is_object(at):
+            if id(at) not in seen:
+                seen.add(id(at))
+                yield at
+                stack.extend(reversed([inner for key, inner in at.items() if key not in _BESIDE]))
+        elif isinstance(at, list | tuple):
+            stack.extend(reversed(typing.cast("list[Any]", at)))
+
+
+def _with_members(value: Any, refused: pydantic.ValidationError, members: Mapping[tuple[type, Any], Enum]) -> Any:
+    """Return a value with a member of an enum in each place where a literal refused what stands there."""
+    holder = [copied(value)]
+    for fault in refused.errors(include_url=False, include_context=False):
+        given = to_int(fault["input"])
+        if fault["type"] != "literal_error" or not isinstance(given, _SCALARS):
+            continue
+        member = members.get((type(given), given))
+        if member is not None:
+            _place(holder, fault["loc"], member)
+    return holder[0]
+
+
+def _place(holder: list[Any], loc: Sequence[int | str], member: Enum) -> None:
+    """Put a member at the location of an error, which also names the branches of unions."""
+    into: Any = holder
+    at: int | str = 0
+    for step in loc:
+        inner: Any = into[at]
+        if (is_object(inner) and step in inner) or (isinstance(inner, list) and isinstance(step, int)):
+            into = typing.cast("Any", inner)
+            at = step
+    into[at] = member
 
 
 class UnfillableError(Exception):
@@ -145,16 +212,18 @@ def _fault_of(step: dict[str, Any]) -> str | None:
             return f"no argument can be a class: take its name, e.g. as a Literal, and look up {step['cls']!r} in it"
         case "enum" if odd := next((one for one in step["members"] if not isinstance(one.value, _SCALARS)), None):
             return f"the value of {odd} is no text, number or flag, so that no argument means it: give it such a value"
-        case "literal" if odd := next((one for one in step["expected"] if not isinstance(one, _SCALARS)), None):
-            return (
-                f"no argument is taken for {odd!r}: take a text, or a member of an enum that is also a `str` or `int`"
-            )
+        case "literal" if odd := next((one for one in step["expected"] if not _is_scalar(one)), None):
+            return f"no argument is taken for {odd!r}: take a text, or a member of an enum whose value is one"
         case "dict":
             return _fault_of_key(step.get("keys_schema", {}))
         case "function-plain" | "function-before" if _is_import(step["function"]["function"]):
             return "ImportString would let the model import any module: take a name, and look up what it may mean"
         case _:
             return None
+
+
+def _is_scalar(one: object) -> bool:
+    return isinstance(one.value if isinstance(one, Enum) else one, _SCALARS)
 
 
 def _is_import(function: Any) -> bool:
@@ -198,6 +267,24 @@ def _refused(problems: list[ArgumentProblem]) -> CallError:
         f"Invalid arguments: {listed}. Correct them and call again.",
         details={"problems": [problem._asdict() for problem in problems]},
     )
+
+
+def with_generators(annotation: Any) -> Any:
+    """Return the annotation of a parameter with `Generator` for `Iterator`, for which pydantic has no schema."""
+    if annotation in (Iterator, typing.Iterator):
+        return Generator[Any, None, None]
+    origin, args = get_origin(annotation), get_args(annotation)
+    if origin is Iterator:
+        return Generator[args[0], None, None]
+    if origin is Annotated:
+        inner = with_generators(args[0])
+        for extra in args[1:]:
+            inner = Annotated[inner, extra]
+        return inner
+    if origin in (Union, types.UnionType):
+        changed = tuple(with_generators(part) for part in args)
+        return annotation if changed == args else Union[changed]  # noqa: UP007 - made at run time
+    return annotation
 
 
 def modern(annotation: Any) -> Any:

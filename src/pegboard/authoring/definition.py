@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from pegboard.authoring.builder import builder_entries, named_later, read_built
@@ -70,7 +70,7 @@ def spec_handler(handler: Callable[..., Any], spec: ToolSpec) -> Handler:
     injected = next((item.name for item in parameters if _is_context(item.annotation)), None)
     named = [item for item in parameters if item.kind is not item.VAR_KEYWORD and item.name != injected]
     strange = [item.name for item in named if item.name not in properties]
-    if len(parameters) == 2 and [item.name for item in parameters[1:] if item.name in strange]:
+    if len(parameters) == 2 and (parameters[1].name in strange or _is_whole(parameters[0], properties)):
         return handler
     missing = [item.name for item in named if item.name in strange and item.default is item.empty]
     if missing:
@@ -83,6 +83,11 @@ def spec_handler(handler: Callable[..., Any], spec: ToolSpec) -> Handler:
         return handler(**args) if injected is None else handler(**args, **{injected: ctx})
 
     return by_name
+
+
+def _is_whole(first: inspect.Parameter, properties: Collection[str]) -> bool:
+    """Tell whether a handler takes `(ctx, args)` although `args` is a property: no argument could fill the first."""
+    return first.annotation is first.empty and first.default is first.empty and first.name not in properties
 
 
 def _is_context(annotation: Any) -> bool:

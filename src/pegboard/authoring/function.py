@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterator
 from typing import Any, cast
 
 from pegboard.authoring import signature
@@ -19,6 +19,8 @@ from pegboard.model.json_types import JSON
 from pegboard.model.record import replace
 from pegboard.model.tool import Handler, Runs, ToolEntry
 
+GENERATED_VALUES = 100_000  # values that a generator may give in one call
+
 
 def function_entry(fn: Callable[..., Any], options: ToolOptions) -> ToolEntry:
     """Return the tool for a function: schema from the annotations, descriptions from the docstring.
@@ -30,7 +32,9 @@ def function_entry(fn: Callable[..., Any], options: ToolOptions) -> ToolEntry:
     _refuse_what_is_no_function(fn, where)
     reading = signature.read_function(fn, where=where)
     spec = options.base_spec(name=_name(fn, options, where), description=reading.description, origin=where)
-    returns = reading.returns if options["output"] is None else options["output"]
+    values = signature.iteration(fn, reading.returns)
+    returned = reading.returns if values is None else signature.collected_type(reading.returns)
+    returns = returned if options["output"] is None else options["output"]
     fields = reading.parameters.fields
     aliases = resolve(declared(fields, options["aliases"] or {}), where=where)
     spec = replace(
@@ -40,9 +44,11 @@ def function_entry(fn: Callable[..., Any], options: ToolOptions) -> ToolEntry:
         aliases=aliases,
         allow_unknown=reading.extra is not None,
     )
-    is_async: bool = signature.is_async(fn)
+    is_async: bool = signature.is_async(fn) or values == "async"
     runs: Runs = "async" if is_async else "inline" if options["inline"] else "thread"
     handler = _handler(fn, reading)
+    if values is not None:
+        handler = _collecting_async(handler) if is_async else _collecting(handler)
     writer = output_writer(returns)
     if writer is not None:
         handler = _writing_async(handler, writer) if is_async else _writing(handler, writer)
@@ -66,9 +72,6 @@ def _refuse_what_is_no_function(fn: Any, where: str) -> None:
     elif signature.is_context_manager(fn):
         name = getattr(underlying(fn), "__name__", "it")
         fault = f"{name!r} makes a context manager, which is no result: enter it in a function that returns a value."
-    elif signature.is_generator(fn):
-        name = getattr(underlying(fn), "__name__", "it")
-        fault = f"{name!r} is a generator: return a list, and report what is under way with `ctx.progress`."
     if fault:
         raise DefinitionError(Problem(where=where, message=fault))
 
@@ -147,6 +150,59 @@ def _as(each: Callable[[JSON], JSON], key: str, value: Any) -> Any:
 def _not_an_argument(names: list[str]) -> CallError:
     listed = "; ".join(f"$.{name}: {name!r} is not an argument here" for name in names)
     return CallError("invalid_arguments", f"Invalid arguments: {listed}. Correct them and call again.")
+
+
+def _collecting(handler: Handler) -> Handler:
+    """Return a handler that gives all values of a generator as a list."""
+
+    def collected(ctx: CallContext, args: JSON) -> Any:
+        values: Any = handler(ctx, args)
+        return values if not isinstance(values, Iterator) else _all_of(cast("Iterator[Any]", values))
+
+    return collected
+
+
+def _collecting_async(handler: Handler) -> Handler:
+    async def collected(ctx: CallContext, args: JSON) -> Any:
+        values: Any = handler(ctx, args)
+        values = await values if inspect.isawaitable(values) else values
+        if isinstance(values, Iterator):
+            return _all_of(cast("Iterator[Any]", values))
+        if not isinstance(values, AsyncIterable):
+            return values
+        found: list[Any] = []
+        iterator = aiter(cast("AsyncIterable[Any]", values))
+        try:
+            async for value in iterator:
+                _check_count(found)
+                found.append(value)
+        finally:
+            # What holds a connection lets it go now, not when it is collected as garbage.
+            close: Any = getattr(iterator, "aclose", None)
+            if close is not None:
+                await close()
+        return found
+
+    return collected
+
+
+def _all_of(values: Iterator[Any]) -> list[Any]:
+    found: list[Any] = []
+    try:
+        for value in values:
+            _check_count(found)
+            found.append(value)
+    finally:
+        close: Any = getattr(values, "close", None)
+        if close is not None:
+            close()
+    return found
+
+
+def _check_count(found: list[Any]) -> None:
+    if len(found) >= GENERATED_VALUES:
+        text = f"The tool gave more than {GENERATED_VALUES:,} values. Ask for fewer, e.g. with a narrower search."
+        raise CallError("result_too_large", text, outcome_unknown=True)
 
 
 def _writing(handler: Handler, write: Callable[[Any], Any]) -> Handler:

@@ -17,6 +17,7 @@ from pegboard.authoring.coercion import (
     modern,
     sparing_none,
     to_int,
+    with_generators,
 )
 from pegboard.authoring.field import MISSING, FieldSpec
 from pegboard.authoring.plain_types import is_plain_default, plain_schema
@@ -199,7 +200,7 @@ def parameter_schema(parameters: list[Parameter], *, where: str) -> ParameterSch
             raise _refused(item, where, "is the name of two parameters; give one of them another alias.")
         seen.add(item.name)
         _check_annotation(item, where)
-    annotations = {item.name: modern(item.annotation) for item in parameters}
+    annotations = {item.name: modern(with_generators(item.annotation)) for item in parameters}
     plain = _plain_properties(parameters, annotations)
     drawn = _drawn_by_pydantic(parameters, annotations, where) if plain is None else {"properties": plain}
     properties: JSON = drawn.get("properties", {})

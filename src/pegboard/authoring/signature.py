@@ -7,8 +7,19 @@ import functools
 import inspect
 import sys
 import typing
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast, get_args, get_origin
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Collection,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args, get_origin
 
 import typing_extensions
 from msgspec import Struct, field
@@ -292,10 +303,36 @@ def is_async(fn: Callable[..., Any]) -> bool:
     return False
 
 
+_ITERATORS: Mapping[Any, Literal["sync", "async"]] = {
+    Iterator: "sync", Generator: "sync", AsyncIterator: "async", AsyncGenerator: "async", AsyncIterable: "async",
+}  # fmt: skip
+
+
 def is_generator(fn: Callable[..., Any]) -> bool:
-    """Tell whether a call returns a generator, which is not a result."""
+    """Tell whether a call returns a generator."""
     bare = underlying(fn)
     return inspect.isgeneratorfunction(bare) or inspect.isasyncgenfunction(bare)
+
+
+def iteration(fn: Callable[..., Any], returns: Any) -> Literal["sync", "async"] | None:
+    """Return how the values of a call are iterated over; `None` if it returns one value."""
+    bare = underlying(fn)
+    if inspect.isasyncgenfunction(bare):
+        return "async"
+    return "sync" if inspect.isgeneratorfunction(bare) else _ITERATORS.get(_iterator_of(returns))
+
+
+def collected_type(returns: Any) -> Any:
+    """Return the annotation of the list of all values, for the annotation of an iterator; others stay."""
+    if _iterator_of(returns) not in _ITERATORS:
+        return returns
+    items = get_args(returns)
+    return list[items[0]] if items else list[Any]
+
+
+def _iterator_of(annotation: Any) -> Any:
+    origin = get_origin(annotation) or annotation
+    return origin if isinstance(origin, type) else None
 
 
 def is_context_manager(fn: Callable[..., Any]) -> bool:
