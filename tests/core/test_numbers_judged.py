@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from pegboard import Catalog, ToolSpec
+from pegboard import CallError, Catalog, ToolSpec
+from pegboard.core.schema import compile_schema
 from tests import timing
 from tests.core.parts import ANN, echo, kind_of
 
@@ -82,3 +83,13 @@ async def test_numbers_beyond_64_bits_have_a_limit_in_all(number: float) -> None
     assert result.error is not None
     assert "numbers beyond 64 bits" in result.error.message
     assert kind_of(await view.call("it", {"v": [number] * 50})) == "ok"
+
+
+def test_numbers_within_whole_bounds_are_compared_as_quickly_as_they_are() -> None:
+    # A polygon of a coastline; each place was counted digit by digit.
+    place = {"type": "array", "prefixItems": [{"minimum": -180, "maximum": 180}, {"minimum": -90, "maximum": 90}]}
+    polygon = {"properties": {"type": {"const": "Polygon"}, "coordinates": {"items": {"items": place}}}}
+    ring = [[degree / 60.7 - 170, degree / 101.3 - 80] for degree in range(10_000)]
+    assert compile_schema(polygon).is_valid({"type": "Polygon", "coordinates": [ring]})
+    with pytest.raises(CallError, match=r"limits\.schema_steps"):
+        compile_schema(polygon).is_valid({"type": "Polygon", "coordinates": [[[1e300, 1e300]] * 10_000]})

@@ -55,6 +55,22 @@ def test_a_schema_beyond_a_limit_names_it(schema: Any, setting: str) -> None:
         compile_schema(schema, bounds=Bounds(schema_depth=2, subschemas=10))
 
 
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"allOf": [{"anyOf": [{"type": "string"}] * 30}] * 30}, "x"),
+        ({"pattern": "(?:a|b){40}"}, "a" * 40),
+        ({"items": {"format": "email"}}, ["ann@example.org"] * 900),
+    ],
+    ids=["always", "to compile", "for a value"],
+)
+def test_what_takes_too_many_steps_names_the_setting_and_is_judged_where_it_is_raised(schema: Any, value: Any) -> None:
+    with pytest.raises(CallError, match=r"`limits\.schema_steps`") as refused:
+        compile_schema(schema, bounds=Bounds(schema_steps=10_000)).is_valid(value)
+    assert refused.value.error.kind == "schema_too_complex"
+    assert compile_schema(schema, bounds=Bounds(schema_steps=40_000_000)).is_valid(value)
+
+
 @pytest.mark.parametrize(("own", "setting"), [(None, "limits.result_bytes"), (1_000, "max_result_bytes")])
 async def test_a_result_beyond_a_limit_names_it(own: int | None, setting: str) -> None:
     result = await one_tool(handler=lambda ctx, args: "x" * 2_000_000, max_result_bytes=own).view(ANN).call("echo")

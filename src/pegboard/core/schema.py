@@ -23,7 +23,6 @@ from pegboard.core.schema_cost import (
     ALTERNATIVE_RULES,
     BOUND_RULES,
     COSTLY_RULES,
-    MAX_STEPS,
     MULTIPLYING_RULES,
     SchemaCost,
     is_whole_number,
@@ -72,10 +71,13 @@ class Compiled:
     No answer holds the event loop for long: `is_valid` raises `CallError` of kind `schema_too_complex` where it would.
     """
 
-    __slots__ = ("_cost", "_has_alternatives", "_validator", "defaults", "is_valid", "schema")
+    __slots__ = ("_cost", "_has_alternatives", "_max_steps", "_validator", "defaults", "is_valid", "schema")
 
-    def __init__(self, schema: JSON, validator: Any, rules: frozenset[str], cost: SchemaCost | None) -> None:
+    def __init__(
+        self, schema: JSON, validator: Any, rules: frozenset[str], cost: SchemaCost | None, *, max_steps: int
+    ) -> None:
         self.schema = schema
+        self._max_steps = max_steps
         self._validator = validator
         self._cost = cost
         self._has_alternatives = not ALTERNATIVE_RULES.isdisjoint(rules)
@@ -97,7 +99,7 @@ class Compiled:
 
     def _cost_counted(self) -> SchemaCost:
         if self._cost is None:
-            self._cost = SchemaCost(self.schema)
+            self._cost = SchemaCost(self.schema, max_steps=self._max_steps)
         return self._cost
 
     def with_defaults(self, args: JSON) -> JSON:
@@ -108,7 +110,7 @@ class Compiled:
         return args
 
     def explaining_steps(self, value: JSONValue) -> int:
-        """Return the steps that `errors` takes at most; with more than `MAX_STEPS`, do not call it."""
+        """Return the steps that `errors` takes at most; with more than `schema_steps`, do not call it."""
         return self._cost_counted().explaining_steps(value)
 
     def errors(self, value: JSONValue) -> list[Any]:
@@ -133,7 +135,7 @@ class Compiled:
         """
         found: list[ArgumentProblem] = []
         left = [NAMES_MEANT]
-        is_too_long = self.explaining_steps(value) > MAX_STEPS
+        is_too_long = self.explaining_steps(value) > self._max_steps
         if is_too_long and self.is_valid(value):
             return []
         for error in self._first_error(value) if is_too_long else self.errors(value):
@@ -143,7 +145,7 @@ class Compiled:
         return _plain_problems(self.schema, value) if is_too_long and not found else found[:PROBLEMS]
 
 
-_compiled = BoundedCache[tuple[str | None, int, int], Compiled](max_entries=SCHEMAS_REMEMBERED)
+_compiled = BoundedCache[tuple[str | None, int, int, int], Compiled](max_entries=SCHEMAS_REMEMBERED)
 
 
 def _refuse(uri: str) -> JSONValue:
@@ -160,7 +162,7 @@ def compile_schema(schema: JSON | bool, *, bounds: Bounds = DEFAULT_BOUNDS) -> C
     whole: JSON = schema if isinstance(schema, dict) else {"allOf": [schema]}
     # What was let in under these bounds is so again: to look at every part of it takes most of the time.
     hashed = quick_digest(whole)
-    key = (hashed, bounds.schema_depth, bounds.subschemas)
+    key = (hashed, bounds.schema_depth, bounds.subschemas, bounds.schema_steps)
     cached = _compiled.get(key)
     if cached is not None:
         return cached
@@ -168,8 +170,8 @@ def compile_schema(schema: JSON | bool, *, bounds: Bounds = DEFAULT_BOUNDS) -> C
     if "pattern" in rules:
         whole = with_pattern_lengths(whole)
     # Before it is compiled, which takes its time too.
-    cost = SchemaCost(whole) if rules & MULTIPLYING_RULES else None
-    compiled = Compiled(whole, _validator(whole), rules, cost)
+    cost = SchemaCost(whole, max_steps=bounds.schema_steps) if rules & MULTIPLYING_RULES else None
+    compiled = Compiled(whole, _validator(whole), rules, cost, max_steps=bounds.schema_steps)
     return compiled if hashed is None else _compiled.remember(key, compiled)
 
 

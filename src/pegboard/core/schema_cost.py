@@ -1,4 +1,4 @@
-"""Schema cost: count the steps of judging a value by a schema, and refuse what takes more than `MAX_STEPS`.
+"""Schema cost: count the steps of judging a value by a schema, and refuse what takes more than `schema_steps`.
 
 The engine cannot be interrupted and holds the GIL, so the steps are counted before it starts. A step is about the
 work of looking at one character. Subschemas count once for each way in which a place of the value reaches them; all
@@ -18,11 +18,12 @@ from typing import Any, NamedTuple
 from pegboard.core.limits import PATTERN_STEPS, SCHEMA_HOPS
 from pegboard.core.pattern_cost import pattern_cost
 from pegboard.core.schema_references import SchemaReferences
-from pegboard.model.bounds import KIB
+from pegboard.model.bounds import DEFAULT_BOUNDS, KIB
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 
-MAX_STEPS = 4_500_000  # to compile a schema, to judge one value by it, or to explain what is wrong: some 18 ms each
+# To compile a schema, to judge one value by it, or to explain what is wrong: some 18 ms each by default.
+MAX_STEPS = DEFAULT_BOUNDS.schema_steps
 
 _RULE = 8  # one rule at one place; the same for each member of an object
 _OPTION = 30  # one value inside an option of `enum` or `const` that is an object or a list
@@ -30,6 +31,7 @@ _FORMAT, _SLOW_FORMAT, _STATE, _BACKTRACK = 5, 40, 15, 2 * PATTERN_STEPS  # one 
 _DIGIT, _UNIQUE, _UNIQUE_DIGIT = 32, 30, 250  # one digit compared, one value of a unique item, one of its digits
 _META_SCHEMA = 50_000  # the engine's own schema of schemas, once
 _ERROR, _COPY = 3_000, 200  # one error, and one value that it copies
+_BOUND, _FRACTION = 16, 200  # a number compared with one that fits into 64 bits, or with another
 _COMPILE, _COMPILE_PATTERN, _COMPILE_ATOM = 500, 15_000, 1_200
 _COUNT_VALUE, _COUNT_NODE = 25, 250  # counting itself takes time, too
 
@@ -67,13 +69,17 @@ _KINDS: dict[str, tuple[type, ...]] = {
 
 
 class Size(NamedTuple):
-    """Values inside a value, their levels, characters, digits that are compared one by one, integers beyond 64 bits."""
+    """Values inside a value, their levels, characters, digits that are compared one by one, integers beyond 64 bits.
+
+    `large_digits` are the digits of numbers beyond 64 bits, counted for scalars only.
+    """
 
     values: int
     levels: int
     chars: int
     digits: int
     long_integers: int
+    large_digits: int = 0
 
 
 class _Node:
@@ -81,7 +87,7 @@ class _Node:
 
     __slots__ = (
         "additional", "char", "digit", "each", "faults", "flat", "flat_char", "in_place", "items", "key_char", "kinds",
-        "names", "place", "prefix", "properties", "rank", "required", "rest", "unevaluated", "unique",
+        "large_digit", "names", "place", "prefix", "properties", "rank", "required", "rest", "unevaluated", "unique",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -97,6 +103,7 @@ class _Node:
         self.kinds: frozenset[type] | None = None
         self.unevaluated = False
         self.place = _RULE
+        self.large_digit = 0  # as `digit`, of numbers beyond 64 bits alone
         self.char = self.digit = self.key_char = self.unique = self.faults = self.rank = 0
         self.flat = self.flat_char = 0  # of `place` and `char`, with all that is tried at the same place
 
@@ -114,7 +121,8 @@ class SchemaCost:
         CallError: `schema_too_complex`, when compiling it takes too many, or judging any value at all.
     """
 
-    def __init__(self, schema: JSON) -> None:
+    def __init__(self, schema: JSON, *, max_steps: int = MAX_STEPS) -> None:
+        self.max_steps = max_steps
         self._references: SchemaReferences | None = None
         self._whole = schema
         self._compile = 0
@@ -135,21 +143,21 @@ class SchemaCost:
         Raises:
             CallError: `schema_too_complex`.
         """
-        if self.steps(value) > MAX_STEPS:
+        if self.steps(value) > self.max_steps:
             raise CallError(
                 "schema_too_complex",
-                f"The schema is too complex to judge this value by: that takes more than {MAX_STEPS:,} steps. Send "
-                "less at once, or have the schema made simpler (fewer nested alternatives, references and regular "
-                "expressions).",
+                f"The schema is too complex to judge this value by: that takes more than {self.max_steps:,} steps. "
+                "Send less at once, have the schema made simpler (fewer nested alternatives, references and regular "
+                "expressions), or have `limits.schema_steps` raised.",
             )
 
     def explaining_steps(self, value: JSONValue) -> int:
-        """Return the steps of listing every fault of a value; more than `MAX_STEPS` is too many."""
+        """Return the steps of listing every fault of a value; more than `max_steps` is too many."""
         is_small = size_of(value, at_most=_MAX_EXPLAINED).values <= _MAX_EXPLAINED
         return self.steps(value, is_explained=True) if is_small else _ENDLESS
 
     def steps(self, value: JSONValue, *, is_explained: bool = False) -> int:
-        """Count the steps of judging a value, level by level; past `MAX_STEPS` counting stops."""
+        """Count the steps of judging a value, level by level; past `max_steps` counting stops."""
         total = 0
         level: dict[Any, list[JSONValue]] = {frozenset([(self._root, 1)]): [value]}
         while level:
@@ -168,13 +176,13 @@ class SchemaCost:
                         total += _COUNT_NODE + count * _node_steps(node, kind, values, size) + again * _RULE
                         if is_explained:
                             total += count * _faults(node, kind, values) * error
-                        if total > MAX_STEPS:
+                        if total > self.max_steps:
                             return total
                         if _goes_on(kind, values, node):
                             going.append((node, count))
                     for counts_below, inner in _below(kind, values, going):
                         total += _COUNT_NODE // 2 * len(going)
-                        if total > MAX_STEPS:
+                        if total > self.max_steps:
                             return total
                         below.setdefault(frozenset(counts_below.items()), []).extend(inner)
             level = below
@@ -204,17 +212,17 @@ class SchemaCost:
                     "schema_too_complex",
                     f"The schema leads through more than {SCHEMA_HOPS} references and alternatives at one place.",
                 )
-            if node.flat > MAX_STEPS:
+            if node.flat > self.max_steps:
                 raise CallError(
                     "schema_too_complex",
                     "The schema is too complex: its nested alternatives and references multiply to more than "
-                    f"{MAX_STEPS:,} steps for one value.",
+                    f"{self.max_steps:,} steps for one value (`limits.schema_steps`).",
                 )
-        if self._compile > MAX_STEPS:
+        if self._compile > self.max_steps:
             raise CallError(
                 "schema_too_complex",
-                f"The schema is too complex to compile: that takes more than {MAX_STEPS:,} steps. It has too many or "
-                "too long regular expressions, or nested `unevaluated…`.",
+                f"The schema is too complex to compile: that takes more than {self.max_steps:,} steps. It has too "
+                "many or too long regular expressions, or nested `unevaluated…` (`limits.schema_steps`).",
             )
 
     def _uncounted_bytes(self) -> int:
@@ -230,18 +238,18 @@ class SchemaCost:
             below: Counts = {}
             a_byte = _COUNT_VALUE
             for node, count, again in _tried(level, lambda node: True):
-                digits = _DIGITS_A_BYTE * (node.digit + _UNIQUE_DIGIT * bool(node.unique))
+                digits = _DIGITS_A_BYTE * (node.digit + node.large_digit + _UNIQUE_DIGIT * bool(node.unique))
                 names = sum(name.flat + name.flat_char for name in node.names)
                 a_byte += count * (2 * _RULE + node.place + node.char + node.key_char + names + digits) + again * _RULE
                 unique += count * node.unique
                 for child in chain({*node.properties.values(), *node.prefix, *node.others()}, node.each, node.items):
                     below[child] = min(below.get(child, 0) + count, _ENDLESS)
             most = max(most, a_byte)
-            if most > MAX_STEPS or len(seen) > _MAX_LEVELS:
+            if most > self.max_steps or len(seen) > _MAX_LEVELS:
                 return 0
             level = below
         # Each level of a recursive schema looks again for items that are not unique.
-        return 0 if level and unique else min(MAX_STEPS // (most + unique), _MAX_UNCOUNTED_BYTES)
+        return 0 if level and unique else min(self.max_steps // (most + unique), _MAX_UNCOUNTED_BYTES)
 
     def _node(self, schema: JSONValue) -> _Node:
         """Return the subschema at an object, which is read later."""
@@ -315,7 +323,13 @@ class SchemaCost:
                 case "uniqueItems":
                     node.unique = _UNIQUE
                 case "multipleOf" | "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum":
+                    if rule != "multipleOf" and is_whole_number(value) and -_WORD < value < _WORD:
+                        # Compared as machine numbers with all that are.
+                        node.large_digit += _DIGIT
+                        node.place += _BOUND
+                        continue
                     node.digit += _DIGIT
+                    node.place += _FRACTION
                     node.place += 0 if is_whole_number(value) else _DIGIT * (_digits(value) - _SHORTEST)
                 case _:
                     pass
@@ -408,11 +422,17 @@ def _own_size(kind: type, values: list[Any]) -> Size:
         return Size(sum(map(len, values)), 0, sum(len(key) for each in values for key in each), 0, 0)
     if kind is list:
         return Size(sum(map(len, values)), 0, 0, 0, 0)
-    return Size(0, 0, sum(map(len, values)) if kind is str else 0, sum(map(_digits, values)), 0)
+    if kind is str:
+        return Size(0, 0, sum(map(len, values)), 0, 0)
+    if kind is not int and kind is not float:
+        return Size(0, 0, 0, 0, 0)
+    large = sum([_digits(each) for each in values if not -_WORD < each < _WORD])
+    return Size(0, 0, 0, sum(map(_digits, values)), 0, large)
 
 
 def _node_steps(node: _Node, kind: type, values: list[Any], size: Size) -> int:
     steps = node.place * len(values) + node.char * size.chars * (kind is str) + node.digit * size.digits
+    steps += node.large_digit * size.large_digits
     if kind is dict:
         steps += size.values * (_RULE + sum(name.flat for name in node.names))
         steps += size.chars * (node.key_char + sum(name.flat_char for name in node.names))

@@ -27,6 +27,7 @@ class Bounds(Struct, frozen=True, kw_only=True):
     # Declarations
     schema_depth: int = 32
     subschemas: int = 2_000
+    schema_steps: int = 4_500_000
     description_bytes: int = 4 * KIB
 
     # Calls
