@@ -55,7 +55,12 @@ def store_of(config: Config, report: Report) -> document_store.SqlDocumentStore 
         return None
     try:
         folder = config.path.absolute().parent
-        return stores.open_store(uri, folder=folder, embedder=passage_embedder_of(config, report))
+        return stores.open_store(
+            uri,
+            folder=folder,
+            embedder=passage_embedder_of(config, report),
+            document_chars=config.bounds.document_chars,
+        )
     except DefinitionError as error:
         report.add(at.problem(str(error)))
     return None

@@ -219,8 +219,10 @@ class DocumentStore(Protocol):
     """The documents of all spaces; every method is limited to a scope. Backs the kind `rag`.
 
     A document outside the scope and one that does not exist get the same `not_found` error. Results are JSON in the
-    form of the tools of `pegboard.workspace.tools`.
+    form of the tools of `pegboard.workspace.tools`. `document_chars` is the length of the longest text that it takes.
     """
+
+    document_chars: int
 
     async def scope(self, ctx: ToolContext) -> DocumentScope:
         """Return the documents that a request may use, from its grants and its current space."""

@@ -9,6 +9,7 @@ import asyncio
 import json
 import signal
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -50,6 +51,7 @@ class SandboxPool:
     Args:
         children: the most children.
         expected: the name of the exception with which a function refuses its bytes; the child continues after it.
+        env: variables for the children.
     """
 
     children: int
@@ -57,6 +59,7 @@ class SandboxPool:
     memory_bytes: int
     output_bytes: int
     expected: str
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
     _idle: list[_Child] = field(default_factory=list[_Child], init=False)
 
     def __post_init__(self) -> None:
@@ -97,7 +100,7 @@ class SandboxPool:
 
     async def _launch(self) -> Process:
         # -I: no PYTHON* variables, no user site; -B: no byte code files.
-        process = await launch(sys.executable, ["-I", "-B", str(_CHILD)], line_bytes=self.output_bytes)
+        process = await launch(sys.executable, ["-I", "-B", str(_CHILD)], env=self.env, line_bytes=self.output_bytes)
         setup = {
             "path": import_path(),
             "limits": {

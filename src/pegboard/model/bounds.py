@@ -22,6 +22,7 @@ class Bounds(Struct, frozen=True, kw_only=True):
     body_s: float = 30.0
     message_line_bytes: int = 16 * MIB
     upload_bytes: int = 100 * MIB
+    document_chars: int = 20_000_000
     invalid_calls_per_minute: int = 300
 
     # Declarations

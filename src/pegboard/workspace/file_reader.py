@@ -10,13 +10,14 @@ from typing import Any, Self, cast
 
 from pegboard.egress.sandbox import SandboxError
 from pegboard.egress.sandbox_pool import SandboxPool
-from pegboard.model.bounds import MIB
+from pegboard.model.bounds import DEFAULT_BOUNDS, MIB
 from pegboard.model.document import DocumentTable, NewDocument
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.model.record import replace
 from pegboard.workspace.parsing.feed import Feed
 from pegboard.workspace.parsing.formats import format_of
+from pegboard.workspace.parsing.parsed import MAX_CHARS_VARIABLE
 
 PARSERS = 4  # children that parse files at once, at most one per CPU
 PARSE_S = 30.0  # seconds to parse one file
@@ -31,12 +32,15 @@ _TOLD = ("title", "author", "created", "language", "headings", "pages", "encodin
 class FileReader:
     """Parses files to documents; `async with` ends its children. For one event loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, max_chars: int = DEFAULT_BOUNDS.document_chars) -> None:
+        """Parse texts of at most `max_chars`; a child gets more memory and time where that is more than usual."""
+        scale = max(1.0, max_chars / DEFAULT_BOUNDS.document_chars)
         self._pool = SandboxPool(
+            env={MAX_CHARS_VARIABLE: str(max_chars)},
             children=min(PARSERS, os.cpu_count() or 1),
-            timeout_s=PARSE_S,
-            memory_bytes=PARSE_MEMORY_BYTES,
-            output_bytes=PARSE_OUTPUT_BYTES,
+            timeout_s=PARSE_S * scale,
+            memory_bytes=int(PARSE_MEMORY_BYTES * scale),
+            output_bytes=int(PARSE_OUTPUT_BYTES * scale),
             expected=_UNREADABLE,
         )
 

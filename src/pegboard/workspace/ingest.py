@@ -116,7 +116,7 @@ class FolderIngest(Struct, frozen=True, kw_only=True):
         )
         encoding, is_new = await self.store.set_encoding(self.scope, self.space, self.source, encoding)
         report = IngestReport()
-        async with FileReader() as files:
+        async with FileReader(max_chars=self.store.document_chars) as files:
             reader = _Reader(files=files, encoding=encoding, reads_all=is_new)
             await self._store_all(root, only, reader, report)
         if only is None:

@@ -2,7 +2,7 @@
 
 from pegboard.model.bounds import KIB
 
-DOCUMENT_CHARS = 20_000_000  # characters of one document's text
+DOCUMENT_PLACES = 2_000_000_000  # the last place in a document's text, whatever `limits.document_chars` is
 DOCUMENT_TITLE_CHARS = 200  # characters of a title, an author or a column name
 DOCUMENT_STORE_BUSY_S = 30.0  # seconds that a writer waits for another
 DOCUMENT_STORE_CONNECTIONS = 8  # open connections for readers

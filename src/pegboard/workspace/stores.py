@@ -18,13 +18,19 @@ else:
     sqlite_store = LazyModule("pegboard.workspace.sqlite.sqlite_store")
 
 
-def open_store(uri: str, *, folder: Path, embedder: Embedder | None = None) -> SqlDocumentStore:
+def open_store(
+    uri: str, *, folder: Path, embedder: Embedder | None = None, document_chars: int | None = None
+) -> SqlDocumentStore:
     """Return the store at `sqlite:FILE`, relative to the folder, or at `postgresql://HOST/DATABASE`.
 
     Raises:
         DefinitionError: it is neither, or cannot be used.
     """
     located = StoreUri.located(uri, folder=folder)
+    store: SqlDocumentStore
     if located.path is None:
-        return postgres_store.PostgresDocumentStore(located.text, embedder=embedder)
-    return sqlite_store.SqliteDocumentStore(located.path, embedder=embedder)
+        store = postgres_store.PostgresDocumentStore(located.text, embedder=embedder)
+    else:
+        store = sqlite_store.SqliteDocumentStore(located.path, embedder=embedder)
+    store.document_chars = document_chars or store.document_chars
+    return store

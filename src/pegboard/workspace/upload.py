@@ -67,7 +67,7 @@ async def upload(
     if format_of(path) is None:
         kinds = ", ".join(FORMATS)
         raise CallError("invalid_arguments", f"No parser reads {path[-100:]!r}. It has to end with one of: {kinds}.")
-    async with FileReader() as reader:
+    async with FileReader(max_chars=store.document_chars) as reader:
         document = await reader.read(path, payload)
     if document.error:
         raise CallError("invalid_arguments", f"{path[-100:]!r} was not taken in: {document.error}.")

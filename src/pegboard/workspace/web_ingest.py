@@ -83,7 +83,7 @@ class WebIngest(Struct, frozen=True, kw_only=True):
         if response.status_code != 200:
             self._report_bad(report, f"the server answered {response.status_code}")
             return report
-        async with FileReader() as reader:
+        async with FileReader(max_chars=self.store.document_chars) as reader:
             if _is_feed(response):
                 await self._take_feed(response, reader, report)
             else:

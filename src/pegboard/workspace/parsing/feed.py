@@ -12,8 +12,7 @@ from typing import Final, NoReturn, TypedDict
 from urllib.parse import urljoin
 from xml.parsers import expat
 
-from pegboard.workspace.limits import DOCUMENT_CHARS
-from pegboard.workspace.parsing.parsed import UnreadableError, one_line
+from pegboard.workspace.parsing.parsed import UnreadableError, check_chars, one_line
 
 FEED_ENTRIES = 2_000  # entries of one feed
 FEED_LEVELS = 100  # nesting levels of its elements
@@ -140,8 +139,7 @@ class _Reader:
     def _read(self, text: str) -> None:
         if self._field:
             self._chars += len(text)
-            if self._chars > DOCUMENT_CHARS:
-                raise UnreadableError(f"its text has more than {DOCUMENT_CHARS:,} characters")
+            check_chars(self._chars)
             self._text.append(text)
 
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from typing import TypedDict
 
+from pegboard.model.bounds import DEFAULT_BOUNDS
 from pegboard.model.json_types import JSONValue
-from pegboard.workspace.limits import DOCUMENT_CHARS, DOCUMENT_TITLE_CHARS
+from pegboard.workspace.limits import DOCUMENT_TITLE_CHARS
 
 DOCUMENT_HEADINGS = 100  # headings of one document in its metadata
 
+MAX_CHARS_VARIABLE = "PEGBOARD_DOCUMENT_CHARS"
+# A child is told by the reader that starts it; see `Bounds.document_chars`.
+MAX_CHARS = int(os.environ.get(MAX_CHARS_VARIABLE, DEFAULT_BOUNDS.document_chars))
 _BREAKS = re.compile(r"\r\n?|\u2028|\u2029")
 # Characters that are not text: SQLite ends a text at some, and terminals interpret others.
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufeff\ud800-\udfff]")
@@ -51,9 +56,19 @@ def cleaned(text: str) -> str:
         UnreadableError: it is longer than a document may be.
     """
     plain = _CONTROLS.sub("", _BREAKS.sub("\n", text))
-    if len(plain) > DOCUMENT_CHARS:
-        raise UnreadableError(f"its text has {len(plain):,} characters; at most {DOCUMENT_CHARS:,} are taken. Split it")
+    check_chars(len(plain))
     return plain
+
+
+def check_chars(count: int) -> None:
+    """Refuse a text longer than a document may be.
+
+    Raises:
+        UnreadableError: it has more characters.
+    """
+    if count > MAX_CHARS:
+        text = f"its text has {count:,} characters; at most {MAX_CHARS:,} are taken (`limits.document_chars`). Split it"
+        raise UnreadableError(text)
 
 
 def one_line(text: str) -> str:

@@ -8,8 +8,7 @@ from typing import Any, cast
 
 import pypdfium2  # pyright: ignore[reportMissingTypeStubs] - it has none
 
-from pegboard.workspace.limits import DOCUMENT_CHARS
-from pegboard.workspace.parsing.parsed import Parsed, UnreadableError, cleaned, one_line
+from pegboard.workspace.parsing.parsed import Parsed, UnreadableError, check_chars, cleaned, one_line
 
 PDF_PAGES = 10_000  # pages of one PDF
 
@@ -47,8 +46,7 @@ def parse_pdf(_: object, payload: bytes) -> Parsed:
         except untyped.PdfiumError as error:
             raise UnreadableError(f"its page {number + 1} cannot be read: {error}"[:300]) from None
         size += len(text)
-        if size > DOCUMENT_CHARS:
-            raise UnreadableError(f"its text has more than {DOCUMENT_CHARS:,} characters. Split it")
+        check_chars(size)
         pages.append(text.strip())
     # Pages of pictures only have no text, not even line breaks between them.
     parsed = Parsed(text=cleaned("\n\n".join(pages)) if any(pages) else "", pages=count)

@@ -11,7 +11,7 @@ from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
 from pegboard.workspace.dates import dates_note, unclear_dates
 from pegboard.workspace.file_globs import name_matcher
-from pegboard.workspace.limits import DOCUMENT_CHARS, DOCUMENT_RESULT_BYTES
+from pegboard.workspace.limits import DOCUMENT_PLACES, DOCUMENT_RESULT_BYTES
 from pegboard.workspace.paging import fitting_count, page, place_of
 from pegboard.workspace.store.connection import Connection
 from pegboard.workspace.store.document_tables import described, tables_of
@@ -321,12 +321,12 @@ def document_at(db: Connection, within: ReadableSpaces, source_id: str, path: st
 
 def read_document(db: Connection, document_n: int, *, start: int, end: int) -> JSON:
     """Return a part of a document's text, by code points; a large part continues at `next_start`."""
-    start = min(start, DOCUMENT_CHARS)
+    start = min(start, DOCUMENT_PLACES)
     row = db.execute(
         "select documents.id, documents.name, documents.char_count, substr(texts.text, ?2, ?3), documents.error, "
         "documents.mime from documents "
         "join texts on texts.document_n = documents.n where documents.n = ?1",
-        (document_n, start + 1, min(max(0, end - start), DOCUMENT_CHARS)),
+        (document_n, start + 1, min(max(0, end - start), DOCUMENT_PLACES)),
     ).fetchone()
     assert row is not None
     document_id, name, total, text = str(row[0]), str(row[1]), row[2], str(row[3])

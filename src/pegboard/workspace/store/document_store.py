@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Hashable, Sequence
 from typing import Protocol, TypeVar
 
+from pegboard.model.bounds import DEFAULT_BOUNDS
 from pegboard.model.context import ToolContext
 from pegboard.model.document import (
     EVERY_DOCUMENT,
@@ -95,6 +96,8 @@ class SqlDocumentStore:
         self._database, self._embedder = database, embedder
         self.place = "the database"
         """A description of the location, for people."""
+        self.document_chars = DEFAULT_BOUNDS.document_chars
+        """Characters of the longest text that is taken in."""
 
     def close(self) -> None:
         """Close the open connections; the next use opens new ones."""

@@ -20,7 +20,7 @@ from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, is_list
 from pegboard.model.record import replace
 from pegboard.model.tool import ToolEntry
-from pegboard.workspace.limits import DOCUMENT_CHARS
+from pegboard.workspace.limits import DOCUMENT_PLACES
 from pegboard.workspace.tools import grep_documents, read_document, search_documents
 from pegboard.workspace.tools.declaration import WHOLE, DocumentTool, document_spec
 
@@ -152,7 +152,7 @@ class Citations(Struct, frozen=True, kw_only=True):
                 "start": {
                     "type": "integer",
                     "minimum": 0,
-                    "maximum": DOCUMENT_CHARS,
+                    "maximum": DOCUMENT_PLACES,
                     "description": "Where they begin, as far as you know.",
                 },
             },

@@ -6,7 +6,7 @@ from pegboard.core.ports import DocumentStore
 from pegboard.model.document import DocumentScope
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
-from pegboard.workspace.limits import DOCUMENT_CHARS, DOCUMENT_READ_CHARS
+from pegboard.workspace.limits import DOCUMENT_PLACES, DOCUMENT_READ_CHARS
 from pegboard.workspace.tools.declaration import DOCUMENT_ID, FLAG, MAYBE_WHOLE, TEXT, WHOLE, document_tool
 
 
@@ -18,7 +18,7 @@ async def _look(store: DocumentStore, scope: DocumentScope, args: JSON) -> JSON:
     return await store.read_document(scope, args["document_id"], start=start, end=min(end, start + DOCUMENT_READ_CHARS))
 
 
-_PLACE: JSON = {"type": "integer", "minimum": 0, "maximum": DOCUMENT_CHARS}
+_PLACE: JSON = {"type": "integer", "minimum": 0, "maximum": DOCUMENT_PLACES}
 TOOL = document_tool(
     "read_document",
     f"Read the text of one document, at most {DOCUMENT_READ_CHARS:,} characters at once; next_start says where to go "
