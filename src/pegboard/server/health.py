@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from pegboard.core.ports import CanBeAway
 from pegboard.model.json_types import JSON
 from pegboard.model.source_state import SourceState
 from pegboard.server.authenticator import Authenticator
@@ -68,7 +69,13 @@ class Health:
             "in_flight": len(self._gateway.catalog.executor.in_flight),
             "streams": self._event_hub.streams,
             "is_refused": bool(self._problems()),
+            "stores": self._stores(),
         }
+
+    def _stores(self) -> dict[str, bool]:
+        """Return whether each store that other processes share answered this worker last."""
+        limits = self._gateway.catalog.executor.ports.limits
+        return {"limits": limits.is_up} if isinstance(limits, CanBeAway) else {}
 
     @property
     def routes(self) -> list[Route]:
@@ -131,6 +138,11 @@ class Health:
             in_flight=sum(one["in_flight"] for one in counted),
             streams=sum(one["streams"] for one in counted),
             sources={name: states.get(name, usual) for name in registry.sources},
+            # One worker that cannot reach a store is enough to look.
+            stores={
+                name: all(one.get("stores", {}).get(name, True) for one in counted)
+                for name in {name for one in counted for name in one.get("stores", {})}
+            },
             is_refused=any(one["is_refused"] for one in counted),
             # Which worker answers is chance: what it has used would rise and fall.
             has_process=self._bus is None,

@@ -22,6 +22,7 @@ def prometheus_text(
     in_flight: int,
     streams: int,
     sources: Mapping[str, SourceState],
+    stores: Mapping[str, bool],
     is_refused: bool,
     has_process: bool = True,
 ) -> bytes:
@@ -32,7 +33,7 @@ def prometheus_text(
         "pegboard_event_streams": ("Event streams that are open.", streams),
         "pegboard_config_refused": ("1 while the last change of the config is refused.", int(is_refused)),
     }
-    registry.register(_Collected([*_calls(metrics), *_sources(sources), *_gauges(gauges)]))
+    registry.register(_Collected([*_calls(metrics), *_sources(sources), *_stores(stores), *_gauges(gauges)]))
     if has_process:
         ProcessCollector(registry=registry)
     return generate_latest(registry)
@@ -64,6 +65,15 @@ def _sources(states: Mapping[str, SourceState]) -> Iterable[Metric]:
         up.add_metric((name,), int(state.is_up))
         status.add_metric((name, state.status), 1)
     return up, status
+
+
+def _stores(stores: Mapping[str, bool]) -> Iterable[Metric]:
+    if not stores:
+        return []
+    up = GaugeMetricFamily("pegboard_store_up", "1 while a store answers.", labels=("store",))
+    for name, is_up in sorted(stores.items()):
+        up.add_metric((name,), int(is_up))
+    return [up]
 
 
 def _gauges(gauges: Mapping[str, tuple[str, int]]) -> Iterable[Metric]:
