@@ -1,4 +1,4 @@
-"""Pattern lengths: write a pattern such as `^[a-z]{1,500}$` as `^[a-z]*$` with `minLength` and `maxLength`.
+"""Pattern lengths: write a pattern such as `^[A-Z][a-z]{1,500}$` as `^[A-Z][a-z]*$` with `minLength` and `maxLength`.
 
 Both accept the same texts. The engine writes a counted repetition out once per count, so the first form takes megabytes
 for a class of letters or a few hundred repetitions, and would be refused. Schemas of public APIs are full of them.
@@ -12,10 +12,13 @@ from typing import Any
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 
 _FEW = 16  # repetitions that the engine compiles quickly
-# One class of characters, repeated, from the start of a text to its end. Classes inside a class are left alone.
+# A class of characters, which matches one. Classes inside a class are left alone.
+_CLASS = r"\[\^?(?:\\.|[^\\\[\]])+\]|\\[pP]\{[\w=]+\}|\\[wWdDsS]|\."
+_ONE = re.compile(rf"{_CLASS}|[A-Za-z0-9_ /:#@%-]")
+# One class of characters, repeated, from the start of a text to its end; single characters may come before and after.
 _COUNTED_CLASS = re.compile(
-    r"\^(?P<open>\(?)(?P<one>\[\^?(?:\\.|[^\\\[\]])+\]|\\[pP]\{[\w=]+\}|\\[wWdDsS]|\.)"
-    r"\{(?P<least>\d{1,9}),(?P<most>\d{1,9})\}(?P<close>\)?)\$"
+    rf"\^(?P<open>\(?)(?P<before>(?:{_ONE.pattern}){{0,4}})(?P<one>{_CLASS})"
+    rf"\{{(?P<least>\d{{1,9}}),(?P<most>\d{{1,9}})\}}(?P<after>(?:{_ONE.pattern}){{0,4}})(?P<close>\)?)\$"
 )
 _VALUES = frozenset({"const", "enum", "default", "examples"})  # rules that hold values, not schemas
 
@@ -47,10 +50,11 @@ def _lengths(schema: JSON) -> JSON:
     least, most = int(found["least"]), int(found["most"])
     if most <= _FEW or least > most or not (high is None or _is_count(high)):
         return {}
+    others = len(_ONE.findall(found["before"])) + len(_ONE.findall(found["after"]))
     return {
-        "pattern": f"^{found['one']}*$",
-        "minLength": max(least, low),
-        "maxLength": most if high is None else min(most, high),
+        "pattern": f"^{found['before']}{found['one']}*{found['after']}$",
+        "minLength": max(least + others, low),
+        "maxLength": most + others if high is None else min(most + others, high),
     }
 
 

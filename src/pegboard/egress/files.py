@@ -43,7 +43,7 @@ _REASONS = {
 _ADVICE = {
     "is a hard link": "The operator can allow such files: `hard_links: true` in the config of this tool.",
     "decides what": "Choose another name.",
-    "is hidden": "Choose a name without a leading dot.",
+    "is hidden": "Choose a name without a leading dot, or have `write_hidden` set.",
     "would have": "Write less.",
     "exists already": "Choose another name, or the mode 'overwrite'.",
     "does not exist": "Check the name and its folders.",

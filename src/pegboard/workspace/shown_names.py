@@ -5,6 +5,8 @@ from __future__ import annotations
 import unicodedata
 from typing import Final
 
+from pegboard.sources.foreign_text import without_visible_formats
+
 # Invisible, but part of how names are written: Persian and Indic words, emoji, Hebrew next to Latin.
 _JOINING: Final = frozenset("\u00ad\u200c\u200d\u200e\u200f")
 
@@ -15,5 +17,6 @@ def can_be_shown(name: str) -> bool:
     Line breaks, terminal control characters and characters that reorder or hide text are excluded.
     """
     return name.isprintable() or all(
-        each.isprintable() or each in _JOINING or unicodedata.category(each) == "Zs" for each in name
+        each.isprintable() or each in _JOINING or unicodedata.category(each) == "Zs"
+        for each in without_visible_formats(name)
     )
