@@ -139,9 +139,9 @@ def test_every_import_is_of_a_declared_dependency() -> None:
 
 def test_every_dependency_and_every_package_of_an_extra_is_imported() -> None:
     used = set(imported()) | {COME_WITH[name] for name in imported() if name in COME_WITH}
-    # Uvicorn finds httptools by itself, psycopg its binary half, and pypdfium2 its parts.
+    # Uvicorn finds uvloop by itself, psycopg its binary half, and pypdfium2 its parts.
     of_pdfium = {"pypdfium2_cfg", "pypdfium2_cli", "pypdfium2_raw"}
-    by_themselves = {"httptools", "psycopg_binary", "psycopg_pool", *of_pdfium}
+    by_themselves = {"uvloop", "psycopg_binary", "psycopg_pool", *of_pdfium}
     unused = {name for names in declared().values() for name in names if name not in used and not name.startswith("_")}
     assert unused <= by_themselves, unused
 

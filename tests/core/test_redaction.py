@@ -277,3 +277,11 @@ def test_a_long_list_with_a_secret_in_a_late_place_is_cleaned_there_and_in_no_ot
     assert clean[:501] == [*range(500), "[redacted]"]
     assert clean[-1]["k7"] == ["a\\", '"\x02[redacted]"']
     assert [*clean[-1]] == [*listed[-1]]
+
+
+async def test_a_secret_that_begins_in_one_block_and_ends_in_the_next_is_in_neither() -> None:
+    blocks = ToolResult(content=(TextContent("key: s3cr3t-"), TextContent("canary!")))
+    result = await giving(blocks, Secret("s3cr3t-canary")).call("give")
+    shown = [block.text for block in result.content if isinstance(block, TextContent)]
+    assert len(shown) == 2
+    assert not any(part in text for text in shown for part in ("s3cr3t", "canary"))

@@ -20,7 +20,7 @@ from pegboard.core.schema import compile_schema
 from pegboard.model.consent import Consent, ConsentAnswer, ConsentRequest, Grant, Parameters
 from pegboard.model.error import CallError, PegboardError
 from pegboard.storage.database import Database
-from pegboard.storage.store_schema import Schema, StoreConnection, table_version
+from pegboard.storage.store_schema import Schema, StoreConnection
 
 CONSENT_QUESTION_S = 86_400.0  # seconds for which a filed question waits for a person
 CONSENT_OPEN_QUESTIONS = 100  # open questions of one principal
@@ -50,7 +50,8 @@ SCHEMA = Schema(
     name="consents",
     sqlite=(_TABLES, "alter table consents add column parameters text;"),
     tables=("consents", "used_answers"),
-    unrecorded=table_version("used_answers"),
+    # Who may use the tables need not be able to read the versions.
+    unrecorded=lambda connection: int(connection.has("used_answers")) + int(connection.has("consents", "parameters")),
 )
 _FIELDS = (
     "id", "state", "tool", "definition_hash", "args_digest", "arguments", "matching", "question", "credential",

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import time
 from collections.abc import Callable
+from contextvars import Context
 
 from pegboard.auth.present_rights import Standing, ended_standings
 from pegboard.core.registry import Registry
@@ -29,6 +30,7 @@ class CredentialWatch:
         self._registry, self._clock = registry, wall_clock
         self._open: dict[int, tuple[Standing, Callable[[], object]]] = {}
         self._numbers = itertools.count()
+        self._timer: asyncio.TimerHandle | None = None
         self._checking: asyncio.Task[None] | None = None
 
     def watch(self, principal: Principal, end: Callable[[], object]) -> Callable[[], None]:
@@ -38,24 +40,37 @@ class CredentialWatch:
             return _nothing
         number = next(self._numbers)
         self._open[number] = Standing(who.proof, who.key_id, who.ends_at, principal.profile), end
-        if self._checking is None:
-            self._checking = asyncio.create_task(self._check(), name="pegboard-credential-watch")
+        if self._timer is None and self._checking is None:
+            self._check_later()
         return lambda: self._forget(number)
 
     def _forget(self, number: int) -> None:
         self._open.pop(number, None)
-        if not self._open and self._checking is not None:
-            self._checking.cancel()
-            self._checking = None
+        if not self._open and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _check_later(self) -> None:
+        # A timer, since an open stream should take no task.
+        self._timer = asyncio.get_running_loop().call_later(CREDENTIAL_CHECK_S, self._begin_check)
+
+    def _begin_check(self) -> None:
+        self._timer = None
+        # In an empty context, since that of a request would be kept alive.
+        task = asyncio.get_running_loop().create_task(self._check(), context=Context())
+        self._checking = task
 
     async def _check(self) -> None:
-        while True:
-            await asyncio.sleep(CREDENTIAL_CHECK_S)
-            asked = {standing for standing, _ in self._open.values()}
+        asked = {standing for standing, _ in self._open.values()}
+        try:
             over = await ended_standings(self._registry.declarations.identity, asked, wall_clock=self._clock)
             for number, (standing, end) in list(self._open.items()):
                 if standing in over and self._open.pop(number, None) is not None:
                     end()
+        finally:
+            self._checking = None
+            if self._open:
+                self._check_later()
 
 
 def _nothing() -> None:
