@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
 
+from pegboard.authoring.declared_again import is_declared_again
 from pegboard.authoring.definition import (
     ToolOptions,
     builder_entries,
@@ -61,12 +62,13 @@ if TYPE_CHECKING:
     from pegboard.tasks.tasks import Tasks
     from pegboard.workspace import resources as document_resources
     from pegboard.workspace import upload as uploading
-    from pegboard.workspace.tools import toolset
+    from pegboard.workspace.tools import fetch_web_page, toolset
     from pegboard.workspace.tools.lent_model import ModelOf
 else:
     document_resources = LazyModule("pegboard.workspace.resources")
     uploading = LazyModule("pegboard.workspace.upload")
     toolset = LazyModule("pegboard.workspace.tools.toolset")
+    fetch_web_page = LazyModule("pegboard.workspace.tools.fetch_web_page")
     skill_reader = LazyModule("pegboard.resources.skill_reader")
 
 POLICIES_CHECKED = 256  # that were found to name what there is
@@ -217,13 +219,19 @@ class Catalog:
         self.executor.swap(replace(self.executor.ports, tasks=tasks))
 
     def use_documents(
-        self, store: DocumentStore, *, model_of: ModelOf | None = None, analyst_model: ModelSpec | None = None
+        self,
+        store: DocumentStore,
+        *,
+        model_of: ModelOf | None = None,
+        analyst_model: ModelSpec | None = None,
+        web_fetch: bool | Sequence[str] = False,
     ) -> None:
         """Declare tools to browse, search, read and query documents; each caller sees the spaces it may read.
 
         The tools are in the groups `navigation`, `search` and `document`. `store` is for example `Workspace(…).store`.
         `model_of` returns the model that writes SQL for questions about tables. `analyst_model` is the model of the
-        agent that reads documents; without it, `analyze_document` is hidden.
+        agent that reads documents; without it, `analyze_document` is hidden. `web_fetch` adds `fetch_web_page` in the
+        group `web`, for all public hosts or for those that match the globs.
 
         Raises:
             DefinitionError: a package that documents need is not installed.
@@ -247,6 +255,10 @@ class Catalog:
             document_resources.document_resource(store),
             uploading.upload_entry(store, [*toolset.GROUPS]),
         )
+        if web_fetch is not False:
+            hosts = None if web_fetch is True else tuple(web_fetch)
+            self.group("web", "Pages of the web.")
+            self.registry.add(fetch_web_page.fetch_tool_for(hosts, bounds=self.registry.bounds))
         self.registry.change(documents=store)
 
     @property
@@ -304,7 +316,8 @@ class Catalog:
 
         Raises:
             DefinitionError: an option or annotation cannot be used.
-            DuplicateToolError: the name is taken; `replace=True` replaces the tool.
+            DuplicateToolError: the name is taken; `replace=True` replaces the tool. A function that is defined anew, by
+                a notebook cell or a reload of its module, replaces itself.
 
         >>> @catalog.tool(groups="math", rate_limit="10/60s")
         ... def halve(number: float) -> float:
@@ -317,11 +330,18 @@ class Catalog:
 
         def declare(declared: Callable[..., Any]) -> Callable[..., Any]:
             entry = function_entry(declared, said)
-            self.registry.add(entry, replace_existing=replace)
-            self.runtime.defaults.note(entry)
+            self._add_of(declared, entry, replace=replace)
             return declared
 
         return declare if fn is None else declare(fn)
+
+    def _add_of(self, fn: Callable[..., Any], *entries: ToolEntry, replace: bool = False) -> None:
+        """Add the tools of a function; those that it declared before it was defined anew are replaced."""
+        defaults = self.runtime.defaults
+        earlier = [defaults.function_of(entry) for entry in entries]
+        is_again = any(one is not None and is_declared_again(one, fn) for one in earlier)
+        self.registry.add(*entries, replace_existing=replace or is_again)
+        defaults.note_function(fn, *entries)
 
     def builder(
         self, names: Names, /, *, description: str | Mapping[str, str] = "", **options: Unpack[BuilderKeywords]
@@ -350,9 +370,7 @@ class Catalog:
                 self.registry.add_named_later(ask, lambda _: named_later(build, ask, description, said))
             else:
                 listed = (names,) if isinstance(names, str) else tuple(names)
-                entries = builder_entries(build, listed, description, said)
-                self.registry.add(*entries)
-                self.runtime.defaults.note(*entries)
+                self._add_of(build, *builder_entries(build, listed, description, said))
             return build
 
         return declare  # pyright: ignore[reportReturnType] - gives back what it was given
@@ -376,7 +394,8 @@ class Catalog:
         'pong'
         """
         entry = read_registered(tool, handler, runs)
-        self.registry.add(entry, replace_existing=replace)
+        is_replacing = isinstance(tool, type) and tool.is_replacing
+        self.registry.add(entry, replace_existing=replace or is_replacing)
         if isinstance(tool, type):
             self.runtime.defaults.note_class(tool)
         else:
@@ -563,10 +582,13 @@ class Catalog:
 
         def declare(asked: Callable[..., Any]) -> Callable[..., Any]:
             called = name or asked.__name__
-            if called in self.registry.predicates:
+            earlier = self.runtime.defaults.predicates.get(called)
+            is_again = earlier is not None and is_declared_again(earlier, asked)
+            if called in self.registry.predicates and not is_again:
                 raise DefinitionError(f"{origin_of(asked)}: there is a predicate {called!r} already.")
-            limit_s = self.registry.bounds.predicate_s
-            self.registry.add_predicate(called, question_of(called, asked, blocking=blocking, limit_s=limit_s))
+            question = question_of(called, asked, blocking=blocking, limit_s=self.registry.bounds.predicate_s)
+            self.registry.add_predicate(called, question, replace_existing=is_again)
+            self.runtime.defaults.predicates[called] = asked
             return asked
 
         return declare if fn is None else declare(fn)
@@ -639,9 +661,13 @@ class Catalog:
 
     def _hook(self, kind: HookKind, match: str, *, required: bool) -> Callable[[F], F]:
         def declare(run: F) -> F:
-            self.add_hook(
-                Hook(kind=kind, run=run, match=match, required=required, name=getattr(run, "__qualname__", ""))
-            )
+            hook = Hook(kind=kind, run=run, match=match, required=required, name=getattr(run, "__qualname__", ""))
+            same = (one for one in self.registry.hooks if (one.kind, one.match) == (kind, match))
+            earlier = next((one for one in same if is_declared_again(one.run, run)), None)
+            if earlier is None:
+                self.add_hook(hook)
+            else:
+                self.registry.change(hooks=tuple(hook if one is earlier else one for one in self.registry.hooks))
             return run
 
         return declare

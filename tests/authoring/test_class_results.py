@@ -70,6 +70,29 @@ async def test_perform_renders_blocks_of_every_kind():
     assert not result.has_structured
 
 
+async def test_render_returns_the_text_of_a_structure_and_a_result_has_it_once():
+    returned = list[Any]()
+
+    class A(Tool, register=False):
+        def perform(self):
+            returned.append(self.render(text="a", structured={"n": 1}))
+            return (*returned[0], *self.render(structured={"n": 2}))
+
+    result = await call(A)
+    assert returned == [(TextContent("a"), TextContent('{"n":1}'))]
+    assert (result.content, result.structured) == ((TextContent("a"), TextContent('{"n":2}')), {"n": 2})
+
+
+async def test_a_resource_link_has_annotations_and_a_size():
+    marks = {"audience": ["user"], "priority": 0.5}
+
+    class A(Tool, register=False):
+        def perform(self):
+            return self.render_resource_link("x://1", name="one", annotations=marks, size=5)
+
+    assert (await call(A)).content == (ResourceLink("x://1", "one", annotations=marks, size=5),)
+
+
 async def test_a_rendered_structure_is_mirrored_as_json_text_after_the_blocks():
     class A(Tool, register=False, output={"type": "object"}):
         def perform(self):

@@ -98,6 +98,33 @@ def test_only_the_predicates_of_the_tool_in_question_are_asked() -> None:
 # ---------------------------------------------------------------- every doubt is a no
 
 
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_a_predicate_that_asks_for_a_factory_answers_no_without_one(
+    is_async: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def later(ctx: ToolContext) -> bool:
+        return bool(ctx.factory("mailer"))
+
+    catalog = Catalog()
+    ask = later if is_async else (lambda ctx: bool(ctx.factory("mailer")))
+    catalog.register(ToolSpec(name="echo", available=ask), echo)
+    decision = await catalog.view(ToolContext()).awhy("echo")
+    assert decision.code == "available"
+    assert decision.reason.endswith("answered no: no factory 'mailer' in the context")
+    assert caplog.text == ""
+    assert (await catalog.view(ToolContext(factories={"mailer": str})).awhy("echo")).visible
+    with pytest.raises(KeyError) as missing:
+        ToolContext().factory("mailer")
+    assert str(missing.value) == "no factory 'mailer' in the context"
+
+
+def test_a_predicate_that_answers_a_function_hides_the_tool_and_says_what_was_meant() -> None:
+    catalog = Catalog()
+    catalog.register(ToolSpec(name="echo", available=lambda ctx: ctx.factory("mailer")), echo)
+    decision = catalog.view(ToolContext(factories={"mailer": lambda ctx: None})).why("echo")
+    assert (decision.visible, '`"name" in ctx.factories`' in decision.reason) == (False, True)
+
+
 @pytest.mark.parametrize("given", [1, "True", None, [True], object()])
 def test_an_answer_that_is_no_bool_hides_the_tool_and_is_logged(
     given: object, caplog: pytest.LogCaptureFixture

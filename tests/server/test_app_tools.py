@@ -111,6 +111,44 @@ async def test_the_host_may_call_it_and_guards_hold_for_it_as_for_any_other(clie
     assert shown["result"]["structuredContent"] == {"ui": False}
 
 
+async def test_a_client_without_interfaces_cannot_call_it_and_reads_that_it_does_not_exist(
+    client: httpx2.AsyncClient,
+) -> None:
+    for path in ("/mcp/chat", "/mcp/all"):
+        for capabilities in WITHOUT:
+            called = await call(client, "move_card", {"card": "a"}, path=path, meta={CAPABILITIES: capabilities})
+            absent = await call(client, "nothing", {"card": "a"}, path=path, meta={CAPABILITIES: capabilities})
+            assert called["error"]["code"] == absent["error"]["code"]
+            assert "moved" not in json.dumps(called)
+    params = {"profile": "chat"}
+    for method, path in (("POST", "/call"), ("GET", "")):
+        answers = [
+            await client.request(method, f"/v1/tools/{name}{path}", params=params, json={"card": "a"})
+            for name in ("move_card", "nothing")
+        ]
+        assert [answer.status_code for answer in answers] == [404, 404]
+        hidden, absent = (answer.json()["detail"] for answer in answers)
+        assert hidden.replace("move_card", "nothing") == absent
+    assert (await client.get("/v1/tools/move_card/why", params=params)).json()["code"] == "unknown"
+
+
+async def test_code_of_the_server_may_call_it_for_a_client_without_interfaces() -> None:
+    catalog = catalog_of()
+
+    @catalog.tool(groups="core")
+    async def tidy(ctx: CallContext) -> str:
+        """Tidy the board."""
+        texts = [(await catalog.view(one).call("move_card", {"card": "b"})).text for one in (ctx, ctx.child())]
+        return " ".join(texts)
+
+    assert (await catalog.view(ToolContext()).call("move_card", {"card": "a"})).text == "moved a"
+    async with inside(http_app(catalog)) as client:
+        tidied = await call(client, "tidy", {}, path="/mcp/chat")
+        assert tidied["result"]["content"][0]["text"] == "moved b moved b"
+        why = (await client.get("/v1/tools/show_board/why", params={"profile": "chat"})).json()
+        assert why["callable"] is True
+
+
 async def test_the_lists_of_plain_http_are_for_models(client: httpx2.AsyncClient) -> None:
     tools = (await client.get("/v1/tools", params={"profile": "chat"})).json()["tools"]
     assert [tool["name"] for tool in tools] == ["show_board"]

@@ -305,7 +305,8 @@ async def test_a_link_to_what_a_server_does_not_list_is_read_by_whom_it_was_give
 
             async def asked(user: str, method: str, **params: Any) -> dict[str, Any]:
                 named = {"mcp-name": params["uri"]} if "uri" in params else {}
-                return answer_of(await post(client, method, params, headers=users[user] | named))
+                able = {CAPABILITIES: SHOWS_INTERFACES}
+                return answer_of(await post(client, method, params, headers=users[user] | named, meta=able))
 
             given = (await asked("ann", "tools/call", name="up__clock", arguments={}))["result"]["content"]
             addresses = [block["uri"] for block in given]
@@ -338,7 +339,8 @@ async def test_a_link_stays_good_for_every_worker_that_has_the_same_keys(tmp_pat
     async with running(settings) as (first, one), running(settings) as (second, other):
         await until(lambda: one.resource_entries() and other.resource_entries())
         async with inside(http_app(first, keys=keys)) as client:
-            answer = answer_of(await post(client, "tools/call", {"name": "up__clock", "arguments": {}}))
+            able, clock = {CAPABILITIES: SHOWS_INTERFACES}, {"name": "up__clock", "arguments": {}}
+            answer = answer_of(await post(client, "tools/call", clock, meta=able))
         (link,) = answer["result"]["content"]
         async with inside(http_app(second, keys=keys)) as client:
             named = {"mcp-name": link["uri"]}

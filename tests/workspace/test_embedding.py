@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pegboard.models.embedding.hashing import HashingEmbedder
+from pegboard.workspace.passage_embedder import NO_EMBEDDER
 from tests.workspace.library import ON_SQLITE_ALONE, Library, Place, files, in_space
 
 TOPICS = {"leave": ("holiday", "vacation"), "travel": ("train", "flight", "ticket"), "food": ("soup", "bread")}
@@ -48,6 +49,18 @@ async def filled(library: Library, space: str = "s1") -> Library:
     await library.add(space, "handbook", TEXTS)
     await library.store.embed_missing(library.store.operator_scope(space), space)
     return library
+
+
+@pytest.mark.parametrize("mode", ["vector", "hybrid", "keyword"])
+async def test_a_search_by_meaning_without_an_embedder_says_that_it_was_by_words(place: Place, mode: str) -> None:
+    library = Library(place)
+    try:
+        await library.add("s1", "handbook", TEXTS)
+        found = await library.call("search_documents", query="soup", mode=mode)
+        assert ([hit["name"] for hit in found["hits"]], found["mode_used"]) == (["lunch.txt"], "keyword")
+        assert found.get("note") == (NO_EMBEDDER if mode == "vector" else None)
+    finally:
+        library.store.close()
 
 
 async def test_a_passage_of_which_the_embedder_knows_nothing_is_found_by_its_words_alone(library: Library) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, cast
 
 from pegboard.core import normalise as output
 from pegboard.model.error import CallError, ErrorKind
+from pegboard.model.json_types import JSONValue
 from pegboard.model.result import (
     AudioContent,
     Content,
@@ -22,10 +24,12 @@ NOTHING: Any = object()
 class Rendered:
     """The blocks, structured value and error that one instance has rendered so far. State of one call."""
 
-    __slots__ = ("blocks", "error", "is_raised", "structured")
+    __slots__ = ("blocks", "error", "is_raised", "mirror", "structured")
 
     def __init__(self) -> None:
         self.blocks: list[Content] = []
+        self.mirror: tuple[Content, ...] = ()
+        """The texts of structured values that `render` returned; `finished` puts that of the last one at the end."""
         self.structured: Any = NOTHING
         self.error: CallError | None = None
         self.is_raised = False
@@ -64,8 +68,9 @@ class Rendered:
 
     def _has_rendered(self, returned: Any) -> bool:
         """Tell whether `perform` returned blocks from `render`, which are in the result already."""
+        rendered = (*self.blocks, *self.mirror)
         return isinstance(returned, tuple) and all(
-            any(part is block for block in self.blocks) for part in cast("tuple[object, ...]", returned)
+            any(part is block for block in rendered) for part in cast("tuple[object, ...]", returned)
         )
 
     def after(self, answer: Any, result: ToolResult, *, seen: int) -> Any:
@@ -96,7 +101,8 @@ class Rendering:
     ) -> tuple[Content, ...]:
         """Add blocks to the result, or set its structured value; return the blocks. `mime_type` is that of the block.
 
-        `perform` may return these blocks; they appear only once in the result.
+        `perform` may return these blocks; they appear only once in the result. The block of a structured value is its
+        JSON text.
 
         Raises:
             TypeError: there is nothing to render.
@@ -112,11 +118,14 @@ class Rendering:
             blocks.append(ResourceContent(uri, text=resource, mime_type=mime_type))
         elif resource is not None:
             blocks.append(ResourceContent(uri, blob=resource, mime_type=mime_type))
+        self.rendered.blocks.extend(blocks)
         if structured is not NOTHING:
             self.rendered.structured = structured
+            mirror = output.structured(structured).content
+            self.rendered.mirror += mirror
+            blocks.extend(mirror)
         elif not blocks:
             raise TypeError("render() needs text=, image=, audio=, resource= or structured=.")
-        self.rendered.blocks.extend(blocks)
         return tuple(blocks)
 
     def render_resource_link(
@@ -127,9 +136,21 @@ class Rendering:
         mime_type: str | None = None,
         description: str | None = None,
         title: str | None = None,
+        annotations: Mapping[str, JSONValue] | None = None,
+        size: int | None = None,
     ) -> tuple[Content, ...]:
-        """Add a link to a resource that the client may read itself; return it, as `render` does."""
-        link = ResourceLink(uri, name, mime_type, description, title)
+        """Add a link to a resource that the client may read itself; return it, as `render` does.
+
+        Args:
+            uri: its address.
+            name: its name, for programs.
+            mime_type: its media type.
+            description: what it holds, for the model.
+            title: its name, for people.
+            annotations: MCP's `audience`, `priority` and `lastModified`.
+            size: its length in bytes.
+        """
+        link = ResourceLink(uri, name, mime_type, description, title, annotations=annotations, size=size)
         self.rendered.blocks.append(link)
         return (link,)
 

@@ -32,7 +32,8 @@ class Tool(Rendering):
         async def perform(self, ctx: ToolContext) -> str: ...
     ```
     A concrete subclass registers itself on `pegboard.default_catalog`, unless it says
-    `register=False` or `abstract=True`. The class keywords are those of `ToolKeywords`; a subclass
+    `register=False` or `abstract=True`. With `replace=True` it takes the place of the tool that has
+    its name. The other class keywords are those of `ToolKeywords`; a subclass
     inherits them but for name, words, examples and life cycle, and `annotations` and `meta` merge.
     Names with a leading underscore are the class's own and no parameters.
 
@@ -49,12 +50,13 @@ class Tool(Rendering):
     own_aliases: ClassVar[Mapping[str, str]] = {}
     is_abstract: ClassVar[bool] = True
     is_registered: ClassVar[bool] = False
+    is_replacing: ClassVar[bool] = False
 
     ctx: CallContext
     extra: JSON
 
     def __init_subclass__(
-        cls, *, abstract: bool = False, register: bool = True, **keywords: Unpack[ToolKeywords]
+        cls, *, abstract: bool = False, register: bool = True, replace: bool = False, **keywords: Unpack[ToolKeywords]
     ) -> None:
         super().__init_subclass__()
         where = _standing(cls)
@@ -63,7 +65,7 @@ class Tool(Rendering):
         aliases = cls.tool_options["aliases"]
         # A value that is not a dict is refused with the other options.
         cls.own_aliases = aliases if isinstance(aliases, dict) else {}
-        cls.is_abstract, cls.is_registered = abstract, register and not abstract
+        cls.is_abstract, cls.is_registered, cls.is_replacing = abstract, register and not abstract, replace
         if not abstract:
             additional = cls.tool_options.declared.get("additional_properties")
             cls.tool_fields = read_class(cls, base=Tool, additional=additional, where=where)

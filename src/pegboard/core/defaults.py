@@ -10,6 +10,7 @@ from typing import Any
 
 from pegboard.core.names import fold
 from pegboard.core.registry import Registry
+from pegboard.model.record import replace
 from pegboard.model.tool import ToolEntry
 
 _BY_NAME = ("predicates", "groups", "profiles", "resources")
@@ -26,15 +27,28 @@ class Defaults:
     def __init__(self) -> None:
         self._decorated: set[str] = set()
         self._classes: list[weakref.ref[type]] = []
+        self._functions: dict[str, Callable[..., Any]] = {}
+        self.predicates: dict[str, Callable[..., Any]] = {}
+        """The functions of predicates, by name."""
         self._aside: dict[str, dict[Any, Any]] | None = None
         self._is_loading = False
         self._named_by_loaders: dict[str, frozenset[str]] = dict.fromkeys(_BY_NAME, frozenset[str]())
         self._listed_by_loaders: tuple[Any, ...] = ()
+        self._tools_of_loaders: dict[str, ToolEntry] = {}
 
     def note(self, *entries: ToolEntry) -> None:
         """Remember tools that a decorator declared."""
         if not self._is_loading:
             self._decorated |= {fold(entry.qualified_id) for entry in entries}
+
+    def note_function(self, fn: Callable[..., Any], *entries: ToolEntry) -> None:
+        """Remember the function behind tools that a decorator declared."""
+        self.note(*entries)
+        self._functions |= {fold(entry.qualified_id): fn for entry in entries}
+
+    def function_of(self, entry: ToolEntry) -> Callable[..., Any] | None:
+        """Return the function that a decorator declared under the name of a tool."""
+        return self._functions.get(fold(entry.qualified_id))
 
     def note_class(self, tool: type) -> None:
         """Remember a class of tools, for as long as it lives."""
@@ -54,6 +68,7 @@ class Defaults:
     def forget(self, key: str) -> None:
         """Forget a tool that was removed or replaced; by folded qualified id."""
         self._decorated.discard(key)
+        self._functions.pop(key, None)
         self._classes = [ref for ref in self._classes if _key_of(ref()) != key]
 
     def forget_class(self, tool: type) -> None:
@@ -62,10 +77,22 @@ class Defaults:
 
     @contextmanager
     def loading(self, registry: Registry) -> Generator[None]:
-        """Attribute the declarations in the block to default loaders."""
+        """Attribute the declarations in the block to default loaders.
+
+        What they declared before, and nobody changed since, is removed first: they declare it again.
+        """
+        whole = registry.declarations
+        self._unload(registry)
         before, self._is_loading = registry.declarations, True
         try:
             yield
+        except BaseException:
+            registry.swap(whole)
+            raise
+        else:
+            self._tools_of_loaders = {
+                key: entry for key, entry in registry.declarations.tools.items() if before.tools.get(key) is not entry
+            }
         finally:
             self._is_loading, after = False, registry.declarations
             for field in _BY_NAME:
@@ -74,6 +101,23 @@ class Defaults:
             known = [item for field in _IN_ORDER for item in getattr(before, field)]
             items = [item for field in _IN_ORDER for item in getattr(after, field)]
             self._listed_by_loaders = tuple(item for item in items if not _is_among(item, known))
+
+    def _unload(self, registry: Registry) -> None:
+        declared = registry.declarations
+        for key, entry in self._tools_of_loaders.items():
+            if declared.tools.get(key) is entry:
+                declared = declared.without(key)
+        for key in self._named_by_loaders["resources"]:
+            if key in declared.resources:
+                declared = declared.without(key)
+        for field in ("predicates", "groups", "profiles"):
+            own = self._named_by_loaders[field]
+            declared = replace(declared, **{field: {n: v for n, v in getattr(declared, field).items() if n not in own}})
+        for field in _IN_ORDER:
+            others = tuple(one for one in getattr(declared, field) if not _is_among(one, self._listed_by_loaders))
+            declared = replace(declared, **{field: others})
+        if self._tools_of_loaders or self._listed_by_loaders or any(self._named_by_loaders.values()):
+            registry.swap(declared)
 
     def set_aside(self, registry: Registry) -> None:
         """Keep the current declarations for `bring_back`."""

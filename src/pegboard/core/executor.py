@@ -43,7 +43,7 @@ from pegboard.core.view import View
 from pegboard.model.call_context import CallContext
 from pegboard.model.context import ToolContext
 from pegboard.model.decision import Blocked, Decision
-from pegboard.model.error import AsyncPredicateError, CallError, ToolError
+from pegboard.model.error import AsyncPredicateError, CallError, DefinitionError, ToolError
 from pegboard.model.result import TextContent, ToolResult, call_error, new_tuple
 from pegboard.model.tool import ToolEntry
 
@@ -102,6 +102,9 @@ class Executor(ExecutorState):
                 _leave_repeat(call)
                 _finish(call, _failed(call, InterruptedWaitError(call.reason or "cancelled")))
                 raise
+            if isinstance(raised, DefinitionError) and not call.is_resolved:
+                log.error("No tool can be called: the catalog is faulty.", exc_info=raised)
+                raised = CallError("config_invalid", f"The catalog cannot be used: {raised}")
             result = _failed(call, raised)
             cause = raised if raise_errors else None
         finally:

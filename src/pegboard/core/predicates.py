@@ -14,7 +14,7 @@ from pegboard.core.coroutine_runner import BOUND_CODE, LOOP_BLOCKED_S, SLOW_CODE
 from pegboard.core.names import nearest
 from pegboard.model.bounds import DEFAULT_BOUNDS
 from pegboard.model.context import ToolContext, context_fields
-from pegboard.model.error import DefinitionError
+from pegboard.model.error import DefinitionError, NoFactoryError
 from pegboard.model.loop_record import LoopRecord
 from pegboard.model.memo import FirstRunError, Question
 from pegboard.model.source_state import SourceState
@@ -86,12 +86,19 @@ def predicate(
 
     def judge(value: object) -> Answer:
         if not isinstance(value, bool):
-            return no(f"gave {type(value).__name__}, not a bool")
+            meant = '; to ask for a factory, write `"name" in ctx.factories`' if callable(value) else ""
+            return no(f"gave {type(value).__name__}, not a bool{meant}")
         return YES if value else Answer(False, f"predicate {name!r} answered no")
 
     def no(fault: str, error: BaseException | None = None) -> Answer:
         log.warning("Predicate %r %s: its tools are hidden.", name, fault, exc_info=error)
         return Answer(False, f"predicate {name!r} {fault}", is_known=False)
+
+    def raised_by(error: BaseException) -> Answer:
+        if isinstance(error, NoFactoryError):
+            # The usual way to ask for a factory, and no fault of the predicate.
+            return Answer(False, f"predicate {name!r} answered no: {error}")
+        return no(f"raised {type(error).__name__}", error)
 
     def ask_now(ctx: ToolContext) -> Answer:
         started = time.monotonic()
@@ -102,7 +109,7 @@ def predicate(
             is_quick_failure = time.monotonic() - started <= LOOP_BLOCKED_S
             if is_quick_failure and pace.is_slow and not is_on_loop() and pace.ran_beside(failed=True):
                 log.warning(BOUND_CODE, "Predicate", name)
-            return no(f"raised {type(error).__name__}", error)
+            return raised_by(error)
         finally:
             held_s = time.monotonic() - started
             if held_s <= LOOP_BLOCKED_S:
@@ -141,7 +148,7 @@ def predicate(
                 raise
             return no("cancelled itself", error)
         except BaseException as error:  # noqa: BLE001 - boundary: foreign code
-            return no(f"raised {type(error).__name__}", error)
+            return raised_by(error)
 
     return Question(key or ask, name, ask_later if is_async else ask_now, is_async, blocking, limit_s, pace, try_out)
 

@@ -36,8 +36,18 @@ class Emit(Protocol):
     ) -> Awaitable[None]: ...
 
 
+def same_step(name: str) -> str:
+    """Return the error for a step whose name an earlier step of the call has."""
+    return f"Two steps are called {name!r}: each needs a name of its own."
+
+
 class RunningCall(Protocol):
     """The running call behind a context, as its tool may use it."""
+
+    @property
+    def may_be_task(self) -> bool:
+        """Whether calls of the tool may run as tasks."""
+        ...
 
     @property
     def reason(self) -> str | None:
@@ -270,11 +280,11 @@ class CallContext(ToolContext):
 
         Plain functions run in a thread. Exceptions are retried up to `retries` times, with waits that double. A
         cancellation and a `CallError` that is not retryable end the step at once. `timeout_s` limits each try. In a
-        task each step needs its own name and returns JSON of at most 1 MiB.
+        tool that may run as a task, each step needs its own name; in a task it returns JSON of at most 1 MiB.
 
         Raises:
             ValueError: `retries` is less than 0.
-            CallError: in a task: the name is taken, the result cannot be stored, or the step failed.
+            CallError: the name is taken; in a task: the result cannot be stored, or the step failed.
         """
         self.check_running()
         if retries < 0:
@@ -284,6 +294,12 @@ class CallContext(ToolContext):
             run = partial(self.call.in_thread, run)
         if self.steps is not None:
             return await self.steps.step(name, run, args, retries=retries, timeout_s=timeout_s)
+        if self.call is not None and self.call.may_be_task:
+            # The same call may run as a task, where a step is found again by its name.
+            names: set[str] = self.scratch.setdefault("pegboard.steps", set())
+            if name in names:
+                raise CallError("tool_error", same_step(name))
+            names.add(name)
         return await attempted(
             name, run, args, retries=retries, timeout_s=timeout_s, check=self.check_running, of=self.call_id
         )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pegboard.model.caller import NOBODY, Caller
 from pegboard.model.consent import Approve
 from pegboard.model.context_ports import ClientBridge
-from pegboard.model.error import DefinitionError
+from pegboard.model.error import DefinitionError, NoFactoryError
 from pegboard.model.host import NO_HOST, Host
 from pegboard.model.json_types import JSONValue
 from pegboard.model.memo import Memo
@@ -155,8 +155,15 @@ class ToolContext(_Face):
         return sharing_answers(type(self), self, caller=self.caller, host=host, request=request, **added)
 
     def factory(self, name: str) -> Callable[..., Any]:
-        """Return the factory that the host supplied under `name`; `KeyError` if there is none."""
-        return self.factories[name]
+        """Return the factory that the host supplied under `name`.
+
+        Raises:
+            NoFactoryError: a `KeyError`; there is none. As a predicate, write `"name" in ctx.factories`.
+        """
+        try:
+            return self.factories[name]
+        except KeyError:
+            raise NoFactoryError(name) from None
 
     def child(
         self,

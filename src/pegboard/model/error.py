@@ -115,6 +115,17 @@ class DuplicateToolError(DefinitionError):
         )
 
 
+class NoFactoryError(PegboardError, KeyError):
+    """The host supplied no factory of this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"no factory {name!r} in the context")
+
+    def __str__(self) -> str:
+        # KeyError would put quotes around it.
+        return self.args[0]
+
+
 class AsyncPredicateError(PegboardError):
     """A synchronous method met an async predicate that has not been awaited in this context."""
 

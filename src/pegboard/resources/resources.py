@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from pegboard.authoring.declared_again import is_declared_again
 from pegboard.authoring.definition import ToolOptions, function_entry, origin_of
 from pegboard.core.judge import Selection
 from pegboard.core.names import fold
@@ -37,6 +38,7 @@ class Resources:
         self._registry = registry
         self._parts = ViewParts(registry=registry, runner=runner, exporters={}, kind="resources")
         self._touched: tuple[Callable[[str], object], ...] = ()
+        self._functions: dict[str, Callable[..., Any]] = {}
 
     # -- declare
 
@@ -74,7 +76,7 @@ class Resources:
                 raise DefinitionError(
                     f"{origin_of(fn)}: the parameters must be the variables of {uri!r}: {list(offer.variables)}."
                 )
-            self._add(entry, offer)
+            self._add(fn, entry, offer)
             return fn
 
         return declare
@@ -91,7 +93,7 @@ class Resources:
 
         def declare(declared: Callable[..., Any]) -> Callable[..., Any]:
             entry = with_messages(_entry(declared, "prompt", options))
-            self._add(entry, PromptSpec(arguments=_arguments(entry, origin_of(declared)), **_texts(entry)))
+            self._add(declared, entry, PromptSpec(arguments=_arguments(entry, origin_of(declared)), **_texts(entry)))
             return declared
 
         return declare if fn is None else declare(fn)
@@ -115,7 +117,7 @@ class Resources:
             target = self._target(prompt, resource)
             named = {"name": f"{target.spec.name}_{argument}"[:64], "groups": target.spec.groups, **options}
             entry = _entry(fn, "completion", named)
-            self._add(entry, CompletionSpec(argument=argument, prompt=prompt, resource=resource))
+            self._add(fn, entry, CompletionSpec(argument=argument, prompt=prompt, resource=resource))
             return fn
 
         return declare
@@ -129,8 +131,12 @@ class Resources:
                 return entry
         raise DefinitionError(f"There is no {'prompt' if prompt else 'resource'} {prompt or resource!r} to complete.")
 
-    def _add(self, entry: ToolEntry, offer: Offer) -> None:
-        self._registry.add(replace(entry, offer=offer))
+    def _add(self, fn: Callable[..., Any], entry: ToolEntry, offer: Offer) -> None:
+        key = fold(entry.qualified_id)
+        earlier = self._functions.get(key)
+        is_again = earlier is not None and is_declared_again(earlier, fn)
+        self._registry.add(replace(entry, offer=offer), replace_existing=is_again)
+        self._functions[key] = fn
 
     def remove(self, qualified_id: str) -> None:
         """Remove the entry `resource.name` or `prompt.name`; `KeyError` if there is none."""

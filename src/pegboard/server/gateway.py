@@ -9,6 +9,7 @@ import orjson
 from msgspec import Struct
 
 from pegboard.catalog import Catalog
+from pegboard.core.call.resolve import callable_tool
 from pegboard.core.registry import Registry
 from pegboard.core.view import View
 from pegboard.model.context import ToolContext
@@ -146,7 +147,7 @@ class Gateway(Struct, frozen=True, kw_only=True):
         if error is None:
             return result
         # A person may have been asked meanwhile: what is visible is what the profile shows now.
-        if error.kind == "not_found" and await view.renewed().afind(name) is None:
+        if error.kind == "not_found" and await callable_tool(view.renewed(), name) is None:
             raise absent or RpcError(INVALID_PARAMS, error.message)
         if channel.refused_with is not None:
             raise RpcError(channel.refused_with, error.message)

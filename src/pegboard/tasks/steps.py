@@ -12,6 +12,7 @@ from pegboard.core.elicitation_form import form_of
 from pegboard.core.redaction import Redactor
 from pegboard.model.attempts import attempted
 from pegboard.model.bounds import MIB
+from pegboard.model.call_context import same_step
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.model.task import Question
@@ -63,7 +64,7 @@ class TaskSteps:
         """Return the recorded result of a step; run it where there is none."""
         await self._judge_anew()
         if name in self._names:
-            raise CallError("tool_error", f"Two steps are called {name!r}: each needs a name of its own.")
+            raise CallError("tool_error", same_step(name))
         self._names.add(name)
         limit_s = self._timeout_s if timeout_s is None else timeout_s
         causes: list[BaseException] = []

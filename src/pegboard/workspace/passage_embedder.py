@@ -17,6 +17,7 @@ from pegboard.models.limits import EMBED_LOAD_S, EMBED_READ_S, EMBED_REST_S, EMB
 from pegboard.workspace.analyzer import telling_terms
 
 log = logging.getLogger("pegboard")
+NO_EMBEDDER: Final = "there is no embedder, so passages were found by words alone, not by meaning"
 NO_ANSWER: Final = "the embedder does not answer, so passages were found by words alone"
 # The weight of the vector ranking relative to the word ranking. A letters-only embedder finds passages without matching
 # words, and orders equal ones: its best rank is worth less than one step between the first ranks by words.

@@ -13,7 +13,7 @@ from pegboard.core.call.begin import check_start
 from pegboard.core.call.consent_stage import can_be_asked, has_yes, standing_reason
 from pegboard.core.call.rate_limit import pass_limits, windows_of
 from pegboard.core.call.record import Prospect
-from pegboard.core.call.resolve import check_standing
+from pegboard.core.call.resolve import absent, check_standing, may_use_interface
 from pegboard.core.judge import UP
 from pegboard.model.decision import Blocked
 from pegboard.model.error import CallError, ToolError
@@ -50,6 +50,8 @@ def _ask_before_limits(call: Prospect, *, may_wait: bool) -> Awaitable[None] | N
     check_start(call)
     if request.budget is not None:
         request.budget.spend(default=call.bounds.calls_per_request, look_only=True)
+    if call.entry.is_for_apps_alone and not may_use_interface(call.view.ctx):
+        raise absent(call.view, call.name)
     check_standing(call)
     windows = windows_of(call)
     return pass_limits(call, windows, charge=False, may_wait=may_wait) if windows else None

@@ -433,6 +433,10 @@ class Call(CancelScope):
         # The host may have changed the dict that it passed.
         self.parsed = NOT_PARSED
 
+    @property
+    def may_be_task(self) -> bool:
+        return self.is_resolved and self.entry.spec.task != "forbidden"
+
     async def in_thread(self, code: Callable[..., Any], /, *args: Any) -> Any:
         """Run slow code in a worker thread; see `RunningCall`."""
         value = await self.executor.workers.run(partial(code, *args), caller=owner_of(self.view.ctx))

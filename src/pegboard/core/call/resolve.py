@@ -7,6 +7,8 @@ from pegboard.core.judge import UP
 from pegboard.core.lifecycle import end_of
 from pegboard.core.snapshot import Snapshot
 from pegboard.core.view import View
+from pegboard.model.call_context import CallContext
+from pegboard.model.context import ToolContext
 from pegboard.model.error import CallError
 from pegboard.model.tool import ToolEntry
 
@@ -32,6 +34,8 @@ def keep(call: Call, entry: ToolEntry | None, snapshot: Snapshot) -> None:
     if entry is None:
         call.executor.flood.count(view.ctx)
         raise absent(view, name)
+    if entry.is_for_apps_alone and not may_use_interface(view.ctx):
+        raise absent(view, name)
     spec, wire_name = entry.spec, entry.wire_name
     plan = snapshot.plans.get(wire_name)
     if plan is None or plan.entry is not entry:
@@ -44,6 +48,24 @@ def keep(call: Call, entry: ToolEntry | None, snapshot: Snapshot) -> None:
         check_standing(call)
     if name != wire_name and (former := snapshot.former_name(name)) is not None:
         call.warnings = {**(call.warnings or {}), "renamed": f"{former!r} is now called {wire_name!r}"}
+
+
+async def callable_tool(view: View, name: str) -> ToolEntry | None:
+    """Return the tool if a call of this name would find it, else `None`."""
+    entry = await view.afind(name)
+    return None if entry is None or (entry.is_for_apps_alone and not may_use_interface(view.ctx)) else entry
+
+
+def may_use_interface(ctx: ToolContext) -> bool:
+    """Tell whether a caller may call tools for interfaces: a client from outside must show interfaces.
+
+    Host code and tools may call them, also on behalf of a client without interfaces.
+    """
+    request = ctx.request
+    is_from_outside = bool(request.hops) and request.parent_call is None and request.steps is None
+    if not is_from_outside or isinstance(ctx, CallContext):
+        return True
+    return request.client is not None and request.client.supports_ui
 
 
 def check_standing(call: Asked) -> None:

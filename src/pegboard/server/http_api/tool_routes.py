@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from pegboard.core.call.resolve import callable_tool
 from pegboard.core.digests import digest
 from pegboard.core.view import View
 from pegboard.discovery.limits import SEARCH_USUAL_HITS
@@ -46,7 +47,7 @@ class ToolRoutes:
     async def show(self, request: ApiRequest) -> Reply:
         """Answer with one tool, as the list has it."""
         view, name = self._view(request), request.path["name"]
-        entry = await view.afind(name)
+        entry = await callable_tool(view, name)
         if entry is None:
             raise absent(view, name)
         return json_reply(_form(entry))
@@ -54,7 +55,7 @@ class ToolRoutes:
     async def why(self, request: ApiRequest) -> Reply:
         """Answer with the decision on one name; for a hidden tool only operators get more than for an unknown name."""
         view, name = self._view(request), request.path["name"]
-        if OPERATOR in view.ctx.roles or await view.afind(name) is not None:
+        if OPERATOR in view.ctx.roles or await callable_tool(view, name) is not None:
             decision = await view.awhy(name)
         else:
             decision = Decision("unknown", absent(view, name).detail)

@@ -23,7 +23,7 @@ from pegboard.model.json_types import JSON
 from pegboard.model.record import replace
 from pegboard.models.embedding.vectors import Vectors
 from pegboard.models.limits import EMBED_BATCH
-from pegboard.workspace.passage_embedder import NO_ANSWER, PassageEmbedder
+from pegboard.workspace.passage_embedder import NO_ANSWER, NO_EMBEDDER, PassageEmbedder
 from pegboard.workspace.store import (
     browsing,
     document_tables,
@@ -205,6 +205,8 @@ class SqlDocumentStore:
         )
 
     async def _question(self, text: str, mode: SearchMode) -> searching.Question:
+        if mode == "vector" and self._embedder is None:
+            return searching.Question(text=text, note=NO_EMBEDDER)
         if mode == "keyword" or self._embedder is None:
             return searching.Question(text=text)
         rows = await self._embedder.of_question(text)

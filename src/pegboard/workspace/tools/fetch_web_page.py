@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from pydantic import ValidationError
+
+from pegboard.model.bounds import Bounds
 from pegboard.model.call_context import CallContext
+from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSON
 from pegboard.model.tool import Annotations, ToolEntry, ToolSpec
 from pegboard.sources.builtin.kind import BUILTIN_GRACE_S, Services
@@ -35,6 +41,22 @@ def fetch_tool(config: ScrapeConfig, services: Services) -> ToolEntry:
         }
 
     return ToolEntry(spec=_spec(config), handler=fetch)
+
+
+def fetch_tool_for(hosts: Sequence[str] | None, *, bounds: Bounds) -> ToolEntry:
+    """Return the tool for these hosts, as in the key `allow_hosts` of a config; `None` is all public ones.
+
+    Raises:
+        DefinitionError: a host cannot be read, or there is none.
+    """
+    if hosts is not None and not hosts:
+        raise DefinitionError("web_fetch names no host: name some, such as `*.example.com`, or write True for all.")
+    try:
+        config = ScrapeConfig.model_validate({"allow_hosts": tuple(hosts or ())})
+    except ValidationError as error:
+        said = "; ".join(each["msg"].removeprefix("Value error, ") for each in error.errors())
+        raise DefinitionError(f"web_fetch: {said}") from None
+    return fetch_tool(config, Services(bounds=bounds))
 
 
 def _spec(config: ScrapeConfig) -> ToolSpec:
