@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pegboard import Catalog, DefinitionError, Policy, ToolContext
 from pegboard.core.declarations import PrivateSource
 from pegboard.model.agent import AgentEntry
 from pegboard.model.record import replace
+from pegboard.model.source_state import SourceState
 from pegboard.model.tool import ToolSpec
 from pegboard.sources.agent_tool import agent_tool
-from tests.agents.team import agent
+from tests.agents.team import agent, catalog_of
 from tests.core.parts import FakeSource, echo, foreign, kind_of
 
 
@@ -122,3 +125,43 @@ async def test_a_rule_that_allows_the_tool_of_the_catalog_allows_no_own_tool_tha
     own = ToolSpec(name="crm_lookup", description="own").bind(echo)
     catalog.agent(agent("a", policy=Policy(allow=("main.crm_lookup",))), tools=[own])
     assert catalog.agents.view("a").names() == []
+
+
+GONE = SourceState(status="unreachable", is_up=False, reason="it was stopped")
+
+
+async def test_an_agent_whose_tools_are_all_away_fails_and_names_the_source() -> None:
+    catalog = catalog_of({"a": ["I made this up"]})
+    source = FakeSource(name="fs", listed=[foreign("fs", "read")], now=GONE)
+    catalog.registry.add_source(PrivateSource(source, "a.fs"))
+    catalog.registry.add_agent(AgentEntry(spec=agent("a"), sources=("a.fs",)))
+    result = await catalog.agents.run("a", "What is in it?")
+    assert result.status == "failed"
+    assert result.error is not None
+    assert result.error.kind == "upstream_unavailable"
+    assert "'a.fs' (unreachable: it was stopped)" in result.error.message
+    assert result.usage.requests == 0
+    source.now = SourceState()
+    again = await catalog.agents.run("a", "What is in it?")
+    assert (again.status, again.away_sources) == ("completed", ())
+    await catalog.close()
+
+
+@pytest.mark.parametrize("takes", [{"groups": ("files",)}, {"shared": ("fs.read",)}])
+async def test_an_agent_that_lacks_some_tools_runs_and_says_which_source_is_away(
+    takes: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    catalog = catalog_of({"a": ["done"]})
+    catalog.add_source(FakeSource(name="fs", listed=[foreign("fs", "read", groups=("files",))], now=GONE,
+                                  declared=frozenset({"files"})))  # fmt: skip
+    catalog.add_source(FakeSource(name="web", listed=[foreign("web", "get")], now=GONE))
+    catalog.agent(agent("a", **takes), tools=[own])
+    result = await catalog.agents.run("a", "Read it.")
+    assert (result.status, result.away_sources) == ("completed", ("'fs' (unreachable: it was stopped)",))
+    assert "Agent 'a' runs without the tools of these sources: 'fs'" in caplog.text
+    await catalog.close()
+
+
+def own() -> str:
+    """Answer by itself."""
+    return "yes"

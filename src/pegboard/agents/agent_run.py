@@ -77,6 +77,8 @@ class Run:
     on_chunk: Chunk
     redactor: Redactor | None
     off_loop: OffLoop
+    away: tuple[str, ...]
+    """The sources of its tools that are not up, with the reason."""
     left_s: Callable[[], float]
     """The seconds until its deadline."""
     answer_parts: list[str] = field(default_factory=list[str])
@@ -89,6 +91,7 @@ class Run:
             CallError: the error with which it ended.
         """
         spec = self.spec
+        await self._check_tools()
         bounds = self.view.snapshot.declared.bounds
         asked = GuardedRun(agent=spec.name, ctx=self.view.ctx, value=self.query)
         query = await guarded(spec.input_guardrails, asked, limit_s=bounds.hook_s, off_loop=self.off_loop)
@@ -113,6 +116,21 @@ class Run:
         if key is not None and new_messages is not None:
             await self._remember(key, new_messages)
         return Answer(output=output, stopped_reason=stopped)
+
+    async def _check_tools(self) -> None:
+        """Report sources that are not up; without any tool left, the model would make its answer up.
+
+        Raises:
+            CallError: `upstream_unavailable`.
+        """
+        if not self.away:
+            return
+        which = ", ".join(self.away)
+        if not await self.view.atools():
+            text = f"Agent {self.spec.name!r} did not run: it has no tools, because these sources are not up: {which}."
+            hint = "Wait for the sources (`await catalog.start()`), or try again later."
+            raise CallError("upstream_unavailable", text, hint=hint, retryable=True)
+        log.warning("Agent %r runs without the tools of these sources: %s.", self.spec.name, which)
 
     # -- loop
 

@@ -15,6 +15,7 @@ def report_of(result: AgentResult) -> JSON:
         "output": result.output,
         "stoppedReason": result.stopped_reason,
         "usage": _usage(result.usage),
+        **({"awaySources": list(result.away_sources)} if result.away_sources else {}),
     }
 
 

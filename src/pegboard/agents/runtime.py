@@ -17,6 +17,7 @@ from pydantic_ai.usage import RequestUsage
 
 from pegboard.agents.access import denials
 from pegboard.agents.agent_run import Answer, Chunk, Run
+from pegboard.agents.away_sources import away_sources
 from pegboard.agents.budgets import RunBudget
 from pegboard.agents.conversations import ConversationStore, MemoryConversations
 from pegboard.agents.model_factory import ModelFactory
@@ -339,6 +340,7 @@ class AgentRuntime:
         ctx = ctx.with_request(budget=budget, deadline=deadline)
         state = self._state()
         running = _Running()
+        away = away_sources(entry, self._registry.sources)
 
         async def work() -> Answer:
             if spec.budgets.usd is not None or budget.wants_prices:
@@ -355,6 +357,7 @@ class AgentRuntime:
                 on_chunk=on_chunk,
                 redactor=redactor,
                 off_loop=self._parts.runner.off_loop,
+                away=away,
                 left_s=lambda: deadline - self._clock(),
             )
             async with asyncio.timeout(max(deadline - self._clock(), 0.0)):
@@ -375,6 +378,7 @@ class AgentRuntime:
             error=error,
             usage=budget.usage(),
             run_id=run_id,
+            away_sources=away,
         )
 
     def _state(self) -> _LoopState:

@@ -110,7 +110,7 @@ class AgentResult(Struct, frozen=True, kw_only=True):
     """The single result of a run. `output` is text, or JSON if the agent has an `output_schema`.
 
     `stopped_reason` explains why a completed run returned only a partial answer. `error` is set unless the run
-    completed.
+    completed. `away_sources` are sources of the agent's tools that were not up, with the reason: it ran without them.
     """
 
     agent: str
@@ -120,6 +120,7 @@ class AgentResult(Struct, frozen=True, kw_only=True):
     error: ToolError | None = None
     usage: AgentUsage = AgentUsage()
     run_id: str = ""
+    away_sources: tuple[str, ...] = ()
 
 
 class AgentCall(Protocol):

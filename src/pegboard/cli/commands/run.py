@@ -101,6 +101,8 @@ class _Shown:
             self._terminal.say(json_text(result.output))
         elif not self._has_text and result.output:
             self._terminal.say(result.output)
+        for source in result.away_sources:
+            self._terminal.note(f"It ran without the tools of {source}. `pegboard doctor` says more.")
         if result.stopped_reason is not None:
             self._terminal.note(f"Stopped before it was done: {result.stopped_reason}. This is what it had until then.")
         return Exit.DONE

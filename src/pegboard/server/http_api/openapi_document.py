@@ -214,6 +214,7 @@ def _run() -> JSON:
     result = object_of(
         ("agent", "runId", "status", "output", "usage"),
         agent=_TEXT, runId=_TEXT, status={"const": "completed"}, output={}, stoppedReason=_MAYBE_TEXT,
+        awaySources={"type": "array", "items": _TEXT},
         usage=_ANY_OBJECT,
     )  # fmt: skip
     drawn = _call("run_agent", "Run an agent.", _AGENT_QUERY, None, [_AGENT])

@@ -1,0 +1,26 @@
+"""Away sources: the sources of an agent's tools that are not up when a run begins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from pegboard.core.ports import Source
+from pegboard.model.agent import AgentEntry
+
+
+def away_sources(entry: AgentEntry, sources: Mapping[str, Source]) -> tuple[str, ...]:
+    """Return the sources that are not up, of those from which the agent's declaration takes tools, with the reason."""
+    return tuple(_away(entry, sources))
+
+
+def _away(entry: AgentEntry, sources: Mapping[str, Source]) -> Iterator[str]:
+    spec = entry.spec
+    for name, source in sources.items():
+        is_taken = (
+            name in entry.sources
+            or not source.groups().isdisjoint(spec.groups)
+            or any(tool.startswith(f"{name}.") for tool in spec.shared)
+        )
+        state = source.state() if is_taken else None
+        if state is not None and not state.is_up:
+            yield f"{name!r} ({state.status}: {state.reason})" if state.reason else f"{name!r} ({state.status})"
