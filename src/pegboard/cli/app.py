@@ -98,7 +98,7 @@ COMMANDS = {
     "install": "Enter the tools of --profile in the configuration of an MCP client.",
     "demo": "Show on a running server what Pegboard does.",
     "lock": "Pin what MCP servers say of their tools, show changes, accept them.",
-    "doctor": "Tell the state of every source, key and optional package, and what to do.",
+    "doctor": "Show the state of all sources, stores, servers, models and keys.",
     "consent": "Decide on calls that need a person's yes.",
     "tasks": "List, show, end and resume the calls that outlive their request.",
     "keys": "Make, list, rotate and revoke the API keys of callers over HTTP.",

@@ -23,7 +23,7 @@ else:
     hashing = LazyModule("pegboard.models.embedding.hashing")
     openai_embedder = LazyModule("pegboard.models.embedding.openai_embedder")
 
-_OPENAI = "https://api.openai.com/v1"
+OPENAI_URL = "https://api.openai.com/v1"
 
 
 def embedder_of(config: Config, report: Report) -> Embedder | None:
@@ -51,7 +51,7 @@ def _made(declared: Declared[EmbedderForm], config: Config, report: Report) -> E
             report.add((declared.at / "type").problem(message))
             return None
         return fastembed_of(form, config)
-    base_url = form.base_url or _OPENAI
+    base_url = form.base_url or OPENAI_URL
     try:
         only_host_of(base_url)
     except DefinitionError as error:

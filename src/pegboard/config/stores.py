@@ -9,11 +9,35 @@ from typing import Any
 
 from msgspec import Struct
 
+from pegboard.agents import conversations
+from pegboard.auth import keys
 from pegboard.config.config import Config
 from pegboard.config.identity import key_store_of
+from pegboard.consent import sql_records
+from pegboard.discovery.learning import use_store
 from pegboard.model.error import DefinitionError
 from pegboard.model.secret import Secret
+from pegboard.models.embedding import cache
+from pegboard.storage.backup import BUSY_S
+from pegboard.storage.database import Database, database_of
+from pegboard.storage.postgres_server import PostgresServer
+from pegboard.storage.store_schema import Schema
 from pegboard.storage.store_uri import StoreUri
+from pegboard.tasks import task_tables
+from pegboard.workspace import document_schema as document_tables
+
+SCHEMAS: dict[str, Schema] = {
+    schema.name: schema
+    for schema in (
+        keys.SCHEMA,
+        sql_records.SCHEMA,
+        task_tables.SCHEMA,
+        document_tables.SCHEMA,
+        conversations.SCHEMA,
+        use_store.SCHEMA,
+        cache.SCHEMA,
+    )
+}
 
 
 class DeclaredStore(Struct, frozen=True, kw_only=True):
@@ -43,6 +67,18 @@ def stores_of(config: Config) -> Iterator[DeclaredStore]:
         yield DeclaredStore(name="learned_use", uri=_file(folder / config.learn.value.file))
     if config.embedder is not None and config.embedder.value.type != "hashing":
         yield DeclaredStore(name="embedding_cache", uri=_file(folder / config.embedder.value.cache))
+
+
+def store_database(store: DeclaredStore) -> Database:
+    """Return the database of a store.
+
+    Raises:
+        ImportError: psycopg is not installed.
+    """
+    if store.name == "documents" and store.uri.path is None:
+        path = document_tables.SEARCH_PATH
+        return PostgresServer(store.uri.text, SCHEMAS[store.name], busy_s=BUSY_S, search_path=path)
+    return database_of(store.uri, SCHEMAS[store.name], busy_s=BUSY_S)
 
 
 def _file(path: Path) -> StoreUri:

@@ -39,6 +39,18 @@ class RedisAnswerStore:
         patience: Any = {"socket_timeout": CONSENT_STORE_BUSY_S, "socket_connect_timeout": CONSENT_STORE_BUSY_S}
         return Redis.from_url(self._uri, **patience)  # pyright: ignore[reportUnknownMemberType] - redis types it so
 
+    async def probe(self) -> None:
+        """Send a PING; see `core.ports.Probed`.
+
+        Raises:
+            ConnectionError: the store is unreachable or does not respond.
+        """
+        try:
+            async with self._client() as client:
+                await client.ping()
+        except (RedisError, OSError) as error:
+            raise ConnectionError(f"the store of consents did not answer: {type(error).__name__}") from error
+
     async def use_up(self, mark: str, *, keep_s: float) -> bool:
         """Mark an answer as used; see `ports.UsedAnswers`.
 

@@ -55,6 +55,19 @@ class StartsSlowly(Protocol):
 
 
 @runtime_checkable
+class Probed(Protocol):
+    """A store, a bus or a source that can be asked whether it works, without changing anything."""
+
+    async def probe(self) -> None:
+        """Connect and ask the least that shows that it works.
+
+        Raises:
+            OSError, CallError: it does not work; the message says why, without secrets.
+        """
+        ...
+
+
+@runtime_checkable
 class OffersResources(Protocol):
     """A source with resources, prompts or completions in addition to its tools."""
 

@@ -110,11 +110,11 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
     async def _pool(self) -> httpcore2.AsyncConnectionPool:
         """Return the connection pool, created on first use."""
         if self._connections is None:
-            if not _shared_ssl_context.cache_info().currsize:
+            if not shared_ssl_context.cache_info().currsize:
                 # In a thread: reading the system's certificates takes a tenth of a second.
                 await asyncio.get_running_loop().run_in_executor(None, _warm)
             self._connections = self._connections or httpcore2.AsyncConnectionPool(
-                ssl_context=self._ssl_context or _shared_ssl_context(),
+                ssl_context=self._ssl_context or shared_ssl_context(),
                 max_connections=self._max_connections,
                 max_keepalive_connections=IDLE_CONNECTIONS,
                 keepalive_expiry=IDLE_CONNECTION_S,
@@ -263,14 +263,14 @@ def _protocol_error(exchange: Exchange, what: str) -> EgressError:
 
 
 @cache
-def _shared_ssl_context() -> ssl.SSLContext:
+def shared_ssl_context() -> ssl.SSLContext:
     """Return the context with the system's certificates (or the operator's `SSL_CERT_FILE`)."""
     return httpcore2.default_ssl_context()
 
 
 def _warm() -> None:
     """Load the modules and certificates for the first request of a process."""
-    _shared_ssl_context()
+    shared_ssl_context()
 
     async def touch() -> None:
         anyio.Event()

@@ -178,6 +178,22 @@ class RedisLimitStore:
         why = f" within {self._silence_s:g} s" if isinstance(error, TimeoutError) else f": {error}"
         return ConnectionError(f"{self._shown_uri} did not answer{why}")
 
+    async def probe(self) -> None:
+        """Send a PING on a new connection; see `core.ports.Probed`.
+
+        Raises:
+            ConnectionError: the store is unreachable, or does not accept our credentials.
+        """
+        connection = self._connection()
+        try:
+            await connection.connect()
+            await connection.send_command("PING")
+            await connection.read_response()
+        except (RedisError, OSError) as error:
+            raise ConnectionError(f"{self._shown_uri} did not answer: {type(error).__name__}") from error
+        finally:
+            await connection.disconnect(nowait=True)
+
     def _open_link(self) -> RedisLink:
         """Return this loop's connection, or a new one if there is none or it is over."""
         loop, link = asyncio.get_running_loop(), self._link

@@ -23,7 +23,7 @@ from pegboard.model.hops import server_id_of
 from pegboard.model.record import replace
 from pegboard.model.secret import Secret
 from pegboard.server.authenticator import Authenticator
-from pegboard.server.bus import Bus, Others
+from pegboard.server.bus import Bus, Others, Transport
 from pegboard.server.consent_page import ConsentPage
 from pegboard.server.credential_watch import CredentialWatch
 from pegboard.server.event_hub import EventHub
@@ -167,13 +167,22 @@ def _bus(uri: str | Secret | None, catalog: Catalog, sealing: Sealing, keys: tup
         return None
     if not keys:
         raise DefinitionError("bus= connects workers with the same keys: give them keys=(…), too.")
-    text, prefix = uri.reveal() if isinstance(uri, Secret) else uri, f"pegboard:{catalog.name}"
+    return Bus(bus_transport(uri, name=catalog.name), sealing)
+
+
+def bus_transport(uri: str | Secret, *, name: str) -> Transport:
+    """Return the transport of a bus, for the catalog of this name.
+
+    Raises:
+        DefinitionError: the URI cannot be used, or a package is not installed.
+    """
+    text, prefix = uri.reveal() if isinstance(uri, Secret) else uri, f"pegboard:{name}"
     is_postgres = text.startswith(("postgresql://", "postgres://"))
     extra = "postgres" if is_postgres else "redis"
     try:
         if is_postgres:
-            return Bus(postgres_transport.PostgresTransport(uri, key_prefix=prefix), sealing)
-        return Bus(redis_transport.RedisTransport(uri, key_prefix=prefix), sealing)
+            return postgres_transport.PostgresTransport(uri, key_prefix=prefix)
+        return redis_transport.RedisTransport(uri, key_prefix=prefix)
     except ImportError as error:
         raise DefinitionError(
             f"The bus needs the package {error.name!r}, which is not installed; install `pegboard[{extra}]`."

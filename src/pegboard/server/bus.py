@@ -43,6 +43,14 @@ class Transport(Protocol):
         """
         ...
 
+    async def probe(self) -> None:
+        """Check that messages can be sent now; see `core.ports.Probed`.
+
+        Raises:
+            ConnectionError: they cannot.
+        """
+        ...
+
     async def close(self) -> None:
         """Let the connections go."""
         ...
@@ -112,6 +120,14 @@ class Bus:
     def worker(self) -> str:
         """The name of this worker."""
         return self._sealing.worker
+
+    async def probe(self) -> None:
+        """Check that the other workers can be reached; see `core.ports.Probed`.
+
+        Raises:
+            ConnectionError: they cannot.
+        """
+        await self._transport.probe()
 
     def on(self, kind: str, handler: Handler) -> None:
         """Have a kind of message handled, too; one that others wait for is answered by who is first."""

@@ -101,6 +101,18 @@ class PostgresTransport:
                 await connection.execute("select 1")
             stop_if_cancelled()
 
+    async def probe(self) -> None:
+        """Connect and run one statement; see `core.ports.Probed`.
+
+        Raises:
+            ConnectionError: the database is away or silent.
+        """
+        try:
+            async with await self._connected(f"{self._name()}/probes") as connection:
+                await connection.execute("select 1")
+        except (psycopg.Error, OSError) as error:
+            raise ConnectionError(f"the bus did not answer ({type(error).__name__})") from error
+
     async def publish(self, channel: str, message: bytes) -> int:
         """Send a message; see `bus.Transport`.
 

@@ -71,6 +71,18 @@ class RedisTransport:
             finally:
                 await client.aclose()
 
+    async def probe(self) -> None:
+        """Send a PING on a new connection; see `core.ports.Probed`.
+
+        Raises:
+            ConnectionError: the store is away or silent.
+        """
+        try:
+            async with self._new_client(socket_timeout=BUS_SOCKET_S) as client:
+                await client.ping()
+        except (RedisError, OSError) as error:
+            raise ConnectionError(f"the bus did not answer ({type(error).__name__})") from error
+
     async def publish(self, channel: str, message: bytes) -> int:
         """Send a message; see `bus.Transport`.
 

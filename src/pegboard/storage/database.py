@@ -46,6 +46,14 @@ class Database(Protocol):
         """
         ...
 
+    def probe(self) -> None:
+        """Check that the store can be read and written, without creating or changing anything.
+
+        Raises:
+            StoreError: it cannot be used.
+        """
+        ...
+
     def migrate(self) -> tuple[int, int]:
         """Create the tables or bring them to the current version. Return the version before and after.
 

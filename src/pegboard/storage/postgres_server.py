@@ -153,6 +153,18 @@ class PostgresServer:
         with self._unchecked() as connection:
             return self._schema.found(connection)
 
+    def probe(self) -> None:
+        """Check that the database answers and takes changes; nothing is changed.
+
+        Raises:
+            StoreError: it does not answer, takes no changes now, or holds tables of a newer Pegboard.
+        """
+        with self._explained(), open_postgres(self._uri, **self._patience) as raw:
+            connection = PostgresConnection(raw)
+            if connection("select current_setting('transaction_read_only')")[0][0] != "off":
+                raise StoreError("the database is read-only now")
+            self._schema.check_usable(connection)
+
     def migrate(self) -> tuple[int, int]:
         """Create the tables or bring them to the current version. Return the version before and after.
 

@@ -146,6 +146,22 @@ class SqliteFile:
         with self._unchecked() as connection:
             return self._schema.found(connection)
 
+    def probe(self) -> None:
+        """Check that the file can be read and written, or created; nothing is created or changed.
+
+        Raises:
+            StoreError: it cannot be used, or holds tables of a newer Pegboard.
+        """
+        if not self.path.exists():
+            folder = self.path.parent
+            if not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
+                raise StoreError(f"{str(self.path)!r} does not exist, and cannot be created in its folder")
+            return
+        with self._explained(), closing(self._open(is_writing=True)) as connection:
+            # Takes the lock of a writer; closing the connection undoes it.
+            connection.script("begin immediate")
+            self._schema.check_usable(connection)
+
     def migrate(self) -> tuple[int, int]:
         """Create the tables or bring them to the current version. Return the version before and after.
 

@@ -98,6 +98,14 @@ class Schema(Struct, frozen=True, kw_only=True):
             )
         self._refuse_newer(version)
 
+    def check_usable(self, connection: StoreConnection) -> None:
+        """Refuse tables that the first use could not create or bring to the current version.
+
+        Raises:
+            StoreError: the tables were written by a newer Pegboard.
+        """
+        self._refuse_newer(self.found(connection))
+
     def migrate(self, connection: StoreConnection) -> tuple[int, int]:
         """Create the tables, or bring them to the current version. Return the version before and after.
 

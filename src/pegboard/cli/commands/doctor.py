@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
+import asyncio
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import redirect_stdout
 from importlib import metadata as _metadata
 from typing import Any, Literal
@@ -20,15 +20,18 @@ from pegboard.cli.project import Project, load
 from pegboard.cli.source_startup import started
 from pegboard.cli.terminal import Column
 from pegboard.config.forms.predicate_form import secret_names
-from pegboard.core.ports import Source
+from pegboard.config.probes import Part, parts_of, probe_all
+from pegboard.core.ports import Probed, Source
 from pegboard.egress.process import launch
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
-from pegboard.model.rate_limit import RateLimit
+from pegboard.model.probe import Probe
 from pegboard.model.source_state import SourceStatus
+from pegboard.server.app import bus_transport
 
 _EXTRA = re.compile(r"([A-Za-z0-9._-]+).*;.*extra *== *[\"']([a-z0-9_-]+)[\"']")
-_PROBE_S = 10.0
+_MEMORY_S = 10.0
+_NOT_CHECKED = "not checked"
 _COLUMNS = (Column(head="What", style="bold"), Column(head="State"), Column(head="What to do"))
 _CURES: dict[SourceStatus, str] = {
     "connecting": "It has not answered in time. See that it runs, and what its own log says.",
@@ -41,7 +44,20 @@ _CURES: dict[SourceStatus, str] = {
 class Finding(Struct, frozen=True, kw_only=True):
     """One thing that was looked at. `is_wrong` makes the command end with 1; a hint alone does not."""
 
-    kind: Literal["source", "lock", "key", "memory", "limits", "config", "packages"]
+    kind: Literal[
+        "source",
+        "lock",
+        "key",
+        "memory",
+        "store",
+        "bus",
+        "server",
+        "model",
+        "tools",
+        "credentials",
+        "config",
+        "packages",
+    ]
     name: str
     state: str
     detail: str = ""
@@ -50,21 +66,30 @@ class Finding(Struct, frozen=True, kw_only=True):
 
 
 async def doctor_command(*, options: SharedOptions) -> Exit:
-    """Tell the state of every source, key and optional package, and what to do.
+    """Show the state of all sources, stores, servers, models and keys.
 
-    Connects to every source. Ends with 1 when something that is configured does not work.
+    Connects to all of them at the same time, and tells what to do. Ends with 1 when something that is configured does
+    not work. The last sentence counts what was not checked.
     """
     project = load(options)
     with redirect_stdout(sys.stderr):
         try:
             sources = project.catalog.registry.sources
-            faults = await started(project.catalog, list(sources), options.terminal, afresh=True)
+            parts = list(parts_of(project.config, project.catalog, bus=_bus(project)))
+            faults, probes = await asyncio.gather(
+                started(project.catalog, list(sources), options.terminal, afresh=True),
+                probe_all(part for part in parts if not part.source),
+            )
+            # The server of an API is known once its description is here; without it, the source has a row already.
+            parts = [part for part in parts if not part.source or sources[part.source].state().status == "ok"]
+            probes |= await probe_all(part for part in parts if part.source)
             findings = [
                 *(_source(source, faults.get(source.name, "")) for source in sources.values()),
                 *_lock(project),
                 *_keys(project),
                 await _memory(),
-                *await _limits(project),
+                *(_part(part, probes[part.kind, part.name]) for part in parts),
+                *_unchecked(project, parts),
                 *_oddities(project),
                 *_packages(),
             ]
@@ -73,13 +98,22 @@ async def doctor_command(*, options: SharedOptions) -> Exit:
             await project.catalog.close(grace_s=0.0)
     rows: list[JSON] = project.clean([asdict(finding) for finding in findings], ctx)
     wrong = sum(row["is_wrong"] for row in rows)
+    unchecked = [f"{row['kind']} {row['name']}" for row in rows if row["state"] == _NOT_CHECKED]
     if options.json:
-        options.terminal.json({"ok": not wrong, "findings": rows})
+        options.terminal.json({"ok": not wrong, "not_checked": len(unchecked), "findings": rows})
     else:
         options.terminal.table(_COLUMNS, [_cells(row) for row in rows])
         options.terminal.say("")
-        options.terminal.say(f"{wrong} of these need you." if wrong else "All that is configured works.")
+        options.terminal.say(_summary(wrong, unchecked))
     return Exit.REFUSED if wrong else Exit.DONE
+
+
+def _summary(wrong: int, unchecked: Sequence[str]) -> str:
+    """Return the last sentence: how many rows need somebody, and which were not checked."""
+    needs = f"{wrong} of these {'needs' if wrong == 1 else 'need'} you" if wrong else "All that was checked works"
+    if not unchecked:
+        return f"{needs}; nothing was left unchecked."
+    return f"{needs}; {len(unchecked)} {'was' if len(unchecked) == 1 else 'were'} not checked: {', '.join(unchecked)}."
 
 
 def _cells(row: JSON) -> list[str]:
@@ -156,12 +190,12 @@ async def _memory() -> Finding:
     words = ["-I", "-S", "-c", "import sys; open(sys.argv[1], 'rb').read(1)", f"/proc/{os.getpid()}/environ"]
     try:
         async with await launch(sys.executable, words) as child:
-            code = await child.ended(within_s=_PROBE_S)
+            code = await child.ended(within_s=_MEMORY_S)
     except CallError as error:
-        return Finding(kind="memory", name=name, state="not checked", detail=str(error))
+        return Finding(kind="memory", name=name, state=_NOT_CHECKED, detail=str(error))
     if code is None or sys.platform != "linux":
-        detail = "only Linux can close them" if sys.platform != "linux" else f"the probe did not end in {_PROBE_S:g} s"
-        return Finding(kind="memory", name=name, state="not checked", detail=detail)
+        detail = "only Linux can close them" if sys.platform != "linux" else f"the probe did not end in {_MEMORY_S:g} s"
+        return Finding(kind="memory", name=name, state=_NOT_CHECKED, detail=detail)
     if code:
         return Finding(kind="memory", name=name, state="closed", detail="programs that Pegboard starts cannot read it")
     return Finding(
@@ -173,23 +207,30 @@ async def _memory() -> Finding:
     )
 
 
-async def _limits(project: Project) -> list[Finding]:
-    if project.config.limit_store is None:
-        return []
-    probe = [(("pegboard-doctor",), RateLimit(max_calls=1, window_s=1.0))]
-    try:
-        answer = project.catalog.executor.ports.limits.wait_s(probe, charge=False)
-        if inspect.isawaitable(answer):
-            await answer
-    except OSError as error:
-        to_do = "See that the store runs, and that `rate_limits.store` is right."
-        text = f"it does not answer: {error}"
-        return [
-            Finding(
-                kind="limits", name="rate_limits.store", state="unreachable", detail=text, to_do=to_do, is_wrong=True
-            )
-        ]
-    return [Finding(kind="limits", name="rate_limits.store", state="ok")]
+def _bus(project: Project) -> Probed | None:
+    server = project.config.server
+    if server is None or server.value.bus is None:
+        return None
+    return bus_transport(server.value.bus, name=project.config.name)
+
+
+def _part(part: Part, probe: Probe) -> Finding:
+    if probe.ok:
+        return Finding(kind=part.kind, name=part.name, state="ok", detail=f"answered in {probe.seconds * 1000:.0f} ms")
+    to_do = f"See that it runs, and that its address is right{f' ({part.where})' if part.where else ''}."
+    return Finding(kind=part.kind, name=part.name, state="unreachable", detail=probe.detail, to_do=to_do, is_wrong=True)
+
+
+def _unchecked(project: Project, parts: Sequence[Part]) -> Iterator[Finding]:
+    """Yield what the config depends on and no probe can see."""
+    own = sum(not entry.source for entry in project.catalog.snapshot().entries)
+    if own:
+        text = f"{_counted(own)}, none of which was called"
+        yield Finding(kind="tools", name="in Python, built in or of a service", state=_NOT_CHECKED, detail=text)
+    asked = sum(part.kind in ("server", "model") for part in parts)
+    if asked:
+        text = f"{asked} of them got a connection, and no request"
+        yield Finding(kind="credentials", name="of servers and models", state=_NOT_CHECKED, detail=text)
 
 
 def _oddities(project: Project) -> Iterator[Finding]:

@@ -9,39 +9,18 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from pegboard.agents import conversations
-from pegboard.auth import keys
 from pegboard.cli.command_error import CommandError, Exit
 from pegboard.cli.options import Options, SharedOptions
 from pegboard.cli.project import find_config
 from pegboard.cli.terminal import Column
 from pegboard.config import load
-from pegboard.config.stores import DeclaredStore, stores_of
-from pegboard.consent import sql_records
-from pegboard.discovery.learning import use_store
+from pegboard.config.stores import SCHEMAS, DeclaredStore, store_database, stores_of
 from pegboard.model.error import DefinitionError
-from pegboard.models.embedding import cache
 from pegboard.storage.backup import BUSY_S, back_up, check_restore, restore
-from pegboard.storage.database import Database, database_of
-from pegboard.storage.postgres_server import PostgresServer
 from pegboard.storage.sqlite_file import SqliteFile
 from pegboard.storage.store_error import StoreError
 from pegboard.storage.store_schema import Schema
-from pegboard.tasks import task_tables
-from pegboard.workspace import document_schema as document_tables
 
-SCHEMAS: dict[str, Schema] = {
-    schema.name: schema
-    for schema in (
-        keys.SCHEMA,
-        sql_records.SCHEMA,
-        task_tables.SCHEMA,
-        document_tables.SCHEMA,
-        conversations.SCHEMA,
-        use_store.SCHEMA,
-        cache.SCHEMA,
-    )
-}
 Action = Literal["backup", "restore", "migrate"]
 _ACTION = (
     "backup: copy every SQLite store into FOLDER, while the server runs; restore: put the copies of FOLDER back; "
@@ -97,7 +76,7 @@ Row = tuple[str, str, str, str]
 
 
 def _migrated(store: DeclaredStore, *, dry_run: bool) -> Row:
-    schema, database = SCHEMAS[store.name], _database(store)
+    schema, database = SCHEMAS[store.name], store_database(store)
     if store.uri.path is not None and not store.uri.path.exists():
         return store.name, _place(store), "", "not created yet"
     before = database.found()
@@ -108,13 +87,6 @@ def _migrated(store: DeclaredStore, *, dry_run: bool) -> Row:
         return store.name, _place(store), str(before), state
     _, after = database.migrate()
     return store.name, _place(store), str(after), "current" if before == after else f"migrated from {before}"
-
-
-def _database(store: DeclaredStore) -> Database:
-    if store.name == "documents" and store.uri.path is None:
-        path = document_tables.SEARCH_PATH
-        return PostgresServer(store.uri.text, SCHEMAS[store.name], busy_s=BUSY_S, search_path=path)
-    return database_of(store.uri, SCHEMAS[store.name], busy_s=BUSY_S)
 
 
 def _backed_up(stores: list[DeclaredStore], folder: Path) -> Iterator[Row]:

@@ -15,6 +15,8 @@ from pegboard.egress.connections import Resolve, system_resolve
 from pegboard.egress.credential_redaction import credentials_in, without_credentials
 from pegboard.egress.destinations import Destinations, only_host_of
 from pegboard.egress.http import GuardedClient, as_servers_read
+from pegboard.egress.limits import PROBE_S
+from pegboard.egress.reachability import check_reachable
 from pegboard.egress.responses import text_of
 from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.model.call_context import CallContext
@@ -113,6 +115,7 @@ class OpenApiSource(Composable):
         self._fault: CallError | None = None
         self._tried = asyncio.Event()
         self._sleep = sleep
+        self._server: tuple[str, Destinations] | None = None
         self._is_read = False
         self._failures = 0
 
@@ -168,6 +171,17 @@ class OpenApiSource(Composable):
         if not self._is_read:
             await self._tried.wait()
 
+    async def probe(self) -> None:
+        """Check that the server of the operations accepts connections; see `core.ports.Probed`.
+
+        Raises:
+            OSError, CallError: it does not.
+        """
+        if self._server is None:
+            raise self._fault or CallError("upstream_unavailable", "Its description is not here yet.")
+        base, destinations = self._server
+        await check_reachable(base, destinations, timeout_s=PROBE_S, resolve=self.settings.resolve)
+
     # ---- the description
 
     async def _fetch_until_read(self) -> None:
@@ -222,10 +236,10 @@ class OpenApiSource(Composable):
             notify()
 
     def _read(self, text: str) -> tuple[list[ToolEntry], list[Rejected]]:
-        """Return the tools of a description, and those left out. Changes nothing: it may run in a thread."""
+        """Return the tools of a description, and those left out. Sets only `_server`: it may run in a thread."""
         settings = self.settings
         document = Document.read(settings.read(text), bounds=settings.bounds)
-        base, destinations = self._base(document)
+        base, destinations = self._server = self._base(document)
         service = HttpService(
             who=f"The API {settings.name!r}",
             destinations=destinations,

@@ -1,0 +1,156 @@
+"""Probes: every store, bus and address that a config depends on, and whether each works now."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Literal
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from pegboard.catalog import Catalog
+from pegboard.config.config import Config, Declared
+from pegboard.config.embedders import OPENAI_URL
+from pegboard.config.forms.embedder_form import EmbedderForm
+from pegboard.config.model_specs import model_spec
+from pegboard.config.stores import DeclaredStore, store_database, stores_of
+from pegboard.core.declarations import PrivateSource
+from pegboard.core.ports import Probed
+from pegboard.egress.destinations import only_host_of
+from pegboard.egress.limits import PROBE_S
+from pegboard.egress.reachability import check_reachable
+from pegboard.egress.urls import expand_path, placeholders_of
+from pegboard.model.agent import ModelSpec
+from pegboard.model.error import CallError, DefinitionError
+from pegboard.model.probe import Probe
+from pegboard.models.language_models import base_url_of
+
+PartKind = Literal["store", "bus", "server", "model"]
+
+
+class Part(Struct, frozen=True, kw_only=True):
+    """Something that can be away: `check` raises if it is.
+
+    `where` is its place in the config. Without `is_required` Pegboard works without it, except for what needs it.
+    """
+
+    kind: PartKind
+    name: str
+    where: str
+    check: Callable[[], Awaitable[None]]
+    is_required: bool = False
+    source: str = ""
+    """The source that must have started before it is known where this is."""
+
+
+async def probe_all(parts: Iterable[Part], *, deadline_s: float = PROBE_S) -> dict[tuple[PartKind, str], Probe]:
+    """Probe all parts at the same time; one that takes longer than the deadline does not answer."""
+    named: dict[tuple[PartKind, str], Part] = {(part.kind, part.name): part for part in parts}
+    probes = await asyncio.gather(*(_probe(part, deadline_s) for part in named.values()))
+    return dict(zip(named, probes, strict=True))
+
+
+async def _probe(part: Part, deadline_s: float) -> Probe:
+    began = time.monotonic()
+    detail = ""
+    try:
+        async with asyncio.timeout(deadline_s):
+            await part.check()
+    except TimeoutError:
+        detail = f"it did not answer within {deadline_s:g} s"
+    except (OSError, CallError, DefinitionError, ImportError) as error:
+        detail = str(error) or type(error).__name__
+    return Probe(ok=not detail, detail=detail, seconds=time.monotonic() - began)
+
+
+def parts_of(config: Config, catalog: Catalog, *, bus: Probed | None = None) -> Iterator[Part]:
+    """Yield every part of a config, with the catalog made of it.
+
+    Sources that connect report their state themselves; of the others, those with a fixed server are parts.
+    """
+    yield from _stores(config, catalog)
+    if bus is not None and config.server is not None:
+        yield Part(kind="bus", name="server.bus", where=(config.server.at / "bus").origin, check=bus.probe)
+    yield from _servers(config, catalog)
+    yield from _models(config, catalog)
+
+
+def _stores(config: Config, catalog: Catalog) -> Iterator[Part]:
+    ports = catalog.executor.ports
+    if config.limit_store is not None and isinstance(ports.limits, Probed):
+        where = config.limit_store.at.origin
+        yield Part(kind="store", name="rate_limits.store", where=where, check=ports.limits.probe, is_required=True)
+    if config.consent_store is not None and isinstance(ports.used_answers, Probed):
+        # On Redis; those on SQLite and PostgreSQL are among the declared stores.
+        yield Part(kind="store", name="consents", where=config.consent_store.at.origin, check=ports.used_answers.probe)
+    places = _places(config)
+    for store in stores_of(config):
+        yield Part(
+            kind="store",
+            name=store.name,
+            where=places.get(store.name, ""),
+            check=partial(_check_store, store),
+            is_required=store.name == "api_keys",
+        )
+
+
+def _places(config: Config) -> Mapping[str, str]:
+    declared: Mapping[str, Declared[object] | None] = {
+        "api_keys": config.identity,
+        "consents": config.consent_store,
+        "conversations": config.agent_store,
+        "tasks": config.tasks,
+        "documents": config.workspace,
+        "learned_use": config.learn,
+        "embedding_cache": config.embedder,
+    }
+    return {name: each.at.origin for name, each in declared.items() if each is not None}
+
+
+async def _check_store(store: DeclaredStore) -> None:
+    await asyncio.to_thread(store_database(store).probe)
+
+
+def _servers(config: Config, catalog: Catalog) -> Iterator[Part]:
+    for source in catalog.registry.sources.values():
+        inner = source.source if isinstance(source, PrivateSource) else source
+        if isinstance(inner, Probed):
+            where = getattr(getattr(inner, "settings", None), "origin", "")
+            yield Part(kind="server", name=f"of {source.name}", where=where, check=inner.probe, source=source.name)
+    for tool in (*config.tools, *(tool for agent in config.agents for tool in agent.tools)):
+        if tool.value.type == "webhook":
+            url = tool.value.webhook.url
+            url = expand_path(url, dict.fromkeys(placeholders_of(url), "x"))
+            yield _at(url, kind="server", name=f"of {tool.value.name}", where=tool.at.origin)
+    if config.identity is not None and config.identity.value.jwt is not None:
+        url, where = config.identity.value.jwt.jwks_url, (config.identity.at / "jwt").origin
+        yield _at(url, kind="server", name="identity.jwt", where=where)
+
+
+def _models(config: Config, catalog: Catalog) -> Iterator[Part]:
+    specs: dict[str, tuple[ModelSpec, str]] = {
+        name: (model_spec(declared.value, config), declared.at.origin) for name, declared in config.models.items()
+    }
+    known = {base_url_of(spec) for spec, _ in specs.values()}
+    for agent in catalog.registry.declarations.agents.values():
+        if base_url_of(agent.spec.model) not in known:
+            specs[f"of {agent.spec.name}"] = (agent.spec.model, agent.spec.origin)
+    for name, (spec, where) in specs.items():
+        yield _at(base_url_of(spec), kind="model", name=name, where=where)
+    embedders: Mapping[str, Declared[EmbedderForm] | None] = {
+        "embedder": config.embedder,
+        "workspace.embedder": config.passage_embedder,
+    }
+    for name, declared in embedders.items():
+        if declared is not None and declared.value.type not in ("hashing", "fastembed"):
+            url = declared.value.base_url or OPENAI_URL
+            yield _at(url, kind="model", name=name, where=declared.at.origin)
+
+
+def _at(url: str, *, kind: PartKind, name: str, where: str) -> Part:
+    parts = urlsplit(url)
+    check = partial(check_reachable, url, only_host_of(url), timeout_s=PROBE_S)
+    return Part(kind=kind, name=f"{name} ({parts.scheme}://{parts.netloc})", where=where, check=check)

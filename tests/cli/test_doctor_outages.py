@@ -1,0 +1,140 @@
+"""`pegboard doctor` in an outage: each dead part has a row, and what was not checked is counted."""
+
+import dataclasses
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from pegboard.config import Config
+from tests.cli.conftest import Run
+from tests.limits.server import redis_server
+from tests.ports import free_port
+
+API = {"openapi": "3.1.0", "paths": {"/": {"get": {"operationId": "look"}}}}
+EVERY_STORE = {"consents", "conversations", "tasks", "documents", "api_keys", "embedding_cache"}
+
+
+def config_with(*, http: str, redis: str, store: str) -> dict[str, Any]:
+    """Return a config that depends on every kind of part."""
+    return {
+        "name": "acme",
+        "rate_limits": {"store": redis},
+        "consents": {"store": f"{store}consents.db" if store.startswith("sqlite") else store},
+        "agents": {"store": f"{store}talks.db" if store.startswith("sqlite") else store},
+        "tasks": {"store": f"{store}tasks.db" if store.startswith("sqlite") else store},
+        "workspace": {"store": f"{store}docs.db" if store.startswith("sqlite") else store},
+        "identity": {"api_keys": {"store": "sqlite:keys.db"}, "map": [{"when": {"key": "*"}, "profiles": ["chat"]}]},
+        "profiles": {"chat": {"include": ["core"]}},
+        "server": {"keys": ["k" * 32], "bus": redis},
+        "models": {"default": {"provider": "openai_compatible", "base_url": f"{http}/v1", "name": "m"}},
+        "discovery": {"embedder": {"type": "openai", "model": "e", "base_url": f"{http}/v1"}},
+        "tools": [
+            {"name": "shop", "type": "openapi", "openapi": {"spec": "shop.json", "base_url": http}},
+            {"name": "hook", "type": "webhook", "description": "Send.", "webhook": {"url": f"{http}/{{id}}"},
+             "parameters": {"id": {"type": "string", "required": True}}},
+        ],
+    }  # fmt: skip
+
+
+@contextmanager
+def listening() -> Iterator[str]:
+    """Accept connections on loopback, and answer nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        ending = threading.Event()
+
+        def accept() -> None:
+            while not ending.is_set():
+                server.accept()[0].close()
+
+        thread = threading.Thread(target=accept)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            ending.set()
+            socket.create_connection(("127.0.0.1", port)).close()
+            thread.join()
+
+
+def rows_of(out: str) -> dict[str, tuple[str, bool]]:
+    kinds = ("store", "bus", "server", "model")
+    rows = [row for row in orjson.loads(out)["findings"] if row["kind"] in kinds]
+    return {f"{row['kind']} {row['name'].partition(' (')[0]}": (row["state"], row["is_wrong"]) for row in rows}
+
+
+def test_every_dead_store_bus_server_and_model_has_a_row_and_comes_back_with_it(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "shop.json").write_text(json.dumps(API))
+    config = tmp_path / "pegboard.yaml"
+    away = f"http://127.0.0.1:{free_port()}"
+    with redis_server(tmp_path) as redis, listening() as here:
+        config.write_text(json.dumps(config_with(http=here, redis=redis.uri, store="sqlite:")))
+        ran = run("doctor", "--json")
+        up = rows_of(ran.out)
+        assert (ran.code, set(up.values())) == (0, {("ok", False)}), up
+        redis.stop()
+        nothing = f"postgresql://ann:canary-word@127.0.0.1:{free_port()}/x"
+        config.write_text(json.dumps(config_with(http=away, redis=redis.uri, store=nothing)))
+        ran = run("doctor", "--json")
+    down = rows_of(ran.out)
+    assert set(down) == set(up)
+    # These two are files.
+    alive = {"store api_keys", "store embedding_cache"}
+    assert {name for name, row in down.items() if row == ("ok", False)} == alive
+    assert {row for name, row in down.items() if name not in alive} == {("unreachable", True)}
+    assert (ran.code, "canary-word" in ran.out + ran.err) == (1, False)
+    assert {name.removeprefix("store ") for name in up if name.startswith("store ")} == {
+        *EVERY_STORE, "rate_limits.store",
+    }  # fmt: skip
+
+
+def test_the_last_sentence_counts_what_was_not_checked(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "shop.json").write_text(json.dumps(API))
+    with listening() as here:
+        tool = {"name": "shop", "type": "openapi", "openapi": {"spec": "shop.json", "base_url": here}}
+        (tmp_path / "pegboard.yaml").write_text(json.dumps({"tools": [tool]}))
+        ran = run("doctor")
+        assert ran.code == 0
+        last = ran.out.rstrip().rpartition("\n\n")[2]
+        assert last == "All that was checked works; 1 was not checked: credentials of servers and models."
+        assert orjson.loads(run("doctor", "--json").out)["not_checked"] == 1
+
+
+@pytest.mark.parametrize("fault", ["no database", "a folder"])
+def test_a_store_file_that_cannot_be_written_is_wrong_and_no_probe_creates_one(
+    run: Run, tmp_path: Path, fault: str
+) -> None:
+    file = tmp_path / "consents.db"
+    (tmp_path / "pegboard.yaml").write_text(json.dumps({"consents": {"store": "sqlite:consents.db"}}))
+    assert rows_of(run("doctor", "--json").out) == {"store consents": ("ok", False)}
+    assert not file.exists()
+    if fault == "a folder":
+        file.mkdir(mode=0o700)
+    else:
+        file.write_text("not a database " * 100)
+        file.chmod(0o600)
+    ran = run("doctor", "--json")
+    assert (ran.code, rows_of(ran.out)) == (1, {"store consents": ("unreachable", True)})
+
+
+# What a probe answers for, and what needs none; a new section of the config must be put into one of them.
+PROBED = {
+    "tools", "agents", "agent_store", "models", "embedder", "learn", "passage_embedder", "limit_store",
+    "consent_store", "server", "identity", "workspace", "tasks",
+}  # fmt: skip
+NEEDS_NONE = {
+    "path", "files", "globs", "env", "name", "python", "settings", "secrets", "defaulted", "predicates", "groups",
+    "profiles", "hooks", "examples", "bounds", "default_limit", "consent_page", "skills", "lint_ignores", "warnings",
+    "open_files", "refused", "kinds", "imports", "strict",
+}  # fmt: skip
+
+
+def test_every_section_of_the_config_is_probed_or_needs_no_probe() -> None:
+    assert {field.name for field in dataclasses.fields(Config)} == PROBED | NEEDS_NONE
