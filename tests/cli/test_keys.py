@@ -73,6 +73,27 @@ def test_a_key_is_rotated_with_the_time_for_which_the_old_one_still_holds(run: R
         assert run("keys", *wrong).code in (1, 2)
 
 
+@pytest.mark.parametrize("overlap", [[], ["--overlap", "24h"]])
+def test_revoking_a_name_right_after_a_rotation_does_not_end_the_new_key(run: Run, overlap: list[str]) -> None:
+    run("keys", "add", "ann-laptop")
+    run("keys", "rotate", "ann-laptop", *overlap)
+    old, new = orjson.loads(run("keys", "ls", "--json").out)["keys"]
+    refused = run("keys", "revoke", "ann-laptop")
+    assert (refused.code, refused.out) == (1, "")
+    assert f"`pegboard keys revoke {old['id']}`, or all with --all" in refused.err
+    assert run("keys", "revoke", old["id"]).code == 0
+    states = {key["id"]: key["state"] for key in orjson.loads(run("keys", "ls", "--json").out)["keys"]}
+    assert states == {old["id"]: "revoked", new["id"]: "active"}
+    assert run("keys", "revoke", "ann-laptop").code == 0, "now the name means one key"
+
+
+def test_all_keys_of_a_name_are_revoked_when_told_so(run: Run) -> None:
+    run("keys", "add", "ann-laptop")
+    run("keys", "rotate", "ann-laptop", "--overlap", "24h")
+    assert run("keys", "revoke", "ann-laptop", "--all").out.count("Revoked 'ann-laptop'") == 2
+    assert run("keys", "rotate", "ann-laptop", "--all").code == 2
+
+
 def test_a_key_that_no_rule_names_is_told_so(run: Run) -> None:
     assert "{when: {key: bob}" in run("keys", "add", "bob").err
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Literal
@@ -28,6 +28,7 @@ _ACTION = (
 _NAME = "Name of the key, as the rules under `identity.map` call it; revoke takes its id as well."
 _DAYS = "Days until the key of `add` or `rotate` ends; without it, it lasts until it is revoked, or as the old one did."
 _OVERLAP = "How long the old key of `rotate` is good beside the new one: 24h, 30m, 7d. Without it, it ends at once."
+_ALL = "With `revoke`: end every key of the name, also the one that `rotate` made."
 _COLUMNS = (
     Column(head="Name", style="bold"),
     Column(head="Id"),
@@ -36,6 +37,7 @@ _COLUMNS = (
     Column(head="Ends"),
 )
 _DAY_S = 86_400
+_JUST_ROTATED_S = _DAY_S  # a key that ended within this was probably replaced by the one that is to be revoked
 
 
 def keys_command(
@@ -45,6 +47,7 @@ def keys_command(
     *,
     days: Annotated[int | None, Parameter(help=_DAYS)] = None,
     overlap: Annotated[timedelta | None, Parameter(help=_OVERLAP)] = None,
+    all: Annotated[bool, Parameter(help=_ALL, negative="")] = False,  # noqa: A002 - the name of the option
     options: SharedOptions,
 ) -> None:
     """Make, list, rotate and revoke the API keys of callers over HTTP."""
@@ -55,6 +58,8 @@ def keys_command(
         raise CommandError("--days is for `pegboard keys add` and `rotate`, and at least 1.")
     if overlap is not None and (action != "rotate" or overlap < timedelta()):
         raise CommandError("--overlap is for `pegboard keys rotate`, and not negative.")
+    if all and action != "revoke":
+        raise CommandError("--all is for `pegboard keys revoke`.")
     config, store = _store(options)
     lifetime_s = None if days is None else days * _DAY_S
     if name is None:
@@ -66,7 +71,7 @@ def keys_command(
         _show(lambda: store.rotate(name, overlap_s=overlap_s, lifetime_s=lifetime_s), name, config, options)
         options.terminal.note("The old key ends " + (f"in {overlap}." if overlap else "now."))
     else:
-        _revoke(store, name, options)
+        _revoke(store, name, options, is_all=all)
 
 
 def _store(options: Options) -> tuple[Config, KeyStore]:
@@ -116,8 +121,10 @@ def _list(store: KeyStore, options: Options) -> None:
     options.terminal.say(f"{len(keys)} key{'' if len(keys) == 1 else 's'} in {str(store.path)!r}.")
 
 
-def _revoke(store: KeyStore, name: str, options: Options) -> None:
+def _revoke(store: KeyStore, name: str, options: Options, *, is_all: bool) -> None:
     try:
+        if not is_all:
+            _check_one(store.listed(), name)
         keys = store.revoke(name)
     except KeyStoreError as error:
         raise _refused(error) from None
@@ -125,6 +132,26 @@ def _revoke(store: KeyStore, name: str, options: Options) -> None:
         options.terminal.json({"revoked": [{"name": key.name, "id": key.id} for key in keys]})
     for key in () if options.json else keys:
         options.terminal.say(f"Revoked {key.name!r} ({key.id}). Whoever uses it is refused from the next request on.")
+
+
+def _check_one(keys: Sequence[ApiKey], name: str) -> None:
+    """Refuse a name of several keys: whoever has just rotated one may mean the old one, and would lose both.
+
+    Raises:
+        CommandError: several keys have the name.
+    """
+    since = time.time() - _JUST_ROTATED_S
+    several = [key for key in keys if key.name == name and key.revoked_at is None and key.is_good(since)]
+    if len(several) < 2:
+        return
+    now = time.time()
+    shown = ", ".join(f"{key.id} ({key.state(now)}, made {_day(key.created_at)[:16]})" for key in several)
+    raise CommandError(
+        f"{name!r} is the name of {len(several)} keys: {shown}, the newest last. "
+        f"Revoke one by its id: `pegboard keys revoke {several[0].id}`, or all with --all.",
+        kind="key_refused",
+        code=Exit.REFUSED,
+    )
 
 
 def _refused(error: Exception) -> CommandError:
