@@ -10,9 +10,10 @@ from urllib.parse import quote
 
 import pytest
 
-from pegboard import CallError, Catalog, ResourceContent, Secret, TextContent, ToolContext, ToolResult
+from pegboard import CallError, Catalog, ResourceContent, Secret, TextContent, ToolContext, ToolResult, http_app
 from pegboard.agents.text_redaction import TextStream
 from pegboard.core.redaction import Redactor
+from tests.server.doors import inside, post
 
 CANARY = "Zx9+tail/hunter2~7Qé"
 SPELLINGS: dict[str, Callable[[str], str]] = {
@@ -135,3 +136,26 @@ def test_a_setting_that_is_a_word_blots_out_no_other_words(word: str) -> None:
     redactor = Redactor([Secret(word)])
     honest = "The evil twin of a tset, nimda in 61646d 0248 and 6d61; MFZXI base; \\x41 \\xab"
     assert redactor.text(honest) == honest.replace(word, "[redacted]")
+
+
+async def test_neither_resources_nor_prompts_bring_a_spelling_back() -> None:
+    catalog = secret_catalog()
+    spelled = SPELLINGS["upper-case hex"](CANARY)
+
+    @catalog.resource("note://x")
+    def note() -> str:
+        """A note."""
+        return f"a {spelled} b"
+
+    @catalog.prompt
+    def ask() -> list[str]:
+        """Ask."""
+        return [f"a {spelled[:20]}", f"{spelled[20:]} b"]
+
+    async with inside(http_app(catalog)) as client:
+        read = await post(client, "resources/read", {"uri": "note://x"}, headers={"mcp-name": "note://x"})
+        asked = await post(client, "prompts/get", {"name": "ask"})
+    assert "a [redacted] b" in read.text
+    assert "a [redacted]" in asked.text
+    assert "[redacted] b" in asked.text
+    assert not leaked(asked.text + read.text, spelled)

@@ -115,7 +115,9 @@ def _problems(judge: Compiled, result: ToolResult) -> list[ArgumentProblem]:
 def redacted(result: ToolResult, redactor: Redactor) -> ToolResult:
     """Return the result with every secret removed, in any spelling; the same object if it has none."""
     content, structure, meta, error = result.content, result.structured, result.meta, result.error
-    clean = _joined([_clean_block(block, redactor) for block in content], redactor)
+    clean = [_clean_block(block, redactor) for block in content]
+    if len(clean) > 1:
+        clean = _joined(clean, redactor)
     if not all(map(is_, clean, content)):
         content = tuple(clean)
     if result.has_structured:
