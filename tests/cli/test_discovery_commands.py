@@ -455,6 +455,23 @@ def test_refs_finds_what_a_team_took_away_in_the_allow_lists_of_an_sdk(run: Run,
     )
 
 
+def test_refs_names_tools_that_are_past_their_last_day(run: Run, folder: Path, tmp_path: Path) -> None:
+    config = (folder / "pegboard.yaml").read_text()
+    for last, day in (("2020-01-01", "echo"), ("2999-01-01", "count_words")):
+        config = config.replace(f"  - name: {day}\n", f"  - name: {day}\n    deprecated: {last}\n")
+    config = config.replace("deprecated: 2020-01-01\n", "deprecated: 2020-01-01\n    replaced_by: count_words\n")
+    (folder / "pegboard.yaml").write_text(config)
+    (tmp_path / "prompt.md").write_text("`count_words`, then `echo`\nmain__echo and mcp__acme__echo\n")
+    ran = run("refs", str(tmp_path / "prompt.md"))
+    assert ran.code == 1
+    assert ran.out.replace(f"{tmp_path}/", "").splitlines() == [
+        "prompt.md:1:22: 'echo': it ended on 2020-01-01, write 'count_words'",
+        "prompt.md:2:1: 'main__echo': it ended on 2020-01-01, write 'count_words'",
+        "prompt.md:2:16: 'mcp__acme__echo': it ended on 2020-01-01, write 'count_words'",
+        "3 dead references in 1 file.",
+    ]
+
+
 def test_refs_to_what_exists_end_well(run: Run, tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("`count_words`, main.delete_page, `getTools`, 'something_else', echo")
     assert run("refs", str(tmp_path / "a.md")) == Ran(code=0, out="0 dead references in 1 file.\n", err="")

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, cast
 from msgspec import Struct
 
 from pegboard.authoring.option_table import as_names
+from pegboard.core.lifecycle import has_ended
 from pegboard.core.names import nearest_one
 from pegboard.core.snapshot import Snapshot
 
@@ -32,10 +33,18 @@ class Reference(NamedTuple):
     note: str = ""
 
 
+class Ended(NamedTuple):
+    """A tool after its last day, and the tool that replaces it."""
+
+    day: str
+    replaced_by: str | None
+
+
 class KnownNames(Struct, frozen=True, kw_only=True):
-    """All existing names in every spelling, and the former names of tools."""
+    """All existing names in every spelling, the former names of tools, and tools after their last day."""
 
     names: frozenset[str]
+    ended: dict[str, Ended]
     former: dict[str, str]
     namespaces: dict[str, tuple[str, ...]]
     bare: frozenset[str]
@@ -49,10 +58,13 @@ class KnownNames(Struct, frozen=True, kw_only=True):
 
         `catalog` is the catalog's name, by which SDKs know it as a server.
         """
-        names, former, bare = set(more), dict[str, str](), set[str]()
+        names, former, bare, ended = set(more), dict[str, str](), set[str](), dict[str, Ended]()
         tools: dict[str, tuple[str, ...]] = dict.fromkeys(namespaces, ())
         for entry in snapshot.entries:
             spec = entry.spec
+            if spec.deprecated is not None and has_ended(spec, snapshot.today()):
+                ended |= dict.fromkeys((*entry.names, spec.name), Ended(spec.deprecated, spec.replaced_by))
+                continue
             names |= {*entry.names, spec.name}
             bare.add(entry.wire_name)
             tools[spec.namespace] = (*tools.get(spec.namespace, ()), spec.name)
@@ -60,7 +72,15 @@ class KnownNames(Struct, frozen=True, kw_only=True):
             full_names: Any = spec.full_names
             if isinstance(full_names, str | list | tuple):
                 names.update(as_names(cast("str | list[str]", full_names)))
-        return cls(names=frozenset(names), former=former, namespaces=tools, bare=frozenset(bare), catalog=catalog)
+        return cls(
+            names=frozenset(names),
+            # The plain name of one that has ended may be that of another in another namespace.
+            ended={name: one for name, one in ended.items() if name not in names},
+            former=former,
+            namespaces=tools,
+            bare=frozenset(bare),
+            catalog=catalog,
+        )
 
 
 def dead_references(text: str, known: KnownNames) -> Iterator[Reference]:
@@ -88,7 +108,9 @@ def _in_line(line: str, number: int, known: KnownNames) -> Iterator[Reference]:
 
 
 def _judged(name: str, line: int, column: int, known: KnownNames) -> Iterator[Reference]:
-    if name in known.former:
+    if name in known.ended:
+        yield _over(name, known.ended[name], line, column)
+    elif name in known.former:
         yield _renamed(name, line, column, known)
     elif name not in known.names:
         namespace, mark, tool = name.partition("__") if "__" in name else name.partition(".")
@@ -103,6 +125,10 @@ def _judged_listed(name: str, server: str, tool: str, line: int, column: int, kn
         spellings.append(f"{server}__{tool}")
     if name in known.names or not known.names.isdisjoint(spellings):
         return
+    over = next((known.ended[spelling] for spelling in spellings if spelling in known.ended), None)
+    if over is not None:
+        yield _over(name, over, line, column)
+        return
     former = next((known.former[spelling] for spelling in spellings if spelling in known.former), None)
     if former is not None:
         yield Reference(line, column, name, f"mcp__{server}__{former.removeprefix(server + '__')}", "it was renamed")
@@ -116,7 +142,9 @@ def _judged_listed(name: str, server: str, tool: str, line: int, column: int, kn
 def _judged_bare(name: str, line: int, column: int, known: KnownNames) -> Iterator[Reference]:
     if name in known.names or name in known.namespaces:
         return
-    if name in known.former:
+    if name in known.ended:
+        yield _over(name, known.ended[name], line, column)
+    elif name in known.former:
         yield _renamed(name, line, column, known)
     elif "_" in name or "-" in name or not name.islower():
         near = _misspelt(name, known.bare)
@@ -142,6 +170,10 @@ def _distance(one: str, other: str) -> int:
         for j, right in enumerate(other, start=1):
             above, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, above + (left != right))
     return row[-1]
+
+
+def _over(name: str, ended: Ended, line: int, column: int) -> Reference:
+    return Reference(line, column, name, ended.replaced_by, f"it ended on {ended.day}")
 
 
 def _renamed(name: str, line: int, column: int, known: KnownNames) -> Reference:

@@ -29,7 +29,7 @@ async def refs_command(
 
     A name counts when it says its namespace (`fs__read`, `fs.read`) or its server (`mcp__fs__read`,
     `mcp__acme__read` where the catalog is called acme), or stands in quotes or backticks and is nearly
-    the name of a tool. Former names are told too. Ends with 1 if there is any.
+    the name of a tool. Former names and tools that have ended count too. Ends with 1 if there is any.
     """
     if not paths:
         raise CommandError("Name the files or folders to look through: pegboard refs prompts/ src/")
@@ -81,7 +81,7 @@ def _text(path: Path) -> str:
 
 def _in_words(dead: Reference) -> str:
     if dead.note:
-        return f"{dead.name!r}: {dead.note}, write {dead.near!r}"
+        return f"{dead.name!r}: {dead.note}" + (f", write {dead.near!r}" if dead.near else "")
     return f"no tool {dead.name!r}" + (f"; did you mean {dead.near!r}?" if dead.near else "")
 
 
