@@ -123,3 +123,20 @@ def test_the_command_runs_no_file_that_is_called_like_a_package_of_its_own(
         assert "site-packages" in orjson.loads(ran.stdout)["content"][0]["text"]
     else:
         assert "'yaml' in the folder of this config is never imported" in ran.stdout + ran.stderr
+
+
+@pytest.mark.parametrize("python_path", [None, "{folder}"])
+def test_a_module_of_langchain_is_imported_after_installed_ones_too(project: Project, python_path: str | None) -> None:
+    project.write("tools: []").file("yaml.py", "open('proof', 'w').close()\nEVERY = []\n")
+    project.file("chain.py", "import yaml\n\nEVERY = [yaml.__file__]\n")
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    if python_path is not None:
+        environment["PYTHONPATH"] = python_path.format(folder=project.folder)
+    for reference, said in (("chain:EVERY", "site-packages"), ("yaml:EVERY", "is never imported")):
+        ran = subprocess.run(
+            [PEGBOARD, "import", "--yes", reference], cwd=project.folder, env=environment, capture_output=True,
+            text=True, check=False,
+        )  # fmt: skip
+        assert ran.returncode != 0
+        assert said in ran.stderr, ran.stderr
+    assert not (project.folder / "proof").exists()

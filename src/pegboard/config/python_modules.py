@@ -95,6 +95,22 @@ def hidden_modules(folder: Path, pattern: str = "*") -> dict[str, str]:
     return {name: place for name, place in places.items() if place is not None}
 
 
+@contextmanager
+def importable_last(folder: Path) -> Generator[None]:
+    """Make the modules of a folder importable, after those of Python and of installed packages."""
+    with _lock:
+        moved = _move_behind(folder)
+        last = str(folder.resolve())
+        if not moved:
+            sys.path.append(last)
+        try:
+            yield
+        finally:
+            if not moved and last in sys.path:
+                sys.path.remove(last)
+            _move_back(moved)
+
+
 def hidden_module(name: str, place: str) -> str:
     """Say that a module in the folder of the config is never imported, and what to do."""
     return (

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pegboard.cli.command_error import CommandError
 from pegboard.cli.declarations.proposal import Proposal
+from pegboard.config.python_modules import hidden_module, hidden_modules, importable_last
 from pegboard.lazy import LazyModule
 from pegboard.model.error import DefinitionError
 
@@ -71,14 +72,14 @@ def langchain_proposal(word: str, *, folder: Path) -> Proposal:
 
 def _found(module: str, path: str, folder: Path) -> Any:
     """Return the object, imported as a config would: what stands beside it can be."""
-    sys.path.insert(0, str(folder))
+    top = module.partition(".")[0]
+    if (place := hidden_modules(folder, top).get(top)) is not None:
+        raise CommandError(f"{module}:{path} cannot be imported: {hidden_module(top, place)}.", kind="unreadable")
     try:
-        with redirect_stdout(sys.stderr):
+        with importable_last(folder), redirect_stdout(sys.stderr):
             return pkgutil.resolve_name(f"{module}:{path}")
     except (ImportError, AttributeError) as error:
         raise CommandError(f"{module}:{path} cannot be imported: {error}.", kind="unreadable") from None
     except Exception as error:  # noqa: BLE001 - boundary: code of the operator's runs here
         kind = type(error).__name__
         raise CommandError(f"{module!r} fails when it is imported ({kind}): {error}.", kind="unreadable") from None
-    finally:
-        sys.path.remove(str(folder))
