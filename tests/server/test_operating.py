@@ -63,7 +63,10 @@ async def test_two_apps_of_one_catalog_count_each_call_once_and_building_them_ch
 
 async def test_metrics_tell_what_runs_now_and_how_sources_are() -> None:
     catalog, seen = workshop()
-    down = SourceState(status="unreachable", is_up=False, reason="canary")
+    held = frozenset({"jira.new", "jira.changed"})
+    down = SourceState(
+        status="unreachable", is_up=False, reason="canary", quarantined=held, changed=frozenset(["jira.x"])
+    )
     catalog.add_source(FakeSource(name="git", listed=[foreign("git", "read")]))
     catalog.add_source(FakeSource(name="jira", now=down))
     async with served(http_app(catalog)) as url, httpx2.AsyncClient(base_url=url) as client:
@@ -79,6 +82,8 @@ async def test_metrics_tell_what_runs_now_and_how_sources_are() -> None:
     assert told[("pegboard_event_streams",)] == 1
     assert (told["pegboard_source_up", "git"], told["pegboard_source_up", "jira"]) == (1, 0)
     assert told["pegboard_source_status", "jira", "unreachable"] == 1
+    assert (told["pegboard_tools_held", "git"], told["pegboard_tools_held", "jira"]) == (0, 3)
+    assert (told[("pegboard_workers_heard",)], told[("pegboard_metrics_partial",)]) == (1, 0)
     assert "canary" not in answer.text
 
 

@@ -412,3 +412,35 @@ async def test_while_the_bus_is_away_an_answer_is_refused_with_what_to_do_and_ta
                 await session.post(1, answer)
                 await asyncio.wait({told}, timeout=0.1)
         assert told.result()[-1]["result"]["structuredContent"]["said"] == "Ann"
+
+
+async def test_metrics_answer_while_the_bus_is_away_with_the_counters_of_the_worker_that_is_asked(
+    tmp_path: Path,
+) -> None:
+    with redis_server(tmp_path) as redis, contextlib.ExitStack() as stack:
+        Project(tmp_path).write(CONFIG.format(key="k" * 32, uri=redis.uri), mine=MODULE)
+        said = [started(tmp_path, f"said-{number}", stack) for number in range(2)]
+        async with contextlib.AsyncExitStack() as clients, asyncio.timeout(PATIENCE_S):
+            pair = [
+                await clients.enter_async_context(httpx2.AsyncClient(base_url=address(path), timeout=PATIENCE_S))
+                for path in said
+            ]
+            for client, calls in zip(pair, (3, 2), strict=True):
+                for _ in range(calls):
+                    await client.post("/v1/tools/who/call", json={})
+            while "pegboard_workers_heard 2.0" not in (whole := await pair[0].get("/metrics")).text:
+                pass
+            assert 'pegboard_calls_total{outcome="ok",tool="who"} 5.0' in whole.text
+            redis.stop()
+            for client, calls in zip(pair, (3, 2), strict=True):
+                alone = await client.get("/metrics")
+                [line] = [line for line in alone.text.splitlines() if line.startswith("pegboard_calls_total{")]
+                assert (alone.status_code, line.endswith(f"}} {calls}.0"), 'worker="' in line) == (200, True, True)
+                assert "pegboard_workers_heard 1.0" in alone.text
+                assert "pegboard_metrics_partial 1.0" in alone.text
+            redis.start()
+            while "pegboard_metrics_partial 0.0" not in (whole := await pair[1].get("/metrics")).text or (
+                "pegboard_workers_heard 2.0" not in whole.text
+            ):
+                pass
+            assert 'pegboard_calls_total{outcome="ok",tool="who"} 5.0' in whole.text

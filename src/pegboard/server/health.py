@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
@@ -23,6 +24,7 @@ from pegboard.telemetry.call_metrics import CallMetrics
 from pegboard.telemetry.prometheus_text import MEDIA_TYPE, prometheus_text
 
 OPERATOR = "operator"
+METRICS_WAIT_S = 3.0  # for the other workers, before a worker tells what it has counted itself
 
 
 class Health:
@@ -118,23 +120,15 @@ class Health:
         counted = [self._counted()]
         if self._event_hub.refusal is not None:
             return PlainTextResponse(f"Other workers count, too. {self._event_hub.refusal}", status_code=503)
-        if self._bus is not None:
-            try:
-                theirs = await self._bus.ask("metrics", {})
-                for one in theirs.said:
-                    self._counts.learn(one["known"])
-                # Before anybody outside: whoever is asked next must not count less, whichever worker ends meanwhile.
-                await self._tell_counts()
-            except ConnectionError:
-                theirs = Answers([], are_all=False)
-            if not theirs.are_all:
-                # A sum that lacks a worker would look like calls that never were.
-                return PlainTextResponse("Not every worker told what it has counted.", status_code=503)
-            counted += theirs.said
+        theirs = await self._others_counted()
+        counted += theirs.said
         registry = self._gateway.registry
         states, usual = registry.states(), SourceState()
         text = prometheus_text(
-            self._counts.sum([one["worker"] for one in counted]),
+            # A sum that lacks a worker would look like calls that never were.
+            self._counts.sum([one["worker"] for one in counted]) if theirs.are_all else self._call_metrics,
+            worker="" if theirs.are_all or self._bus is None else self._bus.worker,
+            workers_heard=len(counted),
             in_flight=sum(one["in_flight"] for one in counted),
             streams=sum(one["streams"] for one in counted),
             sources={name: states.get(name, usual) for name in registry.sources},
@@ -148,6 +142,22 @@ class Health:
             has_process=self._bus is None,
         )
         return Response(text, media_type=MEDIA_TYPE, headers={"cache-control": "no-store"})
+
+    async def _others_counted(self) -> Answers:
+        """Ask the other workers what they have counted; in an outage of the bus, nobody is heard."""
+        if self._bus is None:
+            return Answers([], are_all=True)
+        theirs = Answers([], are_all=False)
+        # A silent bus lets one message after the other run into its time limit.
+        with suppress(ConnectionError, TimeoutError):
+            async with asyncio.timeout(METRICS_WAIT_S):
+                theirs = await self._bus.ask("metrics", {})
+                for one in theirs.said:
+                    self._counts.learn(one["known"])
+                # Before anybody outside: whoever is asked next must not count less, whichever worker ends meanwhile.
+                await self._tell_counts()
+                return theirs
+        return Answers(theirs.said, are_all=False)
 
     async def _refusal(self, request: Request) -> Refusal | None:
         """Return why a caller is told nothing: only operators are, and whoever is on this machine unnamed."""

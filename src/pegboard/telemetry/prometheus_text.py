@@ -24,16 +24,27 @@ def prometheus_text(
     sources: Mapping[str, SourceState],
     stores: Mapping[str, bool],
     is_refused: bool,
+    worker: str = "",
+    workers_heard: int = 1,
     has_process: bool = True,
 ) -> bytes:
-    """Return the current metrics, with those of the process if it is the only one."""
+    """Return the current metrics, with those of the process if it is the only one.
+
+    Counters of one `worker` among several have its name as a label: next to their sum they are other time series, so
+    that no counter seems to fall in an outage.
+    """
     registry = CollectorRegistry(auto_describe=False)
     gauges = {
         "pegboard_calls_in_flight": ("Calls that run now.", in_flight),
         "pegboard_event_streams": ("Event streams that are open.", streams),
         "pegboard_config_refused": ("1 while the last change of the config is refused.", int(is_refused)),
+        "pegboard_workers_heard": ("Workers whose state these metrics show, this one included.", workers_heard),
+        "pegboard_metrics_partial": (
+            "1 while other workers are not heard and calls are of one alone.",
+            int(bool(worker)),
+        ),
     }
-    registry.register(_Collected([*_calls(metrics), *_sources(sources), *_stores(stores), *_gauges(gauges)]))
+    registry.register(_Collected([*_calls(metrics, worker), *_sources(sources), *_stores(stores), *_gauges(gauges)]))
     if has_process:
         ProcessCollector(registry=registry)
     return generate_latest(registry)
@@ -47,24 +58,28 @@ class _Collected(Collector):
         return self._metrics
 
 
-def _calls(metrics: CallMetrics) -> Iterable[Metric]:
-    ends = CounterMetricFamily("pegboard_calls", "Finished calls.", labels=("tool", "outcome"))
-    times = HistogramMetricFamily("pegboard_call_duration_seconds", "How long calls took.", labels=("tool",))
+def _calls(metrics: CallMetrics, worker: str) -> Iterable[Metric]:
+    label, value = (("worker",), (worker,)) if worker else ((), ())
+    ends = CounterMetricFamily("pegboard_calls", "Finished calls.", labels=("tool", "outcome", *label))
+    times = HistogramMetricFamily("pegboard_call_duration_seconds", "How long calls took.", labels=("tool", *label))
     limits = [*map(str, LIMITS_S), "+Inf"]
     for tool, counted in sorted(metrics.by_tool.items()):
         for kind, count in sorted(counted.ends.items()):
-            ends.add_metric((tool, kind), count)
-        times.add_metric((tool,), list(zip(limits, accumulate(counted.within), strict=True)), counted.total_s)
+            ends.add_metric((tool, kind, *value), count)
+        buckets = list(zip(limits, accumulate(counted.within), strict=True))
+        times.add_metric((tool, *value), buckets, counted.total_s)
     return ends, times
 
 
 def _sources(states: Mapping[str, SourceState]) -> Iterable[Metric]:
     up = GaugeMetricFamily("pegboard_source_up", "1 while the tools of a source can be used.", labels=("source",))
     status = GaugeMetricFamily("pegboard_source_status", "1 for the status it has.", labels=("source", "status"))
+    held = GaugeMetricFamily("pegboard_tools_held", "Tools that are held back for review.", labels=("source",))
     for name, state in sorted(states.items()):
         up.add_metric((name,), int(state.is_up))
         status.add_metric((name, state.status), 1)
-    return up, status
+        held.add_metric((name,), len(state.quarantined | state.changed))
+    return up, status, held
 
 
 def _stores(stores: Mapping[str, bool]) -> Iterable[Metric]:
