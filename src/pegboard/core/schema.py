@@ -25,7 +25,7 @@ from pegboard.core.schema_cost import (
     COSTLY_RULES,
     MULTIPLYING_RULES,
     SchemaCost,
-    is_whole_number,
+    is_machine_number,
     size_of,
 )
 from pegboard.model.bounds import DEFAULT_BOUNDS, MIB, Bounds
@@ -215,7 +215,7 @@ def check_schema_size(schema: JSONValue, *, bounds: Bounds) -> frozenset[str]:
                 if not COSTLY_RULES.isdisjoint(value):
                     rules |= COSTLY_RULES & value.keys()
                 if not BOUND_RULES.isdisjoint(value):
-                    rules |= {rule for rule in BOUND_RULES & value.keys() if not is_whole_number(value[rule])}
+                    rules |= {rule for rule in BOUND_RULES & value.keys() if not is_machine_number(value[rule])}
                 # A subschema of an object stands two JSON levels down: `properties`, then the name.
                 if depth > 2 * bounds.schema_depth:
                     text = f"The schema is more than {bounds.schema_depth} levels deep (`limits.schema_depth`)."

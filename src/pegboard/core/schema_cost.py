@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cached_property, partial
 from heapq import heapify, heappop, heappush
 from itertools import chain
 from math import frexp, isfinite
@@ -69,17 +69,13 @@ _KINDS: dict[str, tuple[type, ...]] = {
 
 
 class Size(NamedTuple):
-    """Values inside a value, their levels, characters, digits that are compared one by one, integers beyond 64 bits.
-
-    `large_digits` are the digits of numbers beyond 64 bits, counted for scalars only.
-    """
+    """Values inside a value, their levels, characters, digits that are compared one by one, integers beyond 64 bits."""
 
     values: int
     levels: int
     chars: int
     digits: int
     long_integers: int
-    large_digits: int = 0
 
 
 class _Node:
@@ -168,12 +164,16 @@ class SchemaCost:
                 for kind in kinds:
                     values: list[Any] = [each for each in mixed if type(each) is kind]
                     going: list[tuple[_Node, int]] = []
-                    size = _own_size(kind, values)
+                    size = _OwnSize(kind, values)
                     error = _ERROR * len(values)
                     if is_explained:
                         error += sum(_copy_steps(size_of(each)) for each in values)
                     for node, count, again in _tried(dict(counts), partial(_goes_on, kind, values)):
-                        total += _COUNT_NODE + count * _node_steps(node, kind, values, size) + again * _RULE
+                        total += (
+                            _COUNT_NODE
+                            + count * _node_steps(node, kind, values, size, at_most=self.max_steps)
+                            + again * _RULE
+                        )
                         if is_explained:
                             total += count * _faults(node, kind, values) * error
                         if total > self.max_steps:
@@ -323,7 +323,7 @@ class SchemaCost:
                 case "uniqueItems":
                     node.unique = _UNIQUE
                 case "multipleOf" | "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum":
-                    if rule != "multipleOf" and is_whole_number(value) and -_WORD < value < _WORD:
+                    if rule != "multipleOf" and is_machine_number(value):
                         # Compared as machine numbers with all that are.
                         node.large_digit += _DIGIT
                         node.place += _BOUND
@@ -416,23 +416,48 @@ def _goes_on(kind: type, values: list[Any], node: _Node) -> bool:
     return kind is not dict or not node.required or any(all(name in each for name in node.required) for each in values)
 
 
-def _own_size(kind: type, values: list[Any]) -> Size:
-    """Return the characters and digits of scalars, or the members and the characters of their keys."""
-    if kind is dict:
-        return Size(sum(map(len, values)), 0, sum(len(key) for each in values for key in each), 0, 0)
-    if kind is list:
-        return Size(sum(map(len, values)), 0, 0, 0, 0)
-    if kind is str:
-        return Size(0, 0, sum(map(len, values)), 0, 0)
-    if kind is not int and kind is not float:
-        return Size(0, 0, 0, 0, 0)
-    large = sum([_digits(each) for each in values if not -_WORD < each < _WORD])
-    return Size(0, 0, 0, sum(map(_digits, values)), 0, large)
+class _OwnSize:
+    """The characters and digits of scalars, or the members of containers and the characters of their keys.
+
+    Each is counted when a rule first asks for it, since counting takes time, too.
+    """
+
+    def __init__(self, kind: type, values: list[Any]) -> None:
+        self._kind, self._scalars = kind, values
+
+    @cached_property
+    def values(self) -> int:
+        return sum(map(len, self._scalars)) if self._kind in (dict, list) else 0
+
+    @cached_property
+    def chars(self) -> int:
+        if self._kind is dict:
+            return sum(len(key) for each in self._scalars for key in each)
+        return sum(map(len, self._scalars)) if self._kind is str else 0
+
+    @cached_property
+    def digits(self) -> int:
+        return sum(map(_digits, self._scalars)) if self._kind in (int, float) else 0
+
+    @cached_property
+    def large_digits(self) -> int:
+        """The digits of numbers beyond 64 bits."""
+        if self._kind not in (int, float):
+            return 0
+        return sum([_digits(each) for each in self._scalars if not -_WORD < each < _WORD])
 
 
-def _node_steps(node: _Node, kind: type, values: list[Any], size: Size) -> int:
-    steps = node.place * len(values) + node.char * size.chars * (kind is str) + node.digit * size.digits
-    steps += node.large_digit * size.large_digits
+def _node_steps(node: _Node, kind: type, values: list[Any], size: _OwnSize, *, at_most: int) -> int:
+    """Return the steps of one subschema for some values; past `at_most` counting stops."""
+    steps = node.place * len(values)
+    if steps > at_most:
+        return steps
+    if node.char and kind is str:
+        steps += node.char * size.chars
+    if node.digit:
+        steps += node.digit * size.digits
+    if node.large_digit:
+        steps += node.large_digit * size.large_digits
     if kind is dict:
         steps += size.values * (_RULE + sum(name.flat for name in node.names))
         steps += size.chars * (node.key_char + sum(name.flat_char for name in node.names))
@@ -535,6 +560,11 @@ def _digits(value: JSONValue) -> int:
         # The engine writes it out: 1e-300 has three hundred.
         return _SHORTEST + (abs(frexp(value)[1]) // 3 if isfinite(value) else 0)
     return _SHORTEST + value.bit_length() // 3 if type(value) is int and not -_WORD < value < _WORD else 0
+
+
+def is_machine_number(value: JSONValue) -> bool:
+    """Tell whether comparing with this number is quick: it is no fraction and fits into 64 bits."""
+    return is_whole_number(value) and (not isinstance(value, int | float) or -_WORD < value < _WORD)
 
 
 def is_whole_number(value: JSONValue) -> bool:
