@@ -102,3 +102,8 @@ def test_a_bound_beyond_64_bits_is_counted_as_a_fraction_is(bound: Any) -> None:
     assert judge.is_valid([1, 2.5, 7])
     with pytest.raises(CallError, match=r"limits\.schema_steps"):
         judge.is_valid([9e15] * 150_000)
+
+
+def test_bounds_cost_nothing_where_there_are_no_numbers() -> None:
+    judge = compile_schema({"items": {"minimum": 0, "maximum": 0.5, "pattern": "^a*$"}})
+    assert judge.is_valid(["a" * 10, None, True] * 5_000)
