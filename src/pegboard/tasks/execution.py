@@ -1,4 +1,4 @@
-"""Execution: run a task: the View is built anew of what was kept of its caller, and every guard decides afresh."""
+"""Execution: runs a task on a new View for its stored caller, so that every guard decides again."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from pegboard.tasks.places import Place, Places
 from pegboard.tasks.steps import TaskSteps
 
 log = logging.getLogger("pegboard")
-# What says that a call could not be run, and not how the tool fared.
+# Errors that say that a call could not run, not how its tool ended.
 _FAILURES: Final = frozenset({"not_found", "needs_review", "protocol_error", "storage_unavailable"})
 _INTERRUPTIONS: Final = frozenset({"shutting_down", "cancelled"})
 
 ContextFor = Callable[[TaskCall], ToolContext | None]
-"""Makes the context that a task runs with, of what was kept of its caller; `None` where that one is gone."""
+"""Makes the context of a task from its stored caller; `None` if the caller no longer exists."""
 CallerNow = Callable[[Caller, str | None], Awaitable[Caller | None]]
-"""Gives a caller, who looks through a profile, the rights of now; `None` where they have none any more."""
+"""Returns a caller of a profile with its current rights; `None` if it has none any more."""
 
 
 class MakeView(Protocol):
@@ -53,7 +53,7 @@ class MakeView(Protocol):
 
 
 class TaskClient:
-    """`ctx.client` of a task: nobody is at the other end, but there is a person whom the task may ask."""
+    """`ctx.client` of a task: no client is connected, but the task may ask a person."""
 
     supports_ui = False
     asks_by_calling_again = False
@@ -64,7 +64,7 @@ class TaskClient:
         self._has_paid = False
 
     def can(self, capability: str) -> bool:
-        """Tell whether it can be asked for something: the person for values."""
+        """Tell whether something can be asked for: only values, from the person."""
         return capability == "elicitation"
 
     async def elicit(self, message: str, schema: JSONValue = None, *, key: str | None = None) -> JSONValue:
@@ -72,7 +72,7 @@ class TaskClient:
         return await self._steps.ask(message, schema)
 
     async def approve(self, request: ConsentRequest) -> bool | None:
-        """Ask nobody: there is no client any more."""
+        """Refuse: no client is connected any more."""
         return None
 
     async def carried(self, request: ConsentRequest, stands: Stands) -> ConsentAnswer | None:
@@ -90,14 +90,14 @@ class TaskClient:
         return ConsentAnswer(agreed.consent_id, is_yes=True)
 
     def keeps(self, request: ConsentRequest) -> bool:
-        """Tell whether this is the yes of the task, which goes back where the task never ran."""
+        """Tell whether this is the approval of the task itself, which is returned if the task never ran."""
         return request is self._carried
 
     def begins(self, tool: str, definition_hash: str) -> None:
-        """Hear of a call that begins."""
+        """Do nothing when a call begins."""
 
     def has_paid(self, tool: str) -> bool:
-        """Tell whether limits were charged for this call: for the task itself when it was made, for others not."""
+        """Tell whether limits were charged for this call: they were for the task itself, when it was created."""
         paid, self._has_paid = not self._has_paid, True
         return paid
 
@@ -116,14 +116,14 @@ async def _still_stands(stands: Stands, consent_id: str) -> bool:
 
 @dataclass(slots=True)
 class _Attempt:
-    """One run of a task: how far it came."""
+    """One run of a task, and how far it got."""
 
     steps: TaskSteps | None = None
     is_interrupted: bool = False
 
     @property
     def has_run(self) -> bool:
-        """Whether every guard has let the call pass, and its tool was run."""
+        """Whether the call passed every guard and its tool ran."""
         return self.steps is not None and self.steps.has_run
 
 
@@ -141,16 +141,16 @@ class Execution:
         self._executor, self._make_view, self._context_for = executor, make_view, context_for
         self._caller_now = caller_now
         self.running: dict[str, str] = {}
-        """The calls that run tasks here, and the task of each. One task has two while a lost lease is given back."""
+        """The calls that run tasks here, with the task of each. A task has two while a lost lease is returned."""
         self._places = Places(executor.registry.bounds.calls_in_flight)
         self._giving_back: set[asyncio.Future[None]] = set()
 
     def begin_anew(self) -> None:
-        """Run on another event loop from now on, with nothing running."""
+        """Move to another event loop; nothing may be running."""
         self._places = Places(self._executor.registry.bounds.calls_in_flight)
 
     async def run(self, call: TaskCall, journal: Journal) -> Outcome:
-        """Run a task to its end, once there is a place for it. The yes of one that ends unrun goes back."""
+        """Run a task to its end when a place is free. If it ends without having run, its approval is returned."""
         attempt = _Attempt()
         try:
             async with self._places.taken(call.owner) as place:
@@ -160,7 +160,7 @@ class Execution:
             raise
         finally:
             if call.agreed is not None and not attempt.has_run:
-                # Beside: who cancels may do so again, and would stop this.
+                # In its own task, since a second cancellation would stop this one.
                 giving_back = asyncio.ensure_future(self._give_back(call.agreed, journal, attempt))
                 self._giving_back.add(giving_back)
                 giving_back.add_done_callback(self._giving_back.discard)
@@ -191,10 +191,10 @@ class Execution:
             executor.task_runs -= 1
             del self.running[call_id]
         if executor.closing and result.error is not None and result.error.kind in _INTERRUPTIONS:
-            # It has not ended, its process does: somebody else goes on with it.
+            # The process ends, not the task: another worker continues it.
             raise asyncio.CancelledError
         if steps.refusal is not None:
-            # Whatever the tool made of it.
+            # Even if the tool caught it.
             return Outcome(None, steps.refusal.error)
         if result.error is not None and result.error.kind in _FAILURES:
             return Outcome(None, result.error)
@@ -205,11 +205,11 @@ class Execution:
         return [call_id for call_id, running_id in self.running.items() if running_id == task_id]
 
     async def settled(self) -> None:
-        """Wait until what goes back of tasks that have ended is there."""
+        """Wait until the approvals of finished tasks have been returned."""
         await asyncio.gather(*self._giving_back, return_exceptions=True)
 
     async def _give_back(self, agreed: Agreement, journal: Journal, attempt: _Attempt) -> None:
-        """Put back the yes of a task that has ended unrun: refused, or cancelled while it waited for whatever.
+        """Return the approval of a task that ended without having run: refused, or cancelled while it waited.
 
         Not of one that goes on elsewhere, nor of one that a process had begun which ended: it may have run there.
         """
@@ -219,7 +219,7 @@ class Execution:
             await give_back(self._executor.ports.consents, agreed.consent_id)
 
     async def _permitted(self, call: TaskCall) -> tuple[View, ToolEntry]:
-        """Return the tool, and a view that shows it, as everything is now.
+        """Return the tool and a view that shows it, by the current declarations.
 
         Raises:
             CallError: `not_found`, for a caller, a selection or a tool that is not there any more; `needs_review`.
@@ -240,7 +240,7 @@ class Execution:
         return view, entry
 
     async def _look_again(self, call: TaskCall, roles: frozenset[str]) -> None:
-        """Judge anew whether a task that began with these roles may go on.
+        """Check again whether a task that began with these roles may continue.
 
         Raises:
             CallError: as `_permitted`; `not_found` where a role was taken away.

@@ -1,4 +1,4 @@
-"""TaskSteps: the steps of one task: named, in order, each recorded once; and what it asks the person behind it."""
+"""TaskSteps: the named steps of one task, in order, each recorded once; and its questions to a person."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from pegboard.tasks.engine import Journal
 from pegboard.tasks.places import Place
 from pegboard.tasks.records import error_of_json, error_to_json
 
-STEP_RESULT_BYTES = 1 * MIB  # of what one step of a task gives, as JSON
+STEP_RESULT_BYTES = 1 * MIB  # of the result of one step, as JSON
 
 log = logging.getLogger("pegboard")
 
 
 class TaskSteps:
-    """The durable side of the one call that a task runs. Fills the port `StepRunner`.
+    """The durable part of the call that a task runs. Implements the port `StepRunner`.
 
     Args:
         task_id: the task.
@@ -48,9 +48,9 @@ class TaskSteps:
         self._names: set[str] = set()
         self._asked = 0
         self.has_run = False
-        """Whether every guard has let the call pass, and its tool was run."""
+        """Whether the call passed every guard and its tool ran."""
         self.refusal: CallError | None = None
-        """Why the task may not go on: what its tool does with that does not matter."""
+        """Why the task may not continue, even if its tool catches the error."""
 
     async def step(
         self,
@@ -61,7 +61,7 @@ class TaskSteps:
         retries: int,
         timeout_s: float | None,
     ) -> object:
-        """Return the recorded result of a step; run it where there is none."""
+        """Return the recorded result of a step, or run the step if there is none."""
         await self._judge_anew()
         if name in self._names:
             raise CallError("tool_error", same_step(name))
@@ -90,14 +90,14 @@ class TaskSteps:
         except CallError as error:
             causes.append(error)
             return {"error": error_to_json(error.error)}
-        except Exception as error:  # boundary: foreign code; its words are not for models
+        except Exception as error:  # boundary: foreign code; its text is not shown to models
             causes.append(error)
             log.error("Step %r of task %s failed.", name, self.task_id, exc_info=error)
             failed = CallError("tool_error", f"Step {name!r} failed (task {self.task_id}).", outcome_unknown=True)
             return {"error": error_to_json(failed.error)}
 
     def _storable(self, name: str, value: object) -> JSONValue:
-        """Return a result as it is read back from the journal, so that the first run sees what a later one would."""
+        """Return a result as it would be read from the journal, so that the first run sees the same as a later one."""
         try:
             text = json.dumps(value, ensure_ascii=False, allow_nan=False)
         except (TypeError, ValueError, RecursionError) as error:
@@ -116,13 +116,13 @@ class TaskSteps:
         return json.loads(text)
 
     async def ask(self, question: str, schema: JSONValue) -> JSONValue:
-        """Ask the person behind the task, and return what they answered."""
+        """Ask the person the task belongs to, and return the answer."""
         await self._judge_anew()
         self._asked += 1
         form, is_single = form_of(schema)
         asked = Question(message=question, form=form, is_single=is_single)
         answer = await self._place.free_for(self._journal.answer(f"question-{self._asked}", asked))
-        # Days may have passed.
+        # The question may have been open for days.
         await self._judge_anew()
         action = answer.get("action")
         content: JSON | None = answer.get("content")
@@ -133,7 +133,7 @@ class TaskSteps:
         return content["answer"] if is_single else content
 
     async def _judge_anew(self) -> None:
-        """Raise what ends the task: what it was allowed when it began may be taken away since."""
+        """Raise the error that ends the task: its rights may have been removed since it began."""
         try:
             if self.refusal is None:
                 await self._look_again()
@@ -143,7 +143,7 @@ class TaskSteps:
             raise self.refusal
 
     def progress(self, fraction: float, message: str) -> None:
-        """Note how far the task is."""
+        """Record the progress of the task."""
         self._journal.progress(fraction, message if self._redactor is None else self._redactor.text(message))
 
 

@@ -1,4 +1,4 @@
-"""Tasks: the face of what outlives a request: file a call, ask how far it is, answer it, end it; each by its owner."""
+"""Tasks: calls that outlive their request. Owners start them, read their state, answer their questions, cancel them."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ else:
     present_rights = LazyModule("pegboard.auth.present_rights")
     dbos_engine = LazyModule("pegboard.tasks.dbos_engine")
 
-TASK_LEAST_TTL_S = 1.0  # and the least that a client may ask for
-TASK_SWEEP_S = 60.0  # between two looks for tasks whose time is over
+TASK_LEAST_TTL_S = 1.0  # the shortest lifetime that a client may ask for
+TASK_SWEEP_S = 60.0  # between two searches for expired tasks
 
 log = logging.getLogger("pegboard")
 IN_MEMORY: Final = "memory"
@@ -55,7 +55,7 @@ _ANSWER = '{"action": "accept", "content": …}'
 
 
 class _Operator:
-    """Whoever runs the server, and may see and end every task."""
+    """The operator of the server, who may see and cancel every task."""
 
 
 OPERATOR: Final = _Operator()
@@ -63,8 +63,8 @@ Asking = ToolContext | _Operator
 
 
 def owner_of(caller: Caller) -> str:
-    """Return whose tasks are his who asks; empty where nobody vouches for him: his are those whose id he holds."""
-    # An open server may give all of whom nothing is known one space: it makes them no one person.
+    """Return the owner key of a caller's tasks; empty for an unauthenticated caller: those whose id it has."""
+    # An open server may put all unknown callers into one space, which does not make them one person.
     nobody_says_where = caller.space_id is None or caller.credential == _ANONYMOUS
     if caller.credential in ("", _ANONYMOUS) and caller.user_id is None and nobody_says_where:
         return ""
@@ -72,7 +72,7 @@ def owner_of(caller: Caller) -> str:
 
 
 class Tasks:
-    """The tasks of one catalog. Fills the port `TaskEngine`.
+    """The tasks of one catalog. Implements the port `TaskEngine`.
 
     Made by host code or of a config, and handed to one `Catalog`, which attaches it. The first task, or `wake`, opens
     the store; `Catalog.close` stops what runs here.
@@ -101,7 +101,7 @@ class Tasks:
         if (store.reveal() if isinstance(store, Secret) else store) != IN_MEMORY:
             self._uri = StoreUri.located(store, folder=base or Path(), others=(IN_MEMORY,))
         if self._uri is not None and self._uri.path is not None:
-            # DBOS does.
+            # DBOS opens the file with Python's library.
             use_python_sqlite(self._uri.path)
             for fault in store_faults(self._uri.path):
                 raise DefinitionError(fault.message)
@@ -113,9 +113,9 @@ class Tasks:
         renew_after_fork(self)
 
     def after_fork(self) -> None:
-        """Leave what was opened to the parent, which runs it; called in a forked child, before any of its code."""
+        """Leave the engine to the parent process, which runs it; called in a forked child before any of its code."""
         leave_to_parent(self._engine, self._opening, self._waking, self._sweeping)
-        # One that is being opened is the parent's as well.
+        # An engine that is being opened belongs to the parent, too.
         self._is_of_parent |= self.is_durable and (self._engine is not None or self._opening.locked())
         self._engine = self._waking = self._sweeping = None
         self._opening = asyncio.Lock()
@@ -126,7 +126,7 @@ class Tasks:
         return self._uri is not None
 
     def attach(self, executor: Executor, make_view: MakeView) -> None:
-        """Take what runs calls, and what makes views. Once, by the catalog.
+        """Connect to the executor and to the function that makes views; called once, by the catalog.
 
         Raises:
             DefinitionError: another catalog has it.
@@ -143,7 +143,7 @@ class Tasks:
         return self._registry.context_type(caller=call.caller) if make is None else make(call)
 
     async def caller_now(self, caller: Caller, profile: str | None) -> Caller | None:
-        """Return a caller with the rights of now; `None` where they have none any more.
+        """Return a caller with its current rights; `None` if it has none any more.
 
         It waits as long as nobody can tell.
         """
@@ -163,12 +163,12 @@ class Tasks:
     # -- the engine
 
     async def wake(self) -> None:
-        """Open the store, and go on with what was interrupted."""
+        """Open the store, and resume interrupted tasks."""
         if self.is_durable and self._may_have_some():
             await self._opened()
 
     async def look(self) -> None:
-        """Open the store to look into it alone: what is in it is not run here."""
+        """Open the store for reading only; its tasks are not run here."""
         self._only_looks = True
         if self.is_durable and not self._may_have_some():
             raise CallError("not_found", "The store of tasks is empty: none was begun yet.")
@@ -189,11 +189,11 @@ class Tasks:
             log.error("Tasks that were interrupted do not go on: %s", error)
 
     def reopen(self) -> None:
-        """Take tasks again after a `close`."""
+        """Accept tasks again after `close`."""
         self._is_closed = False
 
     def _may_have_some(self) -> bool:
-        """Return whether tasks may have been left behind; a database that does not exist yet has none."""
+        """Return whether the store may hold unfinished tasks; a database that does not exist yet holds none."""
         return self._uri is not None and (self._uri.path is None or self._uri.path.exists())
 
     async def _opened(self) -> Engine:
@@ -215,7 +215,7 @@ class Tasks:
             return self._engine
 
     def _loading(self, uri: StoreUri, clock: Callable[[], float]) -> Future[Engine]:
-        """Make the engine in a thread, since DBOS takes seconds to load; in one that no loop waits for at its end."""
+        """Create the engine in a thread, since DBOS takes seconds to load; no loop waits for it when it closes."""
         future = Future[Engine]()
         future.set_running_or_notify_cancel()
 
@@ -239,11 +239,11 @@ class Tasks:
                 log.warning("Expired tasks could not be swept: %s", error)
 
     async def sweep(self) -> int:
-        """Forget every task whose time is over; return how many those were. A server does so each minute."""
+        """Delete every expired task, and return how many there were. A server does so every minute."""
         return await (await self._opened()).sweep(self._executor.ports.wall_clock())
 
     async def close(self) -> None:
-        """Stop what runs here; what is durable goes on elsewhere, or later."""
+        """Stop the tasks that run here; durable ones continue in another process, or later."""
         self._is_closed = True
         beside = [task for task in (self._waking, self._sweeping) if task is not None]
         for task in beside:
@@ -259,7 +259,7 @@ class Tasks:
     # -- a call becomes a task
 
     async def start(self, call: Call) -> ToolResult:
-        """File a call that every guard let pass; return the handle that its caller gets.
+        """Store a call that passed every guard, and return the handle for its caller.
 
         Raises:
             CallError: `storage_unavailable`; `invalid_arguments` for a secret in its arguments; `busy`.
@@ -299,11 +299,11 @@ class Tasks:
         )  # fmt: skip
 
     def _ttl_s(self, ctx: ToolContext) -> float:
-        """Return how long a task is kept: less than usual where its client wants that."""
+        """Return how long a task is kept; a client may ask for less than the default."""
         wanted_s: float | None = getattr(ctx.request.client, "task_ttl_s", None)
         return self.ttl_s if wanted_s is None else min(self.ttl_s, max(wanted_s, TASK_LEAST_TTL_S))
 
-    # -- those who ask
+    # -- owners
 
     async def get(self, task_id: str, ctx: Asking) -> TaskRecord:
         """Return a task of this caller.
@@ -314,7 +314,7 @@ class Tasks:
         return (await self._found(task_id, ctx))[1]
 
     async def several(self, task_ids: Sequence[str], ctx: Asking) -> Sequence[TaskRecord]:
-        """Return those of these tasks that are this caller's, in this order.
+        """Return the tasks among these that belong to this caller, in this order.
 
         Raises:
             CallError: `storage_unavailable`.
@@ -325,7 +325,7 @@ class Tasks:
         return [shown[task_id] for task_id in task_ids if task_id in shown]
 
     async def list(self, ctx: Asking) -> Sequence[TaskRecord]:
-        """Return the tasks of this caller, the newest first; none of one whom nobody vouches for."""
+        """Return the tasks of this caller, the newest first; none for an unauthenticated caller."""
         owner = None if isinstance(ctx, _Operator) else owner_of(ctx.caller)
         if owner == "":
             return ()
@@ -333,7 +333,7 @@ class Tasks:
             return await (await self._opened()).read_all(owner)
 
     async def answer(self, task_id: str, ctx: Asking, answers: Mapping[str, JSON]) -> frozenset[str]:
-        """Answer what a task asks; return the keys that were heard.
+        """Answer questions of a task, and return the keys of the accepted answers.
 
         Each answer is `{"action": "accept" | "decline" | "cancel", "content": {…}}`. What the task does not ask, or
         has been answered, is passed over, as MCP wants it.
@@ -358,7 +358,7 @@ class Tasks:
         return frozenset(waiting)
 
     async def cancel(self, task_id: str, ctx: Asking) -> None:
-        """End a task; one that has ended stays as it is.
+        """Cancel a task; a finished task is not changed.
 
         Raises:
             CallError: `not_found`.
@@ -371,7 +371,7 @@ class Tasks:
                 self._executor.cancel(call_id)
 
     async def resume(self, task_id: str, ctx: Asking) -> bool:
-        """Run a task here that was interrupted; `False` where it has ended, or a living worker has it.
+        """Resume an interrupted task here; return False if it has ended, or a live worker runs it.
 
         Raises:
             CallError: `not_found`.
@@ -381,7 +381,7 @@ class Tasks:
             return not record.is_over and await engine.resume(task_id)
 
     async def result(self, task_id: str, ctx: Asking, *, timeout_s: float | None = None) -> ToolResult:
-        """Wait until a task has ended, and return its result; that of one that failed or was cancelled is an error.
+        """Wait until a task has ended, and return its result, which is an error if it failed or was cancelled.
 
         Raises:
             CallError: `not_found`; `timeout`, where it goes on after `timeout_s`.
@@ -410,11 +410,11 @@ class Tasks:
             await engine.changed(record, timeout_s=min(left_s, TASK_LOOK_S))
 
     async def changed(self, record: TaskRecord, *, timeout_s: float) -> None:
-        """Return when a task is not any more as this record says, or after a while."""
+        """Return when a task differs from this record, or after a timeout."""
         await (await self._opened()).changed(record, timeout_s=timeout_s)
 
     async def one_changed(self, records: Sequence[TaskRecord], *, timeout_s: float) -> None:
-        """Return when one of several tasks is not any more as its record says, or after a while."""
+        """Return when one of several tasks differs from its record, or after a timeout."""
         waiting = [asyncio.ensure_future(self.changed(record, timeout_s=timeout_s)) for record in records]
         try:
             if waiting:
@@ -433,7 +433,7 @@ class Tasks:
         return engine, record
 
     def _is_shown(self, record: TaskRecord, ctx: Asking) -> bool:
-        """Tell whether who asks is told of a task: it is theirs, and its time is not over."""
+        """Tell whether a caller may see a task: it owns the task, and the task has not expired."""
         return record.created_at + record.ttl_s > self._executor.ports.wall_clock() and _may_see(record, ctx)
 
 
@@ -447,5 +447,5 @@ def _available() -> Generator[None]:
 
 
 def _may_see(record: TaskRecord, ctx: Asking) -> bool:
-    """Tell whether a task is his who asks: each belongs to its principal, or to whoever holds the id."""
+    """Tell whether a caller owns a task: a task belongs to its principal, or without one to whoever has its id."""
     return isinstance(ctx, _Operator) or record.owner in ("", owner_of(ctx.caller))
