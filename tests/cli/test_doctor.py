@@ -13,6 +13,7 @@ import orjson
 import pytest
 
 from pegboard.cli.commands import doctor
+from pegboard.cli.install_command import install_command
 from tests.cli.conftest import Run
 from tests.upstream_mcp.parts import free_port
 
@@ -79,7 +80,7 @@ def test_an_optional_package_that_is_missing_is_named_with_its_extra(
     assert ran.code == 0
     [tools] = [row for row in orjson.loads(ran.out)["findings"] if row["name"] == "tools"]
     assert (tools["state"], tools["detail"], tools["to_do"]) == (
-        "not installed", "jmespath", "If wanted: pip install 'pegboard[tools]'",
+        "not installed", "jmespath", f"If wanted: {install_command('tools')}",
     )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from pegboard.cli.command_error import Exit
+from pegboard.cli.install_command import install_command
 from pegboard.cli.options import SharedOptions
 from pegboard.cli.project import Project, load
 from pegboard.cli.source_startup import started
@@ -247,7 +248,7 @@ def _packages() -> Iterator[Finding]:
     for extra, packages in sorted(extras.items()):
         missing = [package for package in packages if not _is_installed(package)]
         if missing:
-            to_do = f"If wanted: pip install 'pegboard[{extra}]'"
+            to_do = f"If wanted: {install_command(extra)}"
             yield Finding(kind="packages", name=extra, state="not installed", detail=", ".join(missing), to_do=to_do)
         else:
             yield Finding(kind="packages", name=extra, state="installed")

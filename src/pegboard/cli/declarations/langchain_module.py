@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pegboard.cli.command_error import CommandError
 from pegboard.cli.declarations.proposal import Proposal
+from pegboard.cli.install_command import install_command
 from pegboard.config.python_modules import hidden_module, hidden_modules, importable_last
 from pegboard.lazy import LazyModule
 from pegboard.model.error import DefinitionError
@@ -49,7 +50,7 @@ def langchain_proposal(word: str, *, folder: Path) -> Proposal:
     try:
         count = len(langchain.declared(found, groups=["langchain"]))
     except ImportError:
-        text = "LangChain is not installed here: `pip install 'pegboard[langchain]'`."
+        text = f"LangChain is not installed here: `{install_command('langchain')}`."
         raise CommandError(text, kind="package_missing") from None
     except DefinitionError as error:
         raise CommandError(f"{word!r} cannot be taken: {error}", kind="unknown_form") from None
