@@ -102,8 +102,8 @@ def test_a_space_is_granted_to_users_and_roles_and_taken_back(run: Run) -> None:
     run("ingest", "handbook", "--space", "s1")
     asked = ("call", "search_documents", "--args", '{"query": "days"}', "--as")
     assert orjson.loads(run(*asked, "user=bob").out)["hits"] == []
-    assert run("workspace", "grant", "user:bob", "s1").out == (
-        "user:bob may read the documents of the space 's1' from now on.\n"
+    assert run("workspace", "grant", "user:bob", "s1").out.startswith(
+        "user:bob was granted read access to the documents of the space 's1'.\n"
     )
     run("workspace", "grant", "role:support", "s1", "write")
     assert len(orjson.loads(run(*asked, "user=bob").out)["hits"]) == 1
@@ -114,11 +114,45 @@ def test_a_space_is_granted_to_users_and_roles_and_taken_back(run: Run) -> None:
     assert "has no grant" in run("workspace", "revoke", "user:bob", "s1").err
 
 
+def test_a_space_that_does_not_exist_is_granted_only_when_it_is_said_to_be_new(run: Run) -> None:
+    run("ingest", "handbook", "--space", "sales")
+    ran = run("workspace", "grant", "user:bob", "sale")
+    assert (ran.code, ran.out) == (1, "")
+    assert "There is no space 'sale'" in ran.err
+    assert "Did you mean 'sales'?" in ran.err
+    assert "--new" in ran.err
+    assert "bob" not in run("workspace", "ls").out
+    assert run("workspace", "grant", "user:bob", "later", "write", "--new").code == 0
+    assert run("workspace", "grant", "user:cid", "later").code == 0
+    assert "--new is for `pegboard workspace grant" in run("workspace", "ls", "--new").err
+
+
+@pytest.mark.parametrize("access", ["read", "write"])
+def test_a_grant_says_for_which_credentials_it_counts_and_it_does(run: Run, access: str) -> None:
+    run("ingest", "handbook", "--space", "s1")
+    said = run("workspace", "grant", "user:bob", "s1", access).out
+    assert "a credential that names a space sees only that one." in said
+    assert "write to it only with a write grant." in said
+    asked = ("call", "search_documents", "--args", '{"query": "days"}', "--as")
+    found = {who: len(orjson.loads(run(*asked, who).out)["hits"]) for who in ("user=bob", "user=bob,space=s2")}
+    assert found == {"user=bob": 1, "user=bob,space=s2": 0}
+
+
+@pytest.mark.parametrize("reason", ["file is not a database", "unable to open database file"])
+def test_a_store_that_cannot_be_used_says_why_to_the_operator(run: Run, tmp_path: Path, reason: str) -> None:
+    store = tmp_path / "documents.db"
+    store.mkdir() if "unable" in reason else store.write_bytes(b"no database " * 400)
+    ran = run("ingest", "handbook", "--space", "s1")
+    assert ran.code == 1
+    assert f"{str(store)!r} cannot be used: " in ran.err
+    assert reason in ran.err
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["workspace", "grant", "bob", "s1"], "'bob' is nobody: write user:NAME or role:NAME."),
-        (["workspace", "grant", "user:", "s1"], "'user:' is nobody"),
+        (["workspace", "grant", "bob", "s1", "--new"], "'bob' is nobody: write user:NAME or role:NAME."),
+        (["workspace", "grant", "user:", "s1", "--new"], "'user:' is nobody"),
         (["workspace", "grant", "user:bob", "s1", "own"], "pegboard workspace grant user:ann SPACE [read|write]"),
         (["workspace", "rm", "s1"], "pegboard workspace rm SPACE SOURCE"),
         (["workspace", "revoke"], "pegboard workspace revoke user:ann SPACE"),

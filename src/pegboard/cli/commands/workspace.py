@@ -16,6 +16,7 @@ from pegboard.cli.options import Options, SharedOptions
 from pegboard.cli.project import find_config
 from pegboard.cli.terminal import Column
 from pegboard.config import load
+from pegboard.core.names import nearest
 from pegboard.lazy import LazyModule
 from pegboard.model.document import Access
 from pegboard.model.error import CallError
@@ -44,18 +45,24 @@ _USAGE = {
     "stats": "pegboard workspace stats",
     "embed": "pegboard workspace embed",
     "fetch-model": "pegboard workspace fetch-model",
-    "grant": "pegboard workspace grant user:ann SPACE [read|write]",
+    "grant": "pegboard workspace grant user:ann SPACE [read|write] [--new]",
     "revoke": "pegboard workspace revoke user:ann SPACE",
 }
+
+
+_NEW = "For grant: let the space be one that does not exist yet."
 
 
 async def workspace_command(
     action: Annotated[Action, Parameter(help=_ACTION)] = "ls",
     /,
     *words: Annotated[str, Parameter(name="names", help="What the action is about.")],
+    new: Annotated[bool, Parameter(help=_NEW, negative="")] = False,
     options: SharedOptions,
 ) -> None:
     """Show and remove what is stored of documents, and grant spaces."""
+    if new and action != "grant":
+        raise CommandError(f"--new is for `{_USAGE['grant']}`.")
     if action == "fetch-model" and not words:
         await _fetch_models(options)
         return
@@ -71,9 +78,9 @@ async def workspace_command(
             case "embed", ():
                 await _embed(project, options)
             case "grant", (who, space):
-                await _grant(project, options, who, space, "read")
+                await _grant(project, options, who, space, "read", is_new=new)
             case "grant", (who, space, ("read" | "write") as access):
-                await _grant(project, options, who, space, access)
+                await _grant(project, options, who, space, access, is_new=new)
             case "revoke", (who, space):
                 await _revoke(project, options, who, space)
             case _:
@@ -182,12 +189,30 @@ async def _statistics(project: DocumentProject, options: Options) -> None:
         )
 
 
-async def _grant(project: DocumentProject, options: Options, who: str, space: str, access: Access) -> None:
+async def _grant(
+    project: DocumentProject, options: Options, who: str, space: str, access: Access, *, is_new: bool
+) -> None:
+    spaces = [str(each["space"]) for each in await project.store.statistics()]
+    if space not in spaces and not is_new:
+        raise CommandError(
+            f"There is no space {space!r} in {project.store.place}; nothing was granted."
+            f"{nearest(space, spaces, label='Spaces')} For a space that gets its documents later, add --new.",
+            kind="not_found",
+            code=Exit.REFUSED,
+        )
     await project.store.grant(who, space, access)
     if options.json:
         options.terminal.json({"granted": {"principal": who, "space": space, "access": access}})
-    else:
-        options.terminal.say(f"{who} may {access} the documents of the space {space!r} from now on.")
+        return
+    options.terminal.say(f"{who} was granted {access} access to the documents of the space {space!r}.")
+    options.terminal.say(
+        "The grant counts for credentials that name no space"
+        + (f", or {space!r}" if access == "write" else "")
+        + "; a credential that names a space sees only that one."
+    )
+    options.terminal.say(
+        f"Credentials that name {space!r} can read it without a grant, and write to it only with a write grant."
+    )
 
 
 async def _revoke(project: DocumentProject, options: Options, who: str, space: str) -> None:
