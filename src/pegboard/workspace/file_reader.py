@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 from collections.abc import Sequence
 from types import TracebackType
@@ -25,6 +26,7 @@ PARSE_MEMORY_BYTES = 512 * MIB  # bytes of memory of a parsing child
 PARSE_OUTPUT_BYTES = 64 * MIB  # bytes of one file's parsed contents as JSON
 
 _UNREADABLE = "UnreadableError"
+log = logging.getLogger("pegboard")
 _FEED = "pegboard.workspace.parsing.feed:parse_feed"
 _TOLD = ("title", "author", "created", "language", "headings", "pages", "encoding", "encoding_from")
 
@@ -73,8 +75,7 @@ class FileReader:
             options: JSON = {"name": path.rpartition("/")[2], "encoding": encoding}
             parsed: JSON = await self._pool.call(kind.parser, options, payload)
         except SandboxError as error:
-            reason = error.text if error.type_name == _UNREADABLE else f"its parser failed: {error.type_name}"
-            return with_error(document, reason)
+            return with_error(document, _reason(path, error))
         except CallError as error:
             return with_error(document, error.error.message)
         return _filled(document, parsed)
@@ -88,8 +89,15 @@ class FileReader:
         try:
             return cast("Feed", await self._pool.call(_FEED, {}, payload))
         except SandboxError as error:
-            reason = error.text if error.type_name == _UNREADABLE else f"its parser failed: {error.type_name}"
-            raise CallError("invalid_arguments", reason) from None
+            raise CallError("invalid_arguments", _reason("a feed", error)) from None
+
+
+def _reason(name: str, error: SandboxError) -> str:
+    """Return why nothing could be read of a file. What an unexpected error says may quote the file, so it is logged."""
+    if error.type_name == _UNREADABLE:
+        return error.text
+    log.warning("The parser of %r failed: %s: %s", name, error.type_name, error.text)
+    return f"its parser failed: {error.type_name}"
 
 
 def checksum_of(payload: bytes) -> str:

@@ -119,12 +119,12 @@ class SqliteDatabase:
             raise
 
     def _reading(self, work: Callable[[Connection], T], current: StoppableWork[SqliteConnection]) -> T:
-        with _explained(), self._connection() as db, current.on(db), _transaction(db, "begin"):
+        with _explained(self.path), self._connection() as db, current.on(db), _transaction(db, "begin"):
             db.raw.set_busy_timeout(int(DOCUMENT_STORE_READ_BUSY_S * 1000))
             return work(db)
 
     def _writing(self, work: Callable[[Connection], T], current: StoppableWork[SqliteConnection]) -> T:
-        with _explained(), self._connection() as db, current.on(db):
+        with _explained(self.path), self._connection() as db, current.on(db):
             db.raw.set_busy_timeout(int(DOCUMENT_STORE_BUSY_S * 1000))
             with _transaction(db, "begin immediate"):
                 return work(db)
@@ -200,8 +200,8 @@ def _transaction(db: SqliteConnection, begin: str) -> Generator[None]:
 
 
 @contextmanager
-def _explained() -> Generator[None]:
-    """Convert SQLite errors to messages for the caller; original texts may contain others' data."""
+def _explained(path: Path) -> Generator[None]:
+    """Convert SQLite errors to messages for the caller; original texts may contain others' data and are logged."""
     try:
         yield
     except apsw.BusyError:
@@ -212,4 +212,5 @@ def _explained() -> Generator[None]:
         log.warning("The document store cannot be used: %s", error)
         raise CallError("storage_unavailable", _UNUSABLE) from error
     except (apsw.Error, OSError) as error:
+        log.warning("The document store %r cannot be used: %s: %s", str(path), type(error).__name__, error)
         raise CallError("storage_unavailable", _UNUSABLE) from error
