@@ -265,7 +265,7 @@ def test_an_unknown_keyword_is_refused_with_the_nearest_known_one():
         ({"task": "always"}, "task='always': say forbidden, optional or required."),
         ({"consent": "sometimes"}, "consent='sometimes': say never, always, destructive"),
         ({"consent": True}, "consent=True"),
-        ({"rate_limit": "ten a minute"}, "'ten a minute' is no rate limit"),
+        ({"rate_limit": "ten a minute"}, "'ten a minute' is not a rate limit"),
         ({"timeout_s": 0}, "timeout_s=0 must be a number more than 0."),
         ({"timeout_s": "20"}, "timeout_s='20' must be a number more than 0."),
         ({"max_concurrency": 0}, "max_concurrency=0 must be a number more than 0."),

@@ -40,6 +40,48 @@ def test_a_tool_that_cannot_be_honoured_is_refused_with_its_key(project: Project
     assert line == (5 if handler else 4)
 
 
+def test_unknown_top_level_keys_are_reported_together_with_the_known_ones(project: Project) -> None:
+    project.write("foo: 1\nname: x\ntool: []\nzork: {a: 1}\nmcp_servers: {x: {url: 'http://127.0.0.1:9'}}\n")
+    unknown, meant, clients = project.said()
+    assert unknown.startswith("pegboard.yaml:1:1: foo: unknown keys 'foo', 'zork'. Keys: agents, ")
+    assert all(f" {key}," in unknown for key in ("profiles", "rate_limits", "tools"))
+    assert meant == "pegboard.yaml:3:1: tool: unknown key 'tool'. Did you mean 'tools'?"
+    assert clients.endswith("This is the form of MCP clients: `pegboard import FILE` converts it.")
+
+
+def test_a_file_with_unknown_keys_alone_is_refused_with_them_and_without_a_value(project: Project) -> None:
+    project.write("A: hunter2\nhello: [1]\n")
+    (problem,) = project.problems()
+    assert problem.message.startswith("unknown keys 'A', 'hello'. Keys: agents, ")
+    assert "hunter2" not in f"{problem} {problem.source}"
+    project.write("k3y-of-somebody: hunter2\n")
+    (said,) = project.said()
+    assert "this is not a Pegboard config" in said
+    assert "k3y" not in said
+
+
+@pytest.mark.parametrize(
+    ("tool", "path"),
+    [
+        ("type: mcp, mcp: {transport: http, url: $NOPE}", "mcp.url"),
+        ("type: mcp, mcp: {transport: http, url: $NOPE/mcp}", "mcp.url"),
+        ("type: openapi, openapi: {spec: $NOPE}", "openapi.spec"),
+    ],
+)
+def test_an_address_of_an_unexpanded_variable_is_refused_with_the_notation(
+    project: Project, tool: str, path: str
+) -> None:
+    project.write(f"tools: [{{name: x, {tool}}}]")
+    (said,) = project.said()
+    text = "'$NOPE' is not expanded; for the value of the variable write ${NOPE}"
+    assert said.endswith(f": tools[0].{path}: {text}")
+
+
+def test_a_key_one_level_too_high_is_refused_with_the_place(project: Project) -> None:
+    project.write("tools: [{name: x, type: mcp, url: 'http://127.0.0.1:9'}]")
+    assert "unknown key 'url'. It belongs under `mcp:`; write `mcp: {url: …}`." in project.said()[1]
+
+
 @pytest.mark.parametrize("text", ["", "# only a comment\n", "---\n", "\n\n"])
 def test_an_empty_file_is_refused(project: Project, text: str) -> None:
     project.write(text)

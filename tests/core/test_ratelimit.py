@@ -28,9 +28,23 @@ def limited(calls: int, window_s: float = 60.0, *, clock: Clock | None = None, *
     ids=lambda text: text[:9],
 )  # fmt: skip
 def test_a_limit_in_other_digits_or_too_many_is_refused_in_words(text: str) -> None:
-    with pytest.raises(DefinitionError, match="is no rate limit"):
+    with pytest.raises(DefinitionError, match="is not a rate limit"):
         RateLimit.parse(text)
     assert RateLimit.parse("5/.5s") == RateLimit(max_calls=5, window_s=0.5)
+
+
+@pytest.mark.parametrize(
+    ("text", "instead"),
+    [
+        ("10/minute", "10/60s"), ("10", "10/60s"), ("10/60", "10/60s"), ("5/s", "5/1s"), ("3 per 2 hours", "3/7200s"),
+        ("7 a day", "7/86400s"), ("9/1m", "9/60s"), ("10/0", "10/60s"), ("2/fortnight", "10/60s"), ("many", "10/60s"),
+    ],
+)  # fmt: skip
+def test_a_limit_in_another_notation_is_refused_with_what_to_write(text: str, instead: str) -> None:
+    with pytest.raises(DefinitionError) as refused:
+        RateLimit.parse(text)
+    assert f'{text!r} is not a rate limit; write calls and seconds, such as "{instead}" for' in str(refused.value)
+    assert RateLimit.parse(instead).window_s > 0
 
 
 async def test_a_limit_is_declared_as_a_config_writes_it() -> None:
@@ -50,8 +64,8 @@ async def test_a_limit_is_declared_as_a_config_writes_it() -> None:
 @pytest.mark.parametrize(
     ("limit", "text"),
     [
-        ({"max_calls": 1}, r"\{'max_calls': 1\} is no rate limit; it has max_calls and window_seconds"),
-        ({"max_calls": 1, "window_s": 60}, "is no rate limit; it has max_calls and window_seconds"),
+        ({"max_calls": 1}, r"\{'max_calls': 1\} is not a rate limit; it has max_calls and window_seconds"),
+        ({"max_calls": 1, "window_s": 60}, "is not a rate limit; it has max_calls and window_seconds"),
         ({"max_calls": "1", "window_seconds": 60}, "max_calls must be a whole number"),
         ({"max_calls": True, "window_seconds": 60}, "max_calls must be a whole number"),
         ({"max_calls": 1, "window_seconds": "60"}, "must be a number of seconds"),

@@ -59,6 +59,10 @@ class BuildContext(Struct, kw_only=True):
             self.report.add(at.problem(fault))
             return None
         top, folder = name.partition(".")[0], self.config.path.absolute().parent
+        if name.endswith(".py") and (folder / name).is_file():
+            text = f"{name!r} is a file; write the name of its module: `{name.removesuffix('.py')}`"
+            self.report.add(at.problem(text))
+            return None
         if (place := hidden_modules(folder, top).get(top)) is not None:
             self.report.add(at.problem(hidden_module(top, place)))
             return None

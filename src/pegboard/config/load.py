@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from itertools import islice
 from pathlib import Path
@@ -17,7 +18,7 @@ from pegboard.config.forms.agent_words import ASTROMESH, KEY_VARIABLES, KEYS_OF_
 from pegboard.config.forms.embedder_form import EmbedderForm
 from pegboard.config.forms.main_file import Fragment, HookForm, MainFile, ModelForm
 from pegboard.config.forms.predicate_form import PredicateForm, secret_names
-from pegboard.config.forms.validation import validated
+from pegboard.config.forms.validation import unknown_top_level, validated
 from pegboard.config.forms.value_types import as_names, rate_limit
 from pegboard.config.identity import key_store_of
 from pegboard.config.kinds import KINDS, Kind
@@ -53,7 +54,12 @@ M = TypeVar("M", bound=BaseModel)
 F = TypeVar("F", bound=Fragment)
 _NO_OPENAI_KEY = "the variable 'OPENAI_API_KEY' is not set; set it, or write `api_key`"
 _TOP_LEVEL = MainFile.model_fields.keys() | {key for key in UNSUPPORTED if "." not in key} | KEYS_OF_AGENT_FILES
-_NO_CONFIG = "this is no configuration: no line begins with a key of one, such as `tools:` or `profiles:`"
+_NO_CONFIG = (
+    "this is not a Pegboard config: no line begins with one of its keys, such as `tools:` or `profiles:`. "
+    "`pegboard init` writes a config to start from"
+)
+# Keys of other files may be shown if they are words; values never are.
+_WORD = re.compile(r"[A-Za-z][A-Za-z_-]{0,31}")
 
 
 def load(path: Path, *, env: Mapping[str, str]) -> Config:
@@ -171,6 +177,9 @@ class _Load(Struct, kw_only=True):
             return None
         is_known = isinstance(root, Table) and (not root.items or not root.items.keys().isdisjoint(_TOP_LEVEL))
         if not is_known and not looks_like_config(text, _TOP_LEVEL):
+            if isinstance(root, Table) and not problems and all(map(_WORD.fullmatch, root.items)):
+                self.report.add(*unknown_top_level(root.items, At(root), MainFile))
+                return None
             place = problems[0].where if problems else str(Mark(str(path), 1, 1))
             self.report.add(Problem(where=place, message=_NO_CONFIG))
             return None

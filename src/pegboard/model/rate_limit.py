@@ -12,6 +12,12 @@ from pegboard.model.error import DefinitionError
 
 # ASCII digits only, and no more than a machine number has.
 _FORM = re.compile(r"([0-9]{1,18})/([0-9]{1,15}\.?[0-9]{0,9}|\.[0-9]{1,9})s")
+# What other libraries and people write: `10/minute`, `10 per 2 hours`, `10/60`, `10`.
+_OTHER_FORM = re.compile(r"([0-9]{1,18})(?:\s*(?:/|\bper\b|\ban?\b)\s*([0-9]{0,6})\s*([a-z]*?)s?)?", re.IGNORECASE)
+_UNITS_S = {
+    "": 1, "sec": 1, "second": 1, "m": 60, "min": 60, "minute": 60, "h": 3600, "hr": 3600, "hour": 3600, "d": 86400,
+    "day": 86400,
+}  # fmt: skip
 LimitScope = Literal["caller", "tool", "user", "space", "agent", "session"]
 
 
@@ -53,7 +59,7 @@ class RateLimit(Struct, frozen=True, kw_only=True):
         unknown = [key for key in mapping if key not in _KEYS]
         if unknown or not {"max_calls", "window_seconds"} <= mapping.keys():
             raise DefinitionError(
-                f"{dict(mapping)!r} is no rate limit; it has max_calls and window_seconds, and may have scope and "
+                f"{dict(mapping)!r} is not a rate limit; it has max_calls and window_seconds, and may have scope and "
                 'when_store_is_down: {"max_calls": 10, "window_seconds": 60}.'
             )
         return cls(**{_KEYS[key]: value for key, value in mapping.items()})
@@ -62,7 +68,7 @@ class RateLimit(Struct, frozen=True, kw_only=True):
     def _parse_text(cls, text: str) -> RateLimit:
         form = _FORM.fullmatch(text)
         if form is None:
-            raise DefinitionError(f'{text!r} is no rate limit; write for example "10/60s": ten calls in 60 seconds.')
+            raise DefinitionError(f"{text!r} is not a rate limit; {_instead(text)}.")
         return cls(max_calls=int(form[1]), window_s=float(form[2]))
 
     def __post_init__(self) -> None:
@@ -83,3 +89,14 @@ class RateLimit(Struct, frozen=True, kw_only=True):
                 f"A rate limit of {self.max_calls} calls in {self.window_s} s makes no sense: "
                 "calls must be 0 or more, the window longer than 0 s."
             )
+
+
+def _instead(text: str) -> str:
+    """Return what to write instead of a text that is not a rate limit."""
+    form = _OTHER_FORM.fullmatch(text.strip())
+    unit_s = None if form is None else _UNITS_S.get((form[3] or "").lower())
+    if form is None or unit_s is None or form[2] == "0":
+        return 'write calls and seconds, such as "10/60s" for 10 calls in 60 seconds'
+    calls = int(form[1])
+    window_s = 60 if form[3] is None else int(form[2] or 1) * unit_s
+    return f'write calls and seconds, such as "{calls}/{window_s}s" for {calls} calls in {window_s} seconds'

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 
 from pegboard.config.forms.value_types import FLAG, MAPPING, TEXT
 from pegboard.config.yaml.problems import Report
-from pegboard.config.yaml.tree import At, Step
+from pegboard.config.yaml.tree import At, Scalar, Step
 from pegboard.core.names import nearest_one
 from pegboard.model.error import Problem
 from pegboard.model.json_types import JSON, is_object
@@ -53,11 +53,13 @@ _OTHER_WORDS = {
     "timeout": "timeout_seconds",
 }
 _OF_OTHER_FILES = {
-    "mcpservers": "That is the form of MCP clients: `pegboard import FILE` takes it over.",
+    "mcpservers": "This is the form of MCP clients: `pegboard import FILE` converts it.",
 }
-# More would be a wall of words, and none of them is like the wrong one.
+# A nested mapping with more keys names none of them; the top level names all.
 _LISTED_KEYS = 12
 _KEY_CHARS = 80
+_UNKNOWN_SHOWN = 20  # unknown keys of one mapping, in one problem
+_PLAIN = re.compile(r"[\w.*/-]{1,40}")  # may be written in a list without quotes
 _KEY = "[key]"
 _KEY_FAULTS = {"string_too_short": "may not be empty"}
 _ASIDE = frozenset({_KEY, MAPPING, TEXT, FLAG})
@@ -108,6 +110,7 @@ def explain(
         if fault["type"] == "extra_forbidden" and (loc := _keys_of(fault["loc"]))
         if (meant := _meant_key(str(loc[-1]), _keys(model, loc))) is not None
     }
+    unknown: dict[tuple[Step, ...], list[str]] = {}
     for fault in faults:
         loc = _keys_of(fault["loc"])
         # What is missing stands there, misspelled: that is said once.
@@ -121,9 +124,27 @@ def explain(
         here = at.under(loc)
         documented = _documented(fault["type"], fault["msg"], here, refusal)
         if documented is None and fault["type"] == "extra_forbidden":
-            yield here.problem(_unknown_key(str(loc[-1]), _holders(model, loc)), at_key=True)
+            name, holders = str(loc[-1]), _holders(model, loc)
+            if (hint := _hint(name, holders)) is None:
+                unknown.setdefault(loc[:-1], []).append(name)
+            else:
+                yield here.problem(f"unknown key {name[:_KEY_CHARS]!r}. {hint}", at_key=True)
         else:
             yield documented or _explain(fault["type"], fault.get("ctx", {}), fault["msg"], here, _keys(model, loc))
+    for parent, names in unknown.items():
+        keys = _keys(model, (*parent, names[0]))
+        lists_all = not parent or len(keys) <= _LISTED_KEYS
+        yield at.under((*parent, names[0])).problem(_unknown_keys(names, keys, lists_all=lists_all), at_key=True)
+
+
+def unknown_top_level(names: Iterable[str], at: At, model: type[BaseModel]) -> Iterator[Problem]:
+    """Yield the problems of a file that has only unknown keys: one each for those with a hint, one for the others."""
+    hints = {name: _hint(name, [model]) for name in names}
+    for name, hint in hints.items():
+        if hint is not None:
+            yield (at / name).problem(f"unknown key {name[:_KEY_CHARS]!r}. {hint}", at_key=True)
+    if unknown := [name for name, hint in hints.items() if hint is None]:
+        yield (at / unknown[0]).problem(_unknown_keys(unknown, _keys_of_forms([model]), lists_all=True), at_key=True)
 
 
 def _keys_of(loc: tuple[Step, ...]) -> tuple[Step, ...]:
@@ -158,7 +179,7 @@ def _explain(kind: str, ctx: Mapping[str, Any], message: str, at: At, keys: Mapp
         case "definition" | "one_key" | "null":
             return at.problem(message)
         case _ if kind in _EXPECTED:
-            return at.problem(f"expected {_EXPECTED[kind]}, not {at.shown}")
+            return at.problem(f"expected {_EXPECTED[kind]}, not {at.shown}{_as_list(kind, at)}")
         case _ if kind in _COMPARED:
             words, bound = _COMPARED[kind]
             return at.problem(f"must be {words} {ctx[bound]:g}, not {at.shown}")
@@ -177,22 +198,39 @@ def _meant_key(name: str, keys: Mapping[str, str]) -> str | None:
     return other if other in keys else nearest_one(name, sorted(keys))
 
 
-def _unknown_key(name: str, holders: Iterable[type[BaseModel]]) -> str:
+def _as_list(kind: str, at: At) -> str:
+    """Return what to write instead of a single value where a list is expected; nothing for any other value."""
+    is_single = kind in ("tuple_type", "list_type") and isinstance(at.node, Scalar) and isinstance(at.node.value, str)
+    if not is_single or not _PLAIN.fullmatch(at.text):
+        return ""
+    return f"; for a single entry write `{at.steps[-1]}: [{at.text}]`"
+
+
+def _unknown_keys(names: Sequence[str], keys: Mapping[str, str], *, lists_all: bool) -> str:
+    """Return the problem of keys that resemble none of the known ones."""
+    shown = ", ".join(repr(name[:_KEY_CHARS]) for name in names[:_UNKNOWN_SHOWN])
+    more = f" and {len(names) - _UNKNOWN_SHOWN} more" if len(names) > _UNKNOWN_SHOWN else ""
+    known = f"Keys: {', '.join(sorted(keys)) or 'none'}."
+    if not lists_all:
+        known = f"There are {len(keys)}; `pegboard schema` describes them."
+    return f"unknown key{'s' if len(names) > 1 else ''} {shown}{more}. {known}"
+
+
+def _hint(name: str, holders: Iterable[type[BaseModel]]) -> str | None:
+    """Return what to write instead of an unknown key; `None` if it resembles none of the known ones."""
     keys = _keys_of_forms(holders)
-    meant = _meant_key(name, keys)
-    if (elsewhere := _OF_OTHER_FILES.get(name.casefold())) is not None:
-        hint = elsewhere
-    elif meant is not None:
-        hint = f"Did you mean {meant!r}?"
-    elif (place := _one_level_deeper(name, holders)) is not None:
-        hint = f"Did you mean {place[1]!r}, which stands under `{place[0]}:`?"
-    elif "config" in keys:
-        hint = "What a built-in is told stands under `config:`; `pegboard schema` describes all keys."
-    elif len(keys) > _LISTED_KEYS:
-        hint = f"There are {len(keys)}; `pegboard schema` describes them."
-    else:
-        hint = f"Keys: {', '.join(sorted(keys)) or 'none'}."
-    return f"unknown key {name[:_KEY_CHARS]!r}. {hint}"
+    if (elsewhere := _OF_OTHER_FILES.get(re.sub("[_-]", "", name.casefold()))) is not None:
+        return elsewhere
+    if (meant := _meant_key(name, keys)) is not None:
+        return f"Did you mean {meant!r}?"
+    if (place := _one_level_deeper(name, holders)) is not None:
+        key, inner = place
+        if inner == name:
+            return f"It belongs under `{key}:`; write `{key}: {{{name}: …}}`."
+        return f"Did you mean {inner!r}, which belongs under `{key}:`?"
+    if "config" in keys:
+        return "What a built-in is told stands under `config:`; `pegboard schema` describes all keys."
+    return None
 
 
 def _one_level_deeper(name: str, holders: Iterable[type[BaseModel]]) -> tuple[str, str] | None:

@@ -113,8 +113,16 @@ def reference(value: str) -> str:
     return value
 
 
+def module_of_file(name: str) -> str | None:
+    """Return the module that a `.py` file in a config's folder is, such as `lib.tools` for `./lib/tools.py`."""
+    module = name.removeprefix("./").removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+    return module if name.endswith(".py") and re.fullmatch(_MODULE, module) else None
+
+
 def _module(value: str) -> str:
     if not re.fullmatch(_MODULE, value):
+        if (module := module_of_file(value)) is not None:
+            raise definition_error(f"{value!r} is a file; write the name of its module: `{module}`")
         raise PydanticCustomError("module", "expected the name of a Python module, such as `acme.tools`")
     return value
 
@@ -132,6 +140,12 @@ def _variable_glob(value: str) -> str:
             "files, such as `file:/run/secrets/*`"
         )
     return value
+
+
+def _as_limit_text(value: object) -> object:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        checked(RateLimit.parse)(str(value))
+    return _as_text(value)
 
 
 def _limit_text(value: str) -> str:
@@ -209,7 +223,12 @@ class RateLimitForm(Form):
 Limit: TypeAlias = Annotated[
     Annotated[RateLimitForm, Tag(MAPPING)]
     | Annotated[
-        Text, AfterValidator(_limit_text), Field(json_schema_extra={"pattern": "^[0-9]+/[0-9.]+s$"}), Tag(TEXT)
+        str,
+        Strict(),
+        AfterValidator(_limit_text),
+        BeforeValidator(_as_limit_text),
+        Field(json_schema_extra={"pattern": "^[0-9]+/[0-9.]+s$"}),
+        Tag(TEXT),
     ],
     Discriminator(lambda value: MAPPING if isinstance(value, dict) else TEXT),
 ]

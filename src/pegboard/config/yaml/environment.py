@@ -98,7 +98,7 @@ class Environment:
         if not isinstance(text, str):
             return text
         if (near := near_reference(text, at.steps, self._env)) is not None:
-            (self.problems if near.is_secret else self.warnings).append(at.problem(near.message))
+            (self.problems if near.is_secret or near.is_address else self.warnings).append(at.problem(near.message))
         if "$" not in text:
             return text
         is_expanded = False

@@ -23,22 +23,30 @@ _OF_SECRETS = frozenset({"headers", "auth", "env", "secrets"})
 _OF_TEXTS = frozenset({"body", "template", "parameters", "examples", "schema", "description", "prompts"})
 # There stands the name of a variable, and not what it holds.
 _OF_NAMES = frozenset({"secret", "api_key_env"})
+# Their value is an address or a file, which never begins with such a reference.
+_OF_ADDRESSES = frozenset({"url", "base_url", "spec", "endpoint"})
 _LOGIN = re.compile(r"://[^\s/@]*\Z")
 
 
 class NearReference(NamedTuple):
-    """What was written, and of which variable: `is_secret` where a secret is expected, `is_name` where a name is."""
+    """What was written, and of which variable.
+
+    `is_secret` where a secret is expected, `is_name` where a name is, `is_address` where an address would begin.
+    """
 
     written: str
     name: str
     is_secret: bool
     is_name: bool
+    is_address: bool = False
 
     @property
     def message(self) -> str:
         """What to say of it."""
         if self.is_name:
             return f"{self.written!r} is taken as it stands; here the name of a variable is written alone: {self.name}"
+        if self.is_address:
+            return f"{self.written!r} is not expanded; for the value of the variable write ${{{self.name}}}"
         plain = f"; for the plain text write ${self.written}" if self.written.startswith("$") else ""
         return f"{self.written!r} is taken as it stands; a variable is written ${{{self.name}}}{plain}"
 
@@ -62,6 +70,8 @@ def near_reference(text: str, steps: Sequence[Step], env: Mapping[str, str]) -> 
         name = found[1]
         is_whole = written == text.strip()
         is_secret = is_secret_place or _LOGIN.search(text, 0, match.start()) is not None
-        if name in env or (name.isupper() and (is_secret or is_whole)):
-            return NearReference(written, name, is_secret, is_name=bool(keys) and keys[-1] in _OF_NAMES)
+        is_address = bool(keys) and keys[-1] in _OF_ADDRESSES and not text[: match.start()].strip()
+        if name in env or (name.isupper() and (is_secret or is_whole or is_address)):
+            is_name = bool(keys) and keys[-1] in _OF_NAMES
+            return NearReference(written, name, is_secret, is_name, is_address)
     return None
