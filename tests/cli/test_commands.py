@@ -112,6 +112,7 @@ def test_list_as_json_has_a_row_a_tool(run: Run) -> None:
                     "reason": "in the selection, allowed and available",
                 },
             ],
+            "problems": [],
         }
     )
 
@@ -576,3 +577,87 @@ def test_an_integer_travels_over_the_command_line(run: Run, tmp_path: Path) -> N
     for action, more in (("set", [f"value:={2**70}"]), ("get", [])):
         ran = run("call", "cache_store", f"action={action}", "key=k", *more, "--json")
         assert ran.code == 0, ran.out
+
+
+UNSET = """\
+files: [agents/*.yaml]
+groups: {core: for all}
+tools:
+  - name: web
+    type: mcp
+    groups: [net]
+    mcp: {transport: stdio, command: "${PEGBOARD_UNSET_COMMAND}", args: [x], tools: {groups: {look: [net_read]}}}
+  - {name: hook, type: webhook, description: x, webhook: {url: "https://a.example", headers: {A: "${PEGBOARD_UNSET}"}}}
+  - {name: letter, type: webhook, description: x, webhook: {url: "https://a.example", headers: {A: "${file:none}"}}}
+  - name: count_words
+    type: internal
+    description: Count the words.
+    handler: python:tests.cli.workshop:count_words
+    parameters: {text: {type: string, required: true}, unique: {type: boolean, default: false}}
+  - {name: ask, type: agent, description: Ask., agent: helper, groups: [helpers]}
+  - {name: ask_other, type: agent, description: Ask., agent: other}
+profiles:
+  a: {include: [core, net, net_read, helpers], deny: ["web.*"]}
+"""
+AGENT = """\
+apiVersion: pegboard/v1
+kind: Agent
+metadata: {name: NAME}
+spec:
+  model: {provider: openai, name: gpt-4o}
+  prompts: {system: Help.}
+  tools: [{tool: count_words}]
+"""
+
+
+@pytest.fixture
+def _unset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    (tmp_path / "pegboard.yaml").write_text(UNSET)
+    (tmp_path / "agents").mkdir()
+    (tmp_path / "agents" / "helper.yaml").write_text(AGENT.replace("NAME", "helper"))
+    in_text = AGENT.replace("NAME", "other").replace("gpt-4o", "gpt-4o, api_key: '${PEGBOARD_UNSET}'")
+    (tmp_path / "agents" / "other.yaml").write_text(in_text)
+
+
+@pytest.mark.usefixtures("_unset")
+def test_a_variable_that_is_not_set_costs_list_its_own_tools_and_agents_only(run: Run) -> None:
+    ran = run("list", "--json")
+    assert ran.code == 0, ran.err
+    told = orjson.loads(ran.out)
+    assert [tool["name"] for tool in told["tools"]] == ["count_words"]
+    places = [problem.split(": ")[1] for problem in told["problems"]]
+    assert places == [
+        "tools[0].mcp.command",
+        "tools[1].webhook.headers.A",
+        "tools[2].webhook.headers.A",
+        "tools[4].agent",
+        "tools[5].agent",
+        "spec.model",
+        "spec.model.api_key",
+    ]
+    assert ran.err.count("Left out: ") == len(places)
+    assert run("list", "--profile", "a").code == 0
+
+
+@pytest.mark.usefixtures("_unset")
+def test_why_and_doctor_go_on_without_what_needs_a_variable_that_is_not_set(run: Run) -> None:
+    told = orjson.loads(run("why", "count_words", "--json").out)
+    assert told["callable"] is True
+    assert any("'PEGBOARD_UNSET_COMMAND' is not set" in note for note in told["notes"])
+    gone = run("why", "hook")
+    assert gone.code == 1
+    assert "tools[1].webhook.headers.A: the variable 'PEGBOARD_UNSET' is not set" in gone.err
+    ran = run("doctor", "--json")
+    assert ran.code == 1
+    rows = [row for row in orjson.loads(ran.out)["findings"] if row["state"] == "left out"]
+    assert len(rows) == 7
+    assert all(row["is_wrong"] for row in rows)
+
+
+@pytest.mark.usefixtures("_unset")
+@pytest.mark.parametrize("words", [["check"], ["call", "count_words", "--args", '{"text": "a b"}'], ["serve"]])
+def test_a_variable_that_is_not_set_stops_what_checks_and_runs(run: Run, words: list[str]) -> None:
+    ran = run(*words)
+    assert ran.code == 2
+    assert "the variable 'PEGBOARD_UNSET' is not set" in ran.out + ran.err

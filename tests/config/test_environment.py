@@ -47,7 +47,7 @@ def expand(text: str) -> tuple[object, Environment]:
 def test_variables_are_put_in(text: str, value: str) -> None:
     found, environment = expand(text)
     assert found == value
-    assert environment.problems == []
+    assert (environment.problems, environment.unset) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,8 @@ def test_variables_are_put_in(text: str, value: str) -> None:
     ],
 )
 def test_a_variable_that_is_not_set_or_not_one_is_a_problem_with_its_line(text: str, message: str) -> None:
-    problem = expand(text)[1].problems[0]
+    environment = expand(text)[1]
+    problem = [*environment.problems, *(problem for _, problem in environment.unset)][0]
     assert str(problem) == f"f.yaml:1:4: v: {message}"
 
 
@@ -158,7 +159,7 @@ def test_escaping_every_dollar_gives_the_text_itself(text: str) -> None:
     found, environment = expand(f"v: {json.dumps(text.replace('$', '$$'))}")
     assert found == json.loads(json.dumps(text))
     assert not isinstance(found, Expanded)
-    assert environment.problems == []
+    assert (environment.problems, environment.unset) == ([], [])
     assert environment.secrets == {}
 
 
@@ -194,7 +195,7 @@ def test_a_file_is_put_in_without_the_end_of_its_last_line(project: Project) -> 
     assert root is not None
     environment = Environment({}, folder=project.folder)
     assert environment.plain(At(root)) == {"v": "Bearer two\nlines of é"}
-    assert environment.problems == []
+    assert (environment.problems, environment.unset) == ([], [])
     assert [secret.reveal() for secret in environment.secrets.values()] == ["two\nlines of é"]
 
 

@@ -96,8 +96,10 @@ class Project(Struct, frozen=True, kw_only=True):
         return value if redactor is None else redactor.value(value)
 
 
-def load(options: Options, *, strict: bool = False) -> Project:
+def load(options: Options, *, strict: bool = False, only_reads: bool = False) -> Project:
     """Find and load the config. With `strict` one that others may write is refused before anything of it runs.
+
+    For a command that `only_reads`, tools and agents that need a variable that is not set are left out and noted.
 
     Raises:
         CommandError: there is no config file, or no such profile in it.
@@ -108,12 +110,19 @@ def load(options: Options, *, strict: bool = False) -> Project:
     with redirect_stdout(sys.stderr):
         # Until it is read, whatever it names of the environment may be a secret.
         options.terminal.secrets = partial(_secrets_named_in, path)
-        catalog, config = load_catalog(path, env=os.environ, strict=strict)
+        catalog, config = load_catalog(path, env=os.environ, strict=strict, leave_out=only_reads)
     options.terminal.secrets = lambda: catalog.secrets
+    for text in left_out(config):
+        options.terminal.note(f"Left out: {text}")
     project = Project(catalog=catalog, config=config)
     # Of every command, also of one that has no use for it: a name that is none was meant otherwise.
     project.check_profile(options.chosen_profile)
     return project
+
+
+def left_out(config: Config) -> list[str]:
+    """Return what is left out of a config for a variable that is not set, a line each."""
+    return [str(problem) for problem in config.left_out]
 
 
 def _secrets_named_in(path: Path) -> Iterator[Secret]:
@@ -125,19 +134,24 @@ def _secrets_named_in(path: Path) -> Iterator[Secret]:
 
 @asynccontextmanager
 async def opened(
-    options: Options, *, tool: str | None = None, approve: Approve | None = None, lists_only: bool = False
+    options: Options,
+    *,
+    tool: str | None = None,
+    approve: Approve | None = None,
+    lists_only: bool = False,
+    only_reads: bool = False,
 ) -> AsyncGenerator[tuple[Project, View]]:
     """Load the config, start its sources, and give the view of the person and profile that are asked for.
 
     Of the sources only those are started that the question depends on: of one `tool`, or of a whole list. With
-    `lists_only` what the lock has pinned is taken from there.
+    `lists_only` what the lock has pinned is taken from there; for `only_reads` see `load`.
     Without a profile the view has all groups: the person who has the config file may see what is in it.
 
     Raises:
         CommandError: there is no config file, or no such profile.
         DefinitionError: a config that cannot be honoured.
     """
-    project = load(options)
+    project = load(options, only_reads=only_reads)
     catalog = project.catalog
     # Tools and predicates may print too.
     with redirect_stdout(sys.stderr):

@@ -69,6 +69,7 @@ def load_catalog(
     env: Mapping[str, str] | None = None,
     clock: Clock = time.monotonic,
     strict: bool = False,
+    leave_out: bool = False,
 ) -> tuple[Catalog, Config]:
     """Read a config and make its catalog. With `strict` a config, lock or key store that others may write is refused.
 
@@ -77,11 +78,12 @@ def load_catalog(
         env: where its `${NAME}` are looked up; by default the environment of the process.
         clock: seconds, monotonic.
         strict: see above.
+        leave_out: leave out tools and agents that need a variable that is not set; `Config.left_out` has them.
 
     Raises:
         DefinitionError: with the problems of both, together.
     """
-    config, report = read(Path(path), env=os.environ if env is None else env, strict=strict)
+    config, report = read(Path(path), env=os.environ if env is None else env, strict=strict, leave_out=leave_out)
     if strict and report:
         # Before anything runs that it names.
         raise DefinitionError(report.sorted(config.files, config.secrets))
@@ -190,6 +192,12 @@ def _import_modules(context: BuildContext) -> None:
 def _declare_groups(context: BuildContext) -> None:
     for name, description in context.config.groups.items():
         context.catalog.group(name, description)
+    if context.config.left_out:
+        # Profiles that name what is left out are not at fault.
+        refused = context.config.refused
+        context.catalog.registry.absent_namespaces = frozenset(refused.namespaces | refused.agents)
+        for name in refused.groups - context.config.groups.keys():
+            context.catalog.group(name, "")
 
 
 def _declare_skills(context: BuildContext) -> None:

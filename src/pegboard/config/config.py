@@ -113,6 +113,7 @@ class Config:
     lint_ignores: tuple[LintIgnore, ...] = ()
     warnings: tuple[Problem, ...] = ()
     open_files: tuple[Problem, ...] = ()
+    left_out: tuple[Problem, ...] = ()
     refused: Refused = field(default_factory=Refused)
     kinds: Mapping[str, Any] = field(default_factory=dict[str, Any])
     imports: AllowedImports = field(default_factory=AllowedImports)

@@ -33,7 +33,7 @@ from pegboard.core.names import fold, nearest, nearest_one
 from pegboard.lazy import LazyModule
 from pegboard.model.bounds import Bounds
 from pegboard.model.error import DefinitionError, Problem
-from pegboard.model.json_types import is_list, is_object
+from pegboard.model.json_types import JSON, is_list, is_object
 from pegboard.model.lint_rule import LintIgnore
 from pegboard.model.record import replace
 from pegboard.model.skill import SKILL_FILES
@@ -74,12 +74,14 @@ def load(path: Path, *, env: Mapping[str, str]) -> Config:
     return config
 
 
-def read(path: Path, *, env: Mapping[str, str], strict: bool = False) -> tuple[Config, Report]:
+def read(path: Path, *, env: Mapping[str, str], strict: bool = False, leave_out: bool = False) -> tuple[Config, Report]:
     """Return what could be read of a config, and the problems of the rest.
 
-    A file that other users may write is a problem with `strict`, and a warning without.
+    A file that other users may write is a problem with `strict`, and a warning without. With `leave_out` a tool or an
+    agent that needs a variable that is not set is left out, instead of being a problem.
     """
-    loading = _Load(path=path, environment=Environment(env, folder=path.parent), strict=strict)
+    environment = Environment(env, folder=path.parent)
+    loading = _Load(path=path, environment=environment, strict=strict, leaves_out=leave_out)
     loading.check_permissions([path])
     try:
         main = loading.file(path, MainFile)
@@ -100,10 +102,13 @@ class _Load(Struct, kw_only=True):
     path: Path
     environment: Environment
     strict: bool
+    leaves_out: bool = False
     report: Report = field(default_factory=Report)
     files: list[Path] = field(default_factory=list[Path])
     warnings: list[Problem] = field(default_factory=list[Problem])
     open_files: list[Problem] = field(default_factory=list[Problem])
+    left_out: Report = field(default_factory=Report)
+    skipped: set[str] = field(default_factory=set[str])
     python: list[Declared[str]] = field(default_factory=list[Declared[str]])
     tools: list[Declared[Any]] = field(default_factory=list[Declared[Any]])
     hooks: list[Declared[HookForm]] = field(default_factory=list[Declared[HookForm]])
@@ -139,10 +144,14 @@ class _Load(Struct, kw_only=True):
             self._restrict(at)
         plain = self.environment.plain(at)
         self.report.add(*self.environment.problems)
-        if is_agent_file(root):
+        is_agent = is_agent_file(root)
+        needs_unset = self._judge_unset(is_agent=is_agent)
+        if is_agent:
             if model is MainFile:
                 text = "this is the file of an agent; name it in a pegboard.yaml: `files: [agents/*.yaml]`"
                 self.report.add(at.problem(text))
+            elif needs_unset:
+                self._lose_agent(plain)
             else:
                 self._agent(plain, at)
             return None
@@ -151,6 +160,30 @@ class _Load(Struct, kw_only=True):
         if file is not None:
             self.refused.predicates.update(predicates - set(file.value.predicates))
         return file
+
+    def _judge_unset(self, *, is_agent: bool) -> bool:
+        """Report the variables that are not set, or note what is left out for them; tell whether any tool or agent is.
+
+        Only whole tools and agents are left out. Nothing is ever made of a declaration with an unset variable in it.
+        """
+        is_any = False
+        for at, problem in self.environment.unset:
+            if self.leaves_out and (is_agent or (at.steps[:1] == ("tools",) and len(at.steps) > 1)):
+                is_any = True
+                self.left_out.add(problem)
+                if not is_agent:
+                    self.skipped.add(At(at.root, at.steps[:2]).origin)
+            else:
+                self.report.add(problem)
+        self.environment.unset.clear()
+        return is_any
+
+    def _lose_agent(self, plain: Any) -> None:
+        """Remember the name of an agent that is left out, for the tools that run it."""
+        metadata = plain.get("metadata") if is_object(plain) else None
+        if is_object(metadata):
+            self.refused.agents.add(str(metadata.get("name", "")))
+            self.refused.namespaces.add(str(metadata.get("namespace", "")))
 
     def _restrict(self, at: At) -> None:
         """Take the limits of the main file before anything of it is used; one that is no list allows nothing."""
@@ -291,7 +324,12 @@ class _Load(Struct, kw_only=True):
         if variable is not None and not self.environment.variable(variable):
             fault = self.environment.fault(variable)
             text = fault or f"the variable {variable!r} is not set; set it, or write `api_key`"
-            self.report.add((at / "spec" / "model").problem(text))
+            problem = (at / "spec" / "model").problem(text)
+            if self.leaves_out and fault is None:
+                self.left_out.add(problem)
+                self._lose_agent(plain)
+                return
+            self.report.add(problem)
         if file is None or len(self.report) != known:
             return
         name = file.value.metadata.name
@@ -303,6 +341,9 @@ class _Load(Struct, kw_only=True):
             self.report.add((at / "metadata" / "name").problem(text))
 
     def _tool(self, plain: Any, at: At) -> None:
+        if at.origin in self.skipped:
+            self._lose_tool(plain)
+            return
         tool = self._one_tool(plain, at)
         if tool is not None:
             namespace = tool.value.option("namespace") or ""
@@ -316,9 +357,28 @@ class _Load(Struct, kw_only=True):
         kind = self._kind(at / "type")
         tool = None if kind is None else self._validated(kind.form, plain, at)
         if tool is None:
-            self.refused.namespaces.update(str(plain[key]) for key in ("name", "namespace") if key in plain)
-            self.refused.groups.update(map(str, as_names(plain.get("groups"))))
+            self._lose_tool(plain)
         return tool
+
+    def _lose_tool(self, plain: JSON) -> None:
+        """Remember the names that a refused tool would have brought."""
+        self.refused.namespaces.update(str(plain[key]) for key in ("name", "namespace") if key in plain)
+        self.refused.groups.update(_groups_in(plain))
+
+    def _running(self, tools: Iterable[Declared[Any]]) -> tuple[Declared[Any], ...]:
+        """Return the tools without those that run an agent that is left out."""
+        if not self.leaves_out:
+            return tuple(tools)
+        kept: list[Declared[Any]] = []
+        for tool in tools:
+            if tool.value.type == "agent" and tool.value.agent in self.refused.agents - self.agents.keys():
+                text = f"the agent {tool.value.agent!r} is left out, and so is this tool"
+                self.left_out.add((tool.at / "agent").problem(text))
+                self.refused.namespaces.add(tool.value.called)
+                self.refused.groups.update(tool.value.groups or ())
+            else:
+                kept.append(tool)
+        return tuple(kept)
 
     def _keep(self, tool: Declared[Any], tools: list[Declared[Any]], names: dict[str, At], key: str) -> None:
         """Add a tool to those of a catalog, or of an agent, unless there is one of its name."""
@@ -435,10 +495,10 @@ class _Load(Struct, kw_only=True):
             defaulted=dict(self.environment.defaulted),
             predicates=predicates,
             groups={name: entry.value or "" for name, entry in self.named.get("groups", {}).items()},
-            tools=tuple(self.tools),
+            tools=self._running(self.tools),
             profiles=self.named.get("profiles", {}),
             hooks=tuple(self.hooks),
-            agents=tuple(self.agents.values()),
+            agents=tuple(replace(agent, tools=self._running(agent.tools)) for agent in self.agents.values()),
             agent_store=None
             if main.agents is None or main.agents.store is None or at is None
             else Declared(value=main.agents.store, at=at / "agents" / "store"),
@@ -466,6 +526,7 @@ class _Load(Struct, kw_only=True):
             lint_ignores=() if main.lint is None else tuple(LintIgnore(**dict(form)) for form in main.lint.ignore),
             warnings=(*self.warnings, *self.environment.warnings),
             open_files=tuple(self.open_files),
+            left_out=tuple(self.left_out.sorted(self.files, self.environment.secrets)),
             refused=self.refused,
             kinds=self.kinds,
             imports=self.imports,
@@ -476,6 +537,18 @@ class _Load(Struct, kw_only=True):
 def is_agent_file(root: Node) -> bool:
     """Tell whether a file is one of an agent, as far as its first words say so."""
     return isinstance(root, Table) and not root.items.keys().isdisjoint({"apiVersion", "kind"})
+
+
+def _groups_in(plain: JSON) -> set[str]:
+    """Return the groups that a tool names anywhere: its own, and those of the tools of a server."""
+    found: set[str] = set()
+    for key, value in plain.items():
+        if key == "groups":
+            values = [*value.values()] if is_object(value) else [value]
+            found.update(str(name) for each in values for name in as_names(each))
+        elif is_object(value):
+            found |= _groups_in(value)
+    return found
 
 
 def _texts(at: At) -> tuple[str, ...]:

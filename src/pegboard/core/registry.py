@@ -62,6 +62,8 @@ class Registry:
         self.link_key = os.urandom(LINK_KEY_BYTES)
         """The secret with which sources sign the addresses that they give to one caller; shared by all workers."""
         self.wall_clock: Callable[[], float] = time.time
+        self.absent_namespaces: frozenset[str] = frozenset()
+        """Namespaces of declarations that were left out; policies may name them."""
         self._named_later: tuple[tuple[str, ...], ...] = ()
         self._on_defined: tuple[Callable[[ToolEntry], object], ...] = ()
         self._subscribers: tuple[Callable[[], object], ...] = ()
@@ -334,7 +336,7 @@ class Registry:
 
     def namespaces(self) -> frozenset[str]:
         private = {agent.spec.namespace or name for name, agent in self.declarations.agents.items()}
-        return self.inventory().namespaces | set(self.sources) | {"main"} | private
+        return self.inventory().namespaces | set(self.sources) | {"main"} | private | self.absent_namespaces
 
     def profile(self, name: str) -> Profile:
         """Return a profile; `DefinitionError` lists the known ones."""

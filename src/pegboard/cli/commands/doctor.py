@@ -72,7 +72,7 @@ async def doctor_command(*, options: SharedOptions) -> Exit:
     Connects to all of them at the same time, and tells what to do. Ends with 1 when something that is configured does
     not work. The last sentence counts what was not checked.
     """
-    project = load(options)
+    project = load(options, only_reads=True)
     with redirect_stdout(sys.stderr):
         try:
             sources = project.catalog.registry.sources
@@ -86,6 +86,7 @@ async def doctor_command(*, options: SharedOptions) -> Exit:
             probes |= await probe_all(part for part in parts if part.source)
             findings = [
                 *(_source(source, faults.get(source.name, "")) for source in sources.values()),
+                *_left_out(project),
                 *_lock(project),
                 *_keys(project),
                 await _memory(),
@@ -147,6 +148,12 @@ def _source(source: Source, fault: str) -> Finding:
     rejected = [f"{name} was left out: {reason}" for name, reason in getattr(source, "rejected", ())]
     detail = "; ".join([offered, *([state.reason] if state.reason else []), *rejected])
     return Finding(kind="source", name=source.name, state="ok", detail=detail)
+
+
+def _left_out(project: Project) -> Iterator[Finding]:
+    for problem in project.config.left_out:
+        name = f"{problem.where}: {problem.path}" if problem.path else problem.where
+        yield Finding(kind="config", name=name, state="left out", detail=problem.message, is_wrong=True)
 
 
 def _lock(project: Project) -> Iterator[Finding]:

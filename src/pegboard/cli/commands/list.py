@@ -7,7 +7,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from pegboard.cli.options import Options, SharedOptions
-from pegboard.cli.project import opened
+from pegboard.cli.project import left_out, opened
 from pegboard.cli.terminal import Column
 from pegboard.cli.tool_page import row
 from pegboard.core.judge import VISIBLE
@@ -32,16 +32,17 @@ async def list_command(
     options: SharedOptions,
 ) -> None:
     """List the tools that a caller may use."""
-    async with opened(options, lists_only=not hidden_too) as (project, view):
+    async with opened(options, lists_only=not hidden_too, only_reads=True) as (project, view):
         await view.prepare()
         tools: list[JSON] = project.clean(await _rows(view, hidden_too=hidden_too), view.ctx)
-        left_out: list[JSON] = project.clean(_left_out(view) if hidden_too else [], view.ctx)
+        rejected: list[JSON] = project.clean(_left_out(view) if hidden_too else [], view.ctx)
+        problems: list[str] = project.clean(left_out(project.config), view.ctx)
         profiles = sorted(project.catalog.registry.profiles)
     if options.json:
-        told = {"profile": options.chosen_profile, "user": options.identity.user, "tools": tools}
-        options.terminal.json({**told, "left_out": left_out} if hidden_too else told)
+        told = {"profile": options.chosen_profile, "user": options.identity.user, "tools": tools, "problems": problems}
+        options.terminal.json({**told, "left_out": rejected} if hidden_too else told)
     else:
-        _print(options, tools, profiles, left_out, hidden_too=hidden_too)
+        _print(options, tools, profiles, rejected, hidden_too=hidden_too)
 
 
 async def _rows(view: View, *, hidden_too: bool) -> list[JSON]:
@@ -68,7 +69,7 @@ def _left_out(view: View) -> list[JSON]:
     ]
 
 
-def _print(options: Options, tools: list[JSON], profiles: list[str], left_out: list[JSON], *, hidden_too: bool) -> None:
+def _print(options: Options, tools: list[JSON], profiles: list[str], rejected: list[JSON], *, hidden_too: bool) -> None:
     terminal = options.terminal
     visible = [tool for tool in tools if tool["visible"]]
     hidden = [tool for tool in tools if not tool["visible"]]
@@ -78,12 +79,12 @@ def _print(options: Options, tools: list[JSON], profiles: list[str], left_out: l
     if hidden:
         terminal.table(_HIDDEN, [[tool["name"], tool["code"], tool["reason"]] for tool in hidden])
         terminal.say("")
-    if left_out:
-        terminal.table(_LEFT_OUT, [[each["name"], each["source"], each["reason"]] for each in left_out])
+    if rejected:
+        terminal.table(_LEFT_OUT, [[each["name"], each["source"], each["reason"]] for each in rejected])
         terminal.say("")
     summary = f"{len(visible)} tool{'' if len(visible) == 1 else 's'} {options.seen_by}"
     if hidden_too:
-        summary += f", {len(hidden)} hidden" + (f", {len(left_out)} left out" if left_out else "")
+        summary += f", {len(hidden)} hidden" + (f", {len(rejected)} left out" if rejected else "")
     elif not visible:
         summary += "; --all shows the hidden ones and why"
     terminal.say(summary + ".")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pegboard.cli.command_error import Exit
 from pegboard.cli.commands.call import approval
 from pegboard.cli.options import SharedOptions, ToolName
-from pegboard.cli.project import opened
+from pegboard.cli.project import left_out, opened
 from pegboard.core.lifecycle import end_of
 from pegboard.model.decision import Decision
 from pegboard.model.json_types import JSON
@@ -19,9 +19,15 @@ async def why_command(name: ToolName, /, *, options: SharedOptions) -> Exit:
     definition waits for a review, nobody can agree to it. Ends with 0 if the tool is visible,
     else with 1.
     """
-    async with opened(options, tool=name, approve=approval(options.terminal, yes=False)) as (project, view):
+    async with opened(options, tool=name, approve=approval(options.terminal, yes=False), only_reads=True) as (
+        project,
+        view,
+    ):
         decision = await view.awhy(name)
         notes = _notes(name, view.snapshot.find(name))
+        if options.json:
+            # Without --json they are on stderr.
+            notes += [f"left out: {text}" for text in left_out(project.config)]
         answer: JSON = project.clean(_as_json(name, decision, options.chosen_profile, notes), view.ctx)
     if options.json:
         options.terminal.json(answer)

@@ -48,9 +48,10 @@ class Environment:
     """The environment of one load, and what was taken from it.
 
     `secrets` has every variable and file that was used and is not empty, addresses without a credential aside;
-    `defaulted` the variables whose default was taken, with the place; `problems` those that are not set, the files
-    that cannot be read, and what stands for no variable where a secret is expected; `warnings` what stands for none
-    elsewhere. A file that is not absolute lies beside the config, in `folder`.
+    `defaulted` the variables whose default was taken, with the place; `unset` the places of variables that are not set
+    and of files that cannot be read; `problems` what else is wrong, such as what stands for no variable where a secret
+    is expected; `warnings` what stands for none elsewhere. A file that is not absolute lies beside the config, in
+    `folder`.
     """
 
     def __init__(self, env: Mapping[str, str], *, folder: Path = Path()) -> None:
@@ -58,6 +59,7 @@ class Environment:
         self._allowed: tuple[str, ...] | None = None
         self.secrets: dict[str, Secret] = {}
         self.defaulted: dict[str, str] = {}
+        self.unset: list[tuple[At, Problem]] = []
         self.problems: list[Problem] = []
         self.warnings: list[Problem] = []
 
@@ -125,13 +127,15 @@ class Environment:
     def _content(self, match: re.Match[str], at: At) -> str:
         """Return what a file holds, such as a secret that a container is given, without the end of its last line."""
         name = match["file"]
-        fault, path = self.fault(f"file:{name}"), self._folder / name
-        content = "" if fault is not None else read_text(path, max_bytes=SECRET_FILE_BYTES)
+        path = self._folder / name
+        if (fault := self.fault(f"file:{name}")) is not None:
+            self.problems.append(at.problem(fault))
+            return match.group()
+        content = read_text(path, max_bytes=SECRET_FILE_BYTES)
         if isinstance(content, Problem):
             # What follows is how to mend a config.
-            fault = f"the file {str(path)!r} {content.message.partition(';')[0]}"
-        if fault is not None or isinstance(content, Problem):
-            self.problems.append(at.problem(str(fault)))
+            reason = content.message.partition(";")[0]
+            self.unset.append((at, at.problem(f"the file {str(path)!r} {reason}")))
             return match.group()
         text = re.sub(r"\r?\n\Z", "", content)
         if text:
@@ -150,7 +154,7 @@ class Environment:
             return default
         if value is None:
             message = f"the variable {name!r} is not set; set it, or write a default: ${{{name}:-…}}"
-            self.problems.append(at.problem(message))
+            self.unset.append((at, at.problem(message)))
             return match.group()
         return value
 
