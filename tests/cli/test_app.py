@@ -3,7 +3,6 @@
 import importlib
 import inspect
 import os
-import re
 import sys
 from pathlib import Path
 
@@ -28,12 +27,16 @@ def test_a_command_says_the_same_in_the_list_and_in_its_own_help(run: Run, name:
     assert COMMANDS[name] in " ".join(ran.out.split())
 
 
-def test_table_folder_and_what_import_linter_sees_name_the_same_commands() -> None:
-    source = inspect.getsource(app)
-    imported = re.findall(r"^    from pegboard\.cli\.commands\.(\w+) import (\w+)$", source, re.MULTILINE)
+def test_the_table_and_the_folder_name_the_same_commands() -> None:
     folder = {path.stem for path in Path(app.__file__).with_name("commands").glob("*.py")} - {"__init__"}
-    assert {MODULES.get(name, name) for name in COMMANDS} == folder == {module for module, _ in imported}
-    assert all(function == f"{module}_command" for module, function in imported)
+    assert {MODULES.get(name, name) for name in COMMANDS} == folder
+
+
+def test_no_command_imports_the_command_line_that_imports_it() -> None:
+    # import-linter does not see that `app` imports the commands, so it cannot see this circle either.
+    ways_back = ("cli.app", "cli.command_line", "cli import app", "cli import command_line")
+    commands = Path(app.__file__).with_name("commands").glob("*.py")
+    assert [path.name for path in commands if any(f"pegboard.{way}" in path.read_text() for way in ways_back)] == []
 
 
 def test_without_words_the_help_is_shown(run: Run) -> None:

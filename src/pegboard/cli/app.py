@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from cyclopts import App, Group, Parameter
 
@@ -15,69 +15,8 @@ from pegboard.cli.terminal import Terminal
 from pegboard.core.names import nearest_one
 from pegboard.egress.own_memory import close_own_memory
 
-# cyclopts imports a command by its address when it is used; the type checker and import-linter see it here.
-if TYPE_CHECKING:
-    from pegboard.cli.commands.add import add_command
-    from pegboard.cli.commands.agents import agents_command
-    from pegboard.cli.commands.call import call_command
-    from pegboard.cli.commands.check import check_command
-    from pegboard.cli.commands.completion import completion_command
-    from pegboard.cli.commands.consent import consent_command
-    from pegboard.cli.commands.demo import demo_command
-    from pegboard.cli.commands.doctor import doctor_command
-    from pegboard.cli.commands.export import export_command
-    from pegboard.cli.commands.importing import importing_command
-    from pegboard.cli.commands.ingest import ingest_command
-    from pegboard.cli.commands.init import init_command
-    from pegboard.cli.commands.install import install_command
-    from pegboard.cli.commands.keys import keys_command
-    from pegboard.cli.commands.lint import lint_command
-    from pegboard.cli.commands.list import list_command
-    from pegboard.cli.commands.lock import lock_command
-    from pegboard.cli.commands.refs import refs_command
-    from pegboard.cli.commands.run import run_command
-    from pegboard.cli.commands.schema import schema_command
-    from pegboard.cli.commands.search import search_command
-    from pegboard.cli.commands.serve import serve_command
-    from pegboard.cli.commands.show import show_command
-    from pegboard.cli.commands.store import store_command
-    from pegboard.cli.commands.tasks import tasks_command
-    from pegboard.cli.commands.tokens import tokens_command
-    from pegboard.cli.commands.why import why_command
-    from pegboard.cli.commands.workspace import workspace_command
-
-    _IMPORTED_WHEN_USED = (
-        add_command,
-        agents_command,
-        call_command,
-        check_command,
-        completion_command,
-        consent_command,
-        demo_command,
-        doctor_command,
-        export_command,
-        importing_command,
-        ingest_command,
-        init_command,
-        install_command,
-        keys_command,
-        lint_command,
-        list_command,
-        lock_command,
-        refs_command,
-        run_command,
-        schema_command,
-        search_command,
-        serve_command,
-        show_command,
-        store_command,
-        tasks_command,
-        tokens_command,
-        why_command,
-        workspace_command,
-    )
-
-# In the order in which somebody new needs them. Each is the first line of its function's docstring.
+# In the order in which a new user needs them. Each summary is the first line of its function's docstring.
+# cyclopts imports `commands/NAME.py` when the command is used; a test holds table and folder together.
 COMMANDS = {
     "init": "Write a first configuration, with comments.",
     "check": "Check the configuration and print all its problems.",
