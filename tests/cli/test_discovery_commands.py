@@ -72,6 +72,7 @@ def test_search_says_that_no_tool_has_a_word_of_the_request(run: Run) -> None:
     ran = run("search", "transfer money abroad", "--limit", "2")
     assert (ran.code, ran.err) == (0, "")
     *table, summary, note = ran.out.splitlines()
+    assert table[0].split() == ["Tool", "Namespace", "Score", "Confidence", "Description"]
     assert len([row for row in table if " weak " in row]) == 2
     assert summary == "2 tools for 'transfer money abroad' in all groups; nearest namespaces: main."
     assert note.startswith("No tool here has a word of this request: ")

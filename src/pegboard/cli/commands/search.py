@@ -24,7 +24,7 @@ from pegboard.model.json_types import JSON
 
 _COLUMNS = (
     Column(head="Tool", style="bold"),
-    Column(head="Agent"),
+    Column(head="Namespace"),
     Column(head="Score", style="dim"),
     Column(head="Confidence"),
     Column(head="Description"),
