@@ -66,6 +66,21 @@ def test_agents_that_run_each_other_in_a_circle_are_refused_with_the_shortest_wa
     assert "agents/b.yaml:7" in told[0]
 
 
+def test_an_agent_that_takes_itself_with_a_group_is_refused_with_the_line_and_a_way_out(tmp_path: Path) -> None:
+    main_file = "files: [agents/*.yaml]\ntools:\n  - {name: ask-a, type: agent, agent: a, groups: [core]}\n"
+    files = {"pegboard.yaml": main_file, "agents/a.yaml": agent_file("a", "tools:\n  - {group: core}\n")}
+    (told,) = faults(tmp_path / "1", files)
+    assert f"a by 'ask-a' ({tmp_path}/1/pegboard.yaml:3), taken by `group: core` ({tmp_path}/1/agents/a.yaml:" in told
+    way = "permissions: {denied_actions: [ask-a]}"
+    assert f"'a' takes 'ask-a' by `group: core`: write `{way}` in 'a', or give the tool another group" in told
+    files["agents/a.yaml"] = agent_file("a", f"tools:\n  - {{group: core}}\n{way}\n")
+    assert load(tmp_path / "2", files).agents.names() == ["a"]
+    files["agents/a.yaml"] = agent_file("a", "tools:\n  - {tool: main.ask-a}\n")
+    (told,) = faults(tmp_path / "3", files)
+    assert "taken by `tool: main.ask-a`" in told
+    assert told.endswith("Take one of these tools away")
+
+
 def test_a_diamond_loads(tmp_path: Path) -> None:
     files = {
         "agents/top.yaml": agent_file("top", asking("left", "right")),

@@ -204,6 +204,29 @@ def test_a_tool_that_no_profile_sees_is_a_warning_with_the_near_group(project: P
     assert warnings(config, catalog) == []
 
 
+def test_tools_that_no_profile_includes_share_a_warning(project: Project) -> None:
+    mine = """
+    from pegboard import default_catalog
+
+    for name in ("one", "two", "three"):
+        default_catalog.tool(groups="cor", name=name)(lambda: "1")
+
+    @default_catalog.tool(groups="core")
+    def four() -> str: return "4"
+    """
+    store = "workspace: {store: 'sqlite:./w.db'}\n"
+    project.write(f"python: [mine]\n{store}profiles: {{a: {{include: [core]}}}}\n", mine=mine)
+    catalog, config = project.load()
+    ours, documents = sorted(map(str, warnings(config, catalog)))
+    assert ours == (
+        "mine:5: no profile includes 'cor', so no caller sees these 3 tools: one, two, three. Did you mean 'core'?"
+    )
+    assert documents.startswith(
+        "pegboard.workspace.tools: no profile includes any of ['navigation', 'search', 'document'], "
+        "so no caller sees these 10 tools: list_sources, "
+    )
+
+
 def test_a_tool_says_its_former_names_its_end_and_its_successor(project: Project) -> None:
     project.write(
         """\

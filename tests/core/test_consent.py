@@ -54,6 +54,27 @@ async def test_a_foreign_tool_may_destroy_unless_it_only_reads(hints: Any, asked
     assert kind_of(await catalog.view(ANN).call("git__push", {})) == ("consent_required" if asked else "ok")
 
 
+@pytest.mark.parametrize(
+    ("hints", "reason"),
+    [
+        (
+            Annotations(extra={"readOnlyHint": True}),
+            "is read-only according to its server, whose hints are not trusted",
+        ),
+        (Annotations(extra={"readOnlyHint": True}, destructive=True), "may destroy something"),
+        (Annotations(extra={"readOnlyHint": False}), "may destroy something"),
+    ],
+)
+async def test_a_question_about_a_tool_listed_as_read_only_gives_the_missing_trust_as_its_reason(
+    hints: Annotations, reason: str
+) -> None:
+    catalog = Catalog()
+    catalog.add_source(
+        FakeSource(name="git", listed=[foreign("git", "status", consent="destructive", annotations=hints)])
+    )
+    assert f"'git__status' {reason}" in (await catalog.view(ANN).call("git__status", {})).text
+
+
 # ---------------------------------------------------------------- what counts as a yes
 
 

@@ -17,7 +17,7 @@ from pegboard.config.model_specs import PROVIDERS, model_spec
 from pegboard.config.parameters import read_schema
 from pegboard.config.yaml.problems import Report
 from pegboard.config.yaml.tree import At
-from pegboard.core.agent_graph import agent_graph, cycles
+from pegboard.core.agent_graph import Edge, agent_graph, cycles, taken_by, way_out
 from pegboard.core.declarations import PrivateSource
 from pegboard.core.names import nearest, nearest_one, private_name_fault
 from pegboard.lazy import LazyModule
@@ -271,12 +271,30 @@ def _check_targets(build: BuildContext) -> None:
 
 def _check_cycles(build: BuildContext) -> None:
     places = {tool.at.origin: tool.at for tool in _agent_tools(build.config)}
-    for cycle in cycles(agent_graph(build.catalog.registry.declarations)):
+    declared = build.catalog.registry.declarations
+    for cycle in cycles(agent_graph(declared)):
         names = " → ".join([*(edge.agent for edge in cycle), cycle[0].agent])
-        told = "; ".join(f"{edge.agent} by {edge.tool.spec.name!r} ({edge.tool.spec.origin})" for edge in cycle)
-        text = f"agents run each other in a circle: {names}: {told}. Take one of these tools away"
+        told = "; ".join(_told(edge, build) for edge in cycle)
+        text = f"agents run each other in a circle: {names}: {told}. {way_out(cycle, declared)}"
         at = places.get(cycle[0].tool.spec.origin)
         build.report.add(Problem(message=text) if at is None else (at / "agent").problem(text))
+
+
+def _told(edge: Edge, build: BuildContext) -> str:
+    """Return by which tool an agent runs another, with the line that gives it that tool."""
+    told = f"{edge.agent} by {edge.tool.spec.name!r} ({edge.tool.spec.origin})"
+    key = taken_by(edge, build.catalog.registry.declarations)
+    if key is None:
+        return told
+    wanted = key.partition(": ")[2]
+    lines = [
+        taken.at.origin
+        for agent in build.config.agents
+        if agent.file.value.metadata.name == edge.agent
+        for taken in (*agent.groups, *agent.shared)
+        if taken.value == wanted
+    ]
+    return f"{told}, taken by `{key}` ({lines[0]})" if lines else told
 
 
 def _check_prices(build: BuildContext) -> None:

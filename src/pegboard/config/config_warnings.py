@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from pegboard.catalog import Catalog
 from pegboard.config.config import Config, Declared
@@ -13,7 +13,9 @@ from pegboard.core.judge import applies
 from pegboard.core.names import nearest
 from pegboard.model.error import Problem
 from pegboard.model.record import replace
+from pegboard.model.tool import ToolEntry
 
+DOCUMENT_TOOLS = "pegboard.workspace.tools"  # the origin of each begins with it
 LEFT_OUT_SHOWN = 20  # operations of one API, each as a problem of its own
 
 
@@ -81,7 +83,10 @@ def _idle_permissions(config: Config, catalog: Catalog) -> Iterator[Problem]:
 
 
 def _unreachable_tools(catalog: Catalog) -> Iterator[Problem]:
-    """Yield a warning for each tool that no caller of any profile can see, for the names of its groups alone."""
+    """Yield warnings for the tools that no caller of any profile can see, because of the names of their groups.
+
+    The tools of a source or a module with the same groups share one warning, as do all tools for documents.
+    """
     profiles = catalog.registry.profiles.values()
     if not profiles or any(profile.include is None for profile in profiles):
         return
@@ -89,10 +94,27 @@ def _unreachable_tools(catalog: Catalog) -> Iterator[Problem]:
     agents = [agent.spec for agent in catalog.registry.declarations.agents.values()]
     included.update(group for spec in agents for group in spec.groups)
     taken = {name for spec in agents for name in spec.shared}
+    unreachable: dict[tuple[str, tuple[str, ...]], list[ToolEntry]] = {}
     for entry in catalog.registry.build().entries:
         spec = entry.spec
         if spec.internal_only or entry.qualified_id in taken or not included.isdisjoint(spec.groups):
             continue
-        named = f"{spec.groups[0]!r}" if len(spec.groups) == 1 else f"any of {list(spec.groups)}"
-        message = f"no profile includes {named}.{nearest(spec.groups[0], included, label='Included')}"
-        yield Problem(where=spec.origin, path=entry.wire_name or spec.name, message=message)
+        is_of_documents = spec.origin.startswith(DOCUMENT_TOOLS)
+        key = (DOCUMENT_TOOLS, ()) if is_of_documents else (spec.origin.partition(":")[0], spec.groups)
+        unreachable.setdefault(key, []).append(entry)
+    for (place, _), entries in unreachable.items():
+        yield _unreachable(entries, place=place, included=included)
+
+
+def _unreachable(entries: Sequence[ToolEntry], *, place: str, included: Iterable[str]) -> Problem:
+    groups = list(dict.fromkeys(group for entry in entries for group in entry.spec.groups))
+    named = f"{groups[0]!r}" if len(groups) == 1 else f"any of {groups}"
+    near = nearest(groups[0], included, label="Included")
+    names = [entry.wire_name or entry.spec.name for entry in entries]
+    if len(names) == 1:
+        return Problem(where=entries[0].spec.origin, path=names[0], message=f"no profile includes {named}.{near}")
+    more = f" and {len(names) - LEFT_OUT_SHOWN} more" if len(names) > LEFT_OUT_SHOWN else ""
+    listed = f"{', '.join(names[:LEFT_OUT_SHOWN])}{more}"
+    where = place if place == DOCUMENT_TOOLS else entries[0].spec.origin
+    text = f"no profile includes {named}, so no caller sees these {len(names)} tools: {listed}.{near}"
+    return Problem(where=where, message=text)

@@ -50,6 +50,29 @@ def _agent_tools(agent: AgentEntry, shared: list[ToolEntry]) -> Iterator[ToolEnt
             yield entry
 
 
+def taken_by(edge: Edge, declared: Declarations) -> str | None:
+    """Return the key by which an agent takes a shared tool, such as `group: core`; `None` for a tool of its own."""
+    spec = declared.agents[edge.agent].spec
+    if edge.tool in declared.agents[edge.agent].tools:
+        return None
+    if edge.tool.qualified_id in spec.shared:
+        return f"tool: {edge.tool.qualified_id}"
+    return f"group: {next(group for group in spec.groups if group in edge.tool.spec.groups)}"
+
+
+def way_out(cycle: tuple[Edge, ...], declared: Declarations) -> str:
+    """Return what to write so that agents no longer run each other in a circle."""
+    for edge in cycle:
+        taken = taken_by(edge, declared)
+        if taken is not None and taken.startswith("group: "):
+            name = edge.tool.wire_name or edge.tool.spec.name
+            return (
+                f"{edge.agent!r} takes {name!r} by `{taken}`: write `permissions: {{denied_actions: [{name}]}}` in "
+                f"{edge.agent!r}, or give the tool another group"
+            )
+    return "Take one of these tools away"
+
+
 def check_agents(declared: Declarations) -> None:
     """Refuse agents that run an unknown agent or, directly or indirectly, themselves.
 
@@ -73,7 +96,7 @@ def agent_faults(declared: Declarations) -> Iterator[Problem]:
     for cycle in cycles(graph):
         names = " → ".join([*(edge.agent for edge in cycle), cycle[0].agent])
         places = "; ".join(f"{edge.tool.spec.name!r} of {edge.agent} ({edge.tool.spec.origin})" for edge in cycle)
-        text = f"agents run each other in a circle: {names}, by {places}. Take one of these tools away"
+        text = f"agents run each other in a circle: {names}, by {places}. {way_out(cycle, declared)}"
         yield Problem(where=cycle[0].tool.spec.origin, path=cycle[0].agent, message=text)
 
 

@@ -212,6 +212,8 @@ class ToolEntry(Struct, frozen=True, kw_only=True, dict=True, weakref=True):
             return None
         # Our own tools declare it. For foreign tools it is assumed, unless they are trusted to be read-only.
         may_destroy = hints.read_only is not True if self.is_foreign else hints.destructive is True
+        if may_destroy and hints.extra.get("readOnlyHint") is True and hints.destructive is not True:
+            return "is read-only according to its server, whose hints are not trusted (`trust_annotations`)"
         return "may destroy something" if may_destroy else None
 
     @lazy_property
