@@ -319,3 +319,38 @@ def test_a_server_that_was_too_slow_to_say_its_era_is_asked_again(run: Run, tmp_
     ran = run("add", "--yes", "--json", sys.executable, "late.py")
     assert ran.code == 0, ran.err
     assert json.loads(ran.out)["pinned"] == ["late"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("  a: {include: [core]}  # odd\n", "  a: {include: [core, things_read, things_write]}  # odd\n"),
+        (
+            "  a:\n    include:\n      - core  # all\n    exposure: direct\n",
+            "      - core  # all\n      - things_read\n",
+        ),
+        ("  a: {include: [things_read, things_write]}\n", "  a: {include: [things_read, things_write]}\n"),
+    ],
+)
+def test_with_a_profile_the_groups_are_put_into_it(run: Run, tmp_path: Path, before: str, after: str) -> None:
+    (tmp_path / "pegboard.yaml").write_text(f"# mine\nprofiles:\n{before}")
+    ran = run("add", "--yes", "--name", "things", "--profile", "a", *SERVER)
+    assert ran.code == 0, ran.err
+    assert "The profile 'a' includes 'things_read' and 'things_write' now." in ran.out
+    assert after in (tmp_path / "pegboard.yaml").read_text()
+    config = load_catalog(tmp_path / "pegboard.yaml", env={})[1]
+    assert {"things_read", "things_write"} <= set(config.profiles["a"].value.include or ())
+
+
+@pytest.mark.parametrize(
+    ("profiles", "said"),
+    [("{b: {include: [core]}}", "has no profile 'a'. Profiles: b"), ("{a: {include: core}}", "by hand")],
+)
+def test_a_profile_that_cannot_be_changed_is_refused_before_anything_is_started(
+    run: Run, tmp_path: Path, profiles: str, said: str
+) -> None:
+    (tmp_path / "pegboard.yaml").write_text(f"profiles: {profiles}\n")
+    ran = run("add", "--yes", "--name", "things", "--profile", "a", sys.executable, "none.py")
+    assert ran.code == 2
+    assert said in ran.err
+    assert (tmp_path / "pegboard.yaml").read_text() == f"profiles: {profiles}\n"

@@ -22,9 +22,10 @@ from pegboard.cli.declarations.proposal import Proposal
 from pegboard.cli.options import Options, SharedOptions
 from pegboard.cli.source_startup import started
 from pegboard.cli.terminal import CLI_SHOWN_CHARS, Column
-from pegboard.config import block_text
+from pegboard.config import block_text, with_included
 from pegboard.config.config import LOCK_NAME
 from pegboard.core.names import fold
+from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSON, JSONValue, is_object
 from pegboard.model.record import replace
 from pegboard.model.tool import ToolSpec
@@ -100,7 +101,8 @@ async def add_command(
     """Declare the tools of an MCP server or an HTTP API.
 
     Connects once, shows the tools, offers groups and guards by what they say of themselves, writes the entry into the
-    configuration and pins the tools in pegboard.lock. Secrets are written as ${VARIABLE}.
+    configuration and pins the tools in pegboard.lock. Secrets are written as ${VARIABLE}. With --profile, the groups of
+    the tools are added to what that profile includes.
     """
     file = open_config(options)
     words = AddedWords(
@@ -115,6 +117,9 @@ async def add_command(
             "Call the new one otherwise: --name NAME.",
             kind="exists",
         )
+    if options.chosen_profile is not None:
+        # Before anything is started for it.
+        _included(file, file.text, options.chosen_profile, [group_stem(str(entry["name"]))])
     is_asked = not yes and not print_only and not options.json and sys.stdin.isatty()
     if not (is_asked or yes or print_only):
         raise CommandError("Nobody can be asked here: say --yes, or --print to see what would be written.")
@@ -147,6 +152,8 @@ async def _added(adding: _Adding, catalog: Catalog, proposal: Proposal, choice: 
     choice = _asked(choice, tools, options) if adding.is_asked else choice
     proposal = replace(proposal, tools=(_guarded(entry, tools, choice),))
     text = file.with_proposal(proposal)
+    if options.chosen_profile is not None:
+        text = _included(file, text, options.chosen_profile, _groups_of(proposal.tools[0], choice))
     if adding.is_printed:
         options.terminal.say(block_text(proposal.tools).rstrip("\n")) if not options.json else None
     elif adding.is_asked:
@@ -160,6 +167,19 @@ async def _added(adding: _Adding, catalog: Catalog, proposal: Proposal, choice: 
         write_config(file, text, proposal.files)
         pinned = _pinned(catalog, str(entry["name"]), definitions, held)
     return _Added(proposal=proposal, tools=tuple(tools), choice=choice, pinned=tuple(pinned), held=tuple(held))
+
+
+def _included(file: ConfigFile, text: str, profile: str, groups: Sequence[str]) -> str:
+    """Return the text of the config with groups added to a profile.
+
+    Raises:
+        CommandError: it has no such profile, or the profile cannot be changed.
+    """
+    try:
+        return with_included(text, profile, groups)
+    except DefinitionError as error:
+        text = f"{str(file.path)!r} was not changed: {error}."
+        raise CommandError(text, kind="not_included") from None
 
 
 def _tried(file: ConfigFile, proposal: Proposal, group: Sequence[str]) -> str:
@@ -368,6 +388,7 @@ def _tell(adding: _Adding, added: _Added) -> None:
     if options.json:
         told: JSONValue = {
             "name": name, "file": str(file.path), "written": not adding.is_printed, "entry": entry, "groups": groups,
+            "profile": options.chosen_profile,
             "tools": [{"name": tool.name, "hints": tool.hints, "warnings": list(tool.warnings)} for tool in tools],
             "pinned": list(pinned), "held_back": list(held),
             "exports": [export.variable for export in proposal.exports], "left_out": list(proposal.left_out),
@@ -387,9 +408,12 @@ def _tell(adding: _Adding, added: _Added) -> None:
             )
         if entry["type"] == "mcp" and not pinned:
             terminal.say("Next: `pegboard lock` pins what the servers say of their tools.")
-        terminal.say(
-            f"Next: name {' or '.join(map(repr, groups))} under `include:` of the profiles that are to have them."
-        )
+        if options.chosen_profile is not None:
+            terminal.say(f"The profile {options.chosen_profile!r} includes {' and '.join(map(repr, groups))} now.")
+        else:
+            terminal.say(
+                f"Next: name {' or '.join(map(repr, groups))} under `include:` of the profiles that are to have them."
+            )
     if proposal.exports:
         terminal.say("Set before you start it:\n" + "\n".join(f"  {export.line}" for export in proposal.exports))
 

@@ -51,6 +51,61 @@ def with_items(text: str, section: str, items: Sequence[JSONValue]) -> str:
     )
 
 
+def with_included(text: str, profile: str, groups: Sequence[str]) -> str:
+    """Return the text of a config with these groups at the end of the `include:` of a profile.
+
+    Raises:
+        DefinitionError: the config has no such profile, or its `include:` cannot be changed without touching the rest.
+    """
+    mark, body = ("\ufeff", text[1:]) if text.startswith("\ufeff") else ("", text)
+    before = _read(body)
+    profiles = before.get("profiles") if is_object(before) else None
+    if not is_object(before) or not is_object(profiles) or profile not in profiles:
+        known = ", ".join(profiles) if is_object(profiles) else "none"
+        raise DefinitionError(f"the config has no profile {profile!r}. Profiles: {known}")
+    form = profiles[profile]
+    included = form.get("include") if is_object(form) else None
+    if is_object(form) and is_list(included) and included:
+        new = [group for group in groups if group not in included]
+        if not new:
+            return text
+        wanted = {**before, "profiles": {**profiles, profile: {**form, "include": [*included, *new]}}}
+        for candidate in _with_more(body, _at(body, "profiles", profile, "include"), new):
+            try:
+                after = _read(candidate)
+            except DefinitionError:
+                continue
+            if after == wanted:
+                return mark + candidate
+    raise DefinitionError(
+        f"`include:` of the profile {profile!r} cannot be changed without touching the rest; "
+        f"add {', '.join(map(repr, groups))} there by hand"
+    )
+
+
+def _at(text: str, *keys: str) -> Any:
+    """Return the node below these keys, all of which are there."""
+    node = _composed(text)
+    for key in keys:
+        node = next((value for name, value in node.value if name.value == key), node)
+    return node
+
+
+def _with_more(text: str, node: Any, items: Sequence[str]) -> Iterator[str]:
+    """Yield texts with more at the end of a list that is not empty."""
+    if node.id != "sequence":
+        return
+    if node.flow_style:
+        yield from _inside(text, node, ", ".join(map(_scalar, items)))
+        return
+    newline = "\r\n" if "\r\n" in text else "\n"
+    lines = text.splitlines(keepends=True)
+    line = _last_line(node)
+    head, tail = "".join(lines[:line]), "".join(lines[line:])
+    gap = "" if not head or head.endswith("\n") else newline
+    yield head + gap + block_text(items, indent=node.start_mark.column).replace("\n", newline) + tail
+
+
 def block_text(items: Sequence[JSONValue], *, indent: int = _INDENT) -> str:
     """Return items of a list as YAML lines, each with its dash."""
     return "".join(f"{line}\n" for item in items for line in _item_lines(item, " " * indent))
