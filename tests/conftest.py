@@ -43,7 +43,7 @@ MEASURED = (
     "server/test_api", "server/test_app_tools", "server/test_calls", "server/test_consent", "server/test_fair_shares",
     "server/test_offers", "server/test_outcomes", "server/test_tasks_mcp",
     "test_builders", "test_c", "test_defaults", "test_lifecycle", "test_names", "test_offers", "test_testing",
-    "test_toolsets",
+    "test_declared_again", "test_host_mistakes", "test_toolsets",
     "upstream_mcp/test_loops", "workspace/test_analysis", "workspace/test_discovery",
 )  # fmt: skip
 UNMEASURED_MARKS = ("hypothesis", "slow")

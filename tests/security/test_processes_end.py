@@ -147,6 +147,27 @@ async def test_what_a_killed_reaper_leaves_too_is_ended_at_the_next_start(
             await until(lambda: not left & set(running(mark)))
 
 
+async def test_a_program_is_ended_whose_launcher_was_killed_before_it_could_record_it(runtime: Path) -> None:
+    from pegboard.egress.launch_record import end_left_behind
+
+    record = runtime / "pegboard" / "dead"
+    (record / "cwd-1").mkdir(parents=True)
+    (record / "lock").touch()
+    (record / "launched").write_text(f"boot {Path('/proc/sys/kernel/random/boot_id').read_text().strip()}\n")
+    sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
+    inside = subprocess.Popen(sleep, cwd=record / "cwd-1", start_new_session=True)
+    beside = subprocess.Popen(sleep, cwd=runtime, start_new_session=True)
+    try:
+        await asyncio.to_thread(end_left_behind, runtime / "pegboard")
+        assert await asyncio.to_thread(inside.wait, 60) == -signal.SIGKILL
+        assert beside.poll() is None
+        assert not record.exists()
+    finally:
+        for process in (inside, beside):
+            process.kill()
+            process.wait()
+
+
 async def test_a_server_that_ends_in_good_order_leaves_no_record(tmp_path: Path, runtime: Path, mark: str) -> None:
     declare(tmp_path, mark)
     async with served(tmp_path, runtime=runtime) as server:

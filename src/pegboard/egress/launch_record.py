@@ -48,6 +48,10 @@ class Launched(NamedTuple):
     pipes: frozenset[int]
 
 
+_UNRECORDED = Launched(ProcessId(-1, 0), frozenset())
+"""A program without a line: no process has this number, so only those in a private folder of the record are found."""
+
+
 class LaunchRecord:
     """The programs of this process. Created at the first launch; a forked child must not use it."""
 
@@ -184,6 +188,9 @@ def end_recorded(folder: Path) -> None:
     ends_at = time.monotonic() + KILL_S
     for each in _running(folder):
         _end(each, folder, ends_at)
+    if is_seen():
+        # The process may have been killed after it launched a program and before it recorded it.
+        _end(_UNRECORDED, folder, ends_at)
     shutil.rmtree(folder, ignore_errors=True)
 
 

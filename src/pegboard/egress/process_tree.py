@@ -137,6 +137,8 @@ def _is_at_home(pid: int, home: str | None) -> bool:
 
 
 def _writes_to(pid: int, names: frozenset[str]) -> bool:
+    if not names:
+        return False
     with suppress(OSError):
         for handle in _PROC.joinpath(str(pid), "fd").iterdir():
             # A forked copy of ourselves holds the reading ends only; the mode of the link shows which.
