@@ -72,7 +72,10 @@ def test_an_agent_that_takes_itself_with_a_group_is_refused_with_the_line_and_a_
     (told,) = faults(tmp_path / "1", files)
     assert f"a by 'ask-a' ({tmp_path}/1/pegboard.yaml:3), taken by `group: core` ({tmp_path}/1/agents/a.yaml:" in told
     way = "permissions: {denied_actions: [ask-a]}"
-    assert f"'a' takes 'ask-a' by `group: core`: write `{way}` in 'a', or give the tool another group" in told
+    assert (
+        f"'a' takes 'ask-a' by `group: core`: write `{way}` under `spec:` of 'a', or give the tool another group"
+        in told
+    )
     files["agents/a.yaml"] = agent_file("a", f"tools:\n  - {{group: core}}\n{way}\n")
     assert load(tmp_path / "2", files).agents.names() == ["a"]
     files["agents/a.yaml"] = agent_file("a", "tools:\n  - {tool: main.ask-a}\n")

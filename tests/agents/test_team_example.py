@@ -106,6 +106,16 @@ def test_run_streams_the_answer_and_shows_calls_below_those_that_make_them(playe
     assert nested == sorted(nested)
 
 
+def test_run_shows_no_advertisement_of_a_dependency(played: Played) -> None:
+    # As at a keyboard of a coding agent, where pydantic-ai prints its banner even into a pipe.
+    shown = {name: value for name, value in os.environ.items() if name not in ("CI", "PYTEST_VERSION")}
+    env = {**shown, "AI_AGENT": "acme", "TEAM_MODEL_URL": played.server.openai_url}
+    done = forking.run(["pegboard", "run", *ASK], cwd=TEAM, env=env, address=forked())
+    lines = done.stderr.decode().splitlines()
+    assert done.returncode == 0
+    assert [line for line in lines if "→" not in line and "←" not in line] == []
+
+
 def test_run_ends_with_one_document_as_json_and_with_its_code_when_it_fails(played: Played) -> None:
     played.play = lambda _: ModelFailure(429, retry_after_s=600)
     code, out, err = command(played, "run", *ASK)

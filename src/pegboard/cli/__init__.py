@@ -14,6 +14,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if getattr(sys, name) is None:
             # Closed before we began. Whoever writes there, in this process or below it, shall not fail.
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8"))  # noqa: TID251 - it is no file
+    # pydantic-ai prints a banner at its first run, on a terminal or where a coding agent reads.
+    os.environ.setdefault("PYDANTIC_AI_NO_BANNER", "1")
     # What is loaded stays, so that to look through it for garbage again and again is of no use; see `build_app`.
     is_collecting, set_aside = gc.isenabled(), gc.get_freeze_count()
     gc.disable()

@@ -67,8 +67,8 @@ def way_out(cycle: tuple[Edge, ...], declared: Declarations) -> str:
         if taken is not None and taken.startswith("group: "):
             name = edge.tool.wire_name or edge.tool.spec.name
             return (
-                f"{edge.agent!r} takes {name!r} by `{taken}`: write `permissions: {{denied_actions: [{name}]}}` in "
-                f"{edge.agent!r}, or give the tool another group"
+                f"{edge.agent!r} takes {name!r} by `{taken}`: write `permissions: {{denied_actions: [{name}]}}` under "
+                f"`spec:` of {edge.agent!r}, or give the tool another group"
             )
     return "Take one of these tools away"
 
