@@ -354,3 +354,12 @@ def test_a_profile_that_cannot_be_changed_is_refused_before_anything_is_started(
     assert ran.code == 2
     assert said in ran.err
     assert (tmp_path / "pegboard.yaml").read_text() == f"profiles: {profiles}\n"
+
+
+def test_a_profile_that_includes_the_name_of_the_server_already_gets_all_of_its_tools(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "pegboard.yaml").write_text("profiles: {a: {include: [things]}}\n")
+    ran = run("add", "--yes", "--name", "things", *SERVER)
+    assert ran.code == 0, ran.err
+    listed = run("list", "--profile", "a", "--json")
+    assert listed.code == 0, listed.err
+    assert {tool["name"] for tool in json.loads(listed.out)["tools"]} == {"things__read", "things__add", "things__drop"}

@@ -34,6 +34,8 @@ class ConfigFile(Struct, frozen=True, kw_only=True):
     path: Path
     text: str
     taken: frozenset[str]
+    included: frozenset[str] = frozenset()
+    """Groups that its profiles name."""
     env: tuple[str, ...] | None = None
     """Globs over the variables that it may name; `None` where it may name all."""
 
@@ -85,7 +87,8 @@ def open_config(options: Options) -> ConfigFile:
         # What is wrong with it is told when it is tried with more in it.
         config, _ = read(path, env=os.environ)
     names = chain.from_iterable((tool.value.called, tool.value.name) for tool in config.tools)
-    return ConfigFile(path=path, text=text, taken=frozenset(map(fold, names)), env=config.env)
+    included = frozenset(group for form in config.profiles.values() for group in form.value.include or ())
+    return ConfigFile(path=path, text=text, taken=frozenset(map(fold, names)), included=included, env=config.env)
 
 
 @contextmanager

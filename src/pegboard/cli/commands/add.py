@@ -150,7 +150,7 @@ async def _added(adding: _Adding, catalog: Catalog, proposal: Proposal, choice: 
     if not options.json:
         _show(options, tools)
     choice = _asked(choice, tools, options) if adding.is_asked else choice
-    proposal = replace(proposal, tools=(_guarded(entry, tools, choice),))
+    proposal = replace(proposal, tools=(_in_named_group(_guarded(entry, tools, choice), file, choice),))
     text = file.with_proposal(proposal)
     if options.chosen_profile is not None:
         text = _included(file, text, options.chosen_profile, _groups_of(proposal.tools[0], choice))
@@ -320,6 +320,18 @@ def _guarded(entry: JSON, tools: Sequence[Offered], choice: _Choice) -> JSON:
         inner["trust_annotations"] = True
     guarded: JSON = {**entry, key: inner, "groups": groups}
     return guarded if consent in (None, "never") else {**guarded, "consent": consent}
+
+
+def _in_named_group(entry: JSON, file: ConfigFile, choice: _Choice) -> JSON:
+    """Return the entry with its tools also in the group of its name, if a profile includes that group already."""
+    stem = group_stem(str(entry["name"]))
+    if stem not in file.included or choice.group or choice.is_openapi or stem in entry["groups"]:
+        return entry
+    inner: JSON = {**entry["mcp"]}
+    by_tool = inner.get("tools", {}).get("groups")
+    if by_tool:
+        inner["tools"] = {**inner["tools"], "groups": {glob: [*named, stem] for glob, named in by_tool.items()}}
+    return {**entry, "mcp": inner, "groups": [*entry["groups"], stem]}
 
 
 def _as_glob(name: str) -> str:
