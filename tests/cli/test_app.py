@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import os
+import shlex
 import sys
 from pathlib import Path
 
@@ -10,10 +11,11 @@ import orjson
 import pytest
 
 from pegboard.cli import app
-from pegboard.cli.app import COMMANDS, MODULES, UNSUPPORTED_COMMANDS
+from pegboard.cli.app import COMMANDS, EXAMPLES, MODULES, UNSUPPORTED_COMMANDS, build_app
 from pegboard.cli.command_error import CommandError
 from pegboard.cli.options import Identity
 from pegboard.cli.project import find_config
+from pegboard.cli.terminal import Terminal
 from tests.cli.conftest import Run
 
 
@@ -25,6 +27,20 @@ def test_a_command_says_the_same_in_the_list_and_in_its_own_help(run: Run, name:
     ran = run(name, "--help")
     assert (ran.code, ran.err) == (0, "")
     assert COMMANDS[name] in " ".join(ran.out.split())
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_a_command_ends_with_an_example_that_the_command_line_accepts(run: Run, name: str) -> None:
+    program, *words = shlex.split(EXAMPLES[name])
+    assert (program, words[0]) == ("pegboard", name)
+    shared = {"--profile"}
+    own = [word for place, word in enumerate(words) if word not in shared and words[place - 1] not in shared]
+    build_app(Terminal()).parse_args(own, exit_on_error=False, print_error=False)
+    assert run(name, "--help").out.rstrip().endswith(f"Example: {EXAMPLES[name]}")
+
+
+def test_without_words_the_next_step_is_named(run: Run) -> None:
+    assert "Start with `pegboard init`, then `pegboard list`." in " ".join(run().out.split())
 
 
 def test_the_table_and_the_folder_name_the_same_commands() -> None:

@@ -47,6 +47,37 @@ COMMANDS = {
     "schema": "Print the JSON Schema of the configuration file, of the file of an agent, or for an editor.",
     "completion": "Print the script by which a shell completes words.",
 }
+# Shown at the end of each command's help; a test reads each as the command line would.
+EXAMPLES = {
+    "init": "pegboard init",
+    "check": "pegboard check",
+    "add": "pegboard add uvx mcp-server-time",
+    "import": "pegboard import mcp.json",
+    "list": "pegboard list --profile chat --all",
+    "show": "pegboard show word_count",
+    "why": "pegboard why word_count --profile chat",
+    "search": 'pegboard search "create an issue" --limit 3',
+    "call": "pegboard call word_count text='one two'",
+    "agents": "pegboard agents",
+    "run": 'pegboard run sales "How large are they?"',
+    "lint": "pegboard lint --fail-on error",
+    "refs": "pegboard refs prompts/ src/",
+    "export": "pegboard export openai --profile chat",
+    "tokens": "pegboard tokens",
+    "serve": "pegboard serve --port 8000",
+    "install": "pegboard install claude-code --profile chat",
+    "demo": "pegboard demo --once",
+    "lock": "pegboard lock diff",
+    "doctor": "pegboard doctor",
+    "consent": "pegboard consent ls --all",
+    "tasks": "pegboard tasks ls",
+    "keys": "pegboard keys rotate ann-laptop --overlap 24h",
+    "store": "pegboard store restore backups/monday --overwrite",
+    "ingest": "pegboard ingest handbook --space s1",
+    "workspace": "pegboard workspace stats",
+    "schema": "pegboard schema --editor",
+    "completion": "pegboard completion zsh",
+}
 # What cannot be the name of a module.
 MODULES = {"import": "importing"}
 UNSUPPORTED_COMMANDS = frozenset("audit plan".split())
@@ -78,11 +109,18 @@ def build_app(terminal: Terminal) -> App:
         help="Hang every tool once: see, explain, call and serve the tools of your agents.",
         # Plain text needs neither a Markdown reader nor a highlighter, which cost more than all the rest.
         help_format="plaintext",
+        help_epilogue="Start with `pegboard init`, then `pegboard list`. `pegboard COMMAND --help` explains a command.",
         default_parameter=Parameter(negative="", show_default=False),
     )
     for place, (name, summary) in enumerate(COMMANDS.items()):
         module = MODULES.get(name, name)
-        app.command(f"pegboard.cli.commands.{module}:{module}_command", name=name, help=summary, sort_key=place)
+        app.command(
+            f"pegboard.cli.commands.{module}:{module}_command",
+            name=name,
+            help=summary,
+            help_epilogue=f"Example: {EXAMPLES[name]}",
+            sort_key=place,
+        )
 
     @app.meta.default
     def launch(  # pyright: ignore[reportUnusedFunction] - cyclopts calls it
