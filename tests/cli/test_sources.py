@@ -209,7 +209,7 @@ def test_cfg_01_a_crash_writes_no_secret_to_the_screen_nor_into_its_file(
 def test_cfg_01_a_crash_while_the_config_is_read_writes_no_secret_either(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def crash(path: Path, *, env: Mapping[str, str], strict: bool) -> None:
+    def crash(path: Path, *, env: Mapping[str, str], **_: bool) -> None:
         raise ZeroDivisionError(f"at {path.name} with {env['SHOP_KEY']}")
 
     monkeypatch.setattr("pegboard.cli.project.load_catalog", crash)

@@ -285,3 +285,9 @@ async def test_a_secret_that_begins_in_one_block_and_ends_in_the_next_is_in_neit
     shown = [block.text for block in result.content if isinstance(block, TextContent)]
     assert len(shown) == 2
     assert not any(part in text for text in shown for part in ("s3cr3t", "canary"))
+
+
+async def test_blocks_without_a_secret_between_them_are_given_as_they_are() -> None:
+    blocks = ToolResult(content=(TextContent("one "), TextContent("two")))
+    result = await giving(blocks, Secret("s3cr3t-canary")).call("give")
+    assert result.content == blocks.content
