@@ -113,7 +113,8 @@ def test_run_shows_no_advertisement_of_a_dependency(played: Played) -> None:
     done = forking.run(["pegboard", "run", *ASK], cwd=TEAM, env=env, address=forked())
     lines = done.stderr.decode().splitlines()
     assert done.returncode == 0
-    assert [line for line in lines if "→" not in line and "←" not in line] == []
+    # Our own warnings say so, e.g. that an observer is slow on a busy machine.
+    assert [line for line in lines if not ("→" in line or "←" in line or line.startswith("warning: "))] == []
 
 
 def test_run_ends_with_one_document_as_json_and_with_its_code_when_it_fails(played: Played) -> None:
