@@ -336,7 +336,7 @@ class Catalog:
         return declare if fn is None else declare(fn)
 
     def _add_of(self, fn: Callable[..., Any], *entries: ToolEntry, replace: bool = False) -> None:
-        """Add the tools of a function; those that it declared before it was defined anew are replaced."""
+        """Add the tools of a function; if it was defined again, its earlier tools are replaced."""
         defaults = self.runtime.defaults
         earlier = [defaults.function_of(entry) for entry in entries]
         is_again = any(one is not None and is_declared_again(one, fn) for one in earlier)

@@ -1,4 +1,4 @@
-"""Declared again: tells a function that was defined anew, as by a notebook cell or a reload, from a second one."""
+"""Declared again: tells a function that was defined again, e.g. by a notebook cell or a reload, from a second one."""
 
 from __future__ import annotations
 

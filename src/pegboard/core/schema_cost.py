@@ -53,7 +53,7 @@ COSTLY_RULES = frozenset({
 })  # fmt: skip
 # Nor one with these, unless the bound is a fraction.
 BOUND_RULES = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"})
-# Without these, no error holds others, and there is no pattern.
+# Without these keywords, errors do not contain other errors, and there is no pattern.
 ALTERNATIVE_RULES = COSTLY_RULES - {
     "$ref", "allOf", "uniqueItems", "format", "minLength", "maxLength", "multipleOf", "enum", "const",
 }  # fmt: skip

@@ -135,7 +135,7 @@ def _revoke(store: KeyStore, name: str, options: Options, *, is_all: bool) -> No
 
 
 def _check_one(keys: Sequence[ApiKey], name: str) -> None:
-    """Refuse a name of several keys: whoever has just rotated one may mean the old one, and would lose both.
+    """Refuse the name of several keys: after a rotation the operator may mean the old one, and would lose both.
 
     Raises:
         CommandError: several keys have the name.

@@ -42,7 +42,7 @@ NOT_READ: Final = (
 class Question(Struct, frozen=True, kw_only=True):
     """A question: its words, their vector, and the weight of the vector ranking.
 
-    `mark` identifies the vector's embedder. `note` says why there is no vector in spite of an embedder.
+    `mark` identifies the vector's embedder. `note` says why there is no vector although there is an embedder.
     """
 
     text: str
