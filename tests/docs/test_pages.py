@@ -1,9 +1,10 @@
 """Pages say first what they are for, and their links lead somewhere."""
 
-import re
 from pathlib import Path
 
 import pytest
+
+from docs import build_site
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -11,26 +12,22 @@ EXAMPLES = sorted((ROOT / "examples").rglob("*.md"))
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md")), *EXAMPLES]
 SHELVES = ("tutorial", "howto", "reference", "explanation")
 SHELVED = [page for shelf in SHELVES for page in sorted((DOCS / shelf).glob("*.md"))]
-_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-_CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
-
-
-def anchors(text: str) -> set[str]:
-    """Return what the headings of a page can be linked to by."""
-    heads = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
-    return {re.sub(r"[^\w -]", "", head).strip().lower().replace(" ", "-") for head in heads}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_of_a_page_resolve(page: Path) -> None:
-    for target in _LINK.findall(_CODE.sub("", page.read_text(encoding="utf-8"))):
-        if target.startswith(("http://", "https://")):
-            continue
-        name, _, anchor = target.partition("#")
-        found = page.parent / name if name else page
-        assert found.exists(), f"{page.name} links to {target}"
-        if anchor:
-            assert anchor in anchors(found.read_text(encoding="utf-8")), f"{page.name} links to {target}"
+    assert build_site.dead_links(page) == []
+
+
+def test_dead_links_are_found_in_text_and_pictures_and_not_in_code(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# A `page`\n[ok](#a-page) [`code`](no.md) ![](no.svg) [x](page.md#no)\n"
+        "`[x](no.py)`\n```text\n[x](no.txt)\n```\n",
+        encoding="utf-8",
+    )
+
+    assert build_site.dead_links(page) == ["no.md", "no.svg", "page.md#no"]
 
 
 @pytest.mark.parametrize("page", SHELVED, ids=lambda page: page.stem)
@@ -42,6 +39,18 @@ def test_a_page_opens_with_a_title_and_a_sentence(page: Path) -> None:
 
 
 def test_every_page_is_on_the_front_page() -> None:
-    linked = set(_LINK.findall((DOCS / "README.md").read_text(encoding="utf-8")))
+    linked = set(build_site.links_of((DOCS / "README.md").read_text(encoding="utf-8")))
 
     assert {str(page.relative_to(DOCS)) for page in SHELVED} <= linked
+
+
+def test_every_page_but_decisions_is_in_the_navigation_of_the_site_once() -> None:
+    listed = [page for _section, pages in build_site.navigation() for page in pages]
+    pages = (page.relative_to(DOCS) for page in DOCS.rglob("*.md"))
+
+    assert sorted(listed) == sorted(
+        [
+            "decisions/index.md",  # lists them; written by the build
+            *(page.as_posix() for page in pages if page.parts[0] != "decisions"),
+        ]
+    )
