@@ -208,7 +208,8 @@ def test_each_piece_whose_extra_is_missing_says_which_to_install(tmp_path: Path)
         "from pegboard.cli import main\nsys.argv = ['pegboard', 'check']\nsys.exit(main())", tmp_path
     )
     assert done.returncode == 2, done.stderr
-    said = re.findall(r"^pegboard\.yaml:(\d+):.*install `pegboard\[(\w+)\]`", done.stdout + done.stderr, re.MULTILINE)
+    command = r"^pegboard\.yaml:(\d+):.*run `(?:uv )?pip install .*\[(\w+)\][^`]*`"
+    said = re.findall(command, done.stdout + done.stderr, re.MULTILINE)
     assert sorted(said, key=lambda pair: int(pair[0])) == [
         ("1", "redis"), ("2", "auth"), ("4", "tasks"), ("6", "tools"), ("7", "tools"), ("8", "tools"),
         ("9", "tools"), ("10", "postgres"), ("11", "tools"),

@@ -17,6 +17,7 @@ from mcp import Client, MCPError
 
 from pegboard.catalog import Catalog
 from pegboard.config import Config, context_for, load_catalog
+from pegboard.extras import install_command
 from pegboard.lazy import LazyModule
 from pegboard.model.context import ToolContext
 from pegboard.model.error import DefinitionError, PegboardError
@@ -209,7 +210,7 @@ class Show:
     async def _documents(self, address: str) -> None:
         self._screen.heading("Documents of one space, and who is in it")
         if find_spec("re2") is None:
-            self._say("  Not shown: install `pegboard[docs]`.")
+            self._say(f"  Not shown. It needs more packages: `{install_command('docs')}`.")
             return
         self._scratch = TemporaryDirectory(ignore_cleanup_errors=True)
         handbook = _find_example("handbook")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pegboard.config import context_for, load_catalog
+from pegboard.extras import install_command
 from pegboard.sources.builtin.builtins import BUILTINS
 from tests.builtin.web import Asked, Site, as_json
 from tests.config.project import Project
@@ -126,7 +127,7 @@ def test_a_tool_whose_package_is_not_installed_is_refused_with_what_to_install(
             config: {config}
         """
     )
-    wanted = f"{name!r} needs the package {package!r}, which is not installed; install `pegboard[{extra}]`"
+    wanted = f"{name!r} needs the package {package!r}, which is not installed; run `{install_command(extra)}`"
     assert project.said() == [f"pegboard.yaml:5:13: tools[0].config: {wanted}"]
 
 

@@ -13,7 +13,7 @@ import orjson
 import pytest
 
 from pegboard.cli.commands import doctor
-from pegboard.cli.install_command import install_command
+from pegboard.extras import install_command
 from tests.cli.conftest import Run
 from tests.upstream_mcp.parts import free_port
 

@@ -7,6 +7,7 @@ import importlib.util
 import pytest
 
 from pegboard.config import context_for
+from pegboard.extras import install_command
 from tests.config.project import Project
 
 TOOLS = {
@@ -77,7 +78,8 @@ def test_without_its_extra_it_is_refused_with_the_line_that_installs_it(
     project.write("workspace: {}")
     [said] = project.said()
     assert said.startswith("pegboard.yaml:1:")
-    assert said.endswith("needs the package 'google-re2', which is not installed; install `pegboard[docs]`")
+    command = install_command("docs")
+    assert said.endswith(f"needs the package 'google-re2', which is not installed; run `{command}`")
 
 
 def test_a_tool_that_would_stand_in_its_namespace_is_told_of(project: Project) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pegboard import Catalog
 from pegboard.config import context_for
+from pegboard.extras import install_command
 from tests.config.project import Project
 from tests.core.parts import kind_of
 from tests.limits.server import RedisServer
@@ -50,7 +51,7 @@ def test_a_missing_package_is_named_with_what_to_install(tmp_path: Path) -> None
     code = f"{blocked}from pegboard.cli import main\nsys.exit(main(['check', '--config', {str(project.path)!r}]))"
     out = asyncio.run(_stdout(sys.executable, "-c", code))
     assert "pegboard.yaml:2:10: rate_limits.store: needs the package 'limits" in out
-    assert "install `pegboard[redis]`" in out
+    assert f"run `{install_command('redis')}`" in out
 
 
 async def _stdout(*command: str) -> str:

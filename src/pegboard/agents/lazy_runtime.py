@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pegboard.core.redaction import Redactor
 from pegboard.core.registry import Registry
 from pegboard.core.view import View, ViewParts
+from pegboard.extras import needs_package
 from pegboard.lazy import LazyModule
 from pegboard.model.agent import AgentEntry, AgentResult, ModelSpec
 from pegboard.model.call_context import CallContext
@@ -66,8 +67,7 @@ class LazyAgentRuntime:
                 store=self.store,
             )
         except ImportError as error:
-            text = f"Agents need the package {error.name!r}, which is not installed; install `pegboard[agents]`."
-            raise DefinitionError(text) from error
+            raise DefinitionError(f"Running agents {needs_package(error.name, 'agents')}.") from error
 
     async def ready_for(self, agent: AgentEntry | None) -> AgentRuntime:
         """Return the runtime, with everything imported for running an agent.

@@ -20,6 +20,7 @@ from pegboard.config.yaml.tree import At
 from pegboard.core.agent_graph import Edge, agent_graph, cycles, taken_by, way_out
 from pegboard.core.declarations import PrivateSource
 from pegboard.core.names import nearest, nearest_one, private_name_fault
+from pegboard.extras import needs_package
 from pegboard.lazy import LazyModule
 from pegboard.model.agent import AgentBudgets, AgentEntry, AgentMemory, AgentSpec, Guardrail, ModelSpec
 from pegboard.model.error import DefinitionError, Problem
@@ -326,8 +327,7 @@ def conversation_store(config: Config, report: Report) -> ConversationStore | No
     try:
         return conversations_of(StoreUri.located(declared.value, folder=config.path.absolute().parent))
     except ImportError as error:
-        message = f"needs the package {error.name!r}, which is not installed; install `pegboard[postgres]`"
-        report.add(declared.at.problem(message))
+        report.add(declared.at.problem(needs_package(error.name, "postgres")))
     except DefinitionError as error:
         report.add(declared.at.problem(str(error)))
     return None

@@ -32,6 +32,7 @@ from pegboard.config.yaml.problems import Report, unseen
 from pegboard.core.names import fold
 from pegboard.core.ports import LimitStore
 from pegboard.core.predicates import compile_availability
+from pegboard.extras import needs_package
 from pegboard.lazy import LazyModule
 from pegboard.model.context import ToolContext
 from pegboard.model.error import DefinitionError
@@ -166,8 +167,7 @@ def _limit_store(config: Config, report: Report) -> LimitStore | None:
                 declared.value, key_prefix=f"pegboard:{config.name}", silence_s=config.bounds.limit_store_s
             )
         except ImportError as error:
-            message = f"needs the package {error.name!r}, which is not installed; install `pegboard[redis]`"
-            report.add(declared.at.problem(message))
+            report.add(declared.at.problem(needs_package(error.name, "redis")))
         except DefinitionError as error:
             report.add(declared.at.problem(str(error)))
     return None

@@ -9,6 +9,7 @@ from pegboard.config.yaml.problems import Report
 from pegboard.consent.postgres_store import PostgresConsents
 from pegboard.consent.sqlite_store import SqliteConsents
 from pegboard.core.ports import UsedAnswers
+from pegboard.extras import needs_package
 from pegboard.lazy import LazyModule
 from pegboard.model.error import DefinitionError
 from pegboard.model.secret import Secret
@@ -34,8 +35,7 @@ def consent_store_of(config: Config, report: Report) -> UsedAnswers | None:
         uri = StoreUri.located(text, folder=config.path.absolute().parent, others=("redis://HOST",))
         return SqliteConsents(uri.path, page=page) if uri.path else PostgresConsents(uri.text, page=page)
     except ImportError as error:
-        message = f"needs the package {error.name!r}, which is not installed; install `pegboard[{extra}]`"
-        report.add(declared.at.problem(message))
+        report.add(declared.at.problem(needs_package(error.name, extra)))
     except DefinitionError as error:
         report.add(declared.at.problem(str(error)))
     return None

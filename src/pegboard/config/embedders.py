@@ -11,6 +11,7 @@ from pegboard.config.forms.embedder_form import EmbedderForm
 from pegboard.config.yaml.problems import Report
 from pegboard.core.ports import Embedder
 from pegboard.egress.destinations import only_host_of
+from pegboard.extras import needs_package
 from pegboard.lazy import LazyModule
 from pegboard.model.error import DefinitionError
 from pegboard.model.secret import Secret
@@ -47,8 +48,7 @@ def _made(declared: Declared[EmbedderForm], config: Config, report: Report) -> E
         return hashing.HashingEmbedder(dimension=form.dimension) if form.dimension else hashing.HashingEmbedder()
     if form.type == "fastembed":
         if find_spec("fastembed") is None:
-            message = "needs the package 'fastembed', which is not installed; install `pegboard[embeddings]`"
-            report.add((declared.at / "type").problem(message))
+            report.add((declared.at / "type").problem(needs_package("fastembed", "embeddings")))
             return None
         return fastembed_of(form, config)
     base_url = form.base_url or OPENAI_URL

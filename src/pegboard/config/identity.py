@@ -14,6 +14,7 @@ from pegboard.config.config import Declared
 from pegboard.config.forms.identity_form import AnonymousForm, IdentityForm, JwtForm, MapRuleForm
 from pegboard.config.yaml.tree import At, Table
 from pegboard.core.names import nearest
+from pegboard.extras import needs_package
 from pegboard.model.error import Problem
 from pegboard.storage.store_uri import StoreUri
 
@@ -75,7 +76,7 @@ def faults_of(declared: Declared[IdentityForm], profiles: Sequence[str]) -> Iter
 
 def _jwt_faults(form: JwtForm, at: At) -> Iterator[Problem]:
     if importlib.util.find_spec("jwt") is None:
-        yield at.problem("needs the package 'PyJWT', which is not installed; install `pegboard[auth]`")
+        yield at.problem(needs_package("PyJWT", "auth"))
     # An audience may be any word; one that begins like an address is told to clients as one.
     if form.audience.startswith(("https://", "http://")) and not _host_of(form.audience):
         yield (at / "audience").problem(f"{form.audience!r} is no address; write https://host/path")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pegboard.config.config import Config
 from pegboard.config.yaml.problems import Report
+from pegboard.extras import needs_package
 from pegboard.lazy import LazyModule
 from pegboard.model.context import ToolContext
 from pegboard.model.error import DefinitionError
@@ -39,8 +40,7 @@ def tasks_of(config: Config, report: Report) -> kept_tasks.Tasks | None:
         report.add(at.problem(str(error)))
         return None
     if made.is_durable and find_spec(_PACKAGE) is None:
-        message = f"needs the package {_PACKAGE!r}, which is not installed; install `pegboard[tasks]`"
-        report.add(at.problem(message))
+        report.add(at.problem(needs_package(_PACKAGE, "tasks")))
     return made
 
 

@@ -16,6 +16,7 @@ from pegboard.config.model_specs import model_spec
 from pegboard.config.yaml.problems import Report
 from pegboard.core.names import nearest
 from pegboard.core.ports import DocumentStore
+from pegboard.extras import needs_package
 from pegboard.lazy import LazyModule
 from pegboard.model.error import DefinitionError
 from pegboard.model.secret import Secret
@@ -46,12 +47,10 @@ def store_of(config: Config, report: Report) -> document_store.SqlDocumentStore 
         message = "is for callers whom nobody asks who they are; under identity: each rule gives its callers a space"
         report.add((declared.at / "space").problem(message))
     if find_spec(_PACKAGE) is None:
-        message = "needs the package 'google-re2', which is not installed; install `pegboard[docs]`"
-        report.add(declared.at.problem(message))
+        report.add(declared.at.problem(needs_package("google-re2", "docs")))
         return None
     if uri.startswith("postgres") and find_spec("psycopg") is None:
-        message = "needs the package 'psycopg', which is not installed; install `pegboard[docs,postgres]`"
-        report.add(at.problem(message))
+        report.add(at.problem(needs_package("psycopg", "docs,postgres")))
         return None
     try:
         folder = config.path.absolute().parent

@@ -17,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from pegboard.catalog import Catalog
 from pegboard.core.limits import SHUTDOWN_GRACE_S
+from pegboard.extras import needs_package
 from pegboard.lazy import LazyModule
 from pegboard.model.error import DefinitionError, PegboardError
 from pegboard.model.hops import server_id_of
@@ -184,9 +185,7 @@ def bus_transport(uri: str | Secret, *, name: str) -> Transport:
             return postgres_transport.PostgresTransport(uri, key_prefix=prefix)
         return redis_transport.RedisTransport(uri, key_prefix=prefix)
     except ImportError as error:
-        raise DefinitionError(
-            f"The bus needs the package {error.name!r}, which is not installed; install `pegboard[{extra}]`."
-        ) from None
+        raise DefinitionError(f"The bus {needs_package(error.name, extra)}.") from None
 
 
 class LifespanError(PegboardError):

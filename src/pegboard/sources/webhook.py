@@ -19,6 +19,7 @@ from pegboard.egress.failures import EgressError
 from pegboard.egress.http import checked_headers
 from pegboard.egress.responses import Response
 from pegboard.egress.urls import expand_path, parse_url, placeholders_of
+from pegboard.extras import needs_package
 from pegboard.lazy import LazyModule
 from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.model.call_context import CallContext
@@ -177,8 +178,7 @@ def _result_path(settings: WebhookSettings, faults: list[Problem]) -> str | None
         text = f"{settings.result!r} is no path such as `$.data.id`, nor a JMESPath expression: {error}"
         faults.append(Problem(path="result", message=text))
     except ImportError as error:
-        text = f"needs the package {error.name!r}, which is not installed; install `pegboard[tools]`"
-        faults.append(Problem(path="result", message=text))
+        faults.append(Problem(path="result", message=needs_package(error.name, "tools")))
     return path
 
 

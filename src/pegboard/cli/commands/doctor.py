@@ -15,7 +15,6 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from pegboard.cli.command_error import Exit
-from pegboard.cli.install_command import install_command
 from pegboard.cli.options import SharedOptions
 from pegboard.cli.project import Project, load
 from pegboard.cli.source_startup import started
@@ -24,6 +23,7 @@ from pegboard.config.forms.predicate_form import secret_names
 from pegboard.config.probes import Part, parts_of, probe_all
 from pegboard.core.ports import Probed, Source
 from pegboard.egress.process import launch
+from pegboard.extras import install_command
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
 from pegboard.model.probe import Probe

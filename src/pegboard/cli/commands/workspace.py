@@ -17,6 +17,7 @@ from pegboard.cli.project import find_config
 from pegboard.cli.terminal import Column
 from pegboard.config import load
 from pegboard.core.names import nearest
+from pegboard.extras import needs_package
 from pegboard.lazy import LazyModule
 from pegboard.model.document import Access
 from pegboard.model.error import CallError
@@ -152,7 +153,7 @@ async def _fetch_models(options: Options) -> None:
         text = "No embedder has `type: fastembed`. Name one: workspace: {embedder: {type: fastembed, model: NAME}}."
         raise CommandError(text, kind="no_model")
     if find_spec("fastembed") is None:
-        raise CommandError("The package 'fastembed' is not installed; install `pegboard[embeddings]`.", kind="missing")
+        raise CommandError(f"Fetching a model {needs_package('fastembed', 'embeddings')}.", kind="missing")
     fetched: dict[str, str] = {}
     for form in forms:
         if form.model is None or form.path is not None or form.model in fetched:

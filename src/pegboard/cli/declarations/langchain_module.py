@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from pegboard.cli.command_error import CommandError
 from pegboard.cli.declarations.proposal import Proposal
-from pegboard.cli.install_command import install_command
 from pegboard.config.python_modules import hidden_module, hidden_modules, importable_last
+from pegboard.extras import install_command
 from pegboard.lazy import LazyModule
 from pegboard.model.error import DefinitionError
 

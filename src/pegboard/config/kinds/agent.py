@@ -13,6 +13,7 @@ from pegboard.config.config import Declared
 from pegboard.config.forms.value_types import FilledText, Maybe
 from pegboard.config.kinds.described import DescribedForm, declare_described
 from pegboard.config.yaml.tree import At
+from pegboard.extras import needs_package
 from pegboard.lazy import LazyModule
 from pegboard.model.error import Problem
 from pegboard.model.record import replace
@@ -64,11 +65,7 @@ def declare(tool: Declared[AgentForm], build: BuildContext) -> None:
 def missing_package() -> str | None:
     """Return what is said where the packages of agents are not installed."""
     missing = next((said for name, said in _PACKAGES.items() if find_spec(name) is None), None)
-    return (
-        None
-        if missing is None
-        else f"needs the package {missing!r}, which is not installed; install `pegboard[agents]`"
-    )
+    return None if missing is None else needs_package(missing, "agents")
 
 
 def _lacking(form: AgentForm, names: tuple[str, ...], place: At) -> Iterator[Problem]:

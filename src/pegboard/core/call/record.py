@@ -420,7 +420,7 @@ class Call(CancelScope):
     def _agent_runner(self, agent: str) -> AgentRunner:
         if self.ports.agents is None:
             text = f"{self.name!r} runs the agent {agent!r}, and nothing here runs agents."
-            raise CallError("tool_error", text, hint="Operators: install `pegboard[agents]`.")
+            raise CallError("tool_error", text, hint="Operators: `pegboard doctor` shows what agents need.")
         return self.ports.agents
 
     def renew(self) -> None:

@@ -17,6 +17,7 @@ from pegboard.core.ports import DocumentStore, Model
 from pegboard.egress.connections import Resolve, system_resolve
 from pegboard.egress.credential_redaction import without_credentials
 from pegboard.egress.files import decides_nothing
+from pegboard.extras import needs_package
 from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.model.context import ToolContext
 from pegboard.model.error import DefinitionError
@@ -149,8 +150,7 @@ class BuiltinKind(Struct, Generic[C], frozen=True, kw_only=True):
         """
         for package, extra in self.packages(config).items():
             if find_spec(package) is None:
-                text = f"{self.spec.name!r} needs the package {package!r}, which is not installed"
-                raise DefinitionError(f"{text}; install `pegboard[{extra}]`")
+                raise DefinitionError(f"{self.spec.name!r} {needs_package(package, extra)}")
         deadline_s = config.deadline_s()
         spec = self.spec if deadline_s is None else replace(self.spec, timeout_s=deadline_s + BUILTIN_GRACE_S)
         if self.adapt is not None:

@@ -79,7 +79,9 @@ class _HasAnalyst:
     def __init__(self, model: ModelSpec | None) -> None:
         self._answer = model is not None and find_spec(_PACKAGE) is not None
         self.__qualname__ = (
-            "a model is configured (models:)" if model is None else "agents can run (install `pegboard[agents]`)"
+            "a model is configured (models:)"
+            if model is None
+            else "agents can run (`pegboard doctor` shows what they need)"
         )
 
     def __call__(self, ctx: ToolContext) -> bool:
