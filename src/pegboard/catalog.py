@@ -973,7 +973,10 @@ class Catalog:
         known = self.registry.known_groups() if unknown else frozenset[str]()
         for group in unknown:
             if group not in known:
-                raise DefinitionError(f"Unknown group {group!r}.{nearest(group, known, label='Groups')}")
+                raise DefinitionError(
+                    f"Unknown group {group!r}.{nearest(group, known, label='Groups')} "
+                    f"A group that has no tool yet is declared with catalog.group({group!r}), or under `groups:`."
+                )
 
     def _check_policies(self, *policies: Policy) -> None:
         registry = self.runtime.registry

@@ -70,6 +70,9 @@ def spec_handler(handler: Callable[..., Any], spec: ToolSpec) -> Handler:
     injected = next((item.name for item in parameters if _is_context(item.annotation)), None)
     named = [item for item in parameters if item.kind is not item.VAR_KEYWORD and item.name != injected]
     strange = [item.name for item in named if item.name not in properties]
+    if len(strange) == 2 == len(parameters) and parameters[1].name in ("ctx", "context"):
+        names = ", ".join(item.name for item in parameters)
+        raise DefinitionError(f"{spec.origin}: the handler of {spec.name!r} takes ({names}); swap them: (ctx, args).")
     if len(parameters) == 2 and (parameters[1].name in strange or _is_whole(parameters[0], properties)):
         return handler
     missing = [item.name for item in named if item.name in strange and item.default is item.empty]

@@ -67,13 +67,21 @@ def _refuse_what_is_no_function(fn: Any, where: str) -> None:
     if inspect.isclass(fn):
         fault = f"{fn.__name__} is a class: derive it from Tool, or give a function that makes one."
     elif not callable(fn):
-        named = f" A name goes in `name={fn!r}`." if isinstance(fn, str) else ""
-        fault, where = f"{fn!r} cannot be called; give a function.{named}", ""
+        fault, where = f"{fn!r} cannot be called; give a function.{_meant(fn)}", ""
     elif signature.is_context_manager(fn):
         name = getattr(underlying(fn), "__name__", "it")
         fault = f"{name!r} makes a context manager, which is no result: enter it in a function that returns a value."
     if fault:
         raise DefinitionError(Problem(where=where, message=fault))
+
+
+def _meant(given: Any) -> str:
+    """Return a hint for an object that is no function; empty if there is none."""
+    if isinstance(given, str):
+        return f" A name goes in `name={given!r}`."
+    if type(given).__module__.startswith("langchain"):
+        return " Tools of LangChain are registered with `pegboard.adapters.langchain.declared`."
+    return ""
 
 
 def _name(fn: Any, options: ToolOptions, where: str) -> str:

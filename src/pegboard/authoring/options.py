@@ -14,6 +14,16 @@ from pegboard.model.json_types import JSON
 from pegboard.model.rate_limit import RateLimit
 from pegboard.model.tool import ConsentRule, OutputCheck, ToolSpec
 
+# Options of other frameworks under which people look for ours, and whose nearest name would mislead.
+_ELSEWHERE: Mapping[str, str] = {
+    "tags": "groups",
+    "enabled": "available",
+    "is_enabled": "available",
+    "output_schema": "output",
+    "needs_approval": "consent",
+    "requires_approval": "consent",
+}
+
 
 class BuilderKeywords(TypedDict, total=False):
     """The keywords of `@catalog.builder`, for type checkers and editors: the rows of the table that apply to it."""
@@ -85,7 +95,7 @@ class ToolOptions(Struct, frozen=True):
             DefinitionError: an unknown keyword; the message suggests the nearest one.
         """
         unknown = [
-            Problem(where=where, message=f"unknown tool option {name!r}.{nearest(name, BY_NAME, label='Options')}")
+            Problem(where=where, message=f"unknown tool option {name!r}.{_meant(name)}")
             for name in keywords
             if name not in BY_NAME
         ]
@@ -125,3 +135,9 @@ class ToolOptions(Struct, frozen=True):
         landing = {key: value for key, value in self.declared.items() if not BY_NAME[key].of_code}
         bare = ToolSpec(name=name, origin=origin)
         return with_options(bare, {**landing, "name": name, "description": description})
+
+
+def _meant(name: str) -> str:
+    """Return the hint for an unknown option: what it is called here, or the nearest name."""
+    ours = _ELSEWHERE.get(name)
+    return f" Here it is called {ours!r}." if ours else nearest(name, BY_NAME, label="Options")

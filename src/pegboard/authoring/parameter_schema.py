@@ -20,6 +20,7 @@ from pegboard.authoring.coercion import (
     with_generators,
 )
 from pegboard.authoring.field import MISSING, FieldSpec
+from pegboard.authoring.foreign_injection import injected_elsewhere
 from pegboard.authoring.plain_types import is_plain_default, plain_schema
 from pegboard.lazy import LazyModule
 from pegboard.model.error import CallError, DefinitionError, Problem
@@ -243,6 +244,8 @@ def _check_annotation(item: Parameter, where: str) -> None:
         raise _refused(item, where, message)
     if _mentions(item.annotation, typing.Self):
         raise _refused(item, where, "Self is the class around a method, and a function has none; name the class.")
+    if (injected := injected_elsewhere(item.annotation, item.default)) is not None:
+        raise _refused(item, where, injected)
 
 
 def _mentions(annotation: Any, what: Any) -> bool:

@@ -284,11 +284,12 @@ def _explain(code: Code, entry: ToolEntry, at: _At) -> tuple[str, str, str]:
             fix = f"supply ToolContext(factories={{{spec.factory!r}: …}})"
             return f"no factory {spec.factory!r} in the context", fix, spec.factory or ""
         case "available":
-            answer = at.snapshot.availability(entry).answer(at.ctx, at.states)
+            availability = at.snapshot.availability(entry)
+            answer = availability.answer(at.ctx, at.states)
             if answer.yes:
                 after = "remove it" if spec.replaced_by is None else f"call {spec.replaced_by!r}"
                 return f"ended on {spec.deprecated}{_where(spec.origin)}", f"{after}, or give it a later end", name
-            return answer.why, f"make it true: {answer.why}", name
+            return answer.why, f"make this true: {availability.words}", name
         case _:
             fault = build_fault(entry, at.snapshot, at.ctx)
             return f"its builder failed{_where(spec.origin)}: {fault}", "mend the builder", name

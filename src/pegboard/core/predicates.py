@@ -172,7 +172,7 @@ def compile_availability(
         case None | True | "always":
             return Availability("always", (), _always)
         case False:
-            return Availability("never", (), _never)
+            return Availability("available: true", (), _never)
         case str():
             return _asking(predicates.get(form) or _attribute(form, context_type, predicates, limit_s))
         case {"all": [*parts]} if len(form) == 1:
@@ -274,8 +274,9 @@ def _attribute(name: str, context_type: type[ToolContext], known: Mapping[str, Q
     """Return the question for a method, property or field of the context (or of a subclass the host defined)."""
     owner = next((kind for kind in _with_subclasses(context_type) if _has(kind, name)), None)
     if owner is None or name.startswith("_"):
+        members = {member for kind in _with_subclasses(context_type) for member in dir(kind)} - {*dir(ToolContext)}
         raise DefinitionError(
-            f"Unknown predicate {name!r}.{nearest(name, known, label='Predicates')} "
+            f"Unknown predicate {name!r}.{nearest(name, known.keys() | members, label='Predicates')} "
             "Register it with @catalog.predicate or under `predicates:`, or make it a member of your context class."
         )
     is_field = name in context_fields(owner)
