@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
 
 from msgspec import Struct
@@ -17,6 +16,7 @@ from pegboard.core.defaults import Defaults
 from pegboard.core.executor import Executor
 from pegboard.core.ports import Embedder
 from pegboard.core.registry import Registry
+from pegboard.core.steady_clock import steady_time
 from pegboard.core.view import ViewParts
 from pegboard.discovery.exposure import Discovery
 from pegboard.limits.memory import MemoryLimitStore
@@ -73,7 +73,7 @@ def in_memory_ports(bounds: Bounds, *, clock: Callable[[], float]) -> Ports:
         local_limits=in_memory,
         # A flood of invalid calls from many networks must not get every new caller refused.
         invalid_calls=MemoryLimitStore(clock=clock, max_keys=FLOODING_CALLERS, forgets=True),
-        consents=MemoryConsents(time.time),
+        consents=MemoryConsents(steady_time),
         clock=clock,
         repair=repair,
     )

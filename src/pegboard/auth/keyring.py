@@ -16,6 +16,7 @@ from pegboard.auth.keys import ApiKey, KeyStore, KeyStoreError, digest_of, id_of
 from pegboard.auth.rejections import BadCredentialError, UnavailableError
 from pegboard.auth.rules import Credential, Still
 from pegboard.core.bounded_cache import BoundedCache
+from pegboard.core.steady_clock import steady_time
 
 # seconds after a write in which the file may change again unnoticed, since file times are coarse
 KEY_FILE_SETTLED_S = 2.5
@@ -45,7 +46,7 @@ class Keyring:
         clock: seconds since 1970.
     """
 
-    def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, path: Path, *, clock: Callable[[], float] = steady_time) -> None:
         self._store, self._clock = KeyStore(path, clock=clock), clock
         # SQLite writes changes to the log first and moves them to the file later.
         self._files = (str(path), str(path.with_name(f"{path.name}-wal")))

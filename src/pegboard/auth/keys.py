@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
-import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
+from pegboard.core.steady_clock import steady_time
 from pegboard.model.error import PegboardError
 from pegboard.storage.sqlite_file import SqliteFile
 from pegboard.storage.store_error import StoreError
@@ -106,7 +106,7 @@ class KeyStore:
         clock: seconds since 1970.
     """
 
-    def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, path: Path, *, clock: Callable[[], float] = steady_time) -> None:
         self.path, self._clock = path, clock
         self._file = SqliteFile(path, SCHEMA, busy_s=KEY_FILE_BUSY_S)
 

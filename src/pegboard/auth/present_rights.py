@@ -7,7 +7,6 @@ it.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -17,6 +16,7 @@ from pegboard.auth.keys import ApiKey, KeyStore, KeyStoreError
 from pegboard.auth.rejections import UnavailableError
 from pegboard.auth.rule_matching import ANONYMOUS_PROOF, claims_read, grant_of, scopes_of
 from pegboard.auth.rules import Credential, IdentityRules
+from pegboard.core.steady_clock import steady_time
 from pegboard.model.caller import Caller
 from pegboard.model.record import replace
 
@@ -26,7 +26,7 @@ async def present_caller(
     caller: Caller,
     profile: str | None,
     *,
-    wall_clock: Callable[[], float] = time.time,
+    wall_clock: Callable[[], float] = steady_time,
 ) -> Caller | None:
     """Return a caller with the current roles of the credential; `None` if it has no rights here any more.
 
@@ -71,7 +71,7 @@ class Standing(NamedTuple):
 
 
 async def ended_standings(
-    rules: IdentityRules | None, asked: Iterable[Standing], *, wall_clock: Callable[[], float] = time.time
+    rules: IdentityRules | None, asked: Iterable[Standing], *, wall_clock: Callable[[], float] = steady_time
 ) -> set[Standing]:
     """Return those whose credential is no longer valid, or has lost its user, space or profile.
 

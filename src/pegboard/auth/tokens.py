@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ from pegboard.auth.rule_matching import scopes_of
 from pegboard.auth.rules import ALGORITHMS, Credential, Still, TokenRules
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.digests import digest
+from pegboard.core.steady_clock import steady_time
 from pegboard.model.bounds import KIB
 from pegboard.model.json_types import JSON
 
@@ -49,7 +49,7 @@ class TokenReader:
         wall_clock: seconds since 1970.
     """
 
-    def __init__(self, rules: TokenRules, keys: KeySet, *, wall_clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, rules: TokenRules, keys: KeySet, *, wall_clock: Callable[[], float] = steady_time) -> None:
         self._rules, self._keys, self._clock = rules, keys, wall_clock
         self._good = BoundedCache[bytes, _Good](max_entries=TOKENS_REMEMBERED)
         self._public_keys = BoundedCache[bytes, jwt.PyJWK](max_entries=TOKEN_KEYS_REMEMBERED)
@@ -82,6 +82,9 @@ class TokenReader:
             for key in candidates[:TOKEN_KEYS_TRIED]:
                 claims = self._claims(token, key, algorithm)
                 if claims is not None:
+                    if _end_of(claims) <= self._clock():
+                        # PyJWT goes by the machine's clock, which may have been set back.
+                        raise BadCredentialError(jwt.ExpiredSignatureError.__name__)
                     credential = self._credential(claims)
                     self._good.remember(name, _Good(credential, published, _end_of(claims)))
                     return credential

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -17,6 +16,7 @@ from pegboard.core.digests import canonical_json
 from pegboard.core.identifiers import new_id
 from pegboard.core.json_text import json_value
 from pegboard.core.schema import compile_schema
+from pegboard.core.steady_clock import steady_time
 from pegboard.model.consent import Consent, ConsentAnswer, ConsentRequest, Grant, Parameters
 from pegboard.model.error import CallError, PegboardError
 from pegboard.storage.database import Database
@@ -119,7 +119,7 @@ class SqlConsents:
         """Return the time; on PostgreSQL the server's, unless a clock was passed."""
         if self._clock is not None:
             return self._clock()
-        return time.time() if run.is_sqlite else float(run(_SERVER_TIME)[0][0])
+        return steady_time() if run.is_sqlite else float(run(_SERVER_TIME)[0][0])
 
     # -- for calls
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, get_args
 
@@ -20,6 +19,7 @@ from pegboard.core.named_entries import NamedEntries
 from pegboard.core.names import fold, nearest, private_name_fault
 from pegboard.core.ports import LeadsElsewhere, OffersResources, Source
 from pegboard.core.snapshot import ReadBuilt, Snapshot, without_place_for_tasks
+from pegboard.core.steady_clock import steady_time
 from pegboard.core.validated_entry import seal
 from pegboard.core.validated_lists import ValidatedLists
 from pegboard.model.agent import AgentEntry
@@ -61,7 +61,7 @@ class Registry:
         """The id of this server in requests to other servers; see `model.hops`."""
         self.link_key = os.urandom(LINK_KEY_BYTES)
         """The secret with which sources sign the addresses that they give to one caller; shared by all workers."""
-        self.wall_clock: Callable[[], float] = time.time
+        self.wall_clock: Callable[[], float] = steady_time
         self.absent_namespaces: frozenset[str] = frozenset()
         """Namespaces of declarations that were left out; policies may name them."""
         self._named_later: tuple[tuple[str, ...], ...] = ()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import time
 from collections.abc import Callable
 from contextvars import Context
 
 from pegboard.auth.present_rights import Standing, ended_standings
 from pegboard.core.registry import Registry
+from pegboard.core.steady_clock import steady_time
 from pegboard.server.principal import ANONYMOUS, Principal
 
 CREDENTIAL_CHECK_S = 2.0  # between two checks of all open streams; a stream ends within 5 s of its credential
@@ -26,7 +26,7 @@ class CredentialWatch:
         wall_clock: seconds since 1970.
     """
 
-    def __init__(self, registry: Registry, *, wall_clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, registry: Registry, *, wall_clock: Callable[[], float] = steady_time) -> None:
         self._registry, self._clock = registry, wall_clock
         self._open: dict[int, tuple[Standing, Callable[[], object]]] = {}
         self._numbers = itertools.count()

@@ -26,6 +26,7 @@ from pegboard.core.ports import AuditLog, ConsentRecords, LimitStore, LocalLimit
 from pegboard.core.redaction import Redactor
 from pegboard.core.registry import Registry
 from pegboard.core.snapshot import Plan
+from pegboard.core.steady_clock import steady_time
 from pegboard.core.view import View
 from pegboard.model.agent import AgentEntry, AgentResult
 from pegboard.model.bounds import Bounds
@@ -108,7 +109,7 @@ class Ports(Struct, frozen=True, kw_only=True, eq=False):
     consents: ConsentRecords
     limits_without_store: LimitStore | None = None
     clock: Callable[[], float] = time.monotonic
-    wall_clock: Callable[[], float] = time.time
+    wall_clock: Callable[[], float] = steady_time
     used_answers: UsedAnswers | None = None
     tasks: TaskEngine | None = None
     agents: AgentRunner | None = None

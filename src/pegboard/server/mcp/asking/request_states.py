@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import Any, Final, NoReturn
 
 from pegboard.core.ports import UsedAnswers
+from pegboard.core.steady_clock import steady_time
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.server.mcp.asking.input_required import once_of
 from pegboard.server.mcp.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError
@@ -33,16 +33,19 @@ class RequestStates:
         sealing: the keys.
         used: where the workers of this server remember which states were used. Without it a state is good only in the
             worker that made it, even where other workers have the keys.
+        wall_clock: seconds since 1970, the same for all workers.
     """
 
-    def __init__(self, sealing: Sealing, used: UsedAnswers | None = None) -> None:
+    def __init__(
+        self, sealing: Sealing, used: UsedAnswers | None = None, *, wall_clock: Callable[[], float] = steady_time
+    ) -> None:
         self._audience = sealing.audience if used is not None else f"{sealing.audience}|{sealing.worker}"
-        self._sealing, self._used = sealing, used
+        self._sealing, self._used, self._clock = sealing, used, wall_clock
 
     def seal(self, result: JSON, request: McpRequest) -> JSON:
         """Return a result that asks for input with its state sealed."""
         bound_to = self._binding(request.method, request.params, request.principal)
-        sealed = json.dumps([time.time() + REQUEST_STATE_S, bound_to, result["requestState"]])
+        sealed = json.dumps([self._clock() + REQUEST_STATE_S, bound_to, result["requestState"]])
         return {**result, "requestState": self._sealing.codec.seal(_KIND + sealed.encode())}
 
     def open(self, state: object, method: str, params: JSON, principal: Principal) -> str:
@@ -55,7 +58,7 @@ class RequestStates:
         if payload is None or not payload.startswith(_KIND):
             _refuse(method, "this server did not seal it")
         ends_at, bound_to, opened = json.loads(payload.removeprefix(_KIND))
-        now = time.time()
+        now = self._clock()
         if not now < ends_at < now + REQUEST_STATE_S + CLOCK_SKEW_S:
             _refuse(method, "it is too old, or from the future")
         if bound_to != self._binding(method, params, principal):

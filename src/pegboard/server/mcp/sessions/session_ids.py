@@ -5,7 +5,6 @@ An id is sealed: whoever has the keys of the server opens it, nobody else can ma
 
 from __future__ import annotations
 
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from hashlib import sha256
@@ -13,6 +12,7 @@ from typing import Any, NamedTuple, cast
 
 import orjson
 
+from pegboard.core.steady_clock import steady_time
 from pegboard.model.json_types import JSON
 from pegboard.server.mcp.asking.client_channel import UI_EXTENSION, UI_MIME_TYPE, declares_ui
 from pegboard.server.sealing import Sealing
@@ -46,7 +46,7 @@ class SessionIds:
         wall_clock: seconds since 1970, the same for all workers.
     """
 
-    def __init__(self, sealing: Sealing, wall_clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, sealing: Sealing, wall_clock: Callable[[], float] = steady_time) -> None:
         self._sealing, self._clock = sealing, wall_clock
         self._ended = OrderedDict[bytes, float]()
 

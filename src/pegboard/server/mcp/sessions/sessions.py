@@ -139,9 +139,9 @@ class Sessions:
         return session
 
     def find(self, session_id: str, owner: str) -> Session | None:
-        """Return a session of this owner's."""
+        """Return a session of this owner's whose id has not expired."""
         session = self._known.get(session_id)
-        return session if session is not None and session.owner == owner else None
+        return None if session is None or session.owner != owner or self._has_expired(session) else session
 
     def named(self, name: str) -> Session | None:
         """Return a session by its name."""
@@ -174,12 +174,15 @@ class Sessions:
 
     def idle(self) -> list[Session]:
         """Return the sessions without a request for long, or whose id is good no more."""
-        before, ids = self._clock() - SESSION_IDLE_S, self._ids
+        before = self._clock() - SESSION_IDLE_S
         return [
             one
             for one in self._known.values()
-            if (not one.in_flight and one.used_at < before) or (ids is not None and ids.is_over(one.ends_at))
+            if (not one.in_flight and one.used_at < before) or self._has_expired(one)
         ]
+
+    def _has_expired(self, session: Session) -> bool:
+        return self._ids is not None and self._ids.is_over(session.ends_at)
 
     # -- what all of them are told
 

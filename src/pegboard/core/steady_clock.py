@@ -1,0 +1,51 @@
+"""Steady clock: the wall clock of a process for everything that expires. Its time never goes back."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+CLOCK_BACK_S = 60.0  # seconds by which the machine's clock must fall behind before that is logged
+
+log = logging.getLogger("pegboard")
+
+
+class SteadyClock:
+    """Returns seconds since 1970, by the latest setting of the machine's clock that this process has seen.
+
+    If the machine's clock is set forward, so is this one. If it is set back, this one continues from where it was, at
+    the pace of the monotonic clock, so that an expired right stays expired. Only a new process accepts an earlier time.
+    """
+
+    __slots__ = ("_is_logged", "_monotonic_clock", "_started_at", "_wall_clock")
+
+    def __init__(
+        self, wall_clock: Callable[[], float] = time.time, *, monotonic_clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._wall_clock, self._monotonic_clock = wall_clock, monotonic_clock
+        self._started_at = wall_clock() - monotonic_clock()
+        """The time at which the monotonic clock was 0, by the latest setting of the wall clock."""
+        self._is_logged = False
+
+    def __call__(self) -> float:
+        # The wall clock first: a pause between the two readings then makes the result earlier, and is not kept.
+        wall = self._wall_clock()
+        elapsed_s = self._monotonic_clock()
+        behind_s = self._started_at - (wall - elapsed_s)
+        if behind_s < 0.0:
+            self._started_at = wall - elapsed_s
+            self._is_logged = False
+        elif behind_s > CLOCK_BACK_S and not self._is_logged:
+            self._is_logged = True
+            log.error(
+                "The clock of this machine was set back by %.0f s. So that expired keys, tokens, sessions and consents "
+                "stay expired, this process continues from the later time. If the earlier time is right, restart it.",
+                behind_s,
+            )
+        return self._started_at + elapsed_s
+
+
+steady_time: Final = SteadyClock()
+"""The clock of this process; the default of every clock that decides whether something has expired."""
