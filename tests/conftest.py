@@ -37,7 +37,7 @@ MEASURED = (
     "config/test_predicates", "config/test_profiles", "config/test_refusals", "config/test_webhook", "consent/",
     "core/", "fuzz/", "limits/test_redis_limits", "model/", "properties/test_consent_text",
     "properties/test_schema_judge", "providers/test_dialects", "repair/", "security/test_config_names",
-    "tasks/test_behaviour", "tasks/test_places",
+    "tasks/test_behaviour", "tasks/test_places", "tasks/test_refused_runs",
     "security/test_execution", "security/test_kept_contexts", "security/test_meanwhile", "security/test_permission",
     "security/test_secrets_in_definitions",
     "server/test_api", "server/test_app_tools", "server/test_calls", "server/test_consent", "server/test_fair_shares",

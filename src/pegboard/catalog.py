@@ -27,6 +27,7 @@ from pegboard.authoring.tool_class import Tool
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.declarations import Declarations, Mirror, MirroredSource
 from pegboard.core.executor import Executor
+from pegboard.core.first_listing import wait_for_listing
 from pegboard.core.judge import Selection
 from pegboard.core.limits import SHUTDOWN_GRACE_S, SOURCE_START_S
 from pegboard.core.names import fold, nearest
@@ -1085,20 +1086,11 @@ class Catalog:
 async def _wait_for_tools(sources: Sequence[Source], wait_s: float) -> None:
     """Wait until these sources have tried to list their tools; the log names those without tools."""
     slow = [source for source in sources if isinstance(source, StartsSlowly)]
-    if not slow:
-        return
-    waits = [asyncio.ensure_future(source.first_listed()) for source in slow]
-    try:
-        await asyncio.wait(waits, timeout=wait_s)
-    finally:
-        late = [not wait.done() for wait in waits]
-        for wait in waits:
-            wait.cancel()
-        await asyncio.gather(*waits, return_exceptions=True)
-    for source, is_late in zip(slow, late, strict=True):
+    have_tried = await wait_for_listing(slow, wait_s)
+    for source, has_tried in zip(slow, have_tried, strict=True):
         state = source.state()
-        if is_late or (state.status not in ("ok", "connecting") and not state.is_up):
-            why = f"still {state.status} after {wait_s:g} s" if is_late else state.status
+        if not has_tried or (state.status not in ("ok", "connecting") and not state.is_up):
+            why = state.status if has_tried else f"still {state.status} after {wait_s:g} s"
             reason = f": {state.reason}" if state.reason else ""
             text = "Started without the tools of %r, which is %s%s. They are added when it answers."
             logging.getLogger("pegboard").warning(text, source.name, why, reason)

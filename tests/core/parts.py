@@ -1,5 +1,6 @@
 """The small parts that tests of the core share: a clock, an observer, a source, a few tools. All really work."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, get_args
@@ -75,6 +76,27 @@ class FakeSource:
         self.listed = listed
         for notify in self.listeners:
             notify()
+
+
+class SlowSource(FakeSource):
+    """Lists its tools when `arrives` is set, if it was waited for."""
+
+    arrives: asyncio.Event
+    is_waited_for: asyncio.Event
+
+    async def first_listed(self) -> None:
+        self.is_waited_for.set()
+        await self.arrives.wait()
+        self.relist([foreign(self.name, "read")])
+
+    def state(self) -> SourceState:
+        return SourceState(status="ok" if self.arrives.is_set() else "connecting", is_up=self.arrives.is_set())
+
+
+def slow(name: str) -> SlowSource:
+    source = SlowSource(name=name)
+    source.arrives, source.is_waited_for = asyncio.Event(), asyncio.Event()
+    return source
 
 
 def foreign(source: str, name: str, **said: Any) -> ToolEntry:

@@ -7,29 +7,9 @@ import pytest
 
 from pegboard import Catalog, ToolContext
 from pegboard.core.declarations import PrivateSource
-from pegboard.model.source_state import SourceState
 from pegboard.sources.mcp.supervised_source import McpSource
-from tests.core.parts import FakeSource, foreign
+from tests.core.parts import FakeSource, slow
 from tests.upstream_mcp.parts import EVIL, on_stdio
-
-
-class SlowSource(FakeSource):
-    """Lists its tools when `arrives` is set."""
-
-    arrives: asyncio.Event
-
-    async def first_listed(self) -> None:
-        await self.arrives.wait()
-        self.relist([foreign(self.name, "read")])
-
-    def state(self) -> SourceState:
-        return SourceState(status="ok" if self.arrives.is_set() else "connecting", is_up=self.arrives.is_set())
-
-
-def slow(name: str) -> SlowSource:
-    source = SlowSource(name=name)
-    source.arrives = asyncio.Event()
-    return source
 
 
 async def test_the_tools_of_an_mcp_server_are_there_once_the_catalog_is_entered() -> None:

@@ -11,13 +11,16 @@ from typing import Final, Protocol
 
 from pegboard.core.call.consent_stage import give_back
 from pegboard.core.executor import Executor
+from pegboard.core.first_listing import wait_for_listing
 from pegboard.core.identifiers import new_id
+from pegboard.core.limits import SOURCE_START_S
+from pegboard.core.ports import StartsSlowly
 from pegboard.core.schema import copied
 from pegboard.core.view import View
 from pegboard.model.caller import Caller
 from pegboard.model.consent import ConsentAnswer, ConsentRequest, Stands
 from pegboard.model.context import ToolContext
-from pegboard.model.error import CallError, DefinitionError
+from pegboard.model.error import CallError, DefinitionError, ToolError
 from pegboard.model.json_types import JSONValue
 from pegboard.model.record import replace
 from pegboard.model.request import CallBudget, Request
@@ -31,6 +34,10 @@ from pegboard.tasks.steps import TaskSteps
 log = logging.getLogger("pegboard")
 # Errors that say that a call could not run, not how its tool ended.
 _FAILURES: Final = frozenset({"not_found", "needs_review", "protocol_error", "storage_unavailable"})
+# Errors that pass by themselves: a task that was refused with one, before its tool ran, waits and tries again.
+_PASSING: Final = frozenset(
+    {"audit_unavailable", "busy", "rate_limited", "ratelimit_unavailable", "storage_unavailable"}
+)
 _INTERRUPTIONS: Final = frozenset({"shutting_down", "cancelled"})
 
 ContextFor = Callable[[TaskCall], ToolContext | None]
@@ -127,6 +134,11 @@ class _Attempt:
         return self.steps is not None and self.steps.has_run
 
 
+def _passing(outcome: Outcome) -> ToolError | None:
+    error = outcome.error if outcome.result is None else outcome.result.error
+    return error if error is not None and error.retryable and error.kind in _PASSING else None
+
+
 class Execution:
     """Runs tasks of one catalog.
 
@@ -150,11 +162,23 @@ class Execution:
         self._places = Places(self._executor.registry.bounds.calls_in_flight)
 
     async def run(self, call: TaskCall, journal: Journal) -> Outcome:
-        """Run a task to its end when a place is free. If it ends without having run, its approval is returned."""
-        attempt = _Attempt()
+        """Run a task to its end when a place is free. If it ends without having run, its approval is returned.
+
+        Where something that it needs is away, it waits: the caller was told that the task goes on.
+        """
+        attempt, is_told = _Attempt(), False
         try:
-            async with self._places.taken(call.owner) as place:
-                return await self._run(call, journal, place, attempt)
+            await self._sources_listed()
+            while True:
+                async with self._places.taken(call.owner) as place:
+                    outcome = await self._run(call, journal, place, attempt)
+                refusal = None if attempt.has_run else _passing(outcome)
+                if refusal is None:
+                    return outcome
+                if not is_told:
+                    log.warning("Task %s waits until it may run: %s", call.task_id, refusal.message)
+                is_told = True
+                await asyncio.sleep(max(TASK_LOOK_S, refusal.retry_after_s or 0.0))
         except asyncio.CancelledError:
             attempt.is_interrupted = True
             raise
@@ -199,6 +223,13 @@ class Execution:
         if result.error is not None and result.error.kind in _FAILURES:
             return Outcome(None, result.error)
         return Outcome(result)
+
+    async def _sources_listed(self) -> None:
+        """Wait for the tools of sources that still connect: after a restart, tasks go on at once and may need them."""
+        registry = self._executor.registry
+        if registry.is_served:
+            slow = [source for source in registry.sources.values() if isinstance(source, StartsSlowly)]
+            await wait_for_listing(slow, SOURCE_START_S)
 
     def calls_of(self, task_id: str) -> list[str]:
         """Return the calls that run a task here."""

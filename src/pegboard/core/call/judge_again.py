@@ -7,6 +7,7 @@ from pegboard.core.call.begin import check_start
 from pegboard.core.call.hook_stages import ask_before
 from pegboard.core.call.record import Call
 from pegboard.core.call.resolve import resolve, resolve_awaiting
+from pegboard.core.call.task_decision import is_of_task
 from pegboard.core.digests import digest
 from pegboard.model.consent import ConsentRequest
 from pegboard.model.error import AsyncPredicateError, CallError
@@ -42,7 +43,12 @@ async def judge_again(call: Call, agreed: ConsentRequest) -> None:
 
 
 def check_repeats(call: Call) -> None:
-    """Refuse what has failed too often; see `RepeatBreaker.check`."""
+    """Refuse what has failed too often; see `RepeatBreaker.check`. The run of a task is not refused.
+
+    The task was judged when it was created, and its caller was told that it goes on.
+    """
+    if is_of_task(call):
+        return
     repeats, schema = call.executor.repeats, call.plan.arguments.schema
     repeats.check(call.view.ctx, call.entry, call.args, schema, name=call.name, call_id=call.call_id)
 
