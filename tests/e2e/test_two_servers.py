@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 SERVER = f"""
 import asyncio, sys
 sys.path.insert(0, {str(ROOT)!r})
-from pegboard import http_app
+from pegboard import http_app, replace
 from pegboard.consent.redis_used_answers import RedisAnswerStore
 from tests.conformance.fixtures import conformance_catalog
 from tests.server.doors import served
