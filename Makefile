@@ -1,6 +1,7 @@
 # Pegboard's workbench. Every target sets up what it needs, from Python >= 3.11, make and the package indexes alone.
 #   make demo [ONCE=1]   what Pegboard does, on a running server
 #   make test            everything that must hold: lint, types, contracts, gates, package, tests, coverage
+#   make release         the files of a release in build/release, each checked
 # The packages are those of requirements/*.txt, each checked by its hash. uv installs them; where it cannot be had,
 # or with UV=no, plain pip does, slower. Index, proxy and certificates are those that pip, uv and npm find configured.
 
@@ -9,7 +10,7 @@ SHELL := bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
-PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	  $$p -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 PEGBOARD_SHARED ?= ../shared
 ONCE ?=
@@ -35,7 +36,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help setup demo test lint types types-src contracts gates package unit flaky coverage format test-shared oldest soak e2e bench docs lock clean
 
 help:
-	@sed -n '2,3s/^# //p' $(firstword $(MAKEFILE_LIST))
+	@sed -n '2,4s/^# //p' $(firstword $(MAKEFILE_LIST))
 	@echo "  make setup lint types contracts gates package unit flaky coverage format test-shared oldest soak e2e bench docs lock clean"
 
 # ---- environments ----------------------------------------------------------------------------------------------------
@@ -110,6 +111,15 @@ package: $(READY)
 	@$(BIN)/python -m venv --clear .venv-run
 	@tools/install .venv-run requirements/run.txt build/wheel/*.whl
 	@.venv-run/bin/pegboard demo --once > build/demo.log || { cat build/demo.log; exit 1; }
+
+# What is published. `package` has built the wheel and run it in a clean environment, with the packages of run.txt.
+release: package
+	@rm -rf build/release && mkdir build/release
+	@cp build/wheel/* build/release/
+	@$(BIN)/python -m hatchling build -t sdist -d build/release
+	@$(BIN)/python tools/release.py build/release
+	@test "$$(.venv-run/bin/pegboard --version)" = "$$($(BIN)/pegboard --version)"
+	@cd build/release && sha256sum pegboard-* | tee SHA256SUMS
 
 # More workers than cores, since many tests wait for processes and clocks. What loads the frameworks of others, tens of
 # seconds of reading, runs beside these in one worker of its own; every worker reads all that it might run. In a clean

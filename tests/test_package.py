@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import tarfile
+import tomllib
 import zipfile
 from configparser import ConfigParser
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
+import yaml
 from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
 
@@ -55,3 +58,29 @@ def test_ui_06_what_the_package_needs_is_published_with_version_and_hashes(tmp_p
     assert {pin.split(";")[0].rstrip(" \\").strip() for pin in pins} == parts.keys()
     assert all(part["hashes"] and part["purl"].startswith("pkg:pypi/") for part in parts.values())
     assert [one["content"] for one in bill["metadata"]["component"]["hashes"]] == [sha256(b"wheel").hexdigest()]
+
+
+def test_the_workflows_run_targets_of_the_makefile_with_no_more_rights_than_they_name() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    workflows = {path.name: yaml.safe_load(path.read_text()) for path in (ROOT / ".github/workflows").glob("*.yml")}
+    jobs = {name: (workflow, job) for workflow in workflows.values() for name, job in workflow["jobs"].items()}
+    steps = [step for _, job in jobs.values() for step in job["steps"]]
+    runs = [word for step in steps for word in re.findall(r"\bmake ([a-z-]+)", step.get("run", ""))]
+    assert sorted(runs) == ["release", "release", "test"]
+    assert set(runs) <= targets
+    assert {name: job.get("permissions", workflow["permissions"]) for name, (workflow, job) in jobs.items()} == {
+        "test": {"contents": "read"},
+        "release": {"contents": "read"},
+        "build": {"contents": "read", "id-token": "write", "attestations": "write"},
+        "publish": {"id-token": "write"},
+        "attach": {"contents": "write"},
+    }
+    # What others write, such as the title of a pull request, never becomes part of a command.
+    assert not [step for step in steps if "${{" in step.get("run", "")]
+
+
+def test_the_pythons_that_are_tested_are_those_that_the_package_names() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = re.findall(r"Python :: (3\.\d+)", " ".join(project["classifiers"]))
+    workflow = yaml.safe_load((ROOT / ".github/workflows/test.yml").read_text())
+    assert workflow["jobs"]["test"]["strategy"]["matrix"]["python"] == named == ["3.11", "3.12", "3.13", "3.14"]

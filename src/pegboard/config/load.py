@@ -23,6 +23,7 @@ from pegboard.config.forms.value_types import as_names, rate_limit
 from pegboard.config.identity import key_store_of
 from pegboard.config.kinds import KINDS, Kind
 from pegboard.config.python_files import python_beside
+from pegboard.config.renamed_keys import renamed
 from pegboard.config.unsupported import UNSUPPORTED, refusal
 from pegboard.config.yaml.config_files import find_files, has_top_level_key, looks_like_config, read_text
 from pegboard.config.yaml.environment import Environment
@@ -220,7 +221,11 @@ class _Load(Struct, kw_only=True):
         if isinstance(root, Table) or has_top_level_key(text, _TOP_LEVEL):
             self.report.may_show(str(path), text)
         self.report.add(*problems)
-        return root if isinstance(root, Table) else None
+        if not isinstance(root, Table):
+            return None
+        root, former_names = renamed(root, self.report)
+        self.warnings += former_names
+        return root
 
     def _validated(self, model: type[M], plain: Any, at: At) -> Declared[M] | None:
         form = validated(model, plain, at, report=self.report, refusal=refusal)

@@ -242,7 +242,7 @@ def _store_of_answers(config: Config) -> object:
 
 
 def _tasks(config: Config) -> object:
-    return None if config.tasks is None else (config.tasks.value.place, config.tasks.value.kept_s)
+    return None if config.tasks is None else (config.tasks.value.place, config.tasks.value.ttl_seconds)
 
 
 def _embedder(config: Config) -> object:

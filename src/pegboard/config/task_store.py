@@ -32,7 +32,7 @@ def tasks_of(config: Config, report: Report) -> kept_tasks.Tasks | None:
     try:
         made = kept_tasks.Tasks(
             declared.value.place,
-            ttl_s=declared.value.kept_s,
+            ttl_s=declared.value.ttl_seconds,
             context_for=_context_for(config),
             base=config.path.absolute().parent,
         )

@@ -194,6 +194,8 @@ def _serve_alone(serving: Serving, worker: Worker | None = None) -> Any:
     if worker is None or worker.is_first:
         for warning in project.config.open_files:
             options.terminal.note(f"warning: {warning.message}")
+        for warning in project.config.warnings:
+            options.terminal.note(f"warning: {warning.where}: {warning.path}: {warning.message}")
     profile = options.chosen_profile
     project.check_profile(profile)
     if serving.stdio:

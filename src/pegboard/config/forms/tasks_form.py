@@ -31,7 +31,6 @@ class TasksForm(Form):
     ttl_seconds: PositiveNumber = Field(
         TASK_TTL_S, description="How many seconds a task is kept, from its beginning; then it is forgotten."
     )
-    ttl_s: Maybe[PositiveNumber] = Field(None, description="The former name of `ttl_seconds`.")
 
     @model_validator(mode="after")
     def _fits_its_engine(self) -> TasksForm:
@@ -40,16 +39,9 @@ class TasksForm(Form):
             raise definition_error("`engine: inline` keeps tasks in memory: remove `store`, or write `engine: dbos`")
         if self.engine == "dbos" and store == _IN_MEMORY:
             raise definition_error("`engine: dbos` needs a database: `store: sqlite:FILE` or `store: postgresql://…`")
-        if {"ttl_seconds", "ttl_s"} <= self.model_fields_set:
-            raise definition_error("`ttl_s` is the former name of `ttl_seconds`: write that one alone")
         return self
 
     @property
     def place(self) -> str | Secret:
         """Where tasks are kept, whether or not it is said."""
         return self.store or (_OF_DBOS if self.engine == "dbos" else _IN_MEMORY)
-
-    @property
-    def kept_s(self) -> float:
-        """How many seconds a task is kept."""
-        return self.ttl_s or self.ttl_seconds
