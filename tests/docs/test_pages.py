@@ -54,3 +54,16 @@ def test_every_page_but_decisions_is_in_the_navigation_of_the_site_once() -> Non
             *(page.as_posix() for page in pages if page.parts[0] != "decisions"),
         ]
     )
+
+
+def test_the_comparison_links_every_tick_of_others_to_a_source_and_of_ours_to_a_test() -> None:
+    text = (DOCS / "comparison.md").read_text(encoding="utf-8")
+    rows = [[cell.strip() for cell in line.split("|")[2:-1]] for line in text.splitlines() if line.startswith("| ")]
+    ticked = [[cell for cell in row if "✔" in cell] for row in rows]
+
+    assert sum(map(len, ticked)) >= 60
+    for row in rows:
+        for place, cell in enumerate(row):
+            linked = "](../tests/" if place == 0 else "](https://"
+            assert "✔" not in cell or linked in cell, cell
+            assert "✘" not in cell or place == 0, cell
