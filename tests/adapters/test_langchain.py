@@ -1,19 +1,20 @@
 """LangChain and LangGraph: their tools and graphs with a View, and nothing between them and the door."""
 
 import asyncio
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from langchain_core.messages import AIMessage, ToolMessage
-from langchain_core.tools import BaseTool
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool, InjectedToolArg, tool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.types import Command
 
-from pegboard import Catalog, ToolContext, Verdict
-from pegboard.adapters.langchain import tools
+from pegboard import Catalog, DefinitionError, ToolContext, Verdict
+from pegboard.adapters.langchain import declared, tools
 from tests.adapters.shop import RecordingView, open_shop
 
 CONFIG: Any = {"configurable": {"thread_id": "t1"}}
@@ -158,3 +159,27 @@ async def test_two_callers_each_have_their_own_tools() -> None:
         ask(graph_of(tools(shop.view("bob", "guest")), calls(("whoami", {})))),
     )
     assert [messages[0].content for messages in both] == ["ann", "bob"]
+
+
+async def test_what_langchain_hides_from_the_model_comes_from_the_context_of_the_call() -> None:
+    @tool
+    def bookings(city: str, user: Annotated[str, InjectedToolArg], config: RunnableConfig) -> str:
+        """List bookings."""
+        return f"{user} in {city}, {config.get('configurable', {}).get('tenant')}"
+
+    with pytest.raises(DefinitionError, match="needs \\['user'\\], which the model does not send: declared"):
+        declared(bookings)
+
+    catalog = Catalog()
+    [entry] = declared(
+        bookings,
+        inject=lambda ctx: {"user": ctx.user_id, "unused": 1},
+        config=lambda ctx: {"configurable": {"tenant": ctx.space_id}},
+    )
+    catalog.register(entry)
+    view = catalog.view(ToolContext(user_id="ann", space_id="s1"))
+    assert list(view.schema("bookings")["properties"]) == ["city"]
+    assert (await view.call("bookings", {"city": "Oslo"})).text == "ann in Oslo, s1"
+    refused = await view.call("bookings", {"city": "Oslo", "user": "bob"})
+    assert refused.error is not None
+    assert refused.error.kind == "invalid_arguments"

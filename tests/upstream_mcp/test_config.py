@@ -44,7 +44,9 @@ def test_the_documented_forms_load_as_written(tmp_path: Path) -> None:
               transport: http
               url: "http://127.0.0.1:1/mcp"
               headers: {Authorization: "Bearer ${TOKEN}"}
-              tools: {groups: {"*": [metabase_full], "list_*": [metabase_full, metabase_messaging]}}
+              tools:
+                groups: {"*": [metabase_full], "list_*": [metabase_full, metabase_messaging]}
+                consent: {"list_*": never, "*_all": destructive, delete_all: always}
         profiles: {chat: {include: [files, metabase_messaging], deny: ["metabase__delete_*"]}}
         """,
         TOKEN="t0ken",
@@ -55,6 +57,8 @@ def test_the_documented_forms_load_as_written(tmp_path: Path) -> None:
     assert sources["mcp_database"].settings.url == "http://localhost:3001/sse"
     assert metabase.groups_of("list_all") == ("metabase_full", "metabase_messaging")
     assert metabase.groups_of("get") == ("metabase_full",)
+    asks = {name: metabase.own_of(name).get("consent") for name in ("list_cards", "list_all", "delete_all", "get")}
+    assert asks == {"list_cards": "never", "list_all": "destructive", "delete_all": "always", "get": "never"}
     assert "t0ken" not in repr(metabase)
     assert metabase.headers["Authorization"].reveal() == "Bearer t0ken"  # type: ignore[union-attr]
     assert sources["fs"].lock is sources["metabase"].lock

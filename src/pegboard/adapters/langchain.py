@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, NamedTuple, cast
 
+from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langgraph.config import get_config
 from langgraph.types import interrupt
@@ -38,39 +39,71 @@ def tools(view: View) -> list[BaseTool]:
     return [_view_tool(view, exported, made) for exported in view.export("mcp")]
 
 
-def declared(found: Any, *, groups: Sequence[str] = ("core",), **options: Any) -> list[ToolEntry]:
+def declared(
+    found: Any,
+    *,
+    groups: Sequence[str] = ("core",),
+    inject: Callable[[CallContext], Mapping[str, Any]] | None = None,
+    config: Callable[[CallContext], RunnableConfig] | None = None,
+    **options: Any,
+) -> list[ToolEntry]:
     """Return tools of LangChain as entries for `catalog.register`, to be called through the guards.
 
     Args:
         found: a tool, several, or a toolkit with `get_tools()`.
         groups: of each of them.
+        inject: returns the arguments that are hidden from the model (`InjectedToolArg`), for one call.
+        config: returns the `RunnableConfig` of one call.
         options: further fields of each `ToolSpec`, such as `consent` or `rate_limit`.
 
     Raises:
-        DefinitionError: something else is among them.
+        DefinitionError: something else is among them, or a tool needs `inject`.
     """
     listed = found.get_tools() if callable(getattr(found, "get_tools", None)) else found
     is_one = isinstance(listed, BaseTool) or not isinstance(listed, Iterable)
     every = cast("Iterable[Any]", [listed] if is_one else listed)
-    return [_entry(tool, groups, options) for tool in every]
+    return [_entry(tool, groups, inject, config, options) for tool in every]
 
 
-def _entry(tool: Any, groups: Sequence[str], options: Mapping[str, Any]) -> ToolEntry:
+def _entry(
+    tool: Any,
+    groups: Sequence[str],
+    inject: Callable[[CallContext], Mapping[str, Any]] | None,
+    config: Callable[[CallContext], RunnableConfig] | None,
+    options: Mapping[str, Any],
+) -> ToolEntry:
     if not isinstance(tool, BaseTool):
         raise DefinitionError(f"{tool!r} is no tool of LangChain; give a BaseTool, several, or a toolkit.")
+    schema = _own_schema(tool)
+    hidden = _hidden_arguments(tool, schema)
+    required = [name for name, is_required in hidden.items() if is_required]
+    if required and inject is None:
+        form = ", ".join(f"{name!r}: …" for name in required)
+        text = f"The LangChain tool {tool.name!r} needs {required}, which the model does not send: "
+        raise DefinitionError(f"{text}declared(…, inject=lambda ctx: {{{form}}}).")
     spec = ToolSpec(
         name=legal(tool.name),
         description=tool.description,
-        input_schema=_own_schema(tool),
+        input_schema=schema,
         groups=tuple(groups),
         origin=f"LangChain tool {tool.name!r}",
         **options,
     )
 
     async def run(ctx: CallContext, args: JSON) -> Any:
-        return await tool.ainvoke(args)
+        injected = {} if inject is None else inject(ctx)
+        own = {name: value for name, value in injected.items() if name in hidden}
+        return await tool.ainvoke({**args, **own}, None if config is None else config(ctx))
 
     return read_registered(spec, run, None)
+
+
+def _hidden_arguments(tool: BaseTool, schema: JSON) -> dict[str, bool]:
+    """Return the arguments that LangChain hides from the model, and whether each is required."""
+    fields: Mapping[str, Any] = getattr(tool.get_input_schema(), "model_fields", {})
+    published = schema.get("properties", {})
+    hidden = {name: info for name, info in fields.items() if (info.alias or name) not in published}
+    return {name: bool(info.is_required()) for name, info in hidden.items()}
 
 
 def _own_schema(tool: BaseTool) -> JSON:

@@ -30,8 +30,8 @@ _UNDERSTOOD = frozenset({
 })  # fmt: skip
 _WHAT_TO_DO = {
     "envFile": "export what the file has, and name each under `env:` as ${NAME}",
-    "autoApprove": "nobody is asked where `consent:` says so: `consent: never`, or a rule for each tool",
-    "alwaysAllow": "nobody is asked where `consent:` says so: `consent: never`, or a rule for each tool",
+    "autoApprove": "nobody is asked where `consent:` says so: `consent: never`, or `tools: {consent: {NAME: never}}`",
+    "alwaysAllow": "nobody is asked where `consent:` says so: `consent: never`, or `tools: {consent: {NAME: never}}`",
     "trust": "nobody is asked where `consent:` says so: `consent: never`",
     "timeout": "say `timeout:` under `mcp:`, in seconds",
     "tool_timeout_sec": "say `timeout:` under `mcp:`, in seconds",

@@ -22,7 +22,7 @@ from pegboard.model.secret import Secret
 from pegboard.model.tool import ToolSpec
 from pegboard.platforms import platform
 from pegboard.sources.mcp.lock_file import LockFile
-from pegboard.sources.mcp.server_settings import ProtocolVersion, ServerSettings
+from pegboard.sources.mcp.server_settings import ProtocolVersion, ServerSettings, SimpleConsent
 from pegboard.sources.mcp.supervised_source import McpSource
 
 _OF_ONE_TRANSPORT = {
@@ -58,6 +58,11 @@ class McpToolsForm(Form):
     groups: Mapping[FilledText, Names] = Field(
         default_factory=dict[str, tuple[str, ...]],
         description="Groups for the tools that a glob fits; of all globs together.",
+    )
+    consent: Mapping[FilledText, SimpleConsent] = Field(
+        default_factory=dict[str, SimpleConsent],
+        description="Whether a person must say yes to calls of the tools that a glob fits, in place of the entry's own "
+        "`consent:`; of several globs the strictest.",
     )
     call_intent: Mapping[FilledText, tuple[FilledName, ...]] = Field(
         default_factory=dict[str, tuple[FilledName, ...]],
@@ -144,6 +149,7 @@ def _settings(tool: Declared[McpForm], build: BuildContext) -> ServerSettings:
         rename=server.tools.rename,
         groups=spec.groups,
         tool_groups=server.tools.groups,
+        tool_consents=server.tools.consent,
         call_intent=server.tools.call_intent,
         own={key: getattr(spec, key) for key in guards_of_each_tool()},
         timeout_s=spec.timeout_s or server.timeout,

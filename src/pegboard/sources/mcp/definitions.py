@@ -186,7 +186,7 @@ def declared_spec(definition: JSON, name: str, settings: ServerSettings) -> Tool
         "timeout_s": settings.timeout_s,
         "origin": settings.origin or f"MCP server {settings.name!r}",
     }
-    return ToolSpec(name=name, namespace=settings.name, **(fields | dict(settings.own)))
+    return ToolSpec(name=name, namespace=settings.name, **(fields | dict(settings.own_of(definition["name"]))))
 
 
 def offered_titles(definition: JSON) -> OfferedTitles:

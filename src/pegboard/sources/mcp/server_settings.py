@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from pegboard.core.digests import digest
 from pegboard.core.names import check_namespace, matches
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 Transport = Literal["stdio", "sse", "http"]
 Trust = Literal["first_use", "pinned", "any"]
 
+SimpleConsent = Literal["never", "destructive", "always"]
+_STRICTNESS: Sequence[SimpleConsent] = get_args(SimpleConsent)
+
 ProtocolVersion = Literal["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
 
 
@@ -27,13 +30,13 @@ ProtocolVersion = Literal["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"
 class ServerSettings:
     """One MCP server: how to reach it, which of its tools to use, and how far to trust it.
 
-    `name` is the namespace of its tools. `only`, `skip` and the keys of `tool_groups` and `call_intent` are globs over
-    original tool names. `call_intent` lists properties that `useTools` fills from the model's intent. `rename` maps
-    original names to ours. `own` are fields for every ToolSpec, e.g. `rate_limit` or `consent`. `grace_s` is how long
-    tools stay listed after the server is lost. `trust=None` means `pinned` if a lock exists and `first_use` otherwise.
-    `auth` is an `httpx2.Auth`, such as the SDK's `OAuthClientProvider`, for an HTTP server; its requests to other hosts
-    may go only to public addresses and to the hosts or `host:port` in `auth_hosts`. `min_protocol_version` is the
-    oldest accepted protocol revision.
+    `name` is the namespace of its tools. `only`, `skip` and the keys of `tool_groups`, `tool_consents` and
+    `call_intent` are globs over original tool names. `call_intent` lists properties that `useTools` fills from the
+    model's intent. `rename` maps original names to ours. `own` are fields for every ToolSpec, e.g. `rate_limit` or
+    `consent`. `grace_s` is how long tools stay listed after the server is lost. `trust=None` means `pinned` if a lock
+    exists and `first_use` otherwise. `auth` is an `httpx2.Auth`, such as the SDK's `OAuthClientProvider`, for an HTTP
+    server; its requests to other hosts may go only to public addresses and to the hosts or `host:port` in `auth_hosts`.
+    `min_protocol_version` is the oldest accepted protocol revision.
 
     Raises:
         DefinitionError: the name is not a namespace, or the transport lacks its command or URL.
@@ -54,6 +57,7 @@ class ServerSettings:
     rename: Mapping[str, str] = field(default_factory=dict[str, str])
     groups: tuple[str, ...] = ("core",)
     tool_groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    tool_consents: Mapping[str, SimpleConsent] = field(default_factory=dict[str, "SimpleConsent"])
     call_intent: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     own: Mapping[str, Any] = field(default_factory=dict[str, Any])
     timeout_s: float = 30.0
@@ -81,6 +85,11 @@ class ServerSettings:
         """Return the groups of one tool: those of every matching glob, else those of the server."""
         chosen = [group for glob, groups in self.tool_groups.items() if matches(glob, (tool,)) for group in groups]
         return tuple(dict.fromkeys(chosen)) or self.groups
+
+    def own_of(self, tool: str) -> Mapping[str, Any]:
+        """Return the fields of our own for one tool; of the consent rules that match, the strictest."""
+        rules = [rule for glob, rule in self.tool_consents.items() if matches(glob, (tool,))]
+        return {**self.own, "consent": max(rules, key=_STRICTNESS.index)} if rules else self.own
 
     def filled_by_intent(self, tool: str) -> frozenset[str]:
         """Return the properties of one tool that are filled from a batch's intent."""
