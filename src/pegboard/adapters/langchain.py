@@ -91,7 +91,7 @@ def _entry(
     )
 
     async def run(ctx: CallContext, args: JSON) -> Any:
-        injected = {} if inject is None else inject(ctx)
+        injected: Mapping[str, Any] = {} if inject is None else inject(ctx)
         own = {name: value for name, value in injected.items() if name in hidden}
         return await tool.ainvoke({**args, **own}, None if config is None else config(ctx))
 
