@@ -16,15 +16,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8"))  # noqa: TID251 - it is no file
     # pydantic-ai prints a banner at its first run, on a terminal or where a coding agent reads.
     os.environ.setdefault("PYDANTIC_AI_NO_BANNER", "1")
-    # What is loaded stays, so that to look through it for garbage again and again is of no use; see `build_app`.
-    is_collecting, set_aside = gc.isenabled(), gc.get_freeze_count()
+    # Imported modules are never garbage, so collections only cost time while they load; see `build_app`.
+    is_collecting, owns_process = gc.isenabled(), argv is None
     gc.disable()
     try:
         from pegboard.cli.command_line import run  # noqa: PLC0415 - under the handler of Ctrl-C that `pegboard_command` set
 
-        return run(list(sys.argv[1:] if argv is None else argv))
+        return run(list(sys.argv[1:] if argv is None else argv), owns_process=owns_process)
     finally:
-        if not set_aside:
+        if owns_process:
             gc.unfreeze()
         if is_collecting:
             gc.enable()

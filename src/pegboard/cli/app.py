@@ -102,8 +102,11 @@ def _unknown_command(word: str) -> CommandError:
     return CommandError(f'Unknown command "{word}". {meant} See `pegboard --help`.')
 
 
-def build_app(terminal: Terminal) -> App:
-    """Return the command line; call its `meta` with the words."""
+def build_app(terminal: Terminal, *, owns_process: bool = False) -> App:
+    """Return the command line; call its `meta` with the words.
+
+    In a process of its own, a command freezes the loaded modules, so that no collection looks through them.
+    """
     app = App(
         name="pegboard",
         help="Hang every tool once: see, explain, call and serve the tools of your agents.",
@@ -139,9 +142,8 @@ def build_app(terminal: Terminal) -> App:
         if words and words[0] not in COMMANDS and words[0] not in _ABOUT_ALL:
             raise _unknown_command(words[0])
         command, bound, not_parsed = app.parse_args(words, exit_on_error=False, print_error=False)
-        # All is loaded by now. It is set aside, and what the command leaves behind is collected. Where somebody in this
-        # process has set things aside, that is theirs to end.
-        if not gc.get_freeze_count():
+        # Everything is loaded by now, so collections only look at the objects that the command makes.
+        if owns_process:
             gc.freeze()
         gc.enable()
         if "options" not in not_parsed:

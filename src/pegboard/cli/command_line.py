@@ -25,12 +25,12 @@ _FULL = frozenset({errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.E
 _OPTION = re.compile(r"--[a-z-]+")
 
 
-def run(words: Sequence[str]) -> int:
-    """Run `pegboard` with the given words. Return the exit code."""
+def run(words: Sequence[str], *, owns_process: bool) -> int:
+    """Run `pegboard` with the given words; return the exit code. `owns_process`: nothing else runs in this process."""
     terminal = Terminal()
     with logging_to(terminal):
         try:
-            code = _ended(words, terminal)
+            code = _ended(words, terminal, owns_process=owns_process)
             terminal.flush()
         except (UnwritableError, BrokenPipeError) as error:
             terminal.abandon()
@@ -41,10 +41,11 @@ def run(words: Sequence[str]) -> int:
     return code
 
 
-def _ended(words: Sequence[str], terminal: Terminal) -> int:
+def _ended(words: Sequence[str], terminal: Terminal, *, owns_process: bool) -> int:
     try:
         words = with_end_of_options(words)
-        result = build_app(terminal).meta(words, exit_on_error=False, print_error=False, result_action="return_value")
+        app = build_app(terminal, owns_process=owns_process)
+        result = app.meta(words, exit_on_error=False, print_error=False, result_action="return_value")
         code = asyncio.run(result) if inspect.iscoroutine(result) else result
     except SystemExit as stopped:
         if isinstance(stopped.__context__, BrokenPipeError):
