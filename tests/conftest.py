@@ -114,10 +114,15 @@ def _drawn(name: str) -> float:
     return Random(f"{SEED} {name}").random()
 
 
-def pytest_collection_finish() -> None:
-    """Keep what was collected, a million objects, from being looked through by every collection of garbage."""
-    gc.collect()
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Keep the million objects that collecting tests makes out of every garbage collection, then and later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(scope="session")
