@@ -56,8 +56,9 @@ def test_no_command_imports_the_command_line_that_imports_it() -> None:
 
 
 def test_without_words_the_help_is_shown(run: Run) -> None:
-    assert run() == run("--help")
-    assert all(f"│ {name} " in run().out for name in COMMANDS)
+    shown = run()
+    assert shown == run("--help")
+    assert all(f"│ {name} " in shown.out for name in COMMANDS)
 
 
 @pytest.mark.parametrize("name", sorted(UNSUPPORTED_COMMANDS))

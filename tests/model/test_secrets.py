@@ -303,7 +303,7 @@ async def test_short_values_and_ordinary_text_are_left_alone() -> None:
     assert result.structured == {"a": "on and on", "n": 12, "x": None}
 
 
-async def test_a_thousand_callers_with_secrets_of_their_own_stay_apart() -> None:
+async def test_a_hundred_callers_with_their_own_secrets_stay_apart() -> None:
     async def work(ctx: ToolContext, args: Any) -> str:
         return f"{args['other']} {ctx.secrets['token'].reveal()}"
 
@@ -313,8 +313,8 @@ async def test_a_thousand_callers_with_secrets_of_their_own_stay_apart() -> None
         ctx = replace(holding(f"token-{number:04}-x"), request_id=str(number))
         return (await catalog.view(ctx).call("echo", {"other": f"token-{number + 1:04}-x"})).text
 
-    texts = await asyncio.gather(*map(one, range(1_000)))
-    assert texts == [f"token-{number + 1:04}-x [redacted]" for number in range(1_000)]
+    texts = await asyncio.gather(*map(one, range(100)))
+    assert texts == [f"token-{number + 1:04}-x [redacted]" for number in range(100)]
 
 
 async def test_a_secret_too_short_to_be_told_in_base64_is_still_removed_as_text() -> None:
