@@ -12,6 +12,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -24,14 +25,29 @@ from pegboard.testing import CallsTool, ModelRequest, ModelServer
 from tests import forking
 from tests.config.project import Project
 from tests.limits.server import redis_server
-from tests.server.doors import META, VERSION
+from tests.server.doors import JSON_HEADERS, META, VERSION, answer_of
 from tests.server.test_two_workers import CONFIG, MODULE, all_goes_well_for_a_client
 from tests.timing import PATIENCE_S
 from tests.upstream_mcp.parts import free_port
 
 CLIENTS = Path(__file__).parent / "clients"
+UPSTREAM = Path(__file__).parents[1] / "upstream_mcp" / "plain_server.py"
 PYTHON = Path(__file__).parents[2] / ".venv-e2e" / "bin" / "python"
-NAMES = {"who", "ask", "hold", "steps", "speak", "agree"}
+NAMES = {"who", "ask", "hold", "steps", "speak", "agree", "decide", "up__add", "up__fail"}
+# A task that asks, and an upstream server, whose tools have output schemas like `who`.
+MORE = f"""\
+  - {{name: decide, type: internal, handler: "python:mine:decide", task: optional}}
+  - {{name: up, type: mcp, mcp: {{transport: stdio, command: {sys.executable}, args: [{UPSTREAM}],
+    tools: {{only: [add, fail]}}}}}}
+tasks: {{store: "sqlite:tasks.db"}}
+"""
+MORE_CODE = """
+async def decide(ctx: CallContext) -> dict:
+    return {"said": await ctx.ask("Which one?", schema={"type": "string"})}
+"""
+# What every client reads of an error: of ours about arguments, the same of an upstream tool, and an upstream's own.
+WRONG = ("'x'", "$.a", "Error executing tool fail")
+TASKS = 6  # that ask; which server each of their messages goes to is nginx's choice
 NGINX = """\
 daemon off; master_process off; pid {folder}/nginx.pid; error_log {folder}/nginx.err;
 events {{ worker_connections 4096; }}
@@ -81,7 +97,7 @@ class Site(NamedTuple):
 def site(tmp_path_factory: pytest.TempPathFactory) -> Generator[Site]:
     folder = tmp_path_factory.mktemp("site")
     with redis_server(folder) as redis, contextlib.ExitStack() as stack:
-        Project(folder).write(CONFIG.format(key="k" * 32, uri=redis.uri), mine=MODULE)
+        Project(folder).write(CONFIG.format(key="k" * 32, uri=redis.uri) + MORE, mine=MODULE + MORE_CODE)
         ports, servers = [free_port(), free_port()], list[forking.Forked]()
         for port in ports:
             file = stack.enter_context((folder / f"said-{port}").open("wb")).fileno()
@@ -91,6 +107,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Generator[Site]:
             stack.callback(servers[-1].send_signal, signal.SIGTERM)
         for port in ports:
             _until(lambda port=port: b"Serving MCP on" in (folder / f"said-{port}").read_bytes())
+            _until(lambda port=port: b"up__add" in httpx2.get(f"http://127.0.0.1:{port}/v1/tools").content)
         front = free_port()
         config = folder / "nginx.conf"
         lines = " ".join(f"server 127.0.0.1:{port} max_fails=1 fail_timeout=1s;" for port in ports)
@@ -157,12 +174,19 @@ async def seen_by(site: Site, *command: str | Path) -> dict[str, Any]:
     [(PYTHON, "mcp_1.py"), (PYTHON, "fastmcp_3.py"), ("node", "typescript.mjs")],
     ids=lambda command: command[-1],
 )
-async def test_a_client_lists_calls_is_asked_hears_progress_cancels_and_hears_of_changes(
+async def test_a_client_lists_calls_is_asked_reads_errors_ends_tasks_hears_progress_cancels_and_hears_of_changes(
     command: tuple[str | Path, ...], site: Site
 ) -> None:
     saw = await seen_by(site, *command)
     assert (set(saw["names"]), saw["pids"], saw["asked"]) == (NAMES, 2, ["Ann"] * 4)
     assert (saw["told"], "Error" in saw["held"]) == ([0.0, 0.33, 0.67], True)
+    assert_reads_errors(saw["wrong"])
+    assert saw["decided"] == [{"said": "Ann"}] * TASKS
+
+
+def assert_reads_errors(texts: list[str]) -> None:
+    assert len(texts) == len(WRONG)
+    assert all(word in text for word, text in zip(WRONG, texts, strict=True)), texts
 
 
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
@@ -178,6 +202,7 @@ async def test_a_framework_lists_calls_hears_of_changes_and_is_asked_where_it_ca
     assert (set(saw["names"]), saw["pids"]) == (NAMES, 2)
     assert saw["asked"] == ([] if framework == "openai_agents" else ["Ann"] * 4)
     assert saw.get("told", [0.0, 0.33, 0.67]) == [0.0, 0.33, 0.67]
+    assert_reads_errors(saw["wrong"])
 
 
 async def test_claude_code_lists_and_calls(site: Site, tmp_path: Path) -> None:
@@ -228,3 +253,31 @@ async def test_a_server_killed_in_the_middle_of_1000_calls_loses_only_its_own(si
         await asyncio.gather(*(caller(client) for _ in range(20)))
     assert (len(outcomes), set(outcomes) <= {200, 502, 504}) == (1_000, True)
     assert outcomes.count(200) >= 980
+
+
+async def test_a_task_of_the_extension_that_asks_ends_whichever_server_each_request_goes_to(site: Site) -> None:
+    """No client has the extension yet: each message is sent as the specification has it."""
+    declared = {
+        **META,
+        "io.modelcontextprotocol/clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}},
+    }
+
+    async def asked(client: httpx2.AsyncClient, method: str, params: dict[str, Any], name: str) -> dict[str, Any]:
+        message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": declared}}
+        heads = {**JSON_HEADERS, "mcp-protocol-version": VERSION, "mcp-method": method, "mcp-name": name}
+        return answer_of(await client.post(f"{site.url}/mcp", json=message, headers=heads))["result"]
+
+    async with httpx2.AsyncClient(verify=False, timeout=PATIENCE_S) as client, asyncio.timeout(4 * PATIENCE_S):
+        for _ in range(TASKS):
+            made = await asked(client, "tools/call", {"name": "decide", "arguments": {}}, "decide")
+            assert made["resultType"] == "task"
+            task_id = made["taskId"]
+            while (task := await asked(client, "tasks/get", {"taskId": task_id}, task_id))["status"] != "completed":
+                assert task["status"] in ("working", "input_required")
+                answers = {
+                    key: {"action": "accept", "content": {"answer": "Ann"}} for key in task.get("inputRequests", {})
+                }
+                if answers:
+                    await asked(client, "tasks/update", {"taskId": task_id, "inputResponses": answers}, task_id)
+                await asyncio.sleep(0.05)
+            assert task["result"]["structuredContent"] == {"said": "Ann"}

@@ -5,6 +5,8 @@ import json
 import sys
 from typing import Any
 
+WRONG: list[tuple[str, dict[str, Any]]] = [("who", {"x": 1}), ("up__add", {"a": "x", "b": 1}), ("up__fail", {})]
+
 
 class Changes:
     """Hears of changes.
@@ -31,13 +33,14 @@ async def pydantic_ai(url: str) -> dict[str, Any]:
     from pydantic_ai.models.function import FunctionModel
 
     names: list[str] = []
-    wanted = ["who"] * 8 + ["ask"] * 4 + ["steps"]
+    wanted = [*[("who", {})] * 8, *[("ask", {})] * 4, ("steps", {}), *WRONG]
 
     def answer(messages: list[Any], info: Any) -> ModelResponse:
         names[:] = [tool.name for tool in info.function_tools]
-        done = sum(part.part_kind == "tool-return" for message in messages for part in message.parts)
+        parts = [part for message in messages for part in message.parts]
+        done = sum(part.part_kind in ("tool-return", "retry-prompt") for part in parts)
         if done < len(wanted):
-            return ModelResponse(parts=[ToolCallPart(wanted[done], {})])
+            return ModelResponse(parts=[ToolCallPart(*wanted[done])])
         return ModelResponse(parts=[TextPart("done")])
 
     async def on_question(*_: object) -> dict[str, str]:
@@ -53,13 +56,15 @@ async def pydantic_ai(url: str) -> dict[str, Any]:
         f"{url}/mcp", elicitation_handler=on_question, progress_handler=on_progress, message_handler=changes
     )
     ran = await Agent(FunctionModel(answer), toolsets=[tools]).run("go")
-    parts = [part for message in ran.all_messages() for part in message.parts if part.part_kind == "tool-return"]
+    kinds = ("tool-return", "retry-prompt")
+    parts = [part for message in ran.all_messages() for part in message.parts if part.part_kind in kinds]
+    parts, wrong = parts[: -len(WRONG)], [str(part.content) for part in parts[-len(WRONG) :]]
     pids = {str(part.content) for part in parts if part.tool_name == "who"}
     asked = [part.content["said"] for part in parts if part.tool_name == "ask"]
     async with tools:
         await tools.client.call_tool("steps", {})
         await changes.follow()
-    return {"names": names, "pids": len(pids), "asked": asked, "told": told[-3:]}
+    return {"names": names, "pids": len(pids), "asked": asked, "told": told[-3:], "wrong": wrong}
 
 
 async def openai_agents(url: str) -> dict[str, Any]:
@@ -70,12 +75,14 @@ async def openai_agents(url: str) -> dict[str, Any]:
         names = [tool.name for tool in await server.list_tools()]
         pids = {(await server.call_tool("who", {})).content[0].text for _ in range(8)}
         refused = await server.call_tool("ask", {})
+        wrong = [(await server.call_tool(*call)).content[0].text for call in WRONG]
         await changes.follow()
     # It cannot ask anybody, so the tool is told so.
-    return {"names": names, "pids": len(pids), "asked": [] if refused.isError else ["?"]}
+    return {"names": names, "pids": len(pids), "asked": [] if refused.isError else ["?"], "wrong": wrong}
 
 
 async def langchain(url: str) -> dict[str, Any]:
+    from langchain_core.tools import ToolException
     from langchain_mcp_adapters.callbacks import Callbacks
     from langchain_mcp_adapters.client import MultiServerMCPClient
     from langchain_mcp_adapters.tools import load_mcp_tools
@@ -102,9 +109,15 @@ async def langchain(url: str) -> dict[str, Any]:
 
         pids = {await call("who") for _ in range(8)}
         asked = [json.loads(await call("ask"))["said"] for _ in range(4)]
+        wrong = list[str]()
+        for name, arguments in WRONG:
+            try:
+                wrong.append(f"no error: {await tools[name].ainvoke(arguments)}")
+            except ToolException as error:
+                wrong.append(str(error))
         await call("steps")
         await changes.follow()
-    return {"names": list(tools), "pids": len(pids), "asked": asked, "told": told}
+    return {"names": list(tools), "pids": len(pids), "asked": asked, "told": told, "wrong": wrong}
 
 
 print(json.dumps(asyncio.run(globals()[sys.argv[1]](sys.argv[2]))))

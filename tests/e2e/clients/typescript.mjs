@@ -15,6 +15,17 @@ const pids = new Set();
 for (let i = 0; i < 8; i++) pids.add((await call("who")).content[0].text);
 const asked = [];
 for (let i = 0; i < 4; i++) asked.push(JSON.parse((await call("ask")).content[0].text).said);
+const wrong = [];
+for (const [name, args] of [["who", { x: 1 }], ["up__add", { a: "x", b: 1 }], ["up__fail", {}]])
+  wrong.push((await call(name, args)).content[0].text);
+const decided = [];
+for (let i = 0; i < 6; i++) {
+  const messages = client.experimental.tasks.callToolStream({ name: "decide", arguments: {} }, undefined, { task: {} });
+  for await (const message of messages) {
+    if (message.type === "result") decided.push(JSON.parse(message.result.content[0].text));
+    if (message.type === "error") decided.push(String(message.error));
+  }
+}
 const told = [];
 await call("steps", {}, { onprogress: ({ progress }) => told.push(Math.round(progress * 100) / 100) });
 const ending = new AbortController();
@@ -25,5 +36,5 @@ ending.abort("enough");
 const outcome = await held;
 console.log("changing");
 await changed;
-console.log(JSON.stringify({ names, pids: pids.size, asked, told, held: outcome }));
+console.log(JSON.stringify({ names, pids: pids.size, asked, told, held: outcome, wrong, decided }));
 process.exit(0);
