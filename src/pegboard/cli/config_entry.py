@@ -19,7 +19,7 @@ from pegboard.cli.declarations.proposal import Export, Proposal
 from pegboard.cli.operator_file import read_operator_file, write_operator_file
 from pegboard.cli.options import Options
 from pegboard.cli.project import CONFIG_NAME, find_config
-from pegboard.config import Config, load_catalog, with_items
+from pegboard.config import Config, item_count, load_catalog, with_items
 from pegboard.config.load import read
 from pegboard.core.names import fold
 from pegboard.model.error import DefinitionError
@@ -36,6 +36,10 @@ class ConfigFile(Struct, frozen=True, kw_only=True):
     taken: frozenset[str]
     included: frozenset[str] = frozenset()
     """Groups that its profiles name."""
+    globs: tuple[str, ...] = ()
+    """What stands under `files:`."""
+    tool_count: int = 0
+    """How many items its `tools:` has."""
     env: tuple[str, ...] | None = None
     """Globs over the variables that it may name; `None` where it may name all."""
 
@@ -62,8 +66,10 @@ class ConfigFile(Struct, frozen=True, kw_only=True):
         if not text:
             text = "# `pegboard schema --editor --write` has your editor complete and check this file.\n"
         sections: Mapping[str, Sequence[str | JSON]] = {
-            "python": proposal.python, "files": proposal.globs, "tools": proposal.tools
-        }  # fmt: skip
+            "python": proposal.python,
+            "files": [glob for glob in proposal.globs if glob not in self.globs],
+            "tools": proposal.tools,
+        }
         for section, items in sections.items():
             if items:
                 text = with_items(text, section, items)
@@ -88,7 +94,15 @@ def open_config(options: Options) -> ConfigFile:
         config, _ = read(path, env=os.environ)
     names = chain.from_iterable((tool.value.called, tool.value.name) for tool in config.tools)
     included = frozenset(group for form in config.profiles.values() for group in form.value.include or ())
-    return ConfigFile(path=path, text=text, taken=frozenset(map(fold, names)), included=included, env=config.env)
+    return ConfigFile(
+        path=path,
+        text=text,
+        taken=frozenset(map(fold, names)),
+        included=included,
+        globs=config.globs,
+        tool_count=item_count(text, "tools"),
+        env=config.env,
+    )
 
 
 @contextmanager
@@ -100,8 +114,11 @@ def trial(
     options: Options,
     is_offline: bool = False,
     files: Mapping[str, str] | None = None,
+    placeholders: Mapping[str, str] | None = None,
 ) -> Generator[tuple[Catalog, Config]]:
     """Give the catalog of a config as it would be; variables without a value have those of `exports`.
+
+    `placeholders` stand for variables that nobody has set yet.
 
     Raises:
         CommandError: a variable that it needs is not set and it is not offline, or the entries cannot be honoured.
@@ -112,6 +129,7 @@ def trial(
     missing = [export for export in exports if not env.get(export.variable)]
     if is_offline:
         env.update(dict.fromkeys((export.variable for export in missing), "not-set-yet"))
+        env.update(placeholders or {})
     elif missing:
         lines = "\n".join(f"  {export.line}" for export in missing)
         raise CommandError(
@@ -139,7 +157,9 @@ def trial(
     except DefinitionError as error:
         _check_as_it_was(file, env)
         reasons = "; ".join(": ".join(filter(None, (problem.path, problem.message))) for problem in error.problems)
-        raise CommandError(f"This cannot be added: {reasons}. Nothing was written.", kind="config_invalid") from None
+        raise CommandError(
+            f"This cannot be added: {reasons}. Nothing was written.", kind="config_invalid", problems=error.problems
+        ) from None
     finally:
         for each in (path, *beside):
             each.unlink(missing_ok=True)

@@ -329,7 +329,7 @@ class _Load(Struct, kw_only=True):
         if variable is not None and not self.environment.variable(variable):
             fault = self.environment.fault(variable)
             text = fault or f"the variable {variable!r} is not set; set it, or write `api_key`"
-            problem = (at / "spec" / "model").problem(text)
+            problem = (at / "spec" / "model").problem(text, variable="" if fault else variable)
             if self.leaves_out and fault is None:
                 self.left_out.add(problem)
                 self._lose_agent(plain)

@@ -90,6 +90,8 @@ class Problem:
     source: str = field(default="", compare=False, repr=False)
     source_column: int = field(default=0, compare=False, repr=False)
     """The line of the config that has the fault, if it may be shown, and the column in it, from 1."""
+    variable: str = field(default="", compare=False)
+    """The environment variable that is not set, if that is the fault."""
 
     def __str__(self) -> str:
         return ": ".join(part for part in (self.where, self.path, self.message) if part)

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
 from pegboard.cli.command_error import CommandError, Exit
-from pegboard.cli.config_entry import ConfigFile, open_config, trial, write_config
+from pegboard.cli.config_entry import ConfigFile, open_config, write_config
 from pegboard.cli.declarations.imported import imported_proposal
-from pegboard.cli.declarations.proposal import Proposal, joined
+from pegboard.cli.declarations.proposal import Proposal
+from pegboard.cli.fitting import fitted
 from pegboard.cli.options import Options, SharedOptions
 from pegboard.config import block_text
-from pegboard.model.error import DefinitionError
 from pegboard.model.record import replace
 
 _WHAT = (
     "What to take over: an MCP client (claude-desktop, cursor, …) or its file, a catalog of Docker's, a FastMCP server "
-    "(file.py:object, fastmcp.json), LangChain tools (module:object), or a folder of Astromesh's agents."
+    "(file.py:object, fastmcp.json), LangChain tools (module:object), or Astromesh's agents (a folder, or one file)."
 )
 _CONSENT = "When a person is asked before a call of the servers: never, destructive, always."
 
@@ -35,21 +34,22 @@ async def importing_command(
 ) -> Exit:
     """Take over servers, tools and agents from elsewhere.
 
-    Nothing is started. Everything that is not carried over is named. Secrets that stand there in clear become
-    ${VARIABLE}, with the line to export, and are not printed.
+    Nothing is started. Everything that is not carried over is named, and then the command ends with 1. Secrets that
+    stand there in clear become ${VARIABLE}, with the line to export, and are not printed.
     """
     file = open_config(options)
     proposal = file.with_way_out(imported_proposal(what, folder=file.folder, taken=set(file.taken)))
     if consent != "never":
         proposal = replace(proposal, tools=tuple({**tool, "consent": consent} for tool in proposal.tools))
     if proposal.tools or proposal.files:
-        proposal, text = await _holding(file, proposal, options)
+        proposal, text = await fitted(file, proposal, options)
     else:
         _note_left_out(options, proposal)
         raise CommandError(f"Nothing of {what!r} can be taken over; nothing was written.", kind="nothing_to_import")
     terminal = options.terminal
-    is_asked = not (yes or print_only or options.json) and sys.stdin.isatty()
-    if not (is_asked or yes or print_only):
+    is_new = bool(proposal.tools or proposal.files)
+    is_asked = is_new and not (yes or print_only or options.json) and sys.stdin.isatty()
+    if is_new and not (is_asked or yes or print_only):
         raise CommandError("Nobody can be asked here: say --yes, or --print to see what would be written.")
     if not options.json:
         _note_left_out(options, proposal)
@@ -62,61 +62,10 @@ async def importing_command(
         if sys.stdin.readline().strip().lower() not in ("", "y", "yes"):
             terminal.say("Nothing was written.")
             return Exit.REFUSED
-    if not print_only:
+    if is_new and not print_only:
         write_config(file, text, proposal.files)
-    _tell(options, file, proposal, is_printed=print_only)
-    return Exit.DONE
-
-
-async def _holding(file: ConfigFile, proposal: Proposal, options: Options) -> tuple[Proposal, str]:
-    """Return what of a proposal can be honoured, and the config with it; what cannot is left out with the reason."""
-    try:
-        return proposal, await _tried(file, proposal, options)
-    except (CommandError, DefinitionError) as error:
-        parts = list(_parts(proposal))
-        if len(parts) <= 1 and not proposal.tools:
-            raise
-        first = error
-    held: list[Proposal] = []
-    reasons: list[str] = []
-    for part in parts:
-        try:
-            await _tried(file, joined([*held, part]), options)
-            held.append(part)
-        except (CommandError, DefinitionError) as error:
-            name = next(iter((*part.names, *part.files, *part.python)), "it")
-            reasons.append(f"{name}: {str(error).removeprefix('This cannot be added: ').partition(' Nothing was')[0]}")
-    if not held:
-        raise first
-    kept = joined(held)
-    used = {
-        name
-        for name in (export.variable for export in proposal.exports)
-        if f"${{{name}" in str((kept.tools, kept.files))
-    }
-    exports = tuple(export for export in proposal.exports if export.variable in used)
-    kept = replace(kept, exports=exports, left_out=(*proposal.left_out, *reasons))
-    return kept, await _tried(file, kept, options)
-
-
-def _parts(proposal: Proposal) -> Iterator[Proposal]:
-    """Yield a proposal piece by piece."""
-    for tool in proposal.tools:
-        yield Proposal(tools=(tool,), exports=proposal.exports)
-    for path, text in proposal.files.items():
-        # Files of one kind share what leads to them.
-        yield Proposal(python=proposal.python, globs=proposal.globs, files={path: text}, exports=proposal.exports)
-
-
-async def _tried(file: ConfigFile, proposal: Proposal, options: Options) -> str:
-    unique = replace(proposal, python=tuple(dict.fromkeys(proposal.python)), globs=tuple(dict.fromkeys(proposal.globs)))
-    text = file.with_proposal(unique)
-    with trial(file, text, exports=proposal.exports, options=options, is_offline=True, files=proposal.files) as (
-        catalog,
-        _,
-    ):
-        await catalog.close(grace_s=0.0)
-    return text
+    _tell(options, file, proposal, is_written=is_new and not print_only)
+    return Exit.REFUSED if proposal.left_out else Exit.DONE
 
 
 def _shown(proposal: Proposal) -> str:
@@ -126,20 +75,25 @@ def _shown(proposal: Proposal) -> str:
 
 
 def _note_left_out(options: Options, proposal: Proposal) -> None:
+    for text in proposal.notes:
+        options.terminal.note(text)
     for text in proposal.left_out:
         options.terminal.note(f"Not carried over: {text}")
 
 
-def _tell(options: Options, file: ConfigFile, proposal: Proposal, *, is_printed: bool) -> None:
+def _tell(options: Options, file: ConfigFile, proposal: Proposal, *, is_written: bool) -> None:
     if options.json:
         options.terminal.json({
-            "file": str(file.path), "written": not is_printed, "tools": list(proposal.tools),
-            "files": dict(proposal.files) if is_printed else list(proposal.files),
+            "file": str(file.path), "written": is_written, "tools": list(proposal.tools),
+            "files": list(proposal.files) if is_written else dict(proposal.files),
             "exports": [export.variable for export in proposal.exports], "left_out": list(proposal.left_out),
+            "notes": list(proposal.notes),
         })  # fmt: skip
         return
     terminal = options.terminal
-    if not is_printed:
+    if not (proposal.tools or proposal.files):
+        terminal.say("There is nothing new to write.")
+    if is_written:
         names = ", ".join((*proposal.names, *proposal.files))
         terminal.say(
             f"Wrote {names} into {file.path}." if proposal.tools else f"Wrote {names}, and named it in {file.path}."

@@ -1,75 +1,181 @@
-"""Astromesh folder: agent files of Astromesh, as files beside the config with what can be honoured here."""
+"""Astromesh folder: agent files of Astromesh, as files beside the config.
+
+Every key is taken over; what the loader refuses becomes a comment when the proposal is tried.
+"""
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from pegboard.cli.declarations.clear_secrets import looks_secret, names_secret
+from msgspec import Struct
+
+from pegboard.cli.command_error import CommandError
+from pegboard.cli.declarations.clear_secrets import hides_secret
 from pegboard.cli.declarations.documents import FOREIGN_ENTRIES, read_document
-from pegboard.cli.declarations.proposal import EntryWriter, Proposal
+from pegboard.cli.declarations.names import free_name, namespace
+from pegboard.cli.declarations.proposal import EntryWriter, Export, Proposal
 from pegboard.config import mapping_text
-from pegboard.config.unsupported import refusal
+from pegboard.core.names import legal
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 
 _VERSION = "astromesh/v1"
+_FOLDER = "agents"
+_FOLDER_BESIDE_ORIGINALS = "imported-agents"
+# `$$`, `${file:…}` and `${` before anything that is no variable are texts there, and mean something else here.
+_TEXT_DOLLAR = re.compile(r"\$(?=\$)|(?<=\$)\$|\$(?=\{(?![A-Za-z_]\w*(?::-[^}]*)?\}))")
 
 
-def astromesh_proposal(folder: Path) -> Proposal:
-    """Return the agents of a folder, each as a file of its own; what each loses is named."""
-    files: dict[str, str] = {}
+class _Agent(Struct, frozen=True):
+    """One agent as it was found."""
+
+    file: str
+    name: str
+    document: JSON
+
+
+def is_agent(document: JSONValue) -> bool:
+    """Return True if a file is one of Astromesh."""
+    return is_object(document) and str(document.get("apiVersion", "")).startswith("astromesh/")
+
+
+def astromesh_proposal(source: Path, *, folder: Path) -> Proposal:
+    """Return the agents of a folder, or of one file, each as a file of its own.
+
+    Args:
+        source: where they are.
+        folder: that of the config.
+    """
     left_out: list[str] = []
-    exports: list[Any] = []
-    for path in islice(sorted(folder.rglob("*.y*ml")), FOREIGN_ENTRIES):
-        document = read_document(path)
-        name = path.relative_to(folder).as_posix()
-        if not is_object(document) or not str(document.get("apiVersion", "")).startswith("astromesh/"):
-            left_out.append(f"{name}: it is no file of Astromesh")
+    notes: list[str] = []
+    exports: list[Export] = []
+    target = _FOLDER
+    if (folder / _FOLDER).resolve() == (source if source.is_dir() else source.parent).resolve():
+        # The originals stay as they are.
+        target = _FOLDER_BESIDE_ORIGINALS
+    agents = list(_agents(source, skip=(folder / target).resolve(), left_out=left_out, notes=notes))
+    names = _names(agents, notes)
+    files: dict[str, str] = {}
+    for agent in agents:
+        writer = EntryWriter(label=names[agent.name], file=agent.file, exports=exports)
+        written = f"{target}/{names[agent.name]}.agent.yaml"
+        if written in files:
+            left_out.append(f"{agent.file}: there is another agent {agent.name!r}; rename one")
             continue
-        if document.get("kind") != "Agent" or document.get("apiVersion") != _VERSION:
+        reader = _Reader(writer)
+        document: JSON = reader.read(_renamed(agent, names, notes), ())
+        files[written] = mapping_text(document)
+    globs = (f"{target}/*.agent.yaml",) if files else ()
+    return Proposal(globs=globs, files=files, exports=tuple(exports), left_out=tuple(left_out), notes=tuple(notes))
+
+
+def _agents(source: Path, *, skip: Path, left_out: list[str], notes: list[str]) -> Iterator[_Agent]:
+    """Yield the agents; what is none is named."""
+    within = source if source.is_dir() else source.parent
+    paths = iter([source]) if source.is_file() else iter(_files(source, skip))
+    for path in islice(paths, FOREIGN_ENTRIES):
+        name = path.relative_to(within).as_posix()
+        try:
+            document = read_document(path)
+        except CommandError as error:
+            left_out.append(f"{name}: {str(error).removesuffix('.')}")
+            continue
+        if not is_object(document) or not is_agent(document):
+            notes.append(f"{name} was skipped: it is not a file of Astromesh.")
+        elif document.get("kind") != "Agent" or document.get("apiVersion") != _VERSION:
             what = f"{document.get('apiVersion')} {document.get('kind')}"
             left_out.append(f"{name}: {what!r} has no counterpart here; `{_VERSION}` Agent has")
-            continue
-        metadata = document.get("metadata")
-        agent = str(metadata.get("name")) if is_object(metadata) else path.stem
-        writer = EntryWriter(label=re.sub(r"\W", "_", agent), file=name, exports=exports)
-        kept = _Reader(writer, name).read(document, ())
-        written = f"agents/{re.sub(r'[^A-Za-z0-9_-]', '_', agent)}.agent.yaml"
-        if written in files:
-            left_out.append(f"{name}: there is another agent {agent!r}")
-            continue
-        files[written] = mapping_text(kept)
-        left_out += writer.left_out
-    globs = ("agents/*.agent.yaml",) if files else ()
-    return Proposal(globs=globs, files=files, exports=tuple(exports), left_out=tuple(left_out))
+        else:
+            metadata = document.get("metadata")
+            called = metadata.get("name") if is_object(metadata) else None
+            if not called:
+                called = re.sub(r"\.(?:agent\.)?ya?ml$", "", path.name)
+                notes.append(f"{name} has no `metadata: {{name: …}}`; its file gave the name {called!r}.")
+            yield _Agent(name, str(called), document)
+    if next(paths, None) is not None:
+        left_out.append(f"{within}: at most {FOREIGN_ENTRIES} files are taken at once; import the folders below it")
+
+
+def _files(folder: Path, skip: Path) -> list[Path]:
+    """Return the files of YAML, without those of hidden folders and of packages, and of what was imported before."""
+    return [
+        path
+        for path in sorted(folder.rglob("*.y*ml"))
+        if path.is_file()
+        and not any(part.startswith(".") or part == "node_modules" for part in path.relative_to(folder).parts)
+        and not path.resolve().is_relative_to(skip)
+    ]
+
+
+def _names(agents: list[_Agent], notes: list[str]) -> dict[str, str]:
+    """Return what each agent is called here, by its name."""
+    kept = {agent.name for agent in agents if _latin(agent.name) == agent.name}
+    taken = {name.casefold() for name in kept}
+    names = {name: name for name in kept}
+    for agent in agents:
+        if agent.name not in names:
+            names[agent.name] = free_name(_latin(agent.name), taken)
+            notes.append(f"The agent {agent.name!r} is called {names[agent.name]!r} here.")
+    return names
+
+
+def _latin(name: str) -> str:
+    """Return a legal name, with the plain letters of those that have accents."""
+    letters = (letter for letter in unicodedata.normalize("NFKD", name) if not unicodedata.combining(letter))
+    return namespace("".join(letters))
+
+
+def _renamed(agent: _Agent, names: dict[str, str], notes: list[str]) -> JSON:
+    """Return the document of an agent with names that are legal here, wherever it says them."""
+    metadata, spec = agent.document.get("metadata"), agent.document.get("spec")
+    kept: JSON = dict(metadata) if is_object(metadata) else {}
+    if isinstance(kept.get("version"), int | float):
+        kept["version"] = str(kept["version"])
+    document: JSON = {**agent.document, "metadata": {**kept, "name": names[agent.name]}}
+    if not is_object(spec):
+        return document
+    tools, permissions = spec.get("tools"), spec.get("permissions")
+    called: dict[str, str] = {}
+    items: list[Any] = []
+    for tool in tools if is_list(tools) else ():
+        item: Any = dict(tool) if is_object(tool) else tool
+        if is_object(tool) and isinstance(name := tool.get("name"), str):
+            item["name"] = called[name] = legal(name) or name
+            if item["name"] != name:
+                notes.append(f"The tool {name!r} of {agent.name!r} is called {item['name']!r} here.")
+        if is_object(tool) and isinstance(target := tool.get("agent"), str):
+            item["agent"] = names.get(target, target)
+        items.append(item)
+    if is_list(tools):
+        spec = {**spec, "tools": items}
+    if is_object(permissions):
+        lists: JSON = {
+            key: [called.get(str(name), name) for name in value] if is_list(value) else value
+            for key, value in permissions.items()
+        }
+        spec = {**spec, "permissions": lists}
+    return {**document, "spec": spec}
 
 
 class _Reader:
-    """Copies a document without what is refused by name."""
+    """Copies a document. Secrets that stand there in clear become variables; references stay as they are."""
 
-    def __init__(self, writer: EntryWriter, file: str) -> None:
-        self._writer, self._file = writer, file
+    def __init__(self, writer: EntryWriter) -> None:
+        self._writer = writer
 
     def read(self, value: JSONValue, steps: tuple[str | int, ...]) -> Any:
         if is_object(value):
-            return dict(self._kept(value, steps))
+            return {key: self.read(inner, (*steps, key)) for key, inner in value.items()}
         if is_list(value):
             return [self.read(item, (*steps, place)) for place, item in enumerate(value)]
-        if isinstance(value, str) and not value.startswith("${"):
-            key = next((step for step in reversed(steps) if isinstance(step, str)), "")
-            if looks_secret(value) or (names_secret(key) and not key.endswith("_env") and not key.endswith("tokens")):
-                return self._writer.concealed(key, value, at=".".join(map(str, steps)))
-        return value
-
-    def _kept(self, value: JSON, steps: tuple[str | int, ...]) -> Iterator[tuple[str, Any]]:
-        for key, inner in value.items():
-            here = (*steps, key)
-            reason = refusal(here) or (refusal(here, inner) if isinstance(inner, str) else None)
-            if reason is None:
-                yield key, self.read(inner, here)
-            else:
-                told = reason.partition(" yet: ")[2] or reason
-                self._writer.left_out.append(f"{self._file}: {'.'.join(map(str, here))}: {told}")
+        if not isinstance(value, str):
+            return value
+        key = next((step for step in reversed(steps) if isinstance(step, str)), "")
+        is_named = not key.endswith("_env") and not key.endswith("tokens")
+        if hides_secret(key if is_named else "", value):
+            return self._writer.concealed(key, value, at=".".join(map(str, steps)))
+        return _TEXT_DOLLAR.sub("$$", value)

@@ -30,6 +30,12 @@ _HARMLESS = re.compile(
     r"|[a-z0-9-]+\.[a-z0-9.-]+\.[a-z]{2,}(?::[0-9]{1,5})?|localhost(?::[0-9]{1,5})?",
 )
 _PATH = re.compile(r"(?:~|\.{1,2})?/[\w .@/+-]*|[A-Za-z]:\\[\w .\\+-]*|\.{1,2}")
+_REFERENCE = re.compile(r"\$\{[A-Za-z_]\w*(?::-(?P<default>[^}]*))?\}")
+_SCHEME = re.compile(r"[A-Za-z]{0,12}[\s:;,=@/.-]*")
+# A file of SQLite, or a server without login and query.
+_PLAIN_STORE = re.compile(
+    r"sqlite(?:\+\w+)?:(?://)?[\w ./:~-]*|[a-z][a-z0-9+]*://[\w.-]+(?::\d+)?(?:/[\w.-]*)?", re.IGNORECASE
+)
 _OPAQUE = re.compile(r"[A-Za-z0-9+/_=.~:-]{16,}")
 _SURE = 10  # as many letters and digits among each other are no word
 _UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)
@@ -67,6 +73,28 @@ def looks_secret(text: str) -> bool:
     if _PATH.fullmatch(text) or text.startswith("@"):
         return False
     return _is_random(text)
+
+
+def hides_secret(name: str, text: str) -> bool:
+    """Tell whether a text has a secret in clear, next to any `${VARIABLE}` in it.
+
+    `name` is the key of the text. The address of a database that has no login is not a secret, whatever its key.
+    """
+    if not _REFERENCE.search(text):
+        return looks_secret(text) or (names_secret(name) and bool(text) and not _PLAIN_STORE.fullmatch(text))
+    # A default stands in the file as any other text does.
+    shown = _REFERENCE.sub(lambda match: match["default"] or "", text)
+    if any(looks_secret(part) for part in (match["default"] or "" for match in _REFERENCE.finditer(text))):
+        return True
+    login = re.match(r"[a-z][a-z0-9+.-]*://(?P<login>[^/?#\s]*)@", text, re.IGNORECASE)
+    if login is not None:
+        password = _REFERENCE.sub("", login["login"].partition(":")[2])
+        shown = shown[: shown.index("://") + 3] + shown.rpartition("@")[2]
+        return bool(password) or looks_secret(shown)
+    if looks_secret(shown):
+        return True
+    # Beside the reference of a secret stand the words of its scheme: `Bearer ${KEY}`.
+    return names_secret(name) and not (_SCHEME.fullmatch(shown) or _PLAIN_STORE.fullmatch(shown) or "://" in shown)
 
 
 def _is_random(text: str) -> bool:

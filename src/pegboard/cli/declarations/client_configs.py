@@ -92,7 +92,7 @@ def client_proposal(document: JSONValue, *, file: str, beside: Path, folder: Pat
             continue
         called = free_name(namespace(str(name)), taken)
         if called != name:
-            reader.writer.left_out.append(f"{at}: its name; it is called {called!r} here")
+            reader.writer.notes.append(f"{at} is called {called!r} here.")
         entry: JSON = {
             "name": called,
             "type": "mcp",

@@ -66,7 +66,7 @@ def _server(name: str, server: JSON, *, file: str, taken: set[str]) -> Proposal:
             writer.left_out.append(f"{at}.{key}: {_WHAT_TO_DO.get(key, 'it is not known here')}")
     called = free_name(namespace(name), taken)
     if called != name:
-        writer.left_out.append(f"{at}: its name; it is called {called!r} here")
+        writer.notes.append(f"{at} is called {called!r} here.")
     return writer.proposal({"name": called, "type": "mcp", "mcp": mcp, "groups": [group_stem(called)]})
 
 

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from pegboard.cli.command_error import CommandError
-from pegboard.cli.declarations.astromesh_folder import astromesh_proposal
+from pegboard.cli.declarations.astromesh_folder import astromesh_proposal, is_agent
 from pegboard.cli.declarations.client_configs import client_proposal, is_client_config
 from pegboard.cli.declarations.docker_catalog import docker_proposal, is_docker_catalog
 from pegboard.cli.declarations.documents import read_document
@@ -24,7 +24,8 @@ from pegboard.core.names import nearest
 
 _FORMS = (
     "Known are: the configuration of an MCP client (its name, or a file such as mcp.json), a catalog of Docker's MCP "
-    "gateway, a FastMCP server (file.py:object, fastmcp.json), LangChain tools (module:object), a folder of Astromesh."
+    "gateway, a FastMCP server (file.py:object, fastmcp.json), LangChain tools (module:object), "
+    "a folder or file of Astromesh."
 )
 # Where a client keeps its file in a folder that is worked in, it stands in a folder of its own.
 _OF_EDITORS = frozenset({".vscode", ".cursor", ".gemini", ".codex", ".zed"})
@@ -48,8 +49,8 @@ def imported_proposal(word: str, *, folder: Path, taken: set[str]) -> Proposal:
             raise CommandError(f"There is no file {str(server[0])!r}.", kind="unreadable")
         return fastmcp_proposal(*server, folder=folder, taken=taken)
     if path.is_dir():
-        proposal = astromesh_proposal(path)
-        if not proposal.files:
+        proposal = astromesh_proposal(path, folder=folder)
+        if not proposal.files and not proposal.left_out:
             raise CommandError(f"The folder {str(path)!r} has no agent of Astromesh. {_FORMS}", kind="unknown_form")
         return proposal
     if not path.exists() and is_module_reference(word):
@@ -58,6 +59,8 @@ def imported_proposal(word: str, *, folder: Path, taken: set[str]) -> Proposal:
         near = nearest(word, CLIENTS, label="Clients") if re.fullmatch(r"[\w-]+", word) else ""
         raise CommandError(f"There is no file {str(path)!r}.{near} {_FORMS}", kind="unreadable")
     document = read_document(path)
+    if is_agent(document):
+        return astromesh_proposal(path, folder=folder)
     if is_fastmcp_project(document):
         return fastmcp_json_proposal(document, path, folder=folder, taken=taken)
     if is_client_config(document):

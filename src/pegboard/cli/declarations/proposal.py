@@ -31,7 +31,8 @@ class Export(Struct, frozen=True, kw_only=True):
 class Proposal(Struct, frozen=True, kw_only=True):
     """Items for the lists of a config, by their keys, as they are written there.
 
-    `left_out` says of each thing that is not carried over what it is and what to do. `files` are texts to be written
+    `left_out` says of each thing that is not carried over what it is and what to do, `notes` what is different, such as
+    a name. `files` are texts to be written
     beside the config, by their paths relative to it.
     """
 
@@ -41,6 +42,7 @@ class Proposal(Struct, frozen=True, kw_only=True):
     files: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
     exports: tuple[Export, ...] = ()
     left_out: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -57,6 +59,7 @@ def joined(proposals: Iterable[Proposal]) -> Proposal:
         files={path: text for each in every for path, text in each.files.items()},
         exports=tuple(export for each in every for export in each.exports),
         left_out=tuple(text for each in every for text in each.left_out),
+        notes=tuple(text for each in every for text in each.notes),
     )
 
 
@@ -81,6 +84,7 @@ class EntryWriter:
     file: str
     exports: list[Export] = field(default_factory=list[Export])
     left_out: list[str] = field(default_factory=list[str])
+    notes: list[str] = field(default_factory=list[str])
 
     def value(self, name: str, text: str, *, at: str, is_secret: bool | None = None) -> str:
         """Return the value of a variable or header as a config says it."""
@@ -112,7 +116,9 @@ class EntryWriter:
 
     def proposal(self, *tools: JSON) -> Proposal:
         """Return what was written, once it is whole."""
-        return Proposal(tools=tools, exports=tuple(self.exports), left_out=tuple(self.left_out))
+        return Proposal(
+            tools=tools, exports=tuple(self.exports), left_out=tuple(self.left_out), notes=tuple(self.notes)
+        )
 
 
 def relative(path: Path, folder: Path) -> str:

@@ -154,7 +154,7 @@ class Environment:
             return default
         if value is None:
             message = f"the variable {name!r} is not set; set it, or write a default: ${{{name}:-…}}"
-            self.unset.append((at, at.problem(message)))
+            self.unset.append((at, at.problem(message, variable=name)))
             return match.group()
         return value
 

@@ -10,7 +10,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from pegboard.config.yaml.parser import parse, scalar_value
-from pegboard.config.yaml.tree import plain_value
+from pegboard.config.yaml.tree import Items, Table, plain_value
 from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 
@@ -49,6 +49,13 @@ def with_items(text: str, section: str, items: Sequence[JSONValue]) -> str:
         f"the config is written in a way in which nothing can be added to `{section}:` without touching the rest; "
         "add what `--print` shows by hand"
     )
+
+
+def item_count(text: str, section: str) -> int:
+    """Return how many items a list at the top of a config has; 0 where there is no such list."""
+    root, _ = parse(text, file="config")
+    node = root.items.get(section) if isinstance(root, Table) else None
+    return len(node.items) if isinstance(node, Items) else 0
 
 
 def with_included(text: str, profile: str, groups: Sequence[str]) -> str:

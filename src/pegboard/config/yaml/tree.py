@@ -140,9 +140,10 @@ class At(NamedTuple):
             return "nothing"
         return shown(node.text) if isinstance(node.value, str) else node.text[:80]
 
-    def problem(self, message: str, *, at_key: bool = False) -> Problem:
-        """Return the problem `message` at this place, or at its key."""
-        return Problem(where=str(self.key_mark if at_key else self.mark), path=self.path, message=message)
+    def problem(self, message: str, *, at_key: bool = False, variable: str = "") -> Problem:
+        """Return the problem `message` at this place, or at its key; `variable` is the one that is not set."""
+        where = str(self.key_mark if at_key else self.mark)
+        return Problem(where=where, path=self.path, message=message, variable=variable)
 
 
 def _inner(node: Node, step: Step) -> Node | None:
