@@ -19,7 +19,7 @@ from tests.server.doors import META
 
 
 class Wire:
-    """A transport that keeps what each write gave it, as one call of the system."""
+    """A transport that keeps what each write gave it, as one call of the system; its client leaves at the end."""
 
     def __init__(self) -> None:
         self.writes = list[bytes]()
@@ -40,6 +40,12 @@ class Wire:
         self.writes.append(b"".join(data))
 
     def close(self) -> None:
+        self.closed.set()
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
         self.closed.set()
 
     def pause_reading(self) -> None: ...

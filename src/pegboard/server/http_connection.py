@@ -25,7 +25,8 @@ AROUND_BODY_BYTES = 16 * 1024  # sizes and extensions of chunks, and trailers, b
 HEADERS = 256  # of one request: each costs more than its bytes
 BODY_AHEAD_BYTES = 64 * 1024  # of a body that the app has not read, before reading pauses
 PIPELINED_REQUESTS = 32  # that wait on one connection while another request is answered
-LINGER_S = 2.0  # for a client that still sends the body of a refused request to read the answer
+LINGER_S = 2.0  # for a client that still sends a refused request to read the answer
+LINGER_BYTES = 64 * 1024 * 1024  # that it may send meanwhile; they are dropped
 REFUSAL_TOLD_S = 1.0  # between two log lines about refused headers
 
 log = logging.getLogger("pegboard.serve")
@@ -210,10 +211,10 @@ class HttpConnection(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_address", "_answering", "_app_state", "_bytes_around_body", "_closes_at", "_config", "_expects_continue",
-        "_head_bytes", "_headers", "_is_behind_head", "_is_deaf", "_is_head_timed", "_is_in_head", "_is_lingering",
-        "_is_paused", "_loop", "_newest", "_parser", "_scheme", "_server", "_timer", "_transport", "_url", "_waiting",
-        "_writable", "client",
+        "_address", "_answering", "_app_state", "_bytes_around_body", "_closes_at", "_config", "_dropped_bytes",
+        "_expects_continue", "_head_bytes", "_headers", "_is_behind_head", "_is_deaf", "_is_head_timed",
+        "_is_in_head", "_is_lingering", "_is_paused", "_loop", "_newest", "_parser", "_scheme", "_server", "_timer",
+        "_transport", "_url", "_waiting", "_writable", "client",
     )  # fmt: skip
     header_s: float = DEFAULT_BOUNDS.header_s
     _is_last = False
@@ -231,7 +232,7 @@ class HttpConnection(asyncio.Protocol):
         self._closes_at: float | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._writable: asyncio.Event | None = None
-        self._head_bytes = self._bytes_around_body = 0
+        self._head_bytes = self._bytes_around_body = self._dropped_bytes = 0
         self._is_in_head, self._is_behind_head = True, False
         self._is_deaf = self._is_lingering = self._is_paused = False
 
@@ -281,17 +282,23 @@ class HttpConnection(asyncio.Protocol):
             await self._writable.wait()
 
     def write(self, *data: bytes) -> None:
-        if not self._transport.is_closing():
+        if not (self._is_lingering or self._transport.is_closing()):
             self._transport.writelines(data)
 
     def close(self) -> None:
-        """Close, once the client has had time to read the answer if it still sends.
-
-        A socket closed with unread bytes in it resets the connection, and the client loses what it has not read yet.
-        """
+        """Close, once the client has had time to read the answer if it still sends."""
         newest = self._newest
-        is_sending = self._is_deaf or (newest is not None and newest.is_complete and newest.more_body)
-        if self._is_lingering or not is_sending or self._transport.is_closing():
+        if self._is_deaf or (newest is not None and newest.is_complete and newest.more_body):
+            self._linger()
+        else:
+            self._transport.close()
+
+    def _linger(self) -> None:
+        """End the answers, and drop what the client still sends until it closes, or has sent for too long or too much.
+
+        Closing a socket with unread bytes in it resets the connection, and the client may lose the answer.
+        """
+        if self._is_lingering or self._transport.is_closing():
             self._transport.close()
             return
         self._is_lingering = True
@@ -303,7 +310,7 @@ class HttpConnection(asyncio.Protocol):
     def shutdown(self) -> None:
         """Close after the answers that are due; uvicorn asks each connection for this when it ends."""
         if self._newest is None or self._newest.is_complete:
-            self._transport.close()
+            self.close()
         else:
             self._newest.keep_alive = False
 
@@ -343,7 +350,12 @@ class HttpConnection(asyncio.Protocol):
     # -- bytes arrive
 
     def data_received(self, data: bytes) -> None:
-        if self._is_deaf or self._is_lingering:
+        if self._is_lingering:
+            self._dropped_bytes += len(data)
+            if self._dropped_bytes > LINGER_BYTES:
+                self._transport.close()
+            return
+        if self._is_deaf:
             return
         if self._is_in_head:
             self._head_bytes += len(data)
@@ -388,21 +400,33 @@ class HttpConnection(asyncio.Protocol):
         return parser
 
     def _refuse(self, why: str) -> None:
-        """Answer 400 and close. Answers that are due go out first, and then the connection closes without a 400."""
+        """Answer 400 and close, unless the client would take that for the answer to an earlier request.
+
+        Answers to requests that arrived whole go out first, and then the connection closes without a 400.
+        """
         # No app sees the request, so nobody else logs it.
         log_request(self.client, "-", "-", 400, 0.0)
-        newest = self._newest
-        if self._answering is None or (newest is self._answering and self._answering.more_body):
+        answering, newest = self._answering, self._newest
+        if answering is not None and not (newest is answering and answering.more_body):
+            self._is_deaf = True
+            if self._waiting and self._waiting[-1].more_body:
+                self._waiting.pop()
+            (self._waiting or [answering])[-1].keep_alive = False
+            return
+        if answering is not None and answering.is_started:
+            self._transport.abort()
+            return
+        is_answered = answering is None and newest is not None and newest.more_body
+        if not is_answered:
             self.write(
                 b"%bcontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
                 % (self.head(400), len(why), why.encode())
             )
-            self.close()
-            return
-        self._is_deaf = True
-        if self._waiting and self._waiting[-1].more_body:
-            self._waiting.pop()
-        (self._waiting or [self._answering])[-1].keep_alive = False
+        if answering is not None:
+            # Its app learns that no more of the body comes.
+            answering.leave()
+            self._answering = self._newest = None
+        self._linger()
 
     def _log_refusal(self, why: str) -> None:
         """Log a refusal, but not each: a client that sends one such request may send many."""
