@@ -212,9 +212,9 @@ def cli_page() -> Iterator[str]:
     yield from _opening("Command line", "Every command and option of `pegboard`.")
     yield "Exit codes: 0 done, 1 the tool or the judge said no, 2 wrong usage or configuration.\n"
     yield from _fenced(_help([]))
-    for name, summary in COMMANDS.items():
+    for name, command in COMMANDS.items():
         yield f"## pegboard {name}\n"
-        yield f"{summary}\n"
+        yield f"{command.summary}\n"
         yield from _fenced(_help([name]))
 
 

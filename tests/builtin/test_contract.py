@@ -1,4 +1,4 @@
-"""The table of the 17 built-in tools, as a caller and a config see them: names, defaults, hints, results."""
+"""The table of the built-in tools, as a caller and a config see them: names, defaults, hints, results."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from tests.builtin.web import Site, as_json, page
 from tests.egress.loopback import names
 
 MIB = 1024 * 1024
+ROOT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,6 +120,10 @@ EXACT_ROWS = {
 
 def test_the_table_has_a_line_for_each_tool() -> None:
     assert list(TABLE) == list(BUILTINS)
+
+
+def test_the_readme_says_how_many_there_are() -> None:
+    assert f" {len(BUILTINS)} built-in tools," in (ROOT / "README.md").read_text()
 
 
 @pytest.mark.parametrize("name", TABLE)

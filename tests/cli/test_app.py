@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from pegboard.cli import app
-from pegboard.cli.app import COMMANDS, EXAMPLES, MODULES, UNSUPPORTED_COMMANDS, build_app
+from pegboard.cli.app import COMMANDS, UNSUPPORTED_COMMANDS, build_app
 from pegboard.cli.command_error import CommandError
 from pegboard.cli.options import Identity
 from pegboard.cli.project import find_config
@@ -21,22 +21,22 @@ from tests.cli.conftest import Run
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_says_the_same_in_the_list_and_in_its_own_help(run: Run, name: str) -> None:
-    module = MODULES.get(name, name)
+    module = COMMANDS[name].module or name
     command = getattr(importlib.import_module(f"pegboard.cli.commands.{module}"), f"{module}_command")
-    assert (inspect.getdoc(command) or "").partition("\n")[0] == COMMANDS[name]
+    assert (inspect.getdoc(command) or "").partition("\n")[0] == COMMANDS[name].summary
     ran = run(name, "--help")
     assert (ran.code, ran.err) == (0, "")
-    assert COMMANDS[name] in " ".join(ran.out.split())
+    assert COMMANDS[name].summary in " ".join(ran.out.split())
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_help_of_a_command_ends_with_an_example_that_the_command_line_accepts(run: Run, name: str) -> None:
-    program, *words = shlex.split(EXAMPLES[name])
+    program, *words = shlex.split(COMMANDS[name].example)
     assert (program, words[0]) == ("pegboard", name)
     shared = {"--profile"}
     own = [word for place, word in enumerate(words) if word not in shared and words[place - 1] not in shared]
     build_app(Terminal()).parse_args(own, exit_on_error=False, print_error=False)
-    assert run(name, "--help").out.rstrip().endswith(f"Example: {EXAMPLES[name]}")
+    assert run(name, "--help").out.rstrip().endswith(f"Example: {COMMANDS[name].example}")
 
 
 def test_without_words_the_next_step_is_named(run: Run) -> None:
@@ -45,7 +45,7 @@ def test_without_words_the_next_step_is_named(run: Run) -> None:
 
 def test_the_table_and_the_folder_name_the_same_commands() -> None:
     folder = {path.stem for path in Path(app.__file__).with_name("commands").glob("*.py")} - {"__init__"}
-    assert {MODULES.get(name, name) for name in COMMANDS} == folder
+    assert {command.module or name for name, command in COMMANDS.items()} == folder
 
 
 def test_no_command_imports_the_command_line_that_imports_it() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from cyclopts import App, Group, Parameter
 
@@ -15,71 +15,72 @@ from pegboard.cli.terminal import Terminal
 from pegboard.core.names import nearest_one
 from pegboard.egress.own_memory import close_own_memory
 
-# In the order in which a new user needs them. Each summary is the first line of its function's docstring.
-# cyclopts imports `commands/NAME.py` when the command is used; a test holds table and folder together.
+
+class Command(NamedTuple):
+    """A command: the first line of its function's docstring, an example, and its module if that has another name."""
+
+    summary: str
+    example: str
+    module: str = ""
+
+
+# In the order in which a new user needs them. cyclopts imports `commands/NAME.py` when the command is used. Tests
+# compare the table with the folder and the docstrings, and parse each example.
 COMMANDS = {
-    "init": "Write a first configuration, with comments.",
-    "check": "Check the configuration and print all its problems.",
-    "add": "Declare the tools of an MCP server or an HTTP API.",
-    "import": "Take over servers, tools and agents from elsewhere.",
-    "list": "List the tools that a caller may use.",
-    "show": "Show the whole declaration of one tool.",
-    "why": "Tell why a caller may use a tool or not, and what would change that.",
-    "search": "Find tools by what is needed.",
-    "call": "Call one tool, through every guard.",
-    "agents": "List the agents, with their tools and whom each may run.",
-    "run": "Run an agent, and show its answer and its tool calls as they come.",
-    "lint": "Find what makes tools hard to find, to tell apart, or to use.",
-    "refs": "Find names of tools in prompts, code and configs that do not exist.",
-    "export": "Print the tools in the form of a model provider.",
-    "tokens": "Tell what the list of tools costs in a prompt, for each profile and exposure.",
-    "serve": "Serve the tools over MCP.",
-    "install": "Enter the tools of --profile in the configuration of an MCP client.",
-    "demo": "Show on a running server what Pegboard does.",
-    "lock": "Pin what MCP servers say of their tools, show changes, accept them.",
-    "doctor": "Show the state of all sources, stores, servers, models and keys.",
-    "consent": "Decide on calls that need a person's yes.",
-    "tasks": "List, show, end and resume the calls that outlive their request.",
-    "keys": "Make, list, rotate and revoke the API keys of callers over HTTP.",
-    "store": "Back up, restore and migrate the stores of keys, consents, tasks, documents and conversations.",
-    "ingest": "Take documents into a space: a folder, a file, or a page or feed of the web.",
-    "workspace": "Show and remove what is stored of documents, and grant spaces.",
-    "schema": "Print the JSON Schema of the configuration file, of the file of an agent, or for an editor.",
-    "completion": "Print the script by which a shell completes words.",
+    "init": Command("Write a first configuration, with comments.", "pegboard init"),
+    "check": Command("Check the configuration and print all its problems.", "pegboard check"),
+    "add": Command("Declare the tools of an MCP server or an HTTP API.", "pegboard add uvx mcp-server-time"),
+    "import": Command(
+        "Take over servers, tools and agents from elsewhere.", "pegboard import mcp.json", module="importing"
+    ),
+    "list": Command("List the tools that a caller may use.", "pegboard list --profile chat --all"),
+    "show": Command("Show the whole declaration of one tool.", "pegboard show word_count"),
+    "why": Command(
+        "Tell why a caller may use a tool or not, and what would change that.", "pegboard why word_count --profile chat"
+    ),
+    "search": Command("Find tools by what is needed.", 'pegboard search "create an issue" --limit 3'),
+    "call": Command("Call one tool, through every guard.", "pegboard call word_count text='one two'"),
+    "agents": Command("List the agents, with their tools and whom each may run.", "pegboard agents"),
+    "run": Command(
+        "Run an agent, and show its answer and its tool calls as they come.", 'pegboard run sales "How large are they?"'
+    ),
+    "lint": Command("Find what makes tools hard to find, to tell apart, or to use.", "pegboard lint --fail-on error"),
+    "refs": Command(
+        "Find names of tools in prompts, code and configs that do not exist.", "pegboard refs prompts/ src/"
+    ),
+    "export": Command("Print the tools in the form of a model provider.", "pegboard export openai --profile chat"),
+    "tokens": Command(
+        "Tell what the list of tools costs in a prompt, for each profile and exposure.", "pegboard tokens"
+    ),
+    "serve": Command("Serve the tools over MCP.", "pegboard serve --port 8000"),
+    "install": Command(
+        "Enter the tools of --profile in the configuration of an MCP client.",
+        "pegboard install claude-code --profile chat",
+    ),
+    "demo": Command("Show on a running server what Pegboard does.", "pegboard demo --once"),
+    "lock": Command("Pin what MCP servers say of their tools, show changes, accept them.", "pegboard lock diff"),
+    "doctor": Command("Show the state of all sources, stores, servers, models and keys.", "pegboard doctor"),
+    "consent": Command("Decide on calls that need a person's yes.", "pegboard consent ls --all"),
+    "tasks": Command("List, show, end and resume the calls that outlive their request.", "pegboard tasks ls"),
+    "keys": Command(
+        "Make, list, rotate and revoke the API keys of callers over HTTP.",
+        "pegboard keys rotate ann-laptop --overlap 24h",
+    ),
+    "store": Command(
+        "Back up, restore and migrate the stores of keys, consents, tasks, documents and conversations.",
+        "pegboard store restore backups/monday --overwrite",
+    ),
+    "ingest": Command(
+        "Take documents into a space: a folder, a file, or a page or feed of the web.",
+        "pegboard ingest handbook --space s1",
+    ),
+    "workspace": Command("Show and remove what is stored of documents, and grant spaces.", "pegboard workspace stats"),
+    "schema": Command(
+        "Print the JSON Schema of the configuration file, of the file of an agent, or for an editor.",
+        "pegboard schema --editor",
+    ),
+    "completion": Command("Print the script by which a shell completes words.", "pegboard completion zsh"),
 }
-# Shown at the end of each command's help; a test reads each as the command line would.
-EXAMPLES = {
-    "init": "pegboard init",
-    "check": "pegboard check",
-    "add": "pegboard add uvx mcp-server-time",
-    "import": "pegboard import mcp.json",
-    "list": "pegboard list --profile chat --all",
-    "show": "pegboard show word_count",
-    "why": "pegboard why word_count --profile chat",
-    "search": 'pegboard search "create an issue" --limit 3',
-    "call": "pegboard call word_count text='one two'",
-    "agents": "pegboard agents",
-    "run": 'pegboard run sales "How large are they?"',
-    "lint": "pegboard lint --fail-on error",
-    "refs": "pegboard refs prompts/ src/",
-    "export": "pegboard export openai --profile chat",
-    "tokens": "pegboard tokens",
-    "serve": "pegboard serve --port 8000",
-    "install": "pegboard install claude-code --profile chat",
-    "demo": "pegboard demo --once",
-    "lock": "pegboard lock diff",
-    "doctor": "pegboard doctor",
-    "consent": "pegboard consent ls --all",
-    "tasks": "pegboard tasks ls",
-    "keys": "pegboard keys rotate ann-laptop --overlap 24h",
-    "store": "pegboard store restore backups/monday --overwrite",
-    "ingest": "pegboard ingest handbook --space s1",
-    "workspace": "pegboard workspace stats",
-    "schema": "pegboard schema --editor",
-    "completion": "pegboard completion zsh",
-}
-# What cannot be the name of a module.
-MODULES = {"import": "importing"}
 UNSUPPORTED_COMMANDS = frozenset("audit plan".split())
 
 SHARED_OPTIONS = ("--config", "--profile", "--as", "--json")
@@ -115,13 +116,13 @@ def build_app(terminal: Terminal, *, owns_process: bool = False) -> App:
         help_epilogue="Start with `pegboard init`, then `pegboard list`. `pegboard COMMAND --help` explains a command.",
         default_parameter=Parameter(negative="", show_default=False),
     )
-    for place, (name, summary) in enumerate(COMMANDS.items()):
-        module = MODULES.get(name, name)
+    for place, (name, command) in enumerate(COMMANDS.items()):
+        module = command.module or name
         app.command(
             f"pegboard.cli.commands.{module}:{module}_command",
             name=name,
-            help=summary,
-            help_epilogue=f"Example: {EXAMPLES[name]}",
+            help=command.summary,
+            help_epilogue=f"Example: {command.example}",
             sort_key=place,
         )
 

@@ -1,1 +1,1 @@
-"""builtin: the 17 tools that come with Pegboard, each a small file of its own; `builtins` lists them."""
+"""builtin: the tools that come with Pegboard, each a small file of its own; `builtins` lists them."""

@@ -1,4 +1,4 @@
-"""Builtins: the 17 tools that come with Pegboard, by name, and how Python makes one."""
+"""Builtins: the tools that come with Pegboard, by name, and how Python makes one."""
 
 from __future__ import annotations
 
