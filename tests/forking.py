@@ -37,7 +37,7 @@ IMPORTED = (
     "mcp.server.mcpserver",
     "pegboard.auth.verifier", "pegboard.sources.builtin.sqlite_engine", "pegboard.sources.expressions", "pydantic",
     "pegboard.workspace.ingest", "pegboard.workspace.sqlite.sqlite_store", "pegboard.workspace.tools.toolset",
-    "docstring_parser", "rich.console", "rich.table", "uvicorn", "uvloop", "httptools",
+    "docstring_parser", "rich.console", "rich.table", "uvloop", "httptools",
 )  # fmt: skip
 
 

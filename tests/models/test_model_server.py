@@ -375,6 +375,6 @@ async def test_what_a_script_raises_is_raised_at_the_end_of_the_block() -> None:
 
 async def test_a_port_that_is_taken_is_said() -> None:
     with ModelServer(["a"]) as first:
-        with pytest.raises(OSError, match="cannot be had"):
+        with pytest.raises(OSError, match="Cannot listen on port"):
             with ModelServer(["b"], port=int(first.url.rpartition(":")[2])):
                 pass

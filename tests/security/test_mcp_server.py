@@ -20,7 +20,19 @@ from pegboard import Bounds, CallContext, Catalog, DefinitionError, Profile, htt
 from pegboard.model.secret import Secret
 from pegboard.server import http_connection
 from pegboard.server.http_connection import HttpConnection
-from tests.server.doors import JSON_HEADERS, META, VERSION, answer_of, call, inside, names, post, served, workshop
+from tests.server.doors import (
+    JSON_HEADERS,
+    META,
+    VERSION,
+    answer_of,
+    call,
+    inside,
+    listening,
+    names,
+    post,
+    served,
+    workshop,
+)
 from tests.server.processes import serving
 from tests.sizes import IS_SOAK
 from tests.timing import PATIENCE_S, is_within
@@ -264,10 +276,10 @@ async def dribble(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *,
 
 
 async def test_mcps_19_a_thousand_connections_that_dribble_their_headers_are_closed_and_hold_nobody_up() -> None:
-    header_s = 2.0
-    hasty = type("Hasty", (HttpConnection,), {"header_s": header_s})
+    header_s, app = 2.0, http_app(workshop()[0])
     with room_for(1_000, files_each=2) as count:
-        async with served(http_app(workshop()[0]), http=hasty) as url, httpx2.AsyncClient(base_url=url) as client:
+        serving_app = listening(app, starts=app, header_s=header_s)
+        async with serving_app as url, httpx2.AsyncClient(base_url=url) as client:
             before_s, began = await usual_s(client), time.perf_counter()
             slow = [asyncio.create_task(dribble(*pair, every_s=header_s / 2)) for pair in await connected(url, count)]
             assert is_within(await usual_s(client), 2 * before_s + 0.05)
@@ -279,16 +291,14 @@ async def test_mcps_19_a_thousand_connections_that_dribble_their_headers_are_clo
 
 
 async def test_mcps_19_endless_headers_are_cut() -> None:
-    async with served(http_app(workshop()[0]), http=HttpConnection) as url:
-        try:
-            status, _ = await raw(url, [f"X-{number}: {'x' * 1000}" for number in range(5_000)])
-        except OSError:  # closed while we were still sending
-            status = 400
-        assert status == 400
+    app = http_app(workshop()[0])
+    async with listening(app, starts=app) as url:
+        assert (await raw(url, [f"X-{number}: {'x' * 1000}" for number in range(5_000)]))[0] == 400
 
 
 async def test_mcps_19_more_headers_than_anybody_needs_are_refused_before_they_are_read() -> None:
-    async with served(http_app(workshop()[0]), http=HttpConnection) as url:
+    app = http_app(workshop()[0])
+    async with listening(app, starts=app) as url:
         asked = [(await raw(url, [f"x{number}: y" for number in range(count)]))[0] for count in (200, 257)]
     assert 400 not in asked[:1]
     assert asked[1] == 400
@@ -327,8 +337,7 @@ async def test_what_stands_behind_a_body_is_no_header(apart: bool) -> None:
             heard.append([name.decode() for name, _ in scope["headers"]])
 
     inner = http_app(catalog)
-    app.state = inner.state  # type: ignore[attr-defined] - as the app has it
-    async with served(app, http=HttpConnection) as url:  # type: ignore[arg-type] - an app, too
+    async with listening(app, starts=inner) as url:
         trailers = b"Host: evil.example\r\nOrigin: http://evil.example\r\nX-Forwarded-For: 127.0.0.1\r\n\r\n"
         pieces = [ECHO, trailers] if apart else [ECHO + trailers]
         said = ["Host: 127.0.0.1", *CHUNKED]
@@ -351,13 +360,16 @@ async def test_mcps_12_what_stands_around_a_body_ends_too(
     monkeypatch.setattr(http_connection, "LINGER_BYTES", 1_000_000)
     taken = 0
 
-    class Counting(HttpConnection):
-        def data_received(self, data: bytes) -> None:
-            nonlocal taken
-            taken += len(data)
-            super().data_received(data)
+    received = HttpConnection.data_received
 
-    async with served(http_app(workshop()[0]), http=Counting) as url:
+    def counted(connection: HttpConnection, data: bytes) -> None:
+        nonlocal taken
+        taken += len(data)
+        received(connection, data)
+
+    monkeypatch.setattr(HttpConnection, "data_received", counted)
+    app = http_app(workshop()[0])
+    async with listening(app, starts=app) as url:
         refused = await sent(url, "POST /v1/tools/echo/call HTTP/1.1", ["Host: 127.0.0.1", *CHUNKED], *endless)
         assert taken < 2_000_000
         # It sends more than is read after the answer, so a reset may reach it first.
@@ -370,7 +382,8 @@ async def test_mcps_12_what_stands_around_a_body_ends_too(
 
 async def test_mcps_12_a_chunk_extension_of_a_megabyte_is_refused_and_not_waited_for() -> None:
     catalog, _ = workshop()
-    async with served(http_app(catalog), http=HttpConnection) as url:
+    app = http_app(catalog)
+    async with listening(app, starts=app) as url:
         long = [b"1;", b"x" * 1_000_000]  # and its line does not end
         refused = await sent(url, "POST /v1/tools/echo/call HTTP/1.1", ["Host: 127.0.0.1", *CHUNKED], *long)
     assert refused.partition(b"\r\n")[0] == b"HTTP/1.1 400 Bad Request"
@@ -382,7 +395,8 @@ async def test_mcps_12_a_chunk_extension_of_a_megabyte_is_refused_and_not_waited
      ("http://evil.example:80", b"421"), ("https://127.0.0.1.evil.example", b"421")],
 )  # fmt: skip
 async def test_mcps_01_a_host_in_the_first_line_counts_before_the_header(address: str, status: bytes) -> None:
-    async with served(http_app(workshop()[0]), http=HttpConnection) as url:
+    app = http_app(workshop()[0])
+    async with listening(app, starts=app) as url:
         first = f"POST {address}/v1/tools/echo/call HTTP/1.1"
         answer = await sent(url, first, ["Host: 127.0.0.1", *CHUNKED], ECHO + b"\r\n")
     assert answer.split(b" ")[1] == status, answer

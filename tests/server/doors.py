@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import json
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any
 
 import httpx2
@@ -14,7 +14,9 @@ import uvicorn
 from starlette.applications import Starlette
 
 from pegboard import Bounds, CallContext, Catalog, Policy, Profile
-from pegboard.server.listener import KEEP_ALIVE_S
+from pegboard.model.bounds import DEFAULT_BOUNDS
+from pegboard.server.http_connection import KEEP_ALIVE_S
+from pegboard.server.listener import Listener, address_of, bound_to
 
 VERSION = "2026-07-28"
 META = {
@@ -113,12 +115,11 @@ def workshop(*, bounds: Bounds | None = None) -> tuple[Catalog, Seen]:
 
 
 @asynccontextmanager
-async def served(app: Starlette, *, http: Any = "httptools", port: int = 0) -> AsyncGenerator[str]:
-    """Serve an app on loopback for the time of the block; gives `http://127.0.0.1:PORT`."""
+async def served(app: Starlette, *, port: int = 0) -> AsyncGenerator[str]:
+    """Serve an app on loopback for the time of the block, with uvicorn; gives `http://127.0.0.1:PORT`."""
     config = uvicorn.Config(
-        app, port=port, log_level="error", http=http, ws="none", timeout_graceful_shutdown=5,
-        timeout_keep_alive=KEEP_ALIVE_S,
-    )  # fmt: skip
+        app, port=port, log_level="error", ws="none", timeout_graceful_shutdown=5, timeout_keep_alive=KEEP_ALIVE_S
+    )
     server = uvicorn.Server(config)
     running = asyncio.create_task(server._serve())
     try:
@@ -130,6 +131,29 @@ async def served(app: Starlette, *, http: Any = "httptools", port: int = 0) -> A
     finally:
         app.state.end_streams()
         server.should_exit = True
+        await running
+
+
+@asynccontextmanager
+async def listening(
+    app: Any, *, starts: Starlette | None = None, header_s: float = DEFAULT_BOUNDS.header_s
+) -> AsyncGenerator[str]:
+    """Serve an app as `pegboard serve` does; `starts` is one inside it that must be started. Gives the address."""
+    ready, ending = asyncio.Event(), asyncio.Event()
+    lifespan = nullcontext() if starts is None else starts.router.lifespan_context(starts)
+    bound = bound_to("127.0.0.1", 0)
+    address = address_of(bound).removesuffix("/mcp")
+    listener = Listener(
+        app, listening=bound, lifespan=lifespan, on_ready=ready.set, grace_s=5.0, header_s=header_s
+    )  # fmt: skip
+    running = asyncio.create_task(listener.serve(ending))
+    await asyncio.wait({running, asyncio.ensure_future(ready.wait())}, return_when="FIRST_COMPLETED")
+    try:
+        yield address
+    finally:
+        if starts is not None:
+            starts.state.end_streams()
+        ending.set()
         await running
 
 

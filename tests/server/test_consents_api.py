@@ -9,7 +9,7 @@ from typing import Any
 from pegboard import Catalog, http_app
 from pegboard.consent.sqlite_store import SqliteConsents
 from pegboard.server.identify import Identified
-from pegboard.server.listener import TrustedProxies
+from pegboard.server.trusted_proxies import TrustedProxies
 from tests.server.asgi import send_raw
 
 PEOPLE = {

@@ -19,9 +19,8 @@ from pegboard.auth.rule_matching import grant_of
 from pegboard.auth.rules import Credential, IdentityRules
 from pegboard.model.record import replace
 from pegboard.server.credential_watch import CREDENTIAL_CHECK_S
-from pegboard.server.http_connection import HttpConnection
 from tests.auth.parts import ISSUER, Issuer, bearer, rule
-from tests.server.doors import META, VERSION, served
+from tests.server.doors import META, VERSION, listening, served
 from tests.timing import PATIENCE_S
 
 EARLIER = "2025-11-25"
@@ -54,15 +53,15 @@ class Board:
         self.catalog.identity = IdentityRules(key_store=self.keys.path, map=rules)
 
     @asynccontextmanager
-    async def served(self, http: Any = HttpConnection) -> AsyncGenerator[Board]:
-        async with served(http_app(self.catalog), http=http) as self.url:
+    async def served(self, *, by_uvicorn: bool = False) -> AsyncGenerator[Board]:
+        app = http_app(self.catalog)
+        async with served(app) if by_uvicorn else listening(app, starts=app) as self.url:
             yield self
 
 
 @pytest.fixture(params=["pegboard serve", "an app under uvicorn"])
 async def board(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Board]:
-    http = HttpConnection if request.param == "pegboard serve" else "httptools"
-    async with Board(tmp_path).served(http) as board:
+    async with Board(tmp_path).served(by_uvicorn=request.param == "an app under uvicorn") as board:
         yield board
 
 

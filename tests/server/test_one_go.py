@@ -6,15 +6,14 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
-from uvicorn.server import ServerState
 
 from pegboard import Catalog, http_app
-from pegboard.server.http_connection import HttpConnection
+from pegboard.model.bounds import DEFAULT_BOUNDS
+from pegboard.server.http_connection import HttpConnection, ServerState
 from tests.server.doors import META
 
 
@@ -53,10 +52,8 @@ class Wire:
     def resume_reading(self) -> None: ...
 
 
-def connected(app: Any) -> tuple[HttpConnection, Wire]:
-    config = uvicorn.Config(app, http=HttpConnection, log_config=None, ws="none", server_header=False)
-    config.load()
-    connection, wire = HttpConnection(config, ServerState(), {}), Wire()
+def connected(app: Any, *, header_s: float = DEFAULT_BOUNDS.header_s) -> tuple[HttpConnection, Wire]:
+    connection, wire = HttpConnection(ServerState(app, header_s=header_s)), Wire()
     connection.connection_made(wire)
     return connection, wire
 

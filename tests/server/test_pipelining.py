@@ -7,7 +7,7 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from pegboard import Catalog, http_app
-from pegboard.server.http_connection import PIPELINED_REQUESTS, HttpConnection
+from pegboard.server.http_connection import PIPELINED_REQUESTS
 from tests.server.test_one_go import Wire, answered, connected
 from tests.timing import PATIENCE_S
 
@@ -180,11 +180,8 @@ async def test_an_open_stream_takes_no_task_and_is_over_as_soon_as_its_client_le
 
 
 @pytest.mark.parametrize("before", [b"", get("/a")], ids=["first", "later"])
-async def test_a_head_that_never_ends_is_not_waited_for_whatever_came_before(
-    before: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(HttpConnection, "header_s", 0.01)
-    connection, wire = connected(Desk())
+async def test_a_head_that_never_ends_is_not_waited_for_whatever_came_before(before: bytes) -> None:
+    connection, wire = connected(Desk(), header_s=0.01)
     if before:
         await answered(connection, wire, before, ends=b"/a")
     connection.data_received(get("/b")[:9])

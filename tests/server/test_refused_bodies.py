@@ -3,13 +3,11 @@
 import asyncio
 import socket
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from pegboard.server.http_connection import HttpConnection
-from tests.server.doors import served
+from tests.server.doors import listening
 from tests.server.processes import serving
 from tests.timing import PATIENCE_S
 
@@ -41,7 +39,6 @@ class Reading:
     """An app that reads the request and then answers; `/started` and `/answered` answer, in part or in full, first."""
 
     def __init__(self) -> None:
-        self.state = SimpleNamespace(end_streams=lambda: None)
         self.left = asyncio.Event()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -94,7 +91,7 @@ async def test_the_answer_to_invalid_http_reaches_a_client_that_sends_all_before
     first: bytes, then: bytes
 ) -> None:
     app = Reading()
-    async with served(app, http=HttpConnection) as url:  # type: ignore[arg-type] - an app, too
+    async with listening(app) as url:
         for _ in range(5):
             answer = await asyncio.to_thread(answer_to, url, first, then)
             assert answer.startswith(b"HTTP/1.1 400 Bad Request\r\n"), answer
@@ -104,7 +101,7 @@ async def test_the_answer_to_invalid_http_reaches_a_client_that_sends_all_before
 
 @pytest.mark.parametrize(("path", "body"), [("/started", b"do"), ("/answered", b"done")])
 async def test_invalid_chunks_get_no_second_answer_when_the_first_has_begun(path: str, body: bytes) -> None:
-    async with served(Reading(), http=HttpConnection) as url:  # type: ignore[arg-type] - an app, too
+    async with listening(Reading()) as url:
         answer = await asyncio.to_thread(answer_to, url, chunked(path), b"no chunk\r\n", reads_between=True)
     assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
     assert answer.partition(b"\r\n\r\n")[2] == body

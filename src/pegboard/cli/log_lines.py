@@ -15,7 +15,6 @@ from pegboard.cli.terminal import Terminal, json_text
 
 LogForm = Literal["text", "json"]
 LogLevel = Literal["debug", "info", "warning", "error"]
-_LOGGERS = ("pegboard", "uvicorn.error")
 
 
 class _TextLines(logging.Formatter):
@@ -76,16 +75,14 @@ def logging_to(terminal: Terminal) -> Generator[None]:
     handler.setFormatter(_TextLines(terminal))
     handler.setLevel(logging.WARNING)
     terminal.log = handler
-    loggers = [logging.getLogger(name) for name in _LOGGERS]
-    levels = [log.level for log in loggers]
-    for log in loggers:
-        log.addHandler(handler)
+    log = logging.getLogger("pegboard")
+    level = log.level
+    log.addHandler(handler)
     try:
         yield
     finally:
-        for log, level in zip(loggers, levels, strict=True):
-            log.removeHandler(handler)
-            log.setLevel(level)
+        log.removeHandler(handler)
+        log.setLevel(level)
 
 
 def log_as(terminal: Terminal, form: LogForm, level: LogLevel) -> None:

@@ -1,15 +1,14 @@
-"""HttpConnection: an HTTP/1.1 connection for uvicorn, which limits headers, pipelined requests and time.
-
-Of uvicorn it uses only what any class given as `http=` gets: the config and the state of the server. httptools parses.
-"""
+"""HttpConnection: an HTTP/1.1 connection over httptools, which limits headers, pipelined requests and time."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import re
+import time
 import urllib.parse
 from collections.abc import Callable
+from email.utils import formatdate
 from functools import cache
 from http import HTTPStatus
 from typing import Any
@@ -25,18 +24,80 @@ AROUND_BODY_BYTES = 16 * 1024  # sizes and extensions of chunks, and trailers, b
 HEADERS = 256  # of one request: each costs more than its bytes
 BODY_AHEAD_BYTES = 64 * 1024  # of a body that the app has not read, before reading pauses
 PIPELINED_REQUESTS = 32  # that wait on one connection while another request is answered
+# A connection without a request is kept longer than any usual client or proxy keeps it (httpx 5 s, nginx and the load
+# balancers 60 s): if the server closed first, a request could meet a closed connection.
+KEEP_ALIVE_S = 75
 LINGER_S = 2.0  # for a client that still sends a refused request to read the answer
 LINGER_BYTES = 64 * 1024 * 1024  # that it may send meanwhile; they are dropped
 REFUSAL_TOLD_S = 1.0  # between two log lines about refused headers
 
 log = logging.getLogger("pegboard.serve")
-errors = logging.getLogger("uvicorn.error")
 _CHUNK_BYTES = 8  # around a chunk of one byte, more or less
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _FRAMING = (b"content-length", b"transfer-encoding")
 _NOT_IN_NAMES = re.compile(rb'[\x00-\x1f\x7f()<>@,;:\[\]={} \t\\"]')
 _NOT_IN_VALUES = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _WITHOUT_BODY = (204, 304)
+
+
+class ServerState:
+    """The connections of one server, the tasks that answer their requests, and what they share.
+
+    A `Listener` makes it. Connections and tasks add and remove themselves until the last one is gone. Once `is_ending`
+    is set, each answer ends its connection.
+
+    Args:
+        app: an ASGI app.
+        header_s: how long a client may take for the headers of a request.
+        idle_s: how long a connection without a request stays open.
+        root_path: the path below which a proxy shows the server.
+        on_count: called with the number of connections whenever it changes.
+        errors: where errors of the app and invalid requests are logged.
+    """
+
+    def __init__(
+        self,
+        app: Any,
+        *,
+        header_s: float = DEFAULT_BOUNDS.header_s,
+        idle_s: float = KEEP_ALIVE_S,
+        root_path: str = "",
+        on_count: Callable[[int], None] = lambda _: None,
+        errors: logging.Logger = log,
+    ) -> None:
+        self.app, self.header_s, self.idle_s, self.root_path, self.errors = app, header_s, idle_s, root_path, errors
+        self.connections, self.tasks = set[HttpConnection](), set[asyncio.Task[None]]()
+        self.is_ending = False
+        self._on_count = on_count
+        self._is_empty: asyncio.Future[None] | None = None
+        self._date, self._date_s = b"", 0
+
+    def add(self, connection: HttpConnection) -> None:
+        """Count a connection that was opened."""
+        self.connections.add(connection)
+        self._on_count(len(self.connections))
+
+    def remove(self, connection: HttpConnection) -> None:
+        """Forget a connection that was closed."""
+        self.connections.discard(connection)
+        self._on_count(len(self.connections))
+        if self._is_empty is not None and not self.connections and not self._is_empty.done():
+            self._is_empty.set_result(None)
+
+    async def until_done(self) -> None:
+        """Wait until the last connection is closed and the last task has ended."""
+        if self.connections:
+            self._is_empty = asyncio.get_running_loop().create_future()
+            await self._is_empty
+        if self.tasks:
+            await asyncio.wait(self.tasks)
+
+    def head(self, status: int) -> bytes:
+        """Return the first lines of an answer: the status and the date."""
+        now_s = int(time.time())
+        if now_s != self._date_s:
+            self._date_s, self._date = now_s, f"date: {formatdate(now_s, usegmt=True)}\r\n".encode()
+        return _status_line(status) + self._date
 
 
 class Exchange:
@@ -66,11 +127,11 @@ class Exchange:
         try:
             await app(self.scope, self.receive, self)
         except BaseException as error:  # noqa: BLE001 - boundary: an error of an app ends its request only
-            errors.error("Exception in ASGI application\n", exc_info=error)
+            self._connection.server.errors.error("The app failed to answer a request.", exc_info=error)
             await self._fail()
         else:
             if not (self.is_complete or self.is_gone or self._on_left is not None):
-                errors.error("ASGI callable returned without completing response.")
+                self._connection.server.errors.error("The app returned without completing its answer.")
                 await self._fail()
         finally:
             self._connection.forget(self)
@@ -128,7 +189,7 @@ class Exchange:
             self._write_head(message["status"], message.get("headers", ()))
 
     def _write_head(self, status: int, headers: Any) -> None:
-        lines, length, is_closing = [self._connection.head(status)], None, False
+        lines, length, is_closing = [self._connection.server.head(status)], None, False
         for name, value in headers:
             if _NOT_IN_NAMES.search(name) or _NOT_IN_VALUES.search(value):
                 raise RuntimeError("Invalid HTTP header.")
@@ -168,7 +229,7 @@ class Exchange:
         """Send a complete answer; `False` if it must be sent by messages."""
         if self.is_started or self.is_gone or not self.keep_alive or not self._connection.is_writable:
             return False
-        head = b"%bcontent-length: %d\r\n%b\r\n" % (self._connection.head(status), len(body), headers.lines)
+        head = b"%bcontent-length: %d\r\n%b\r\n" % (self._connection.server.head(status), len(body), headers.lines)
         self.is_started = True
         # One call of the system, and no copy of a long body.
         self._connection.write(head, body)
@@ -211,20 +272,15 @@ class HttpConnection(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_address", "_answering", "_app_state", "_bytes_around_body", "_closes_at", "_config", "_dropped_bytes",
-        "_expects_continue", "_head_bytes", "_headers", "_is_behind_head", "_is_deaf", "_is_head_timed",
-        "_is_in_head", "_is_lingering", "_is_paused", "_loop", "_newest", "_parser", "_scheme", "_server", "_timer",
-        "_transport", "_url", "_waiting", "_writable", "client",
+        "_address", "_answering", "_bytes_around_body", "_closes_at", "_dropped_bytes", "_expects_continue",
+        "_head_bytes", "_headers", "_is_behind_head", "_is_deaf", "_is_head_timed", "_is_in_head", "_is_lingering",
+        "_is_paused", "_loop", "_newest", "_parser", "_scheme", "_timer", "_transport", "_url", "_waiting",
+        "_writable", "client", "server",
     )  # fmt: skip
-    header_s: float = DEFAULT_BOUNDS.header_s
-    _is_last = False
     _told_refused_at = float("-inf")
 
-    def __init__(self, config: Any, server_state: Any, app_state: Any, _loop: Any = None) -> None:
-        if not config.loaded:
-            config.load()
-        self._config, self._server, self._app_state = config, server_state, app_state
-        self._loop = _loop or asyncio.get_running_loop()
+    def __init__(self, server: ServerState) -> None:
+        self.server, self._loop = server, asyncio.get_running_loop()
         self._parser: Any = self._new_parser()
         self._answering: Exchange | None = None
         self._waiting: list[Exchange] = []
@@ -246,14 +302,14 @@ class HttpConnection(asyncio.Protocol):
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
-        self._server.connections.add(self)
+        self.server.add(self)
         self._is_head_timed = True
         self.client, self._address = _address(transport, "peername"), _address(transport, "sockname")
         self._scheme = "https" if transport.get_extra_info("sslcontext") else "http"
-        self._close_in(self.header_s)
+        self._close_in(self.server.header_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._server.connections.discard(self)
+        self.server.remove(self)
         if self._timer is not None:
             self._timer.cancel()
         self.resume_writing()
@@ -308,16 +364,15 @@ class HttpConnection(asyncio.Protocol):
         self.read_on()
 
     def shutdown(self) -> None:
-        """Close after the answers that are due; uvicorn asks each connection for this when it ends."""
+        """Close after the answers that are due."""
         if self._newest is None or self._newest.is_complete:
             self.close()
         else:
             self._newest.keep_alive = False
 
-    @classmethod
-    def end_each(cls) -> None:
-        """Close every connection with its next answer."""
-        cls._is_last = True
+    def abort(self) -> None:
+        """Close at once, whatever has not been sent."""
+        self._transport.abort()
 
     def end_after_this(self) -> None:
         """Close with the answer that is due; an idle connection stays open."""
@@ -365,7 +420,7 @@ class HttpConnection(asyncio.Protocol):
             self._parse(data)
         except httptools.HttpParserError:
             if not self._is_deaf:
-                errors.warning("Invalid HTTP request received.")
+                self.server.errors.warning("Invalid HTTP request received.")
                 self._refuse("Invalid HTTP request received.")
             return
         if not self._is_in_head:
@@ -377,7 +432,7 @@ class HttpConnection(asyncio.Protocol):
             self._refuse("The headers are too long.")
         elif not self._is_head_timed:
             self._is_head_timed = True
-            self._close_in(self.header_s)
+            self._close_in(self.server.header_s)
 
     def _parse(self, data: bytes) -> None:
         rest = memoryview(data)
@@ -420,7 +475,7 @@ class HttpConnection(asyncio.Protocol):
         if not is_answered:
             self.write(
                 b"%bcontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
-                % (self.head(400), len(why), why.encode())
+                % (self.server.head(400), len(why), why.encode())
             )
         if answering is not None:
             # Its app learns that no more of the body comes.
@@ -466,7 +521,7 @@ class HttpConnection(asyncio.Protocol):
             return
         self._is_in_head, self._is_head_timed, self._closes_at = False, False, None
         parser, version = self._parser, self._parser.get_http_version()
-        url, root_path = httptools.parse_url(self._url), self._config.root_path
+        url, root_path = httptools.parse_url(self._url), self.server.root_path
         path = url.path.decode("ascii")
         if url.host:
             # The host of a whole URL counts before the header Host (RFC 9112, 3.2.2).
@@ -476,7 +531,7 @@ class HttpConnection(asyncio.Protocol):
             self,
             {
                 "type": "http",
-                "asgi": {"version": self._config.asgi_version, "spec_version": "2.3"},
+                "asgi": {"version": "3.0", "spec_version": "2.3"},
                 "http_version": version,
                 "server": self._address,
                 "client": self.client,
@@ -487,9 +542,8 @@ class HttpConnection(asyncio.Protocol):
                 "raw_path": root_path.encode("ascii") + url.path,
                 "query_string": url.query or b"",
                 "headers": self._headers,
-                "state": self._app_state.copy(),
             },
-            keep_alive=version != "1.0" and parser.should_keep_alive() and not self._is_last,
+            keep_alive=version != "1.0" and parser.should_keep_alive() and not self.server.is_ending,
             expects_continue=self._expects_continue,
         )
         self._newest = exchange
@@ -521,17 +575,16 @@ class HttpConnection(asyncio.Protocol):
 
     def _start(self, exchange: Exchange) -> None:
         self._answering = exchange
-        exchange.task = self._loop.create_task(exchange.run(self._config.loaded_app))
-        self._server.tasks.add(exchange.task)
+        exchange.task = self._loop.create_task(exchange.run(self.server.app))
+        self.server.tasks.add(exchange.task)
 
     def forget(self, exchange: Exchange) -> None:
         """Forget the task of an exchange, which has ended; a callback of the task would take a turn of the loop."""
-        self._server.tasks.discard(exchange.task)
+        self.server.tasks.discard(exchange.task)
         exchange.task = None
 
     def answered(self) -> None:
         """Go on with the next request, as the answer is complete."""
-        self._server.total_requests += 1
         self._answering = None
         if self._is_lingering or self._transport.is_closing():
             return
@@ -539,14 +592,10 @@ class HttpConnection(asyncio.Protocol):
         if self._waiting:
             self._start(self._waiting.pop(0))
         elif not self._is_head_timed:
-            self._close_in(self._config.timeout_keep_alive)
+            self._close_in(self.server.idle_s)
 
     def forget_headers(self) -> None:
         self._headers = []
-
-    def head(self, status: int) -> bytes:
-        """Return the first lines of an answer."""
-        return _status_line(status) + b"".join([b"%b: %b\r\n" % header for header in self._server.default_headers])
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Listener: the uvicorn server of our app: says when it is ready, drains on a signal, and always ends."""
+"""Listener: the HTTP server of our app: says when it is ready, drains on a signal, and always ends."""
 
 from __future__ import annotations
 
@@ -8,30 +8,33 @@ import errno
 import logging
 import socket  # noqa: TID251 - listens, and calls nobody
 import ssl
+import sys
 import threading
 from collections.abc import Awaitable, Callable, Generator
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import uvicorn
-from starlette.types import ASGIApp, Receive, Scope, Send
-from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
+from starlette.applications import Starlette
 
-from pegboard.model.bounds import Bounds
+from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.platforms import platform
 from pegboard.server.access_log import AccessLog
 from pegboard.server.access_log import log as access_log
-from pegboard.server.host_guard import FORWARDED_HOST
-from pegboard.server.http_connection import HttpConnection
+from pegboard.server.http_connection import HttpConnection, ServerState
 from pegboard.server.process_exit import leave, leave_if_held
 from pegboard.server.process_memory import Collector
 from pegboard.server.proxy_settings import NO_PROXY, ProxySettings
+from pegboard.server.trusted_proxies import TrustedProxies
 from pegboard.server.workers import Worker
 
+if sys.platform == "win32":  # pragma: no cover - uvloop is not available there
+    from asyncio import new_event_loop
+else:
+    from uvloop import new_event_loop
+
+BACKLOG = 2048  # connections that wait to be accepted
 AFTER_GRACE_S = 2.0  # what stopped calls get to write their last answer
-# A connection without a request is kept longer than any usual client or proxy keeps it (httpx 5 s, nginx and the load
-# balancers 60 s): whoever closes first must be the one that sends, or a request meets a closed connection.
-KEEP_ALIVE_S = 75
 # A worker that ends takes no more connections, and what is on its way to it on those that it has arrives meanwhile.
 LAST_REQUESTS_S = 0.5
 ACCEPT_AGAIN_S = 0.5  # after a connection could not be taken, for want of files for example
@@ -41,25 +44,7 @@ CONNECTIONS_ENDED = 100  # and as many as are left, before what they took is giv
 GIVING_BACK_S = 5.0  # after this, in which their calls and streams have ended, too
 
 log = logging.getLogger("pegboard.serve")
-_UNIX = "unix"
 _FOR_GROUP = 0o660
-
-
-class TrustedProxies:
-    """Tells where a request comes from, in the words of a proxy that is trusted; of others nothing is believed."""
-
-    def __init__(self, app: ASGIApp, trusted: tuple[str, ...]) -> None:
-        self._believe = ProxyHeadersMiddleware(cast("Any", app), trusted_hosts=[_UNIX, *trusted])
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope.get("client") is None:
-            scope["client"] = (_UNIX, 0)
-        if scope["type"] == "http" and scope["client"][0] in self._believe.trusted_hosts:
-            hosts = [value.strip(b" \t") for name, value in scope["headers"] if name == b"x-forwarded-host"]
-            # Of several proxies only the first knows it; which of them wrote what, nobody can tell.
-            if len(hosts) == 1 and b"," not in hosts[0]:
-                scope[FORWARDED_HOST] = hosts[0]
-        await self._believe(cast("Any", scope), cast("Any", receive), cast("Any", send))
 
 
 class Acceptor:
@@ -124,86 +109,138 @@ class Acceptor:
         self._listening.close()
 
 
-class Listener(uvicorn.Server):
-    """Ends streams and calls before uvicorn waits for its connections, which otherwise would be for ever."""
+class Listener:
+    """Serves an app on one socket, once: starts the app, answers until the end, and lets running requests finish.
+
+    `run` serves until a signal, or until the parent of a worker says so; `serve` until an event is set.
+
+    Args:
+        app: an ASGI app.
+        listening: a bound socket, which the end closes.
+        lifespan: entered before the first connection is accepted, and left after the last has been closed.
+        on_ready: called once requests are answered.
+        drain: run when no more connections are accepted, to end streams and calls, which otherwise may last for ever.
+        grace_s: for answers to be completed after the end began; then their connections are closed.
+        collector: the garbage collector of the process, if the server may set it.
+    """
 
     def __init__(
         self,
-        config: uvicorn.Config,
+        app: Any,
         *,
-        on_ready: Callable[[str], None],
-        drain: Callable[[], Awaitable[None]],
         listening: socket.socket,
+        lifespan: AbstractAsyncContextManager[object],
+        on_ready: Callable[[], None],
+        drain: Callable[[], Awaitable[None]] | None = None,
+        grace_s: float,
+        header_s: float = DEFAULT_BOUNDS.header_s,
+        root_path: str = "",
+        tls: ssl.SSLContext | None = None,
+        errors: logging.Logger = log,
         worker: Worker | None = None,
-        front: ProxySettings = NO_PROXY,
+        collector: Collector | None = None,
     ) -> None:
-        super().__init__(config)
-        self._front = front
-        self._listening = listening
-        self._acceptor: Acceptor | None = None
-        self._connection_type = cast("type[HttpConnection]", config.http)
-        self._on_ready, self._drain, self._worker = on_ready, drain, worker
+        self._server = ServerState(app, header_s=header_s, root_path=root_path, on_count=self._on_count, errors=errors)
+        self._listening, self._lifespan, self._tls = listening, lifespan, tls
+        self._on_ready, self._drain, self._grace_s = on_ready, drain, grace_s
+        self._worker, self._collector = worker, collector
         self._most_connections = 0
-        self._collector = Collector()
         self._giving_back: asyncio.TimerHandle | None = None
 
-    async def startup(self, sockets: list[Any] | None = None) -> None:
-        await super().startup([self._listening] if self._worker is None else [])
-        if self.started:
-            self._collector.begin()
-            self._on_ready(address_of(self._listening, self._front))
+    def run(self) -> None:
+        """Serve in a new loop until SIGTERM or SIGINT; a second signal ends the process at once."""
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            runner.run(self._until_told())
+
+    async def serve(self, ending: asyncio.Event) -> None:
+        """Serve until `ending` is set."""
+        draining: asyncio.Future[None] | None = None
+        async with self._lifespan:
+            if self._collector is not None:
+                self._collector.begin()
+            accepting = await self._accept()
+            self._on_ready()
             if self._worker is not None:
-                self._acceptor = Acceptor(self._listening, self._connection, self._is_ahead, self.config.ssl)
                 self._worker.ready()
+            await ending.wait()
+            accepting.close()
+            self._listening.close()
+            self._server.is_ending = True
+            if self._worker is not None:
+                # Other workers accept new connections; requests that are on their way to this one are still answered.
+                for connection in list(self._server.connections):
+                    connection.end_after_this()
+                await asyncio.sleep(LAST_REQUESTS_S)
+            if self._drain is not None:
+                draining = asyncio.ensure_future(self._drain())
+            await self._close_connections()
+        if draining is not None:
+            await draining
+        if self._collector is not None:
+            self._collector.end()
+
+    async def _accept(self) -> asyncio.Server | Acceptor:
+        if self._worker is None:
+            return await asyncio.get_running_loop().create_server(
+                self._connection, sock=self._listening, ssl=self._tls, backlog=BACKLOG
+            )
+        self._worker.shares.write(self._worker.number, 0)
+        return Acceptor(self._listening, self._connection, self._is_ahead, self._tls)
+
+    def _connection(self) -> HttpConnection:
+        return HttpConnection(self._server)
+
+    async def _close_connections(self) -> None:
+        for connection in list(self._server.connections):
+            connection.shutdown()
+        try:
+            async with asyncio.timeout(self._grace_s):
+                await self._server.until_done()
+        except TimeoutError:
+            self._server.errors.error("Requests that still run are cancelled: %d", len(self._server.tasks))
+            for task in self._server.tasks:
+                task.cancel()
+            for connection in list(self._server.connections):
+                connection.abort()
+
+    # -- connections are counted
 
     def _is_ahead(self) -> bool:
-        """Tell whether another worker has so many fewer connections that it shall have the next."""
+        """Return True if another worker has so many fewer connections that it should take the next."""
         assert self._worker is not None
-        return self._worker.shares.is_ahead(self._worker.number, len(self.server_state.connections))
+        return self._worker.shares.is_ahead(self._worker.number, len(self._server.connections))
 
-    async def on_tick(self, counter: int) -> bool:
-        connections = len(self.server_state.connections)
-        if self._worker is not None:
+    def _on_count(self, connections: int) -> None:
+        if self._worker is not None and not self._server.is_ending:
             self._worker.shares.write(self._worker.number, connections)
         self._most_connections = max(self._most_connections, connections)
-        if self._giving_back is None and self._most_connections - connections >= max(CONNECTIONS_ENDED, connections):
-            self._giving_back = asyncio.get_running_loop().call_later(GIVING_BACK_S, self._give_back)
-        return await super().on_tick(counter)
+        has_fallen = self._most_connections - connections >= max(CONNECTIONS_ENDED, connections)
+        if has_fallen and self._giving_back is None and self._collector is not None:
+            self._giving_back = asyncio.get_running_loop().call_later(GIVING_BACK_S, self._give_back, self._collector)
 
-    def _give_back(self) -> None:
-        """Give back what many connections took that have ended: their streams are circles that nobody comes by."""
-        self._giving_back, self._most_connections = None, len(self.server_state.connections)
-        self._collector.give_back()
+    def _give_back(self, collector: Collector) -> None:
+        """Give back the memory of many connections that have ended: only a full collection frees their streams."""
+        self._giving_back, self._most_connections = None, len(self._server.connections)
+        collector.give_back()
 
-    def _connection(self) -> asyncio.Protocol:
-        return self._connection_type(self.config, self.server_state, self.lifespan.state)
+    # -- the end
 
-    async def shutdown(self, sockets: list[Any] | None = None) -> None:
-        for server in self.servers:
-            server.close()
-        if self._acceptor is not None:
-            self._acceptor.close()
-            # Others take who comes now; what was sent to us already is answered, and its client told to come anew.
-            self._connection_type.end_each()
-            for connection in list(self.server_state.connections):
-                cast("HttpConnection", connection).end_after_this()
-            await asyncio.sleep(LAST_REQUESTS_S)
-        draining = asyncio.ensure_future(self._drain())
-        await super().shutdown([self._listening])
-        await draining
-        self._collector.end()
+    async def _until_told(self) -> None:
+        ending = asyncio.Event()
 
-    @contextlib.contextmanager
-    def capture_signals(self) -> Generator[None]:
-        """Take the first signal as a wish to end, the second as an order; uvicorn would raise it again at the end."""
+        def end() -> None:
+            if ending.is_set():
+                leave()
+            ending.set()
+
         if threading.current_thread() is not threading.main_thread():
-            yield
+            await self.serve(ending)
             return
-        with platform.signals_to(self._on_signal), self._listening_to_parent():
-            yield
+        with platform.signals_to(end), self._listening_to_parent(ending):
+            await self.serve(ending)
 
     @contextlib.contextmanager
-    def _listening_to_parent(self) -> Generator[None]:
+    def _listening_to_parent(self, ending: asyncio.Event) -> Generator[None]:
         worker, loop = self._worker, asyncio.get_running_loop()
         if worker is None:
             yield
@@ -215,7 +252,7 @@ class Listener(uvicorn.Server):
                 leave()
             elif word:
                 # A parent that is gone wishes nothing else.
-                self.should_exit = True
+                ending.set()
                 if word == "gone":
                     loop.remove_reader(worker.link)
 
@@ -225,14 +262,9 @@ class Listener(uvicorn.Server):
         finally:
             loop.remove_reader(worker.link)
 
-    def _on_signal(self) -> None:
-        if self.should_exit:
-            leave()
-        self.should_exit = True
-
 
 def bound_to(host: str, port: int) -> socket.socket:
-    """Return a socket that has the address; uvicorn itself would end the process where it cannot be had.
+    """Return a socket that has the address.
 
     Raises:
         OSError: it cannot be had.
@@ -280,7 +312,7 @@ def address_of(listening: socket.socket, front: ProxySettings = NO_PROXY) -> str
 
 
 def listen(
-    app: ASGIApp,
+    app: Starlette,
     *,
     listening: socket.socket,
     bounds: Bounds,
@@ -291,24 +323,27 @@ def listen(
     front: ProxySettings = NO_PROXY,
 ) -> None:
     """Serve an app on a bound socket until a signal; leaves the process with exit code 0 if threads would hold it."""
-    logged = AccessLog(app) if access_log.isEnabledFor(logging.INFO) else app
-    is_behind_a_proxy = front.trusted or isinstance(listening.getsockname(), str)
-    config = uvicorn.Config(
-        TrustedProxies(logged, front.trusted) if is_behind_a_proxy else logged,
-        proxy_headers=False,
+    served = AccessLog(app) if access_log.isEnabledFor(logging.INFO) else app
+    if front.trusted or isinstance(listening.getsockname(), str):
+        served = TrustedProxies(served, front.trusted)
+    tls = None
+    if front.certificate is not None:
+        tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        tls.load_cert_chain(front.certificate, front.key)
+    address = address_of(listening, front)
+    listener = Listener(
+        served,
+        listening=listening,
+        lifespan=app.router.lifespan_context(app),
+        on_ready=lambda: on_ready(address),
+        drain=drain,
+        grace_s=grace_s + AFTER_GRACE_S,
+        header_s=bounds.header_s,
         root_path=front.root_path,
-        ssl_certfile=front.certificate,
-        ssl_keyfile=front.key,
-        http=type("BoundedConnection", (HttpConnection,), {"header_s": bounds.header_s}),
-        ws="none",
-        log_config=None,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=round(grace_s + AFTER_GRACE_S) or 1,
+        tls=tls,
+        worker=worker,
+        collector=Collector(),
     )
-    server = Listener(config, on_ready=on_ready, drain=drain, listening=listening, worker=worker, front=front)
     with listening:
-        server.run()
+        listener.run()
     leave_if_held()

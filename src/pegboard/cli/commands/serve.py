@@ -37,7 +37,7 @@ from pegboard.server.stdio import run_stdio
 from pegboard.server.worker_checks import count_for_all, counted_in_memory
 from pegboard.server.workers import Worker, Workers
 
-# On standard input neither uvicorn nor Starlette nor the SDK of MCP is needed, which take longer than all the rest.
+# On standard input neither Starlette nor the SDK of MCP is needed, which take longer than all the rest.
 if TYPE_CHECKING:
     from pegboard.server import app, listener
 else:
@@ -62,8 +62,6 @@ _NO_BUS = (
     "note: without `server: {bus: redis://HOST:PORT}` in the config the workers do not hear each other: questions in "
     "sessions of earlier revisions are refused, and so are /metrics, /v1/events and /v1/calls/ID/cancel."
 )
-# uvicorn logs why it cannot have the address, and ends the process with this code.
-_UVICORN_STARTUP_FAILURE = 3
 _NO_SPACE = (
     "warning: nobody is asked who they are, so that no caller has a space, and none sees a document. Write identity:, "
     "or workspace: {space: NAME}."
@@ -128,14 +126,7 @@ def serve_command(
         options=options, host=host or _HOST, port=port, file=uds, front=front, names=allow_host, reload=reload,
         strict=strict, stdio=stdio, log_format=log_format,
     )  # fmt: skip
-    try:
-        return _serve_alone(serving) if count == 1 else _serve_with(serving, count)
-    except OSError as error:
-        raise _not_listening(serving, f": {error.strerror or error}") from error
-    except SystemExit as stopped:
-        if stopped.code != _UVICORN_STARTUP_FAILURE:
-            raise
-        raise _not_listening(serving, "") from None
+    return _serve_alone(serving) if count == 1 else _serve_with(serving, count)
 
 
 class Serving(Struct, frozen=True, kw_only=True):
@@ -164,8 +155,19 @@ class Serving(Struct, frozen=True, kw_only=True):
         return f"{self.host}:{self.port}" if self.file is None else self.bound_host
 
     def bind(self) -> socket.socket:
-        """Return the socket that is listened on."""
-        return listener.bound_to(self.host, self.port) if self.file is None else listener.bound_to_file(self.file)
+        """Return the socket that is listened on.
+
+        Raises:
+            CommandError: another program has the address, or it is not one of this machine.
+        """
+        try:
+            return listener.bound_to(self.host, self.port) if self.file is None else listener.bound_to_file(self.file)
+        except OSError as error:
+            raise CommandError(
+                f"{self.address} cannot be listened on: {error.strerror or error}. Choose another with --host and "
+                "--port, or --uds.",
+                kind="address",
+            ) from error
 
     def say(self, text: str, **fields: object) -> None:
         """Tell whoever started the server, in the form of its log."""
@@ -360,10 +362,3 @@ def _check_front(front: ProxySettings) -> None:
                 f"--tls-cert: {named!r} cannot be used ({error}). Give a certificate and its private key as PEM.",
                 kind="tls",
             ) from None
-
-
-def _not_listening(serving: Serving, why: str) -> CommandError:
-    return CommandError(
-        f"{serving.address} cannot be listened on{why}. Choose another with --host and --port, or --uds.",
-        kind="address",
-    )
