@@ -13,7 +13,8 @@ from msgspec import Struct
 from pegboard.config.allowed_imports import AllowedImports
 from pegboard.config.forms.embedder_form import EmbedderForm
 from pegboard.config.forms.identity_form import IdentityForm
-from pegboard.config.forms.main_file import HookForm, LearnForm, ModelForm, ServingForm
+from pegboard.config.forms.main_file import HookForm, LearnForm, ServingForm
+from pegboard.config.forms.model_form import ModelForm
 from pegboard.config.forms.predicate_form import PredicateForm
 from pegboard.config.forms.profile_form import ProfileForm
 from pegboard.config.forms.tasks_form import TasksForm

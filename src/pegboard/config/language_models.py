@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pegboard.catalog import Catalog
 from pegboard.config.build_context import BuildContext
 from pegboard.config.config import Config
-from pegboard.config.forms.main_file import ModelForm
+from pegboard.config.forms.model_form import ModelForm
 from pegboard.config.model_specs import model_spec
 from pegboard.core.ports import Model
 from pegboard.egress.destinations import only_host_of

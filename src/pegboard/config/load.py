@@ -16,7 +16,8 @@ from pegboard.config.config import LOCK_NAME, AgentDeclaration, Config, Declared
 from pegboard.config.example_requests import read_requests
 from pegboard.config.forms.agent_words import ASTROMESH, KEY_VARIABLES, KEYS_OF_AGENT_FILES, PEGBOARD
 from pegboard.config.forms.embedder_form import EmbedderForm
-from pegboard.config.forms.main_file import Fragment, HookForm, MainFile, ModelForm
+from pegboard.config.forms.main_file import Fragment, HookForm, MainFile
+from pegboard.config.forms.model_form import ModelForm
 from pegboard.config.forms.predicate_form import PredicateForm, secret_names
 from pegboard.config.forms.validation import unknown_top_level, validated
 from pegboard.config.forms.value_types import as_names, rate_limit

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from pegboard.config.config import Config
 from pegboard.config.forms.agent_words import KEY_VARIABLES
-from pegboard.config.forms.main_file import ModelForm
+from pegboard.config.forms.model_form import ModelForm
 from pegboard.model.agent import ModelProvider, ModelSpec
 from pegboard.model.secret import Secret
-
-if TYPE_CHECKING:
-    from pegboard.config.forms.agent_form import AgentModelForm
 
 PROVIDERS: Mapping[str, ModelProvider] = {
     "openai": "openai", "anthropic": "anthropic", "google": "google", "gemini": "google",
 }  # fmt: skip
 
 
-def model_spec(form: AgentModelForm | ModelForm | str, config: Config) -> ModelSpec:
+def model_spec(form: ModelForm | str, config: Config) -> ModelSpec:
     """Return the declaration of a model that a config has."""
     if isinstance(form, str):
         provider, _, name = form.partition(":")

@@ -6,9 +6,10 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag
 
 from pegboard.config.forms.agent_words import KEY_VARIABLES
+from pegboard.config.forms.model_form import ModelForm
 from pegboard.config.forms.value_types import (
     MAPPING,
     TEXT,
@@ -23,7 +24,6 @@ from pegboard.config.forms.value_types import (
     PositiveNumber,
     PositiveWhole,
     Reference,
-    RetriesForm,
     Text,
     Variable,
     definition_error,
@@ -52,28 +52,6 @@ class MetadataForm(Form):
     namespace: Maybe[Namespace] = Field(None, description="The namespace of its private tools; its name without.")
 
 
-class AgentModelForm(Form):
-    """The language model that an agent runs on."""
-
-    provider: Literal["openai", "anthropic", "google", "openai_compatible"] = Field(description="Whose it is.")
-    name: FilledText = Field(description="What the provider calls it.")
-    base_url: Maybe[FilledText] = Field(None, description="Where it is; the provider's own endpoint without.")
-    api_key: Maybe[ConcealedText] = Field(None, description="The key; the provider's variable without.")
-    parameters: Mapping[Text, Anything] = Field(
-        default_factory=dict[str, Any], description="Settings of each request, such as temperature and max_tokens."
-    )
-    timeout_seconds: PositiveNumber = Field(60.0, description="How long one answer may take, in seconds.")
-    retries: RetriesForm = Field(
-        default_factory=lambda: RetriesForm.model_validate({}), description="When a request is sent again: `{max: 2}`."
-    )
-
-    @model_validator(mode="after")
-    def _says_where(self) -> AgentModelForm:
-        if self.provider == "openai_compatible" and self.base_url is None:
-            raise definition_error("openai_compatible needs `base_url`")
-        return self
-
-
 class PrimaryForm(Form):
     """The first model of an `astromesh/v1` agent."""
 
@@ -96,19 +74,19 @@ class AstromeshModelForm(Form):
 
 
 ModelChoice: TypeAlias = Annotated[
-    Annotated[AgentModelForm, Tag(MAPPING)] | Annotated[FilledText, Tag(TEXT)],
+    Annotated[ModelForm, Tag(MAPPING)] | Annotated[FilledText, Tag(TEXT)],
     Discriminator(lambda value: MAPPING if isinstance(value, dict) else TEXT),
 ]
 
 
-def key_variable(model: AgentModelForm | AstromeshModelForm | str | None) -> str | None:
+def key_variable(model: ModelForm | AstromeshModelForm | str | None) -> str | None:
     """Return the variable of the environment that has the key of a model; `None` where it needs none."""
     if isinstance(model, AstromeshModelForm):
         primary = model.primary
         if primary.api_key_env is not None:
             return primary.api_key_env
         has_key, provider, where = primary.api_key is not None, primary.provider, primary.endpoint
-    elif isinstance(model, AgentModelForm):
+    elif isinstance(model, ModelForm):
         has_key, provider, where = model.api_key is not None, model.provider, model.base_url
     else:
         has_key, provider, where = False, (model or "").partition(":")[0], None

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from msgspec.structs import asdict
-from pydantic import AfterValidator, Discriminator, Field, Tag, create_model, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, create_model
 
 from pegboard.config.forms.embedder_form import EmbedderForm
 from pegboard.config.forms.identity_form import IdentityForm
+from pegboard.config.forms.model_form import ModelForm
 from pegboard.config.forms.predicate_form import PredicateForm
 from pegboard.config.forms.profile_form import ProfileForm
 from pegboard.config.forms.tasks_form import TasksForm
@@ -30,7 +31,6 @@ from pegboard.config.forms.value_types import (
     PositiveWhole,
     ProfileName,
     Reference,
-    RetriesForm,
     Section,
     Text,
     VariableGlob,
@@ -137,30 +137,6 @@ if TYPE_CHECKING:
     LimitsForm: TypeAlias = Form
 else:
     LimitsForm = _limits()
-
-
-class ModelForm(Form):
-    """A language model: of a provider, or behind an endpoint that speaks OpenAI's chat completions."""
-
-    provider: Literal["openai", "anthropic", "google", "openai_compatible"] = Field(
-        description="Whose it is; the last needs a base_url."
-    )
-    name: FilledText = Field(description="What the provider calls it.")
-    base_url: Maybe[FilledText] = Field(None, description="Where it is, such as http://127.0.0.1:8000/v1.")
-    api_key: Maybe[ConcealedText] = Field(None, description="The key; the provider's variable without it.")
-    parameters: Mapping[Text, Anything] = Field(
-        default_factory=dict[str, Any], description="Settings of each request, such as temperature and max_tokens."
-    )
-    timeout_seconds: PositiveNumber = Field(60.0, description="How long one answer may take, in seconds.")
-    retries: RetriesForm = Field(
-        default_factory=lambda: RetriesForm.model_validate({}), description="When a request is sent again: `{max: 2}`."
-    )
-
-    @model_validator(mode="after")
-    def _says_where(self) -> ModelForm:
-        if self.provider == "openai_compatible" and self.base_url is None:
-            raise definition_error("openai_compatible needs `base_url`")
-        return self
 
 
 def _model_text(value: str) -> str:

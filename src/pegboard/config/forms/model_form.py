@@ -1,0 +1,46 @@
+"""Model form: a language model, under `models:` of a config or in the file of an agent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from pegboard.config.forms.value_types import (
+    Anything,
+    ConcealedText,
+    FilledText,
+    Form,
+    Maybe,
+    PositiveNumber,
+    RetriesForm,
+    Text,
+    definition_error,
+)
+
+
+class ModelForm(Form):
+    """A language model of a provider, or behind an endpoint that speaks OpenAI's chat completions."""
+
+    provider: Literal["openai", "anthropic", "google", "openai_compatible"] = Field(
+        description="Whose it is; the last needs a base_url."
+    )
+    name: FilledText = Field(description="What the provider calls it.")
+    base_url: Maybe[FilledText] = Field(
+        None, description="Where it is, such as http://127.0.0.1:8000/v1; the provider's own endpoint without it."
+    )
+    api_key: Maybe[ConcealedText] = Field(None, description="The key; the provider's variable without it.")
+    parameters: Mapping[Text, Anything] = Field(
+        default_factory=dict[str, Any], description="Settings of each request, such as temperature and max_tokens."
+    )
+    timeout_seconds: PositiveNumber = Field(60.0, description="How long one answer may take, in seconds.")
+    retries: RetriesForm = Field(
+        default_factory=lambda: RetriesForm.model_validate({}), description="When a request is sent again: `{max: 2}`."
+    )
+
+    @model_validator(mode="after")
+    def _says_where(self) -> ModelForm:
+        if self.provider == "openai_compatible" and self.base_url is None:
+            raise definition_error("openai_compatible needs `base_url`")
+        return self
