@@ -14,9 +14,7 @@ from pegboard.agents.access import caller_of, may_run
 from pegboard.agents.run_report import report_of
 from pegboard.core.view import View
 from pegboard.model.agent import AgentResult
-from pegboard.model.error import CallError
 from pegboard.model.event import Event
-from pegboard.model.hops import HOPS_HEADER, ids_of_header
 from pegboard.model.json_types import JSON, JSONValue, is_object
 from pegboard.server.event_hub import frame, wire_event
 from pegboard.server.http_api.api_app import Api, ApiRequest, cancel_and_wait, client_gone
@@ -81,17 +79,9 @@ class AgentRoutes:
             await cancel_and_wait(writing, leaving)
 
     def _view(self, request: ApiRequest) -> View:
-        said = request.headers.get(HOPS_HEADER.encode())
-        hops = None if said is None else ids_of_header(said.decode("latin-1"))
-        gateway = self._api.gateway
-        try:
-            asked = gateway.context(request.principal, hops=hops)
-        except CallError as error:
-            kind = error.error.kind
-            raise ProblemError(STATUS_OF_KIND[kind], kind, error.error.message) from None
-        # Whoever listens to the calls of this caller hears of those that the agent makes.
-        ctx, _ = self._api.event_hub.follow(asked, request.principal)
-        return gateway.catalog.view(ctx, profile=request.principal.profile)
+        # Clients that listen to the calls of this caller are told of those that the agent makes.
+        ctx, _ = self._api.event_hub.follow(self._api.context(request), request.principal)
+        return self._api.gateway.catalog.view(ctx, profile=request.principal.profile)
 
 
 async def _written(items: AsyncGenerator[str | Event | AgentResult], stream: EventStream | None) -> Reply | None:

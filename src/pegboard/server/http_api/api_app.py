@@ -11,13 +11,16 @@ from urllib.parse import parse_qsl
 from msgspec import Struct
 from starlette.types import Receive, Scope, Send
 
+from pegboard.model.context import ToolContext
+from pegboard.model.error import CallError
+from pegboard.model.hops import HOPS_HEADER, ids_of_header
 from pegboard.model.json_types import JSON, is_object
 from pegboard.server.authenticator import Authenticator
 from pegboard.server.body_reader import BodyError, BodyReader, ClientLeftError, is_json_body
 from pegboard.server.event_hub import EventHub
 from pegboard.server.gateway import Gateway
 from pegboard.server.host_guard import OTHER_PAGE, HostGuard, Refusal, is_of_another_page
-from pegboard.server.http_api.problem_details import KIND_OF_STATUS, ProblemError, not_found
+from pegboard.server.http_api.problem_details import KIND_OF_STATUS, STATUS_OF_KIND, ProblemError, not_found
 from pegboard.server.http_api.responses import Reply, problem_reply
 from pegboard.server.open_requests import OpenRequests
 from pegboard.server.principal import Principal
@@ -86,6 +89,20 @@ class Api:
         if isinstance(principal, Refusal):
             raise problem_of(principal)
         return principal
+
+    def context(self, request: ApiRequest) -> ToolContext:
+        """Return a fresh context of the caller, with the servers that the request has passed.
+
+        Raises:
+            ProblemError: it has passed this server before, or too many.
+        """
+        header = request.headers.get(HOPS_HEADER.encode())
+        hops = None if header is None else ids_of_header(header.decode("latin-1"))
+        try:
+            return self.gateway.context(request.principal, hops=hops)
+        except CallError as error:
+            kind = error.error.kind
+            raise ProblemError(STATUS_OF_KIND[kind], kind, error.error.message) from None
 
     async def body(self, request: ApiRequest) -> JSON:
         """Return the JSON object that a request brings; an empty body is an empty object.

@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from pegboard.model.error import CallError
-from pegboard.model.hops import HOPS_HEADER, ids_of_header
 from pegboard.model.json_types import JSON
 from pegboard.model.result import ToolResult
 from pegboard.providers.mcp import mcp_result
 from pegboard.server.event_hub import EventHub, Follower, Outbox, Owner, frame, owner_of
 from pegboard.server.http_api.api_app import Api, ApiRequest, cancel_and_wait, client_gone
-from pegboard.server.http_api.problem_details import STATUS_OF_KIND, ProblemError, not_found, problem_of
+from pegboard.server.http_api.problem_details import ProblemError, not_found, problem_of
 from pegboard.server.http_api.responses import EventStream, Reply, json_reply, wants_events
 from pegboard.server.limits import STREAM_PING_S
 
@@ -32,14 +30,7 @@ class CallRoutes:
         """Call a tool; a client that leaves before the end cancels it."""
         arguments = await self._api.body(request)
         gateway, outbox = self._api.gateway, Outbox() if wants_events(request.headers) else None
-        said = request.headers.get(HOPS_HEADER.encode())
-        hops = None if said is None else ids_of_header(said.decode("latin-1"))
-        try:
-            asked = gateway.context(request.principal, hops=hops)
-        except CallError as error:
-            kind = error.error.kind
-            raise ProblemError(STATUS_OF_KIND[kind], kind, error.error.message) from None
-        ctx, following = self._api.event_hub.follow(asked, request.principal, own=outbox)
+        ctx, following = self._api.event_hub.follow(self._api.context(request), request.principal, own=outbox)
         view = gateway.exposed(request.principal, ctx)
         wished = request.query.get("as_task", "false")
         if wished not in ("true", "false"):
