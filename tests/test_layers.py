@@ -122,12 +122,12 @@ def test_a_file_name_that_stands_three_times_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (TYPED_AND_LATE.format(module="pegboard.core.judge"), "'pegboard.core.judge' late, which is not in LAZY"),
+        (TYPED_AND_LATE.format(module="pegboard.core.judge"), "'pegboard.core.judge' late, which is not heavy"),
         ('late = LazyModule("pydantic")\n', "'pydantic' late, untyped"),
-        ("late = LazyModule(name)\n", "None late, which is not in LAZY"),
+        ("late = LazyModule(name)\n", "None late, which is not heavy"),
     ],
 )
-def test_a_late_import_is_one_of_the_list_and_typed(tmp_path: Path, text: str, words: str) -> None:
+def test_a_late_import_is_of_a_heavy_module_and_typed(tmp_path: Path, text: str, words: str) -> None:
     write(tmp_path, "src/pegboard/view.py", text)
     code, told = run(tmp_path, sys.executable, ROOT / "tools/gates.py")
     assert (code, len(told.splitlines())) == (1, 2)

@@ -164,95 +164,55 @@ def is_banned(module: str) -> bool:
     return any(".".join(steps[:count]) in banned_modules() for count in range(1, len(steps) + 1))
 
 
-# What may be loaded late: heavy third-party packages, and modules of ours that are the door to one of them.
-LAZY = {
-    "apsw": "apsw",
-    "psycopg": "psycopg",
-    "psycopg.conninfo": "psycopg",
-    "pydantic": "pydantic",
-    "pydantic_core": "pydantic",
-    "docstring_parser": "docstring_parser",
-    "tiktoken": "tiktoken",
-    "mcp_types": "the models of the MCP SDK",
-    "yaml": "PyYAML",
-    "jsonschema_rs": "jsonschema-rs, which help and most errors of the command line do without",
-    "rich.box": "rich",
-    "rich.console": "rich",
-    "rich.table": "rich",
-    "rich.text": "rich",
-    "genai_prices": "genai-prices",
-    "pegboard.adapters.langchain": "langchain-core and langgraph",
-    "pegboard.agents.budgets": "pydantic-ai",
-    "pegboard.agents.runtime": "pydantic-ai",
-    "pegboard.agents.template_analysis": "jinja2",
-    "pegboard.auth.present_rights": "apsw",
-    "pegboard.auth.verifier": "jwt and apsw",
-    "pegboard.authoring.pydantic_schema": "pydantic",
-    "pegboard.config": "ruamel.yaml",
-    "pegboard.config.forms.agent_form": "pydantic's models of agent files, which few configs have",
-    "pegboard.config.kinds.agent": "pydantic's model of a kind, which few configs have",
-    "pegboard.config.kinds.builtin": "pydantic's models, and httpx2",
-    "pegboard.config.kinds.client": "pydantic's model of a kind, which few configs have",
-    "pegboard.config.kinds.internal": "pydantic's model of a kind",
-    "pegboard.config.kinds.mcp": "pydantic's models, and httpx2",
-    "pegboard.config.kinds.openapi": "pydantic's models, and httpx2",
-    "pegboard.config.kinds.plugin": "pydantic's models of kinds that plugins bring",
-    "pegboard.config.kinds.rag": "pydantic's models, and httpx2",
-    "pegboard.config.kinds.webhook": "pydantic's models, and httpx2",
-    "pegboard.config.workspace": "httpx2, by what documents are asked of",
-    "pegboard.config.yaml.plain_reader": "PyYAML",
-    "pegboard.consent.redis_used_answers": "redis",
-    "pegboard.discovery.meaning": "numpy",
-    "pegboard.discovery.learning.search_use": "sqlite3, which few catalogs need here",
-    "pegboard.discovery.learning.use_store": "sqlite3",
-    "pegboard.discovery.search.index": "numpy",
-    "pegboard.discovery.search.query": "PyStemmer",
-    "pegboard.resources.skill_reader": "PyYAML",
-    "pegboard.library": "all that the help of the command line does without",
-    "pegboard.egress.api_transport": "httpx2",
-    "pegboard.egress.failures": "httpx2",
-    "pegboard.limits.redis_store": "limits",
-    "pegboard.models.clients.answers": "pydantic-ai",
-    "pegboard.models.clients.anthropic_client": "pydantic-ai and anthropic",
-    "pegboard.models.clients.google_client": "pydantic-ai and google-genai",
-    "pegboard.models.clients.openai_client": "pydantic-ai and openai",
-    "pegboard.models.embedding.cache": "numpy",
-    "pegboard.models.embedding.fastembed_embedder": "numpy",
-    "pegboard.models.embedding.fastembed_model": "fastembed",
-    "pegboard.models.embedding.hashing": "numpy",
-    "pegboard.models.embedding.openai_embedder": "numpy",
-    "pegboard.server.app": "starlette and mcp",
-    "pegboard.server.identify": "starlette",
-    "pegboard.server.listener": "starlette, uvloop and httptools",
-    "pegboard.server.aes_gcm": "cryptography, which few sessions on stdio need",
-    "pegboard.server.mcp.protocol.validation": "mcp",
-    "pegboard.server.postgres_transport": "psycopg",
-    "pegboard.server.redis_transport": "redis",
-    "pegboard.server.stdio": "mcp",
-    "pegboard.sources.builtin.builtins": "httpx2",
-    "pegboard.sources.builtin.postgres_engine": "psycopg",
-    "pegboard.sources.builtin.smtp_client": "aiosmtplib",
-    "pegboard.sources.builtin.sqlalchemy_engine": "sqlalchemy",
-    "pegboard.sources.builtin.sqlite_engine": "apsw",
-    "pegboard.sources.expressions": "jmespath",
-    "pegboard.sources.mcp.connection": "mcp",
-    "pegboard.testing.loopback": "starlette, uvloop and httptools",
-    "pegboard.tasks.dbos_engine": "dbos and sqlalchemy",
-    "pegboard.tasks.tasks": "tasks, which few catalogs have",
-    "pegboard.workspace.document_workspace": "apsw and re2",
-    "pegboard.workspace.ingest": "apsw and re2",
-    "pegboard.workspace.postgres.postgres_store": "psycopg",
-    "pegboard.workspace.resources": "the document store",
-    "pegboard.workspace.sqlite.sqlite_store": "apsw and re2",
-    "pegboard.workspace.stores": "the document store",
-    "pegboard.workspace.tools.fetch_web_page": "the sandbox of pages",
-    "pegboard.workspace.tools.toolset": "the document store",
-    "pegboard.workspace.upload": "the sandbox of files",
-}
+# Packages that take long to import, or that only an extra installs. They, and modules of ours that import one of them
+# at the top, may be loaded late.
+HEAVY = frozenset({
+    "aiosmtplib", "apsw", "cryptography", "dbos", "docstring_parser", "fastembed", "genai_prices", "httpx2", "jinja2",
+    "jmespath", "jsonschema_rs", "jwt", "langchain_core", "limits", "mcp", "mcp_types", "numpy", "psycopg", "pydantic",
+    "pydantic_ai", "pydantic_core", "redis", "rich", "ruamel", "sqlalchemy", "sqlite3", "starlette", "tiktoken", "yaml",
+})  # fmt: skip
+# Modules that import none of them, and take long because of what they import of ours.
+LARGE = frozenset({
+    "pegboard.auth.present_rights", "pegboard.library", "pegboard.server.stdio", "pegboard.tasks.tasks",
+    "pegboard.workspace.resources", "pegboard.workspace.stores", "pegboard.workspace.tools.toolset",
+    "pegboard.workspace.upload",
+})  # fmt: skip
+
+
+def imports_at_top(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield what a file imports when it is loaded: the module, and the module or name taken from it (or "")."""
+    waiting: list[ast.stmt] = list(parsed(path).body)
+    while waiting:
+        match waiting.pop():
+            case ast.If(test=ast.Name(id="TYPE_CHECKING"), orelse=other):
+                waiting += other
+            case ast.If(body=body, orelse=other) | ast.Try(body=body, orelse=other):
+                waiting += [*body, *other]
+            case ast.Import(names=names):
+                yield from ((alias.name, "") for alias in names)
+            case ast.ImportFrom(module=str(module), names=names, level=0):
+                yield from ((module, f"{module}.{alias.name}") for alias in names)
+            case _:
+                pass
+
+
+def may_be_late(root: Path, module: str) -> bool:
+    """Return True for a heavy package, and for a module of ours that imports one, directly or through others."""
+    waiting, seen = [module], set[str]()
+    while waiting:
+        module = waiting.pop()
+        if module.partition(".")[0] in HEAVY or module in LARGE:
+            return True
+        inside = root / "src" / module.replace(".", "/")
+        path = next((path for path in (inside.with_suffix(".py"), inside / "__init__.py") if path.is_file()), None)
+        if path is not None and module not in seen:
+            seen.add(module)
+            waiting += [name for pair in imports_at_top(path) for name in pair if name]
+    return False
 
 
 def late_imports(root: Path) -> Iterator[str]:
-    """A late import is one of a known few, and stands where the type checker and import-linter see it too."""
+    """A late import is of a heavy module, and stands where the type checker and import-linter see it too."""
     for path in python_files(root, SRC):
         name = path.relative_to(root).as_posix()
         named = {module for node in nodes_of(path) for module in typed_imports(node)}
@@ -260,8 +220,8 @@ def late_imports(root: Path) -> Iterator[str]:
             if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "LazyModule"):
                 continue
             module = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else None
-            if not isinstance(module, str) or module not in LAZY:
-                yield f"{name}:{node.lineno}: loads {module!r} late, which is not in LAZY; import it at the top"
+            if not isinstance(module, str) or not may_be_late(root, module):
+                yield f"{name}:{node.lineno}: loads {module!r} late, which is not heavy; import it at the top"
             elif module not in named:
                 yield f"{name}:{node.lineno}: loads {module!r} late, untyped; import it under `if TYPE_CHECKING:` too"
 
