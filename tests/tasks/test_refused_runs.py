@@ -47,10 +47,10 @@ async def test_a_task_that_goes_on_after_a_restart_waits_for_the_servers_that_st
 
     source = slow("git")
     second = restarted(source, hangs=False)
+    waiting = [asyncio.create_task(event.wait()) for event in (source.is_waited_for, began)]
     try:
         await second.start(wait_s=0)
         second.tasks.wake_soon()
-        waiting = [asyncio.create_task(event.wait()) for event in (source.is_waited_for, began)]
         await asyncio.wait(waiting, timeout=PATIENCE_S, return_when=asyncio.FIRST_COMPLETED)
         source.arrives.set()
         result = await second.tasks.result(task_id, ANN, timeout_s=PATIENCE_S)
