@@ -661,3 +661,47 @@ def test_a_variable_that_is_not_set_stops_what_checks_and_runs(run: Run, words: 
     ran = run(*words)
     assert ran.code == 2
     assert "the variable 'PEGBOARD_UNSET' is not set" in ran.out + ran.err
+
+
+SECTIONS = """\
+models:
+  default: {provider: openai, name: gpt-4o, api_key: "${PEGBOARD_UNSET}"}
+  keyless: openai:gpt-4o
+  local: {provider: openai_compatible, name: m, base_url: "http://127.0.0.1:9/v1"}
+discovery: {embedder: {type: openai, model: text-embedding-3-small}}
+server: {bus: "${PEGBOARD_UNSET}"}
+consents: {store: "${PEGBOARD_UNSET}"}
+workspace: {store: "sqlite:documents.db", embedder: {type: openai, model: m, api_key: "${PEGBOARD_UNSET}"}}
+identity: {oauth: {issuer: "${PEGBOARD_UNSET}"}}
+agents: {store: "${PEGBOARD_UNSET}"}
+files: [agents/*.yaml]
+tools:
+  - {name: count_words, type: internal, description: Count., handler: "python:tests.cli.workshop:count_words"}
+"""
+
+
+@pytest.mark.parametrize(
+    "words", [["list"], ["why", "count_words"], ["search", "count words"], ["refs", "agents"], ["doctor"]]
+)
+def test_commands_that_read_go_on_without_sections_that_need_a_variable(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    (tmp_path / "pegboard.yaml").write_text(SECTIONS)
+    (tmp_path / "agents").mkdir()
+    for name, model in {"one": "", "two": "  model: keyless\n", "three": "  model: local\n"}.items():
+        text = (
+            f"apiVersion: pegboard/v1\nkind: Agent\nmetadata: {{name: {name}}}\nspec:\n  prompts: {{system: Help.}}\n"
+        )
+        (tmp_path / "agents" / f"{name}.yaml").write_text(text + model)
+    ran = run(*words)
+    assert ran.code == (1 if words == ["doctor"] else 0), ran
+    left_out = [line for line in ran.err.splitlines() if line.startswith("Left out: ")]
+    assert [line.split(": ")[2] for line in left_out] == [
+        "models.default.api_key", "models.keyless", "discovery.embedder", "server.bus", "consents.store",
+        "workspace.embedder.api_key", "identity.oauth.issuer", "agents.store", "spec.model", "spec.model",
+    ]  # fmt: skip
+    assert left_out[0].startswith("Left out: pegboard.yaml:2:")
+    ran = run("check")
+    assert ran.code == 2
+    assert "PEGBOARD_UNSET" in ran.out

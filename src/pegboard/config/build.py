@@ -79,7 +79,7 @@ def load_catalog(
         env: where its `${NAME}` are looked up; by default the environment of the process.
         clock: seconds, monotonic.
         strict: see above.
-        leave_out: leave out tools and agents that need a variable that is not set; `Config.left_out` has them.
+        leave_out: leave out what needs a variable that is not set; `Config.left_out` says what. For looking only.
 
     Raises:
         DefinitionError: with the problems of both, together.

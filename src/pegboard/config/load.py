@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -30,7 +30,7 @@ from pegboard.config.yaml.config_files import find_files, has_top_level_key, loo
 from pegboard.config.yaml.environment import Environment
 from pegboard.config.yaml.parser import parse
 from pegboard.config.yaml.problems import Report, unseen
-from pegboard.config.yaml.tree import At, Items, Mark, Node, Scalar, Table
+from pegboard.config.yaml.tree import At, Items, Mark, Node, Scalar, Step, Table
 from pegboard.core.names import fold, nearest, nearest_one
 from pegboard.lazy import LazyModule
 from pegboard.model.bounds import Bounds
@@ -60,6 +60,11 @@ _NO_CONFIG = (
     "this is not a Pegboard config: no line begins with one of its keys, such as `tools:` or `profiles:`. "
     "`pegboard init` writes a config to start from"
 )
+# Sections of the main file that commands that only read can do without, and how much of one is left out together.
+_DISPENSABLE = {
+    ("models",): 2, ("discovery",): 2, ("workspace", "embedder"): 2, ("server",): 1, ("consents",): 1,
+    ("identity",): 1, ("agents",): 1, ("tasks",): 1, ("rate_limits",): 1,
+}  # fmt: skip
 # Keys of other files may be shown if they are words; values never are.
 _WORD = re.compile(r"[A-Za-z][A-Za-z_-]{0,31}")
 
@@ -111,6 +116,7 @@ class _Load(Struct, kw_only=True):
     open_files: list[Problem] = field(default_factory=list[Problem])
     left_out: Report = field(default_factory=Report)
     skipped: set[str] = field(default_factory=set[str])
+    lost_models: set[str] = field(default_factory=set[str])
     python: list[Declared[str]] = field(default_factory=list[Declared[str]])
     tools: list[Declared[Any]] = field(default_factory=list[Declared[Any]])
     hooks: list[Declared[HookForm]] = field(default_factory=list[Declared[HookForm]])
@@ -147,7 +153,7 @@ class _Load(Struct, kw_only=True):
         plain = self.environment.plain(at)
         self.report.add(*self.environment.problems)
         is_agent = is_agent_file(root)
-        needs_unset = self._judge_unset(is_agent=is_agent)
+        needs_unset = self._judge_unset(plain, is_agent=is_agent)
         if is_agent:
             if model is MainFile:
                 text = "this is the file of an agent; name it in a pegboard.yaml: `files: [agents/*.yaml]`"
@@ -163,10 +169,11 @@ class _Load(Struct, kw_only=True):
             self.refused.predicates.update(predicates - set(file.value.predicates))
         return file
 
-    def _judge_unset(self, *, is_agent: bool) -> bool:
+    def _judge_unset(self, plain: Any, *, is_agent: bool) -> bool:
         """Report the variables that are not set, or note what is left out for them; tell whether any tool or agent is.
 
-        Only whole tools and agents are left out. Nothing is ever made of a declaration with an unset variable in it.
+        Whole tools, agents, models and sections are left out, the last two from `plain`. Nothing is ever made of a
+        declaration with an unset variable in it.
         """
         is_any = False
         for at, problem in self.environment.unset:
@@ -175,10 +182,32 @@ class _Load(Struct, kw_only=True):
                 self.left_out.add(problem)
                 if not is_agent:
                     self.skipped.add(At(at.root, at.steps[:2]).origin)
+            elif self.leaves_out and (whole := _dispensable(at.steps)) and is_object(plain):
+                self.left_out.add(problem)
+                self._drop(plain, whole)
             else:
                 self.report.add(problem)
         self.environment.unset.clear()
         return is_any
+
+    def _drop(self, plain: JSON, steps: Sequence[str]) -> None:
+        """Take a section, or one entry of it, out of what a file says."""
+        if steps[0] == "models":
+            self.lost_models.update(steps[1:])
+        inner = plain.get(steps[0]) if len(steps) > 1 else plain
+        if is_object(inner):
+            inner.pop(steps[-1], None)
+
+    def _lose_agents_of_models(self) -> None:
+        """Leave out the agents whose model is left out."""
+        for name, agent in list(self.agents.items()):
+            form = agent.file.value.spec.model
+            model = "default" if form is None else form
+            if isinstance(model, str) and model in self.lost_models:
+                at = agent.file.at / "spec" / "model"
+                self.left_out.add(at.problem(f"the model {model!r} is left out, and so is this agent"))
+                del self.agents[name]
+                self._lose_agent({"metadata": dict(agent.file.value.metadata)})
 
     def _lose_agent(self, plain: Any) -> None:
         """Remember the name of an agent that is left out, for the tools that run it."""
@@ -424,11 +453,17 @@ class _Load(Struct, kw_only=True):
             return {}
         models: dict[str, Declared[ModelForm | str]] = {}
         for name, form in main.models.items():
-            models[name] = Declared(value=form, at=at / "models" / name)
-            variable = _key_variable(form)
+            here, variable = at / "models" / name, _key_variable(form)
             if variable is not None and not self.environment.variable(variable):
+                fault = self.environment.fault(variable)
                 text = f"the variable {variable!r} is not set; set it, or write `api_key`"
-                self.report.add(models[name].at.problem(self.environment.fault(variable) or text))
+                problem = here.problem(fault or text, variable="" if fault else variable)
+                if self.leaves_out and fault is None:
+                    self.left_out.add(problem)
+                    self.lost_models.add(name)
+                    continue
+                self.report.add(problem)
+            models[name] = Declared(value=form, at=here)
         return models
 
     def _embedder(self, main: MainFile, at: At | None) -> Declared[EmbedderForm] | None:
@@ -443,7 +478,7 @@ class _Load(Struct, kw_only=True):
         if form is None or at is None:
             return None
         here = at / "discovery" / "examples"
-        if form.model is not None and form.model not in main.models:
+        if form.model is not None and form.model not in main.models and form.model not in self.lost_models:
             text = f"{form.model!r} is none of `models:`.{nearest(form.model, main.models, label='Models')}"
             self.report.add((here / "model").problem(text))
         path = self.path.parent / form.file
@@ -459,10 +494,15 @@ class _Load(Struct, kw_only=True):
         form, here = main.workspace.embedder, at / "workspace" / "embedder"
         return self._with_key(EmbedderForm.model_validate({"type": "hashing"}) if form == "hashing" else form, here)
 
-    def _with_key(self, form: EmbedderForm, here: At) -> Declared[EmbedderForm]:
+    def _with_key(self, form: EmbedderForm, here: At) -> Declared[EmbedderForm] | None:
         needs_key = form.type == "openai" and form.api_key is None and form.base_url is None
         if needs_key and not self.environment.variable("OPENAI_API_KEY"):
-            self.report.add(here.problem(self.environment.fault("OPENAI_API_KEY") or _NO_OPENAI_KEY))
+            fault = self.environment.fault("OPENAI_API_KEY")
+            problem = here.problem(fault or _NO_OPENAI_KEY, variable="" if fault else "OPENAI_API_KEY")
+            if self.leaves_out and fault is None:
+                self.left_out.add(problem)
+                return None
+            self.report.add(problem)
         return Declared(value=form, at=here)
 
     def config(self, main: MainFile, at: At | None = None) -> Config:
@@ -475,6 +515,8 @@ class _Load(Struct, kw_only=True):
                     text = f"the variable {name!r} is not under `env:`, so only the host can give this secret"
                     self.warnings.append(entry.at.problem(text))
         folder = self.path.absolute().parent
+        models = self._models(main, at)
+        self._lose_agents_of_models()
         keys = None if main.identity is None else key_store_of(main.identity, self.path)
         examples = self._examples(main, at)
         beside = (folder / LOCK_NAME, *python_beside(folder), *(() if keys is None else (keys,)))
@@ -508,7 +550,7 @@ class _Load(Struct, kw_only=True):
             agent_store=None
             if main.agents is None or main.agents.store is None or at is None
             else Declared(value=main.agents.store, at=at / "agents" / "store"),
-            models=self._models(main, at),
+            models=models,
             embedder=self._embedder(main, at),
             examples=examples,
             learn=None
@@ -538,6 +580,12 @@ class _Load(Struct, kw_only=True):
             imports=self.imports,
             strict=self.strict,
         )
+
+
+def _dispensable(steps: Sequence[Step]) -> tuple[str, ...]:
+    """Return what is left out together with a value of the main file; nothing if commands need it."""
+    depths = (depth for prefix, depth in _DISPENSABLE.items() if tuple(steps[: len(prefix)]) == prefix)
+    return tuple(map(str, steps[: next(depths, 0)]))
 
 
 def is_agent_file(root: Node) -> bool:

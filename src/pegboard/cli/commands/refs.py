@@ -36,7 +36,7 @@ async def refs_command(
     for path in paths:
         if not path.exists():
             raise CommandError(f"{str(path)!r} does not exist.", kind="not_found")
-    async with opened(options, lists_only=True) as (project, view):
+    async with opened(options, lists_only=True, only_reads=True) as (project, view):
         await view.prepare()
         known = _known(project)
         files = dict.fromkeys(file for path in paths for file in _files(path))

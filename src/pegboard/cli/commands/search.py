@@ -53,7 +53,7 @@ async def search_command(
         raise CommandError('Say what is needed: pegboard search "create an issue"')
     if limit < 1:
         raise CommandError(f"--limit {limit}: there is nothing to show. Give 1 or more.")
-    async with opened(options, lists_only=True) as (project, view):
+    async with opened(options, lists_only=True, only_reads=True) as (project, view):
         finder = project.catalog.discovery.finder
         await finder.read_meanings()
         [found] = await answers(finder, view, [query], limit=limit, explain=explain)
@@ -117,7 +117,7 @@ def _chance(whole: JSON) -> str:
 async def _write_examples(options: SharedOptions, words: Sequence[str]) -> Exit:
     if words:
         raise CommandError("--write-examples searches nothing. Leave the words out, or leave out --write-examples.")
-    async with opened(options, lists_only=True) as (project, view):
+    async with opened(options, lists_only=True, only_reads=True) as (project, view):
         file, model = _examples_of(project)
 
         def save(requests: Mapping[str, ExampleRequests]) -> None:
