@@ -1,1 +1,1 @@
-"""The Model Context Protocol on a catalog: one dispatcher for both eras, and the ways to it over HTTP and stdio."""
+"""The Model Context Protocol for a catalog: one dispatcher for both eras, served over HTTP and stdio."""

@@ -1,7 +1,7 @@
-"""Dispatcher: one table of methods for both eras of the protocol, behind every transport.
+"""Dispatcher: one table of methods for both eras of the protocol, used by every transport.
 
-`dispatch` checks a request and returns its answer, or the work that gives it. The cache in `ready_bytes.py` recognises
-requests in their usual form without the models of the MCP SDK, and hands them to the same handlers.
+`dispatch` checks a request and returns its answer, or the work that computes it. The cache in `ready_bytes.py`
+recognises common requests without the models of the MCP SDK, and calls the same handlers.
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ Handler = Callable[[McpRequest], Awaitable[JSON]]
 _CACHEABLE: Final = frozenset(
     ("tools/list", "resources/list", "resources/templates/list", "resources/read", "prompts/list")
 )
-"""Methods whose results say since 2026-07-28 how long they may be kept."""
+"""Methods whose results state, since 2026-07-28, how long they may be cached."""
 _BEFORE_INITIALIZE: Final = frozenset(("initialize", "ping"))
 
 
 class Method(NamedTuple):
-    """One method: what gives the model of its params, and what answers it.
+    """One method: the loader of its params model, and its handler.
 
-    The models are loaded when the first request is checked against one. `era` limits it to revisions that have it;
-    `is_offered` tells whether this server has it at the moment.
+    Models are loaded by the first request that needs one. `era` limits a method to the revisions that have it;
+    `is_offered` tells whether this server currently offers it.
     """
 
     params: Callable[[], type[BaseModel]]
@@ -75,9 +75,9 @@ class Dispatcher:
     """Answers requests of both eras.
 
     Args:
-        gateway: answers for the catalog.
-        lists: writes its lists.
-        sealing: the keys of the server.
+        gateway: the catalog's answers.
+        lists: serialises lists.
+        sealing: the server's keys.
         changes: the open listen streams.
     """
 
@@ -88,9 +88,9 @@ class Dispatcher:
         self._methods = _methods(gateway, lists, sealing, changes)
 
     def dispatch(self, message: JSON, era: Era, principal: Principal) -> Answer | Stream:
-        """Return what answers a request: a refusal at once, or the work that gives its answer.
+        """Return a refusal, or the work that computes the answer.
 
-        `message` is a JSON-RPC request, as `kind_of` tells them.
+        `message` is a JSON-RPC request as classified by `kind_of`.
         """
         try:
             return self.begin(self._checked(message, era, principal))
@@ -98,11 +98,11 @@ class Dispatcher:
             return error_answer(error)
 
     def begin(self, request: McpRequest) -> Stream:
-        """Return the work for a request whose form was checked."""
+        """Return the work for a request whose form was already checked."""
         return Stream(json_bytes(request.request_id), self._answered(request), request.outlet)
 
     async def _answered(self, request: McpRequest) -> Answer:
-        """Return the answer of a request, whatever its handler does."""
+        """Return the answer to a request, whatever its handler does."""
         try:
             if request.state is not None:
                 await self._states.spend(request.state)
@@ -117,7 +117,7 @@ class Dispatcher:
             return error_answer(RpcError(INTERNAL_ERROR, "Internal server error"))
 
     async def guarded(self, parts: Awaitable[tuple[bytes, ...]]) -> Answer:
-        """Return the answer whose bytes are ready, in parts, or what hinders it."""
+        """Return an answer whose bytes are ready, in parts, or the error."""
         try:
             return Answer(await parts)
         except RpcError as error:
@@ -127,7 +127,7 @@ class Dispatcher:
             return error_answer(RpcError(INTERNAL_ERROR, "Internal server error"))
 
     def _complete(self, result: JSON, request: McpRequest) -> Answer:
-        """Return a result with what every result of its era has."""
+        """Return a result with the fields that every result of its era has."""
         if request.era.session is not None:
             if "ttlMs" in result and request.method in _CACHEABLE:
                 result = {key: value for key, value in result.items() if key not in ("ttlMs", "cacheScope")}
@@ -141,10 +141,10 @@ class Dispatcher:
     # -- checks
 
     def _checked(self, message: JSON, era: Era, principal: Principal) -> McpRequest:
-        """Return a request whose form is that of its method and revision.
+        """Return a request in the form of its method and revision.
 
         Raises:
-            RpcError: it is not, or there is no such method.
+            RpcError: it has another form, or the method does not exist.
         """
         name, params = message["method"], as_object(message.get("params"))
         session, state = era.session, None

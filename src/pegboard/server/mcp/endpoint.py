@@ -1,7 +1,7 @@
 """Endpoint: `/mcp` and `/mcp/{profile}` over streamable HTTP, for both eras of the protocol.
 
-It checks the headers, the credential and the body of a request. The dispatcher answers requests of 2026-07-28, behind a
-cache of ready bytes; `SessionEndpoint` serves the revisions before it with the same two.
+It checks the headers, credential and body of a request. The dispatcher answers requests of 2026-07-28, behind a cache
+of ready bytes; `SessionEndpoint` serves earlier revisions with the same two.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ class Endpoint:
 
     Args:
         gateway: the catalog's answers.
-        host_guard: decides which Host and Origin are let in.
-        authenticator: tells who sends a request.
+        host_guard: checks Host and Origin.
+        authenticator: identifies the caller.
         sealing: seals states and cursors.
-        others: what is known of other workers.
+        others: the other workers.
     """
 
     def __init__(
@@ -84,13 +84,13 @@ class Endpoint:
 
     @property
     def routes(self) -> list[Route]:
-        """The addresses of the endpoint, and of what clients must know before they can use it."""
+        """The URLs of the endpoint, and of the metadata that clients need before they can use it."""
         metadata = ResourceMetadata(self._gateway.catalog, self._host_guard)
         return [Route("/mcp", endpoint=self), Route("/mcp/{profile}", endpoint=self), *metadata.routes]
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Serve for the time of the block; may be entered again after it has ended."""
+        """Run the endpoint within the block; it may be entered again afterwards."""
         lists, others = Lists(self._gateway), self._others
         worker = self._sealing.worker if others.may_be else ""
         refusal = NO_BUS if others.are_known and others.bus is None else None
@@ -109,7 +109,7 @@ class Endpoint:
             self.end_streams()
 
     def end_streams(self) -> None:
-        """End every open listen stream with its result; a server that shuts down would wait for them."""
+        """End every open listen stream with its result; otherwise a server that shuts down would wait for them."""
         self._changes.stop()
         self._with_sessions.end_streams()
 
@@ -125,7 +125,7 @@ class Endpoint:
         if isinstance(principal, Refusal):
             await _turn_away(send, principal)
             return
-        # Without the credential: the authenticator has seen it, and nothing behind it needs it.
+        # Without the credential: the authenticator has already checked it, and nothing after it needs it.
         scope["headers"] = headers.pairs
         if scope["method"] != "POST":
             if headers.is_earlier:
@@ -168,7 +168,7 @@ class Endpoint:
         if headers.is_earlier:
             await self._with_sessions.post(Exchange(scope, receive, send, principal, headers, len(body)), message)
             return
-        # The headers repeat parts of the body; only requests in which they are in order are recognised.
+        # The headers repeat parts of the body; only requests with consistent headers are recognised.
         if headers.plain and self._ready is not None:
             recognised = self._ready.recognise(message, principal, announced=headers.plain)
             if recognised is not None:
@@ -185,7 +185,7 @@ class Endpoint:
         headers: RequestHeaders,
         whose: Whose,
     ) -> None:
-        """Answer a message of 2026-07-28 that was not recognised."""
+        """Answer a 2026-07-28 message that the cache did not recognise."""
         if not headers.accepts_both:
             await _empty(send, 406)
             return
@@ -201,7 +201,7 @@ class Endpoint:
         if isinstance(dispatched, Answer):
             await send_whole(send, dispatched.status, dispatched.message(json_bytes(request["id"])))
             return
-        # A stream that listens has a limit of its own; it must not keep others from calling.
+        # Listen streams have their own limit, so that they do not block calls.
         listens = request["method"] == "subscriptions/listen"
         if listens:
             self._open.leave(whose)
@@ -212,7 +212,7 @@ class Endpoint:
                 self._open.reenter(whose)
 
     async def _notification(self, send: Send, headers: RequestHeaders) -> None:
-        """Accept and drop a notification: a client of 2026-07-28 cancels by closing its connection."""
+        """Accept and drop a notification: a 2026-07-28 client cancels by closing its connection."""
         try:
             validation.check_version(headers.by_name.get(b"mcp-protocol-version", b"").decode("latin-1"))
         except RpcError as error:
@@ -231,7 +231,7 @@ class Endpoint:
         return self._dispatcher.dispatch(request, MODERN, principal)
 
     async def _check_mirrored(self, request: JSON, principal: Principal, headers: RequestHeaders) -> None:
-        """Check the headers that mirror arguments: only of a tool that this caller may use."""
+        """Check headers that mirror arguments, only for tools visible to this caller."""
         name = called_tool(request)
         arguments = as_object(request["params"].get("arguments") or {})
         if name is None or arguments is None or not self._gateway.may_mirror(name):
@@ -246,7 +246,7 @@ async def _turn_away(send: Send, refusal: Refusal) -> None:
 
 
 def _with_hops(message: JSONValue, hops: list[str]) -> JSONValue:
-    """Return a request whose `_meta` says what its header says; a webhook may ask in the words of MCP."""
+    """Return a request whose `_meta` matches its header; a webhook may ask in the words of MCP."""
     request = as_object(message) or {}
     params = as_object(request.get("params", {}))
     if params is None or "method" not in request:
@@ -256,13 +256,13 @@ def _with_hops(message: JSONValue, hops: list[str]) -> JSONValue:
 
 
 async def _empty(send: Send, status: int, *headers: tuple[bytes, bytes]) -> None:
-    """Answer with a status alone."""
+    """Send a status without a body."""
     await send({"type": "http.response.start", "status": status, "headers": [(b"content-length", b"0"), *headers]})
     await send({"type": "http.response.body", "body": b""})
 
 
 async def _refuse(send: Send, status: int, code: int, text: str, *more: tuple[bytes, bytes]) -> None:
-    """Answer with a JSON-RPC error that belongs to no request."""
+    """Send a JSON-RPC error without a request id."""
     body = error_message(code, text)
     headers = [(b"content-length", b"%d" % len(body)), (b"content-type", b"application/json"), *more]
     await send({"type": "http.response.start", "status": status, "headers": headers})

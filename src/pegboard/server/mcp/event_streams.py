@@ -1,4 +1,4 @@
-"""Disconnect: look after a long call: end it when its client leaves, keep its connection warm meanwhile."""
+"""Event streams: stream a call's answer, ping meanwhile, and cancel the call if its client leaves."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PING = b": ping\r\n\r\n"
 
 
 async def answer(request: Stream, receive: Receive, send: Send) -> None:
-    """Do the work of a request and write its answer, unless the client leaves before."""
+    """Run a request and write its answer, unless the client leaves first."""
     if request.outlet is None:
         begun = first_step(request.work)
         if not isinstance(begun, Begun):
@@ -52,7 +52,7 @@ async def _watched(request_id: bytes, work: Begun, receive: Receive, stream: Eve
         watcher.stop()
         await _write(request_id, done, stream)
     except asyncio.CancelledError:
-        # Our own watcher cancelled us: the client is gone, and nobody waits for an answer.
+        # Our own watcher cancelled us: the client is gone and nobody waits for an answer.
         if not (watcher.client_left and task.uncancel() == 0):
             raise
     finally:
@@ -73,10 +73,10 @@ def _write_whole(request_id: bytes, done: Answer, send: Send) -> Awaitable[None]
 
 
 class EventStream:
-    """The answer of one request as server-sent events, once there is something to say before its result.
+    """The answer to one request as server-sent events, once there is a message to send before the result.
 
-    Until then it has written nothing, and the answer may be plain JSON with a status of its own. After its end it
-    drops what others still say.
+    Until then nothing is written, and the answer may be plain JSON with its own status. Messages after the end are
+    dropped.
     """
 
     def __init__(self, send: Send) -> None:
@@ -84,11 +84,11 @@ class EventStream:
         self.is_open = self.is_ended = False
 
     def headers(self) -> list[tuple[bytes, bytes]]:
-        """Return the headers of the answer."""
+        """Return the response headers."""
         return SSE_HEADERS
 
     def event(self, message: bytes) -> bytes:
-        """Return a message as an event."""
+        """Return a message as a server-sent event."""
         return b"event: message\r\ndata: %b\r\n\r\n" % message
 
     async def open(self) -> None:
@@ -98,25 +98,25 @@ class EventStream:
             await self.send({"type": "http.response.start", "status": 200, "headers": self.headers()})
 
     async def message(self, message: bytes) -> None:
-        """Send a message that goes before the answer."""
+        """Send a message before the answer."""
         if not self.is_ended:
             await self.open()
             await self.send({"type": "http.response.body", "body": self.event(message), "more_body": True})
 
     async def ping(self) -> None:
-        """Send what keeps proxies from closing the connection."""
+        """Send a comment that keeps proxies from closing the connection."""
         if not self.is_ended:
             await self.open()
             await self.send({"type": "http.response.body", "body": _PING, "more_body": True})
 
     async def end(self, message: bytes) -> None:
-        """Send the answer, and nothing more."""
+        """Send the answer and end the stream."""
         self.is_ended = True
         await self.send({"type": "http.response.body", "body": self.event(message)})
 
 
 class DisconnectWatcher:
-    """Cancels the task of a call when its client leaves, and pings until it is done."""
+    """Cancels the task of a call when its client leaves, and sends pings until the call is done."""
 
     def __init__(self, receive: Receive, stream: EventStream) -> None:
         self._receive, self._stream = receive, stream
@@ -124,7 +124,7 @@ class DisconnectWatcher:
         self.client_left = False
 
     def start(self, call: asyncio.Task[Any]) -> None:
-        """Begin to watch over `call`."""
+        """Start watching `call`."""
         self._tasks = [asyncio.create_task(self._wait_for_leaving(call)), asyncio.create_task(self._ping())]
 
     def stop(self) -> None:
@@ -144,14 +144,14 @@ class DisconnectWatcher:
 
 
 class HeldConnection:
-    """A connection that is kept open and warm for what will be said on it, until its client leaves or it is let go.
+    """A connection that is kept open for later messages until its client leaves or it is released.
 
-    Of these, there are thousands at a time. Where the server can, it takes no task: then the request is over for the
-    app, and the connection alone is held. Elsewhere it takes the task of its request.
+    There can be thousands at a time. If the server supports it, no task is used: the app finishes the request and only
+    the connection is held. Otherwise the task of its request is used.
 
     Args:
-        ping: says something on it.
-        on_over: told once when it is over, and whether the client has left.
+        ping: sends a comment.
+        on_over: called once at the end, with whether the client has left.
     """
 
     __slots__ = ("_holder", "_is_over", "_on_over", "_ping", "_pinging", "_timer")
@@ -164,7 +164,7 @@ class HeldConnection:
         self._is_over = False
 
     async def begin(self, receive: Receive, send: Send) -> None:
-        """Hold it from now on; returns at once where that takes no task, and else when it is over."""
+        """Hold the connection; returns at once if no task is used, otherwise when it ends."""
         hold: Callable[[Callable[[], None]], bool] | None = getattr(send, "hold", None)
         self._ping_later()
         if hold is not None:
@@ -177,7 +177,7 @@ class HeldConnection:
             await _client_leaves(receive)
             self._left()
         except asyncio.CancelledError:
-            # It was let go, and nobody but us wants its task to end.
+            # It was released, and only we want its task to end.
             if not (self._is_over and holder.uncancel() == 0):
                 raise
         finally:
@@ -208,7 +208,7 @@ class HeldConnection:
         self._timer = asyncio.get_running_loop().call_later(STREAM_PING_S, self._ping_now)
 
     def _ping_now(self) -> None:
-        # One at a time: a client that reads nothing leaves the one before waiting.
+        # One ping at a time: a client that does not read blocks the previous one.
         if self._pinging is None or self._pinging.done():
             self._pinging = asyncio.ensure_future(self._pinged())
         self._ping_later()
@@ -217,13 +217,13 @@ class HeldConnection:
         try:
             await self._ping()
         except OSError:
-            # The connection is gone; not every server tells whoever waits to receive.
+            # The connection is gone; not every server wakes a pending receive.
             self._pinging = None
             self.let_go()
 
 
 def _know(_has_left: bool) -> None:
-    """Stand for who was told already."""
+    """Do nothing: stands in for a callback that was already called."""
 
 
 async def _client_leaves(receive: Receive) -> None:

@@ -1,4 +1,4 @@
-"""RequestHeaders: what the headers of a request say, read once for equal headers."""
+"""RequestHeaders: the parsed headers of a request, cached by their bytes."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pegboard.server.host_guard import Headers, HostGuard, Refusal
 from pegboard.server.mcp.protocol.revisions import EARLIER_VERSIONS, VERSION
 from pegboard.server.mcp.ready_bytes import TARGETS, Announced
 
-HEADER_SETS_REMEMBERED = 2_048  # that were let in
-HEADERS_REMEMBERED = 24  # of no more headers than this
+HEADER_SETS_REMEMBERED = 2_048  # parsed headers that are remembered
+HEADERS_REMEMBERED = 24  # bytes of headers that are remembered
 
 _TARGETS = {method.encode(): target for method, target in TARGETS.items()}
 _EARLIER = frozenset((None, *(version.encode() for version in EARLIER_VERSIONS)))
-"""Values of the version header of the revisions with sessions; the first of them had no such header."""
+"""Values of the version header of revisions with sessions; the first of them did not have this header."""
 _HOPS = HOPS_HEADER.encode()
 _JSON_KINDS = frozenset((b"*/*", b"application/*", b"application/json"))
 _EVENT_KINDS = frozenset((b"*/*", b"text/*", b"text/event-stream"))
@@ -24,13 +24,12 @@ _PRIVATE = frozenset((b"authorization", b"cookie"))
 
 
 class RequestHeaders(NamedTuple):
-    """The headers of one request, without white space around values, which httptools leaves (RFC 9110, 5.5).
+    """The headers of one request, without the whitespace around values that httptools keeps (RFC 9110, 5.5).
 
-    Credentials are left out: nothing behind the authenticator needs them. `plain` is set when a request with these
-    headers may be recognised without the models of the SDK; `is_json` when they announce JSON that we read. `hops` are
-    the servers that the request says it has passed, unread. `is_earlier` is set when they name a revision with
-    sessions, or none; `session` is the session that they name. `accepts_events` and `accepts_both` tell what the client
-    takes for an answer.
+    Credentials are left out: nothing after the authenticator needs them. `plain` is set if a request with these headers
+    may be recognised without the models of the SDK; `is_json` if the body is JSON we can read. `hops` lists the servers
+    the request has passed through, unvalidated. `is_earlier` is set if the revision has sessions or none is named;
+    `session` is the named session. `accepts_events` and `accepts_both` describe the accepted response types.
     """
 
     pairs: list[tuple[bytes, bytes]]
@@ -46,14 +45,14 @@ class RequestHeaders(NamedTuple):
 
 
 class HeaderReader:
-    """Reads headers, and remembers those that were let in."""
+    """Parses headers and remembers the parsed ones."""
 
     def __init__(self, host_guard: HostGuard) -> None:
         self._host_guard = host_guard
         self._known = BoundedCache[tuple[tuple[bytes, bytes], ...], RequestHeaders](max_entries=HEADER_SETS_REMEMBERED)
 
     def read(self, raw: Headers) -> RequestHeaders:
-        """Return what the headers say."""
+        """Return the parsed headers."""
         key = tuple([header for header in raw if header[0] not in _PRIVATE])
         known = self._known.get(key)
         if known is not None:
@@ -83,14 +82,14 @@ class HeaderReader:
 
 
 def _accepted(headers: Headers) -> tuple[bool, bool]:
-    """Tell whether a client takes JSON, and whether it takes events, with wildcards as in RFC 9110, 12.5.1."""
+    """Tell whether a client accepts JSON and whether it accepts events, with wildcards as in RFC 9110, 12.5.1."""
     said = b",".join([value for name, value in headers if name == b"accept"])
     kinds = {kind.partition(b";")[0].strip().lower() for kind in said.split(b",")}
     return not _JSON_KINDS.isdisjoint(kinds), not _EVENT_KINDS.isdisjoint(kinds)
 
 
 def _plain(trimmed: list[tuple[bytes, bytes]], by_name: dict[bytes, bytes]) -> Announced | None:
-    """Return method and target of a request whose every header is in order; `None` for all others."""
+    """Return the method and target of a request with consistent headers; `None` for all others."""
     method = by_name.get(b"mcp-method", b"")
     name = by_name.get(b"mcp-name", b"").decode("latin-1")
     target = _TARGETS.get(method)

@@ -1,8 +1,8 @@
-"""ReadyBytes: a cache in front of the dispatcher, for requests in the form that most clients send.
+"""ReadyBytes: a cache in front of the dispatcher, for the request forms that most clients send.
 
-It remembers which forms of `_meta` were accepted, recognises the params of a few methods without the models of the MCP
-SDK, and answers tools/list with bytes that are ready. What it does not recognise goes to the dispatcher, which accepts
-and answers the same requests alike: without this cache the server is slower, and not different.
+It remembers accepted forms of `_meta`, recognises the params of a few methods without the models of the MCP SDK, and
+answers tools/list with prepared bytes. Unrecognised requests go to the dispatcher, which accepts the same requests
+and gives the same answers: without this cache the server is slower, not different.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from pegboard.server.mcp.protocol.revisions import EARLIER_VERSIONS, VERSION
 from pegboard.server.principal import Principal
 
 SWITCH = "PEGBOARD_READY_BYTES"
-META_REMEMBERED = KIB  # forms of `_meta` that were accepted
-META_REMEMBERED_BYTES = 4_096  # of such a form
+META_REMEMBERED = KIB  # accepted forms of `_meta` that are remembered
+META_REMEMBERED_BYTES = 4_096  # bytes of such a form
 
 _PLAIN_META = frozenset((VERSION_KEY, CAPABILITIES_KEY, CLIENT_KEY, "traceparent", "tracestate", "baggage"))
 _KNOWN_META = frozenset((*_PLAIN_META, PROGRESS_KEY, LEVEL_KEY))
 _NOT_FOREIGN = (RESERVED, "io_modelcontextprotocol", "progress_token")
-"""Prefixes of keys that may mean something to the protocol, and that are not recognised here."""
+"""Prefixes of keys that may have a meaning in the protocol, and are not recognised here."""
 _EARLIER_NOT_RECOGNISED = frozenset((HOPS_KEY, VERSION_KEY, "progress_token"))
 _PLAIN_CAPABILITIES = {"elicitation": frozenset(("form", "url")), "sampling": frozenset(("context", "tools"))}
 _INITIAL_CAPABILITIES: dict[str, tuple[JSON, ...]] = {
@@ -66,7 +66,7 @@ _META_ONLY = frozenset(("_meta",))
 
 
 class Announced(NamedTuple):
-    """What the headers of a request of 2026-07-28 say of it: the method, and its target or an empty text."""
+    """The method and target named by the headers of a 2026-07-28 request; the target may be empty."""
 
     method: str
     target: str
@@ -76,7 +76,7 @@ TARGETS: Final = {
     "tools/call": "name", "prompts/get": "name", "resources/read": "uri", "tasks/get": "taskId",
     "tools/list": "", "server/discover": "",
 }  # fmt: skip
-"""The methods of 2026-07-28 that are recognised, and the param that a header repeats."""
+"""The recognised 2026-07-28 methods, and the param that a header repeats."""
 _EARLIER_METHODS: Final = frozenset(
     ("initialize", "ping", "tools/list", "tools/call", "resources/read", "prompts/get", "tasks/get")
 )
@@ -86,10 +86,10 @@ class ReadyBytes:
     """Recognises requests of both eras, for every transport.
 
     Args:
-        gateway: answers for the catalog.
-        lists: writes its lists; those that need pages are the dispatcher's.
+        gateway: the catalog's answers.
+        lists: serialises lists; paged lists go to the dispatcher.
         dispatcher: runs the handlers.
-        accepts: judges a `_meta` of unusual form; without it such requests are the dispatcher's.
+        accepts: judges a `_meta` of unusual form; without it such requests go to the dispatcher.
     """
 
     def __init__(
@@ -108,9 +108,9 @@ class ReadyBytes:
     def recognise(
         self, message: JSONValue, principal: Principal, *, announced: Announced | None = None
     ) -> Stream | None:
-        """Return the work for a request of 2026-07-28; `None` for one that the dispatcher shall check.
+        """Return the work for a 2026-07-28 request; `None` if the dispatcher must check it.
 
-        `announced` is what the headers say of it, which must be what it says itself; other transports have no headers.
+        `announced` is what the headers name, which must match the body; other transports do not have headers.
         """
         request = as_object(message)
         if request is None or request.keys() != _BODY_KEYS or request["jsonrpc"] != "2.0":
@@ -130,7 +130,7 @@ class ReadyBytes:
                 return None
             listed = self._lists.tools_as_bytes(principal, capabilities)
             return Stream(json_bytes(request_id), self._dispatcher.guarded(listed))
-        # A server whose arguments are mirrored in headers checks them against its schema.
+        # A server whose arguments are mirrored in headers checks them against the tool's schema.
         if method == "tools/call" and announced is not None and self._gateway.may_mirror(params["name"]):
             return None
         outlet = None if wishes is NO_WISHES else MessageOutlet()
@@ -139,9 +139,9 @@ class ReadyBytes:
         )
 
     def _wishes(self, meta: Any) -> Wishes | None:
-        """Return what an acceptable `_meta` asks for; `None` for one that the dispatcher shall check.
+        """Return the requests in an acceptable `_meta`; `None` if the dispatcher must check it.
 
-        What most clients send is remembered once it was judged, without the keys that change with each request.
+        An accepted form is remembered without the keys that change per request.
         """
         envelope = as_object(meta)
         if envelope is None or HOPS_KEY in envelope:
@@ -161,10 +161,10 @@ class ReadyBytes:
                 self._accepted.remember(key, None)
         return NO_WISHES if is_plain else _wishes(envelope)
 
-    # -- the revisions before it
+    # -- earlier revisions
 
     def recognise_earlier(self, request: JSON, principal: Principal, era: Era) -> Stream | None:
-        """Return the work for a request of a session; `None` for one that the dispatcher shall check."""
+        """Return the work for a request of a session; `None` if the dispatcher must check it."""
         session, method = era.session, request.get("method")
         request_id: Any = request.get("id")
         params = as_object(request.get("params", {}))
@@ -243,14 +243,14 @@ class ReadyBytes:
 def ready_bytes(
     gateway: Gateway, lists: Lists, dispatcher: Dispatcher, *, accepts: Callable[[JSON], bool] | None = None
 ) -> ReadyBytes | None:
-    """Return the cache; `None` where the operator has switched it off with `PEGBOARD_READY_BYTES=off`."""
+    """Return the cache; `None` if the operator switched it off with `PEGBOARD_READY_BYTES=off`."""
     if os.environ.get(SWITCH) == "off":
         return None
     return ReadyBytes(gateway, lists, dispatcher, accepts=accepts)
 
 
 class Wishes(NamedTuple):
-    """What a `_meta` asks for beside the answer: progress under a token, log lines from a level on."""
+    """What a `_meta` requests in addition to the answer: progress under a token, log messages from a level."""
 
     token: int | str | None = None
     level: str | None = None
@@ -270,7 +270,7 @@ def _are_texts(value: object) -> bool:
 
 
 def _has_unread(names: Iterable[str]) -> bool:
-    """Tell whether a key may mean something to the protocol that is not recognised here."""
+    """Tell whether a key may have a meaning in the protocol that is not recognised here."""
     for name in names:  # noqa: SIM110 - a generator costs as much again as the answer
         if name not in _KNOWN_META and name.startswith(_NOT_FOREIGN):
             return True
@@ -278,7 +278,7 @@ def _has_unread(names: Iterable[str]) -> bool:
 
 
 def _wishes(envelope: JSON) -> Wishes | None:
-    """Return what the two keys say that ask for something; `None` when their form is unusual."""
+    """Return the progress token and log level; `None` if their form is unusual."""
     token: Any = envelope.get(PROGRESS_KEY)
     level: Any = envelope.get(LEVEL_KEY)
     if (PROGRESS_KEY in envelope and not is_id(token)) or not (level is None or level in LEVELS):
@@ -287,7 +287,7 @@ def _wishes(envelope: JSON) -> Wishes | None:
 
 
 def _is_usual_envelope(meta: JSON) -> bool:
-    """Tell whether version, capabilities and client have the forms that most clients send."""
+    """Tell whether version, capabilities and client have common forms."""
     declared = as_object(meta.get(CAPABILITIES_KEY))
     if meta.get(VERSION_KEY) != VERSION or declared is None:
         return False
@@ -301,7 +301,7 @@ def _is_usual_envelope(meta: JSON) -> bool:
 
 
 def is_usual_client(named: Any) -> bool:
-    """Tell whether a client names itself in the form that most do."""
+    """Tell whether a client's name and version have the common form."""
     client = as_object(named)
     if client is None or not {"name", "version"} <= client.keys() <= _CLIENT_WORDS:
         return False

@@ -1,4 +1,4 @@
-"""Channels: the way back to the client of one request, in its era."""
+"""Channels: create the channel through which one request can ask its client, for either era."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pegboard.server.mcp.asking.input_required import InputRequiredChannel, Noti
 from pegboard.server.mcp.asking.unanswered_requests import SessionChannel
 from pegboard.server.mcp.protocol.requests import McpRequest
 
-_CENTURY_MS = 100 * 366 * 86_400_000  # an integer of JSON may be too long for a float
+_CENTURY_MS = 100 * 366 * 86_400_000  # the size limit of a JSON integer, which may be too long for a float
 
 
 def channel_of(request: McpRequest) -> ClientChannel:
-    """Return the way back to the client that sent a request, for one call."""
+    """Return the channel to the client of a 2026-07-28 request, for one call."""
     if request.era.session is not None:
         return session_channel(request)
     params, hops = request.params, request.hops
@@ -28,7 +28,7 @@ def channel_of(request: McpRequest) -> ClientChannel:
 
 
 def session_channel(request: McpRequest) -> SessionChannel:
-    """Return the same for a request of an earlier revision."""
+    """Return the channel to the client of a request from an earlier revision."""
     session, outlet = request.session, request.outlet
     assert outlet is not None
     channel = SessionChannel(request.capabilities)

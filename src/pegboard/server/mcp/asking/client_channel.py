@@ -1,4 +1,4 @@
-"""ClientChannel: ask the client at the other end of a call, whichever way its revision of the protocol has for it."""
+"""ClientChannel: asks the client of a call for input, in the form of its protocol revision."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.model.task import TaskSupport
 from pegboard.server.mcp.protocol.task_wire import NEEDED, declares_tasks
 
-SAMPLED_TOKENS = 1_000  # that a client's model is asked for, unless the tool says otherwise
+SAMPLED_TOKENS = 1_000  # tokens requested from a client's model, unless the tool sets another number
 
 CONSENT_KEY = "pegboard.consent"
 ARGUMENTS_KEY = "pegboard/arguments"
@@ -25,7 +25,7 @@ _CONFIRM: JSON = {"type": "object", "properties": {}}
 
 
 def declares_ui(capabilities: Mapping[str, Any]) -> bool:
-    """Tell whether a client declared the extension for user interfaces, and shows such as we know."""
+    """Tell whether a client declared the user interface extension with a MIME type that we support."""
     extensions: Any = capabilities.get("extensions")
     settings: Any = extensions.get(UI_EXTENSION) if isinstance(extensions, Mapping) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - JSON
     if not isinstance(settings, Mapping):
@@ -35,35 +35,35 @@ def declares_ui(capabilities: Mapping[str, Any]) -> bool:
 
 
 class QuestionPendingError(CallError):
-    """The client was asked; this call ends, and another one brings the answer."""
+    """The client was asked. This call ends; the client calls again with the answer."""
 
     def __init__(self, key: str) -> None:
         super().__init__("consent_required", f"The client was asked and has to call again with the answer ({key!r}).")
 
 
 class ClientChannel:
-    """What a tool can ask of the client; `ctx.client` of a call that came over MCP.
+    """The questions a tool can ask its client: `ctx.client` in a call over MCP.
 
-    Questions go out in wire form. How they travel differs by revision, see `_ask`. `key` names a
-    question among those of one call; give it where a call asks several things.
+    Questions are in wire form; subclasses implement `_ask` per revision. `key` identifies a question within a call
+    and is needed if the call asks more than one.
     """
 
     wants_progress = False
     wants_task = False
     hops: object = None
-    """The servers that the request says it has passed, unread; `None` where it says nothing."""
+    """The servers that the request has passed through, unvalidated; `None` if it does not list any."""
 
     def __init__(self, capabilities: Mapping[str, Any]) -> None:
         self.capabilities = capabilities
         self.missing: dict[str, JSON] = {}
         self.refused_with: int | None = None
-        """The code of the JSON-RPC error that the call is refused with."""
+        """The JSON-RPC error code with which the call is refused."""
 
-    # -- what the client can do
+    # -- capabilities of the client
 
     @property
     def supports_ui(self) -> bool:
-        """Whether the client shows user interfaces, as the extension for them has it."""
+        """Whether the client declared the user interface extension."""
         return declares_ui(self.capabilities)
 
     def can(self, capability: str) -> bool:
@@ -74,7 +74,7 @@ class ClientChannel:
         return declared is not None
 
     def require(self, capability: str) -> None:
-        """Refuse the call, in the protocol's own way, when the client lacks a capability.
+        """Refuse the call with the protocol's own error if the client lacks a capability.
 
         Raises:
             CallError: `consent_required`.
@@ -84,12 +84,12 @@ class ClientChannel:
             raise CallError("consent_required", f"This call needs a client with the capability {capability!r}.")
 
     def follows_task(self, support: TaskSupport, *, asked: bool) -> bool:
-        """Tell whether a call of a tool with this `task` shall be one, for this client.
+        """Tell whether a call of a tool with this `task` setting runs as a task for this client.
 
-        In 2026-07-28 the server says so, to clients that declared that they follow tasks.
+        In 2026-07-28 the server decides, for clients that declared the tasks extension.
 
         Raises:
-            CallError: the tool requires it, and the client has not.
+            CallError: the tool requires a task and the client does not support them.
         """
         if support == "forbidden":
             return False
@@ -105,10 +105,10 @@ class ClientChannel:
     # -- questions
 
     async def elicit(self, message: str, schema: JSONValue = None, *, key: str | None = None) -> JSONValue:
-        """Ask the person for values: an object that fits `schema`, or one value where the schema is no object.
+        """Ask the user for an object that fits `schema`, or for a single value if the schema is not an object.
 
         Raises:
-            CallError: `consent_declined`; `consent_required` when nobody can be asked, or has answered yet.
+            CallError: `consent_declined`; `consent_required` if the client cannot ask, or the answer is still pending.
         """
         form, is_single = form_of(schema)
         answer = await self.form(message, form, key=key)
@@ -124,7 +124,7 @@ class ClientChannel:
         """Show the person a form; return `{"action": "accept" | "decline" | "cancel", "content": {…}}`.
 
         Raises:
-            CallError: nobody can be asked, or has answered yet; an answer that does not fit the form.
+            CallError: the client cannot ask or the answer is still pending; the answer does not fit the form.
         """
         if not self.can("elicitation"):
             raise CallError("consent_required", f"This client cannot ask its user: {message}")
@@ -135,10 +135,10 @@ class ClientChannel:
         return await self._ask(key or _key_of(request), request)
 
     async def sample(self, prompt: str, *, max_tokens: int = SAMPLED_TOKENS, key: str | None = None) -> JSONValue:
-        """Ask the client's model; return the text of its answer.
+        """Ask the client's model and return its text.
 
         Raises:
-            CallError: the client has no model to lend, or has not answered yet.
+            CallError: the client does not offer a model, or has not answered yet.
         """
         self.require("sampling")
         message = {"role": "user", "content": {"type": "text", "text": prompt}}
@@ -149,17 +149,17 @@ class ClientChannel:
         return "\n".join(str(block.get("text", "")) for block in blocks)
 
     async def roots(self, *, key: str = "roots") -> list[JSON]:
-        """Ask for the folders that the client works in, as `{"uri", "name"}`.
+        """Ask for the client's workspace folders, as `{"uri", "name"}`.
 
         Raises:
-            CallError: the client has none to tell, or has not answered yet.
+            CallError: the client has no folders to list, or has not answered yet.
         """
         self.require("roots")
         answer = await self._ask(key, {"method": "roots/list"})
         return list(answer.get("roots") or ())
 
     async def approve(self, request: ConsentRequest) -> bool | None:
-        """Ask the person for a yes to one call; `None` when they cannot be asked, or have not answered."""
+        """Ask the user to approve one call; `None` if the client cannot ask, or the answer is still pending."""
         if not self.can("elicitation"):
             return None
         try:
@@ -175,37 +175,37 @@ class ClientChannel:
         return {"accept": True, "decline": False}.get(str(answer.get("action")))
 
     def has_paid(self, tool: str) -> bool:
-        """Tell whether limits were charged for this call in a round before; never, where there are no rounds."""
+        """Tell whether limits were already charged for this call in an earlier round; False without rounds."""
         return False
 
     async def log(self, data: JSONValue, *, level: str = "info", logger: str = "pegboard") -> None:
-        """Send the client a log line, if it wants lines of that level."""
+        """Send the client a log message if it subscribed to that level."""
 
     async def progress(self, done: float, total: float | None, message: str) -> None:
-        """Tell the client how far the call is, if it asked for that."""
+        """Report the progress of the call if the client asked for it."""
 
     async def close_stream(self) -> None:
-        """End the stream of this call, where the client can come back for its answer (earlier revisions over HTTP)."""
+        """End the call's stream if the client can fetch the answer later (earlier revisions over HTTP)."""
 
     async def _ask(self, key: str, request: JSON, *, bound_to: ConsentRequest | None = None) -> JSON:
         """Return the client's answer to one question.
 
         Raises:
-            CallError: there is no answer (yet).
+            CallError: there is no answer, or not yet.
         """
         raise CallError("consent_required", f"This client cannot be asked (question {key!r}).")
 
 
 def consent_question(request: ConsentRequest) -> JSON:
-    """Return the question for a yes to one concrete call.
+    """Return the approval question for one specific call.
 
     Raises:
-        QuestionTooLongError: a person would not read it.
+        QuestionTooLongError: the question is too long for a person to read.
     """
     message = consent_text(request)
     question = _question(message, _CONFIRM)
     if is_shortened(message):
-        # The whole at hand, for a client that lets its person open it.
+        # The complete arguments, for clients that can expand them.
         question["params"]["_meta"] = {ARGUMENTS_KEY: dict(request.arguments)}
     return question
 
@@ -215,7 +215,7 @@ def _question(message: str, schema: JSON) -> JSON:
 
 
 def misfit(request: JSON, answer: object) -> str | None:
-    """Return why an answer is not one to this question; `None` if it is."""
+    """Return why an answer does not fit this question; `None` if it fits."""
     if not is_object(answer):
         return "an answer is an object"
     match request["method"]:

@@ -1,4 +1,4 @@
-"""EarlierChannel: what the channels of the revisions before 2026-07-28 have alike."""
+"""EarlierChannel: the common part of the channels for revisions before 2026-07-28."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ METHOD_NOT_FOUND = -32601
 
 
 class EarlierChannel(ClientChannel):
-    """The way back to a client of an earlier revision, which says itself whether a call shall be a task."""
+    """The channel to a client of an earlier revision, where the request itself asks for a task."""
 
     task_ttl_s: float | None = None
-    """For how long it wants to have it kept."""
+    """How long the client wants the task to be kept, in milliseconds."""
 
     def follows_task(self, support: TaskSupport, *, asked: bool) -> bool:
-        """Tell whether a call shall be a task: where it may be one, and the request said so.
+        """Tell whether a call runs as a task: the tool allows it and the request asked for it.
 
         Raises:
-            CallError: the tool forbids what was asked for, or requires what was not. Source: MCP 2025-11-25, tasks.
+            CallError: the tool forbids or requires a task and the request differs. Source: MCP 2025-11-25, tasks.
         """
         if support == "required" and not self.wants_task:
             self.refused_with = METHOD_NOT_FOUND

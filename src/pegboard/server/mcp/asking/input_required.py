@@ -1,4 +1,4 @@
-"""InputRequiredChannel: ask a client of 2026-07-28, which is told what is missing and calls again with the answers."""
+"""InputRequiredChannel: asks a 2026-07-28 client, which calls again with the answers."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from pegboard.server.mcp.asking.client_channel import CONSENT_KEY, ClientChannel
 from pegboard.server.mcp.asking.notifications import Notifications
 
 _RECORD = "consent"
-INPUT_MISFITS = 3  # answers to one question that may miss its form, before the call ends
+INPUT_MISFITS = 3  # answers to one question that may be invalid before the call ends
 
 
 class InputRequiredChannel(ClientChannel):
-    """Collects the questions that have no answer yet. The call ends, and begins again with the client's answers.
+    """Collects the questions without an answer. The call ends, and the client repeats it with the answers.
 
-    So code that stands before a question runs again in each round: a tool asks first and acts afterwards.
+    Code before a question therefore runs again in each round: a tool should ask first and act afterwards.
 
     Args:
-        capabilities: what the client declared with this very request.
-        responses: answers that came with it, by key, from the client as they are, objects or not.
-        state: what we sealed in the round before, opened again; `None` in the first round.
+        capabilities: what the client declared in this request.
+        responses: the answers in this request by key, unvalidated; values may be of any type.
+        state: the opened state of the previous round; `None` in the first round.
     """
 
     asks_by_calling_again = True
@@ -43,37 +43,37 @@ class InputRequiredChannel(ClientChannel):
         self._running: dict[str, JSON] = {}
         self._begun: set[str] = set()
         self._asking: str | None = None
-        """The call that the person is asked about now."""
+        """The call that this round asks about."""
         self._limited: str | None = None
         self._responses = {} if responses is None else dict(responses)
         self._answers: dict[str, JSON] = {}
         self._misfits: dict[str, int] = {}
-        """How many answers to a question did not fit it, in all rounds."""
+        """The number of invalid answers per question, over all rounds."""
         self._asked: str | None = None
-        """The call that they were asked about in the round before."""
+        """The call that the previous round asked about."""
         self._agreed: dict[str, JSON] = {}
-        """What was agreed to and has not ended yet: those calls begin again in each round. The others are spent."""
+        """Approved calls that have not ended: they start again in each round. Approvals of ended calls are used up."""
         self._paid: str | None = None
         self._previous_definitions: dict[str, str] = {}
         if state is not None:
             self._go_on(json.loads(state))
 
     def _go_on(self, previous: JSON) -> None:
-        """Take up what the round before left."""
+        """Restore the state of the previous round."""
         self._answers, self._agreed = previous.get("answers", {}), previous.get("agreed", {})
         self._asked, self._paid = previous.get("asked"), previous.get("paid")
         self._misfits = previous.get("misfits", {})
         self._previous_definitions = previous.get("definitions", {})
 
     def begins(self, tool: str, definition_hash: str) -> None:
-        """Void every answer where a definition changed while the person thought: they were given to another call."""
+        """Drop every answer if a definition changed in the meantime: the answers were meant for another definition."""
         self._definitions[tool] = definition_hash
         if self._previous_definitions.get(tool, definition_hash) != definition_hash:
             self._answers, self._responses, self._agreed, self._misfits = {}, {}, {}, {}
             self._asked = self._paid = None
 
     def has_paid(self, tool: str) -> bool:
-        """Tell whether limits were charged for this call in the round before; calls of its own are charged anew."""
+        """Tell whether the previous round charged the limits of this call. Its nested calls are charged again."""
         if self._limited is not None:
             return False
         self._limited = tool
@@ -94,7 +94,7 @@ class InputRequiredChannel(ClientChannel):
         return answer
 
     def _consent(self, key: str, request: JSON, call: str) -> JSON:
-        """Return the answer to this very call, which serves no other: one that came along unasked is none."""
+        """Return the answer to exactly this call. An unsolicited answer does not count."""
         answer: object = self._agreed.pop(call, None)
         if answer is None and self._asked == call:
             answer, self._asked = self._responses.pop(key, None), None
@@ -107,9 +107,9 @@ class InputRequiredChannel(ClientChannel):
         return fitting
 
     def _fitting(self, key: str, request: JSON, answer: object) -> JSON:
-        """Return an answer that fits its question. Ask again for another one, and end the call after some of them.
+        """Return an answer that fits its question; otherwise ask again, up to `INPUT_MISFITS` times per question.
 
-        A client that answers by a program would give the same answer for ever.
+        A scripted client would repeat the same invalid answer forever.
         """
         why = misfit(request, answer)
         if why is None:
@@ -124,7 +124,7 @@ class InputRequiredChannel(ClientChannel):
         return self._pend(key, request)
 
     async def carried(self, request: ConsentRequest, stands: Stands) -> ConsentAnswer | None:
-        """Return the answer to a call that was given in a round before, and goes on in this one, if it stands still."""
+        """Return the answer of an earlier round for a call that continues in this round, if it is still valid."""
         call = _binding(request)
         known = self._agreed.get(call, {})
         if known.get("action") not in ("accept", "decline"):
@@ -138,20 +138,20 @@ class InputRequiredChannel(ClientChannel):
         return answer
 
     def keeps(self, request: ConsentRequest) -> bool:
-        """Tell whether the yes to a call is not to go back: it was given in a round before, where the call ran until it
-        asked something, or it goes on to the next round with what is asked in this one.
+        """Tell whether the approval of a call must not be returned to the store: the call was running in an earlier
+        round, or continues in the next one after the questions of this round.
         """
         call = _binding(request)
         return call in self._begun or (bool(self.questions) and call in self._running)
 
     def carry(self, request: ConsentRequest, consent_id: str) -> None:
-        """Take a yes along to the next round, wherever it came from: it has been used up, and serves this call."""
+        """Carry an approval to the next round: it was used up for this call, whatever its origin."""
         self._running[_binding(request)] = {"action": "accept", _RECORD: consent_id}
 
     def spent(self, request: ConsentRequest) -> None:
-        """Hear that a call which was answered has ended: the same again is another call, for which to ask again.
+        """Record that an approved call has ended: the same call made again needs another approval.
 
-        A no is kept: nobody is asked twice in one go.
+        A refusal is kept, so that nobody is asked twice within one request.
         """
         call = _binding(request)
         if self._running.get(call, {}).get("action") != "decline":
@@ -162,8 +162,8 @@ class InputRequiredChannel(ClientChannel):
         raise QuestionPendingError(key)
 
     def state(self) -> str:
-        """Return what the next round must know, to be sealed."""
-        # A question other than for consent is asked by a tool that runs: its limits have been charged.
+        """Return the state for the next round, before sealing."""
+        # A question other than for consent comes from a running tool, whose limits are already charged.
         paid = self._limited if self.questions.keys() - {CONSENT_KEY} else None
         once = secrets.token_hex(12)
         consents = {"asked": self._asking, "agreed": self._running}
@@ -173,7 +173,7 @@ class InputRequiredChannel(ClientChannel):
 
 
 class NotifyingChannel(Notifications, InputRequiredChannel):
-    """A round whose request asked to hear of its progress, or of log lines."""
+    """A round whose request asked for progress or log notifications."""
 
 
 def _binding(request: ConsentRequest) -> str:
@@ -181,5 +181,5 @@ def _binding(request: ConsentRequest) -> str:
 
 
 def once_of(state: str) -> str:
-    """Return the mark by which a state is known, so that it serves only once."""
+    """Return the unique mark of a state, which makes it usable only once."""
     return cast("str", json.loads(state)["once"])

@@ -1,4 +1,4 @@
-"""Notifications: progress and log lines of one request, which go out before its answer."""
+"""Notifications: progress and log messages of one request, sent before its answer."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from pegboard.model.json_types import JSON, JSONValue
 from pegboard.server.mcp.protocol.jsonrpc import json_bytes
 
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
-"""The levels of log lines, lowest first."""
+"""The log levels, lowest first."""
 
 
 class Outlet(Protocol):
-    """Where the notifications of one request go."""
+    """The destination of one request's notifications."""
 
     async def notify(self, method: str, params: JSON) -> None:
-        """Send one, or drop it where nobody listens any more."""
+        """Send a notification, or drop it if the client is gone."""
         ...
 
 
 class MessageOutlet:
-    """Writes whole messages to wherever the transport says; it says so before the work of the request begins."""
+    """An outlet that writes complete messages; the transport sets `write` before the request starts."""
 
     def __init__(self) -> None:
         self.write: Callable[[bytes], Awaitable[None]] | None = None
         self.end_stream: Callable[[], Awaitable[None]] | None = None
 
     async def send(self, message: JSON) -> None:
-        """Send a message that goes before the answer."""
+        """Send a message before the answer."""
         if self.write is not None:
             await self.write(json_bytes(message))
 
@@ -36,15 +36,15 @@ class MessageOutlet:
         await self.send({"jsonrpc": "2.0", "method": method, "params": params})
 
     async def close(self) -> None:
-        """End the stream, where the client can come back for the rest."""
+        """End the stream if the client can fetch the rest later."""
         if self.end_stream is not None:
             await self.end_stream()
 
 
 class Notifications:
-    """The part of a channel that tells the client something; mixed into those that have an outlet.
+    """The notifying part of a channel, mixed into channels with an outlet.
 
-    `level` is the lowest level of log lines that the client wants; `None` when it wants none.
+    `level` is the lowest log level the client wants; `None` for no log messages.
     """
 
     _outlet: Outlet
@@ -53,7 +53,7 @@ class Notifications:
     wants_progress = False
 
     def tell_through(self, outlet: Outlet, *, token: int | str | None, level: str | None) -> None:
-        """Send what is told from now on through `outlet`; progress only where there is a `token` for it."""
+        """Send notifications through `outlet` from now on; progress only if there is a `token`."""
         self._outlet, self._token, self._level = outlet, token, level
         self.wants_progress = token is not None
 

@@ -1,4 +1,4 @@
-"""Request states: sealed on their way to a client of 2026-07-28, opened on their way back, each good for one use."""
+"""Request states: sealed for 2026-07-28 clients, opened on return, each usable once."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from pegboard.server.sealing import REQUEST_STATE_S, Sealing
 log = logging.getLogger("pegboard.serve")
 ASKING_METHODS: Final = frozenset(("tools/call", "prompts/get", "resources/read"))
 """The methods whose results may ask for input. Source: MCP 2026-07-28, multi round-trip requests."""
-CLOCK_SKEW_S = 60.0  # by which another worker's clock may be ahead of ours
+CLOCK_SKEW_S = 60.0  # seconds by which another worker's clock may be ahead of ours
 _KIND = b"request state "
-"""How a sealed state begins, so that nothing that was sealed for another use is taken for one."""
+"""The prefix of a sealed state, so that values sealed for other purposes are not accepted."""
 _UNKNOWN = "The answer was not taken: the store of consents does not answer. Nothing was run; call again without it."
 
 
@@ -30,9 +30,9 @@ class RequestStates:
     """The states of one server's calls. Each is bound to its caller, method, target and arguments.
 
     Args:
-        sealing: the keys.
-        used: where the workers of this server remember which states were used. Without it a state is good only in the
-            worker that made it, even where other workers have the keys.
+        sealing: the server's keys.
+        used: the used states, shared by all workers. Without it, a state is accepted only by the worker that made
+            it, even if other workers have the same keys.
         wall_clock: seconds since 1970, the same for all workers.
     """
 
@@ -43,16 +43,16 @@ class RequestStates:
         self._sealing, self._used, self._clock = sealing, used, wall_clock
 
     def seal(self, result: JSON, request: McpRequest) -> JSON:
-        """Return a result that asks for input with its state sealed."""
+        """Return a result that asks for input, with the call's state sealed."""
         bound_to = self._binding(request.method, request.params, request.principal)
         sealed = json.dumps([self._clock() + REQUEST_STATE_S, bound_to, result["requestState"]])
         return {**result, "requestState": self._sealing.codec.seal(_KIND + sealed.encode())}
 
     def open(self, state: object, method: str, params: JSON, principal: Principal) -> str:
-        """Return what was sealed in the round before.
+        """Return the sealed state of the previous round.
 
         Raises:
-            RpcError: this state is not one of ours, is too old, or belongs to another request or caller.
+            RpcError: the state is not ours, has expired, or belongs to another request or caller.
         """
         payload = self._sealing.codec.open(state) if isinstance(state, str) else None
         if payload is None or not payload.startswith(_KIND):
@@ -66,10 +66,10 @@ class RequestStates:
         return opened
 
     async def spend(self, state: str) -> None:
-        """Use up an opened state, here and in all workers that share it.
+        """Mark a state as used, in all workers that share the record.
 
         Raises:
-            RpcError: it was used before, or nobody can tell.
+            RpcError: it was used before, or the record cannot be read.
         """
         once = once_of(state)
         is_unused = self._sealing.use_up(once)
@@ -83,7 +83,7 @@ class RequestStates:
             raise _invalid()
 
     def _binding(self, method: str, params: Mapping[str, Any], principal: Principal) -> str:
-        """Return a digest of what a state is bound to."""
+        """Return a digest of everything a state is bound to."""
         target = params.get("uri" if method == "resources/read" else "name")
         arguments: JSONValue = None if method == "resources/read" else params.get("arguments") or {}
         bound_to: list[JSONValue] = ["request state", self._audience, principal.owner, method, target, arguments]

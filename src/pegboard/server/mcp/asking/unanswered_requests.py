@@ -1,4 +1,4 @@
-"""Unanswered requests: what a client has yet to answer, in the middle of a call of an earlier revision."""
+"""Unanswered requests: questions to a client of an earlier revision that are still open during a call."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _FEWER_RIGHTS = "whoever answered has not all the roles any more that the call b
 
 
 class _Question(NamedTuple):
-    """One that is open, and the roles with which the call began that asks it."""
+    """An open question, and the roles with which its call began."""
 
     answered: asyncio.Future[JSON]
     roles: frozenset[str]
 
 
 class UnansweredRequests:
-    """The open questions of one client. Each has an id that no other question has.
+    """The open questions of one client, each with a unique id.
 
     Args:
-        worker: the name of the worker that asks, where there may be others; part of the ids.
-        refusal: why nobody can be asked.
+        worker: the name of the asking worker if there are several; part of the ids.
+        refusal: the reason why the client cannot be asked.
     """
 
     def __init__(self, worker: str = "", refusal: str | None = None) -> None:
@@ -41,10 +41,10 @@ class UnansweredRequests:
         self.refusal = refusal
 
     async def ask(self, outlet: MessageOutlet, request: JSON, *, roles: Iterable[str] = ()) -> JSON:
-        """Send a request on the stream of a call, which began with these roles; return the client's response to it.
+        """Send a request on the stream of a call that began with these roles; return the client's response.
 
         Raises:
-            CallError: `consent_required`; nobody can be asked.
+            CallError: `consent_required`; the client cannot be asked.
         """
         if self.refusal is not None:
             raise CallError("consent_required", f"The client could not be asked. {self.refusal}")
@@ -61,10 +61,10 @@ class UnansweredRequests:
             del self._open[question_id]
 
     def take(self, response: JSON, *, roles: Iterable[str] | None = None) -> bool:
-        """Take a response; `False` when it answers no question of ours.
+        """Accept a response; return False if it does not answer one of our questions.
 
-        `roles` are those that whoever sends it has now, `None` where nobody can say. The call that asks goes on with
-        those that it began with: who has fewer by now answers nothing, and the call learns that.
+        `roles` are the sender's current roles, or `None` if unknown. The call continues with the roles it began with,
+        so an answer from a sender who has lost one of them is rejected and the call is told so.
         """
         question_id: JSONValue = response.get("id")
         question = self._open.get(question_id) if isinstance(question_id, str) else None
@@ -76,33 +76,33 @@ class UnansweredRequests:
         return True
 
     def end(self) -> None:
-        """Tell all who wait that nobody will answer."""
+        """Tell all waiting calls that there will be no answer."""
         for answered, _ in self._open.values():
             if not answered.done():
                 answered.set_result({"error": {"message": "the session has ended."}})
 
 
 def worker_of(question_id: object) -> str | None:
-    """Return the worker that asked a question, by its id; `None` where that says nothing of it."""
+    """Return the name of the worker that asked a question, taken from its id; `None` if the id does not contain one."""
     match = _ASKED_BY.match(question_id) if isinstance(question_id, str) else None
     return None if match is None else match[1]
 
 
 class SessionChannel(Notifications, EarlierChannel):
-    """Sends the client a request of its own and waits for the answer, on the stream of this call."""
+    """Sends the client a request and waits for its answer, on the stream of this call."""
 
     def ask_through(self, outlet: MessageOutlet, questions: UnansweredRequests, *, roles: Iterable[str] = ()) -> None:
-        """Ask on the stream of this call, which has these roles; its client answers wherever it likes."""
+        """Ask on the stream of this call, which has these roles; the answer may arrive on any connection."""
         self._asking, self._questions, self._roles = outlet, questions, roles
 
     async def close_stream(self) -> None:
         await self._asking.close()
 
     async def put(self, key: str, request: JSON) -> JSON:
-        """Send a ready question, and return the client's answer.
+        """Send a question in wire form and return the client's answer.
 
         Raises:
-            CallError: there is none, or it does not fit.
+            CallError: there is no answer, or it does not fit.
         """
         return await self._ask(key, request)
 

@@ -1,1 +1,1 @@
-"""What each method answers. A handler knows nothing of the transport."""
+"""The handlers of each method. They do not know the transport."""

@@ -1,4 +1,4 @@
-"""ListChanges: tell clients of either era when lists or resources have changed that their profile shows."""
+"""ListChanges: notify clients of either era when lists or resources in their profile have changed."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ _LISTS = ("tools", "prompts", "resources")
 
 
 class _Shown(NamedTuple):
-    """What a profile shows: all that clients are told about, and a digest that is the same in every worker."""
+    """What a profile shows: everything that clients are notified about, and a digest that all workers compute alike."""
 
     signature: object
     content: str
 
 
 class Listener:
-    """One listen stream: what its client wants to hear, and what it has yet to be told.
+    """One listen stream: its subscriptions, and the notifications still to be sent.
 
-    A change that was not told yet is told once, however often it happens, so a client that reads slowly makes nothing
+    A pending change is sent once, however often it occurs, so a slow reader does not use more memory.
     grow.
     """
 
@@ -54,17 +54,17 @@ class Listener:
         self._woken = asyncio.Event()
 
     def changed(self, what: str) -> None:
-        """Note that the list of `tools`, `prompts` or `resources` has changed."""
+        """Queue a change of the list of `tools`, `prompts` or `resources`."""
         if f"{what}ListChanged" in self._wanted:
             self._note(f"notifications/{what}/list_changed", {})
 
     def updated(self, uri: str) -> None:
-        """Note that a resource has changed."""
+        """Queue a change of a resource."""
         if uri in self._wanted.get("resourceSubscriptions", ()):
             self._note("notifications/resources/updated", {"uri": uri})
 
     def close(self) -> None:
-        """End the stream with its result, after what it has yet to tell."""
+        """End the stream with its result, after the pending notifications."""
         self._is_over = True
         self._woken.set()
 
@@ -73,7 +73,7 @@ class Listener:
         self._woken.set()
 
     async def tell(self, outlet: MessageOutlet, meta: JSON) -> None:
-        """Send what there is to tell until the stream is closed."""
+        """Send pending notifications until the stream is closed."""
         while True:
             await self._woken.wait()
             self._woken.clear()
@@ -85,13 +85,13 @@ class Listener:
 
 
 class ListChanges:
-    """The open listen streams of each profile, and what each profile showed when its clients were last told.
+    """The open listen streams of each profile, and the content each profile last notified its clients about.
 
     Args:
-        gateway: answers for the catalog.
-        sessions: the sessions of earlier revisions, which are told too.
-        profiles: those to watch; by default all, and the catalog without one.
-        bus: the way to the other workers. Their clients are told too: one may have listed its tools here.
+        gateway: the catalog's answers.
+        sessions: the sessions of earlier revisions, which are notified too.
+        profiles: the profiles to watch; by default all of them and the catalog without a profile.
+        bus: the other workers, whose clients are notified too: they may have listed their tools here.
     """
 
     def __init__(
@@ -119,9 +119,9 @@ class ListChanges:
     # -- subscriptions/listen of 2026-07-28
 
     async def listen(self, request: McpRequest) -> JSON:
-        """Handle subscriptions/listen: a stream that hears of its own profile, and of its caller's tasks, only.
+        """Handle subscriptions/listen: the stream receives changes of its own profile and its caller's tasks only.
 
-        Of the resources that it names, those that its caller may not have are left out like those that do not exist.
+        Named resources that the caller may not read are left out, like those that do not exist.
         """
         principal, outlet = request.principal, request.outlet
         assert outlet is not None
@@ -136,7 +136,7 @@ class ListChanges:
         try:
             heard = await self._tasks.permitted(request)
             wanted = await self._permitted(principal, request.params["notifications"])
-            # It listens before it is told so: no change is lost in between.
+            # Subscribe before acknowledging, so that no change is lost in between.
             listener = Listener(wanted)
             listeners.add(listener)
             forget = self._gateway.watch(principal, listener.close)
@@ -165,7 +165,7 @@ class ListChanges:
         return {"_meta": meta}
 
     async def _permitted(self, principal: Principal, wanted: JSON) -> JSON:
-        """Return what a stream will hear of lists and resources."""
+        """Return the lists and resources a stream subscribes to."""
         honored: JSON = {f"{what}ListChanged": True for what in _LISTS if wanted.get(f"{what}ListChanged") is True}
         uris: Any = wanted.get("resourceSubscriptions")
         if uris:
@@ -178,7 +178,7 @@ class ListChanges:
     # -- changes
 
     def start(self) -> None:
-        """Begin to watch the catalog, on the running loop; once is enough."""
+        """Start watching the catalog on the running loop; repeated calls do nothing."""
         if self._loop is not None:
             return
         self._loop = asyncio.get_running_loop()
@@ -191,7 +191,7 @@ class ListChanges:
         ]
 
     def stop(self) -> None:
-        """Stop watching, and end the open streams with their result."""
+        """Stop watching and end the open streams with their result."""
         for end in self._ends:
             end()
         self._ends = []
@@ -202,7 +202,7 @@ class ListChanges:
                 listener.close()
 
     def _changed(self) -> None:
-        """Note a change; the catalog may be changed from any thread."""
+        """Record a change; the catalog may be changed from any thread."""
         loop = self._loop
         if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(self._settle)
@@ -212,7 +212,7 @@ class ListChanges:
         self._changed()
 
     def _on_changed_elsewhere(self, _worker: str, said: JSON) -> None:
-        """Take what another worker shows now; where this one shows the same, its clients know of it."""
+        """Receive another worker's content; if this worker shows the same, its clients already know it."""
         if not self._ends:
             return
         for profile, what, content in said["lists"]:
@@ -249,7 +249,7 @@ class ListChanges:
             self._bus.tell_soon("lists.changed", {"lists": lists, "updated": sorted(updated)})
 
     async def _tell_updated(self, uri: str) -> None:
-        """Tell of a resource those whose profile shows it."""
+        """Notify the clients whose profile shows a resource."""
         keys = {key for key, *_ in self._resources.resources_of(uri)}
         for profile in self._profiles() if keys else ():
             if any(name in keys for name, *_ in self._shown_resources(profile)):
@@ -257,7 +257,7 @@ class ListChanges:
                     listener.updated(uri)
                 await self._sessions.tell_updated(profile, uri)
 
-    # -- what each profile shows, as far as that does not depend on the caller
+    # -- the content of each profile, as far as it does not depend on the caller
 
     def _profiles(self) -> Sequence[str | None]:
         declared = self._catalog.registry.profiles
@@ -272,7 +272,7 @@ class ListChanges:
         for profile in self._profiles():
             declared = None if profile is None else registry.profiles[profile]
             selection = Selection() if declared is None else Selection(include=declared.include, policy=declared.policy)
-            # How they are shown, and which: what else a profile says is no reason to tell anybody.
+            # Only how and which tools are shown; other settings of a profile are not a reason to notify.
             how = None if declared is None else replace(declared, policy=OPEN_POLICY, rate_limit=None, origin="")
             selected = snapshot.judged(selection, OPEN_POLICY)
             names = {entry.source for entry in selected.conditional} | {

@@ -1,4 +1,4 @@
-"""List TTL: how long a client of 2026-07-28 may keep a list before it asks again."""
+"""List TTL: how long a 2026-07-28 client may cache a list."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from pegboard.model.source_state import SourceState
 from pegboard.server.mcp.handlers.source_outcomes import may_bring
 from pegboard.server.mcp.limits import LIST_TTL_MS
 
-STARTING_TTL_MS = 1_000  # while a source has yet to give its first lists
+STARTING_TTL_MS = 1_000  # seconds, while a source has not delivered its first lists
 
 
 @runtime_checkable
 class Starting(Protocol):
-    """A source that can tell that its first lists are still to come, which its state alone does not say."""
+    """A source that reports whether its first lists are still pending, which its state alone does not show."""
 
     def is_starting(self) -> bool: ...
 
 
 def starting(catalog: Catalog) -> Sequence[Source]:
-    """Return the sources that have yet to give their first lists.
+    """Return the sources whose first lists are still pending.
 
-    Ask before a list is drawn: what a source brings in between is then in the list, or the list is short-lived.
+    Ask before a list is written: what a source adds meanwhile is then in the list, or the list is short-lived.
     """
     sources = catalog.registry.sources
     if not sources:
@@ -35,7 +35,7 @@ def starting(catalog: Catalog) -> Sequence[Source]:
 
 
 def list_ttl_ms(awaited: Sequence[Source], view: View, *, space: str = "") -> int:
-    """Return how long a list may be kept: less while sources are awaited that this caller may have something of.
+    """Return how long a list may be cached: shorter while pending sources may bring something for this caller.
 
     `space` is `resource` or `prompt` for lists of those.
     """
@@ -43,7 +43,7 @@ def list_ttl_ms(awaited: Sequence[Source], view: View, *, space: str = "") -> in
 
 
 def discover_ttl_ms(catalog: Catalog) -> int:
-    """Return how long the answer to server/discover may be kept, which is the same for every caller."""
+    """Return how long the answer to server/discover may be cached; it is the same for every caller."""
     return STARTING_TTL_MS if starting(catalog) else LIST_TTL_MS
 
 

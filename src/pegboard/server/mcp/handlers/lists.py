@@ -1,4 +1,4 @@
-"""Lists: the tools, resources and prompts of one caller, as ready bytes and as pages, in the words of either era."""
+"""Lists: the tools, resources and prompts of one caller, as ready bytes and as pages, for either era."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _drawn_by(draw: Callable[[ToolEntry], JSON], kept_as: str) -> Exporter:
 
 
 def _plain(draw: Callable[[ToolEntry], JSON]) -> Callable[[ToolEntry], JSON]:
-    """Return what draws tools for clients that show no interfaces: without what their `_meta` says of one."""
+    """Return the formatter for clients without user interfaces, which leaves the interface out of `_meta`."""
 
     def plain(entry: ToolEntry) -> JSON:
         drawn = draw(entry)
@@ -62,9 +62,9 @@ _BEFORE_2026_PLAIN = _drawn_by(_mcp_tool_before_2026_plain, "mcp before 2026 wit
 
 
 class ToolList(NamedTuple):
-    """What a list of tools is made of.
+    """The inputs of a tool list.
 
-    The view and the snapshot that it is prepared for, how long the list may be kept, and which sources are not well.
+    The view and the snapshot it was prepared for, how long the list may be cached, and which sources have problems.
     """
 
     view: View
@@ -76,7 +76,7 @@ class ToolList(NamedTuple):
 class Lists:
     """The lists of a catalog, for one principal at a time.
 
-    Those that fit a page are whole; longer ones come in pages, whose cursors need the `sealing` of the server.
+    Lists that fit on a page are sent whole; longer ones have pages, whose cursors need the server's `sealing`.
     """
 
     def __init__(self, gateway: Gateway) -> None:
@@ -89,7 +89,7 @@ class Lists:
     # -- tools
 
     def fit_a_page(self) -> bool:
-        """Tell whether every list of tools certainly fits a page, whoever asks."""
+        """Tell whether every possible tool list fits on one page."""
         snapshot = self._registry.snapshot()
         return len(snapshot.entries) <= MCP_PAGE_TOOLS and not snapshot.bundles
 
@@ -103,7 +103,7 @@ class Lists:
         return ToolList(view, snapshot, list_ttl_ms(awaited, view), outcomes(gateway.catalog, view, snapshot))
 
     async def tools_as_bytes(self, principal: Principal, capabilities: JSON) -> tuple[bytes, ...]:
-        """Return the whole result of tools/list of 2026-07-28, in parts to be joined."""
+        """Return the complete result of a 2026-07-28 tools/list, in parts to be joined."""
         view, snapshot, ttl_ms, meta = await self._tools(principal)
         tail = self._usual_tail
         if meta or ttl_ms != LIST_TTL_MS:
@@ -114,7 +114,7 @@ class Lists:
         return b'{"tools":', *_with_apps(listed, _for_apps(view, snapshot, capabilities), mcp_tool), tail
 
     async def tools_as_bytes_before_2026(self, principal: Principal, capabilities: JSON) -> tuple[bytes, ...]:
-        """Return the whole result of tools/list of an earlier revision, which all of them have alike, in parts."""
+        """Return the complete result of an earlier revision's tools/list, the same for all of them, in parts."""
         view, snapshot, _, meta = await self._tools(principal)
         tail = _tail({"_meta": meta}) if meta else b"}"
         exporter = _BEFORE_2026_PLAIN if _is_plain(snapshot, capabilities) else _BEFORE_2026
@@ -131,10 +131,10 @@ class Lists:
         is_earlier: bool,
         hops: object = None,
     ) -> JSON:
-        """Return one page of tools, in the form of either era; for a gateway without those that lead back to it.
+        """Return one page of tools for either era; for a gateway, without the tools that lead back to it.
 
         Raises:
-            RpcError: the cursor is not of this list.
+            RpcError: the cursor does not belong to this list.
         """
         asking = frozenset(self._gateway.asking(hops))
         view, snapshot, ttl_ms, meta = await self._tools(principal)
@@ -156,9 +156,9 @@ class Lists:
         return {**page, **({"_meta": meta} if meta else {}), **more}
 
     def _without_ways_back(self, tools: tuple[ToolEntry, ...], asking: frozenset[str]) -> tuple[ToolEntry, ...]:
-        """Return the tools that do not lead to those who ask; the very same where all are left."""
+        """Return the tools that do not lead back to the asking servers; the same object if none is left out."""
         leading = {name for name, source in self._registry.sources.items() if isinstance(source, LeadsElsewhere)}
-        # Of ten thousand few lead anywhere, and each page asks again.
+        # Few of ten thousand tools lead anywhere, and each page asks again.
         back = {
             entry.wire_name
             for entry in tools
@@ -174,7 +174,7 @@ class Lists:
         """Return one page of `resources`, `resourceTemplates` or `prompts`.
 
         Raises:
-            RpcError: the cursor is not of this list.
+            RpcError: the cursor does not belong to this list.
         """
         asking = frozenset(self._gateway.asking(hops))
         awaited = starting(self._gateway.catalog)
@@ -190,7 +190,7 @@ class Lists:
         if kind == "resources":
             offered += [((), skill.uri, _skill(skill)) for skill in await self.skills(principal)]
         if kind != "prompts":
-            # Under one URI a client reads one resource: the first that its caller may have, as `find_resource` has it.
+            # A client reads one resource per URI: the first one its caller may read, as in `find_resource`.
             first_of: dict[str, tuple[tuple[str, ...], str, JSON]] = {}
             for each in offered:
                 first_of.setdefault(each[1], each)
@@ -203,7 +203,7 @@ class Lists:
         return page
 
     async def skills(self, principal: Principal) -> list[Skill]:
-        """Return the skills that a caller has: those of namespaces of which it has a tool."""
+        """Return the caller's skills: those in namespaces where it has a tool."""
         declared = self._registry.declarations.skills
         if not declared:
             return []
@@ -212,12 +212,12 @@ class Lists:
         return skills_of(declared, await view.atools())
 
     def _behind(self, kind: str, ways: Mapping[str, tuple[str, ...]]) -> JSON:
-        """Return what a gateway is told of the servers behind the items of a list."""
+        """Return, for a gateway, the servers behind the items of a list."""
         far = {named: list(way) for named, way in ways.items() if way}
         return {HOPS_KEY: {"server": self._registry.server_id, kind: far}}
 
     async def _members(self, view: View, snapshot: Snapshot) -> AsyncIterator[tuple[ToolEntry, str, JSON]]:
-        """Yield the resources of the templates that tell which a caller has."""
+        """Yield the resources that templates list for this caller."""
         for entry, spec in self._resources.resources(view, within=snapshot):
             if spec.members is not None:
                 try:
@@ -228,7 +228,7 @@ class Lists:
                     yield entry, member.uri, _resource(member, "uri")
 
     def _items(self, view: View, snapshot: Snapshot, kind: str) -> Iterator[tuple[ToolEntry, str, JSON]]:
-        """Return each item of a list with its entry, and by what it is named."""
+        """Return each item of a list with its entry and its name or URI."""
         if kind == "prompts":
             yield from (
                 (entry, spec.name, _prompt(spec)) for entry, spec in self._resources.prompts(view, within=snapshot)
@@ -242,7 +242,7 @@ class Lists:
 
 
 def _is_plain(snapshot: Snapshot, capabilities: JSON) -> bool:
-    """Tell whether tools are drawn without their interfaces: there are some, and the client shows none."""
+    """Tell whether interfaces are left out: some tools have one, and the client does not show them."""
     has_interfaces: bool | None = snapshot.cache.get("has interfaces")
     if has_interfaces is None:
         has_interfaces = any(snapshot.column("may have an interface", _may_have_interface))
@@ -251,17 +251,17 @@ def _is_plain(snapshot: Snapshot, capabilities: JSON) -> bool:
 
 
 def _may_have_interface(entry: ToolEntry) -> bool:
-    # What a builder makes may have one.
+    # A definition made by a builder may have an interface.
     return entry.builder is not None or "ui" in entry.spec.meta
 
 
 def _for_apps(view: View, snapshot: Snapshot, capabilities: JSON) -> tuple[ToolEntry, ...]:
-    """Return what a client that shows interfaces lets them use, marked as such in `_meta.ui`."""
+    """Return the tools that the interfaces of this client may call, marked in `_meta.ui`."""
     return view.app_tools(within=snapshot) if snapshot.for_apps and declares_ui(capabilities) else ()
 
 
 def _generation(snapshot: Snapshot, tools: tuple[ToolEntry, ...]) -> str:
-    """Return what tells a list from every other; of one that many callers have once, and not for each of its pages."""
+    """Return an identifier of a list; for lists shared by many callers it is computed once, not per page."""
     if type(tools) is not KeptTools:
         return digest([(entry.wire_name, entry.fingerprint) for entry in tools])
     known: BoundedCache[int, tuple[KeptTools, str]] = snapshot.cache.setdefault(
@@ -270,13 +270,13 @@ def _generation(snapshot: Snapshot, tools: tuple[ToolEntry, ...]) -> str:
     kept = known.get(id(tools))
     if kept is None:
         made = digest([(entry.wire_name, entry.fingerprint) for entry in tools])
-        # The list stands beside it, so that its id cannot come to mean another.
+        # The value refers to the list, so that its id cannot be reused for another list.
         kept = known.remember(id(tools), (tools, made))
     return kept[1]
 
 
 def _with_apps(listed: bytes, for_apps: Sequence[ToolEntry], draw: Callable[[ToolEntry], JSON]) -> tuple[bytes, ...]:
-    """Return the list of tools as JSON, in parts to be joined: what is `listed` for all, and the rest as drawn."""
+    """Return the tool list as JSON parts to be joined: shared `listed` bytes, and the rest formatted per caller."""
     if not for_apps:
         return (listed,)
     more = b",".join(json_bytes(draw(entry)) for entry in for_apps)
@@ -284,14 +284,14 @@ def _with_apps(listed: bytes, for_apps: Sequence[ToolEntry], draw: Callable[[Too
 
 
 def _tail(members: JSON) -> bytes:
-    """Return the members that follow others in an object."""
+    """Return the members that follow others in a JSON object."""
     return b"," + orjson.dumps(members)[1:]
 
 
 def page_of(
     sealing: Sealing, kind: str, principal: Principal, generation: str, size: int, length: int, cursor: str | None
 ) -> tuple[int, int, JSON]:
-    """Return (first, end, what says that there is more) of one page."""
+    """Return (first, end, cursor member) of one page."""
     try:
         page = sealing.page("mcp", kind, principal.owner, generation, size=size, length=length, cursor=cursor)
     except UnknownCursorError:

@@ -1,4 +1,4 @@
-"""ResourceHandlers: resources, prompts and completions over MCP, on what the catalog has of them."""
+"""ResourceHandlers: resources, prompts and completions of the catalog over MCP."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from pegboard.server.mcp.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS,
 from pegboard.server.mcp.protocol.requests import McpRequest
 from pegboard.server.sealing import Sealing
 
-MCP_SUGGESTIONS = 100  # of one completion; the protocol's own limit
+MCP_SUGGESTIONS = 100  # values in one completion; the protocol's own limit
 
 
 class ResourceHandlers:
     """resources/*, prompts/* and completion/complete.
 
     Args:
-        gateway: answers for the catalog.
-        lists: writes its lists.
+        gateway: the catalog's answers.
+        lists: serialises lists.
         sealing: seals cursors.
     """
 
@@ -129,13 +129,13 @@ class ResourceHandlers:
         if isinstance(result, ToolResult) and result.error is not None:
             error = result.error
             if error.kind == "not_found" and absent is not None:
-                # A template's resource that is not there reads like one that this caller may not have.
+                # A missing resource of a template reads like one this caller may not have.
                 raise absent
             code = INVALID_PARAMS if error.kind == "invalid_arguments" else INTERNAL_ERROR
             raise RpcError(code, error.message, {"kind": error.kind, "retryable": error.retryable})
         return result
 
-    # -- subscriptions of the earlier revisions
+    # -- subscriptions of earlier revisions
 
     async def subscribe(self, request: McpRequest) -> JSON:
         """Handle resources/subscribe."""
@@ -158,7 +158,7 @@ def _no_resource(uri: str) -> RpcError:
 
 
 def _with_interface(spec: ResourceSpec, contents: JSON) -> JSON:
-    """Return contents with what a host must know to show them as an interface, such as what it may reach."""
+    """Return contents with the `_meta` a host needs to show them as an interface, such as allowed hosts."""
     interface = (spec.meta or {}).get("ui")
     return {"_meta": {"ui": interface}, **contents} if interface else contents
 

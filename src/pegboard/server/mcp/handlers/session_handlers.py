@@ -1,4 +1,4 @@
-"""SessionHandlers: how a client begins, in both eras, and what a session is told about itself."""
+"""SessionHandlers: the start of a connection in both eras, and the log level of a session."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pegboard.server.mcp.sessions.session_ids import Client
 
 
 class SessionHandlers:
-    """server/discover of 2026-07-28; initialize, ping and logging/setLevel of the revisions before it.
+    """server/discover of 2026-07-28; initialize, ping and logging/setLevel of earlier revisions.
 
     Args:
-        gateway: answers for the catalog.
+        gateway: the catalog's answers.
     """
 
     def __init__(self, gateway: Gateway) -> None:
@@ -25,7 +25,7 @@ class SessionHandlers:
         return discovery(self._gateway)
 
     async def initialize(self, request: McpRequest) -> JSON:
-        """Handle initialize; a client that sends it again in its session declares its capabilities again."""
+        """Handle initialize; sent again in a session, it declares the client's capabilities again."""
         session, client = request.session, client_of(request.params)
         session.version, session.capabilities = client.version, client.capabilities
         return initialization(self._gateway, client.version)
@@ -41,6 +41,6 @@ class SessionHandlers:
 
 
 def client_of(params: JSON) -> Client:
-    """Return what the params of an initialize say of the client, with the revision that it gets."""
+    """Return the client's identity and capabilities from an initialize, with the negotiated revision."""
     version = params["protocolVersion"]
     return Client(version if version in EARLIER_VERSIONS else LATEST_EARLIER, params["capabilities"])

@@ -1,4 +1,4 @@
-"""SkillHandlers: the extension for skills over MCP, in both eras: which there are, their files and folders."""
+"""SkillHandlers: the MCP extension for skills, in both eras: the list of skills, their files and folders."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pegboard.server.mcp.protocol.jsonrpc import INVALID_PARAMS, RpcError
 from pegboard.server.mcp.protocol.requests import McpRequest
 from pegboard.server.sealing import Sealing
 
-MCP_PAGE_SKILLS = 20  # in one page: each lists its files
+MCP_PAGE_SKILLS = 20  # skills on one page; each lists its files
 
 _KEPT: JSON = {"ttlMs": LIST_TTL_MS, "cacheScope": "private"}
 
@@ -65,7 +65,7 @@ def _shown(child: Child) -> JSON:
 
 
 def skill_contents(skills: list[Skill], uri: str) -> JSON | None:
-    """Return the contents of a file of a skill; `None` where there is none of this URI."""
+    """Return the contents of a skill's file; `None` if the URI does not belong to a skill."""
     file = file_of(skills, uri)
     return None if file is None else _contents(file)
 

@@ -1,4 +1,4 @@
-"""Source outcomes: which sources of a list are not well, in its `_meta`, for those who may have tools of theirs."""
+"""Source outcomes: lists the sources with problems in the `_meta` of a list, for callers who may use their tools."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _WILD = re.compile(r"[*?\[]")
 
 
 def outcomes(catalog: Catalog, view: View, snapshot: Snapshot) -> JSON:
-    """Return the `_meta` of a list: the outcome of each source that it may draw on; empty while all of them are well.
+    """Return the `_meta` of a list: the outcome of each source behind it; empty if all are healthy.
 
-    Only the outcome is given, not its reason, which may name addresses and files; and none of a source that this
-    caller can have no tool of.
+    Only the outcome is given, without its reason, which may contain addresses and files; and nothing about a source
+    that cannot have a tool for this caller.
     """
     sources = catalog.registry.sources
     if not sources:
@@ -45,9 +45,9 @@ def _outcome(state: SourceState) -> str:
 
 
 def may_bring(source: Source, view: View, *, space: str = "") -> bool:
-    """Tell whether tools that are not known yet may be this caller's, by group and policy.
+    """Tell whether a source's unknown tools might be visible to this caller, by group and policy.
 
-    `space` asks it of what a source brings beside tools: `resource` or `prompt`.
+    `space` asks about something other than tools: `resource` or `prompt`.
     """
     include = view.selection.include
     if include is not None and not source.groups() & set(include):
@@ -66,6 +66,6 @@ def _leaves_open(policy: Policy, starts: tuple[str, str]) -> bool:
 
 
 def _meets(glob: str, starts: tuple[str, ...]) -> bool:
-    """Tell whether a glob may fit some name that begins so."""
+    """Tell whether a glob may match a name with this prefix."""
     fixed = fold(_WILD.split(glob, maxsplit=1)[0])
     return any(fixed.startswith(start) or (start.startswith(fixed) and fixed != fold(glob)) for start in starts)

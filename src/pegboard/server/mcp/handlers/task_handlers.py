@@ -41,7 +41,7 @@ MCP_PAGE_TASKS = 200  # of one page
 
 
 class TaskHandlers:
-    """Answers for tasks, in both eras.
+    """Handles tasks in both eras.
 
     Args:
         gateway: the catalog's answers.
@@ -52,10 +52,10 @@ class TaskHandlers:
         self._gateway, self._sealing = gateway, sealing
 
     def _context(self, request: McpRequest) -> ToolContext:
-        """Return the context of the caller whose tasks are meant.
+        """Return the context of the caller whose tasks are requested.
 
         Raises:
-            RpcError: this server has no tasks, or the client has not declared that it follows them.
+            RpcError: this server does not have tasks, or the client did not declare support for them.
         """
         if self._gateway.catalog.executor.ports.tasks is None:
             raise RpcError(METHOD_NOT_FOUND, "Tasks are not supported by this server.")
@@ -118,7 +118,7 @@ class TaskHandlers:
         return shown if page.next_cursor is None else {**shown, "nextCursor": page.next_cursor}
 
     async def result(self, request: McpRequest) -> JSON:
-        """Handle tasks/result of 2025-11-25: wait for the end, and meanwhile put the task's questions to the client."""
+        """Handle tasks/result of 2025-11-25: wait for the end, and ask the client the task's questions meanwhile."""
         whose = self._context(request)
         try:
             record = await self._gateway.catalog.tasks.get(request.params["taskId"], whose)
@@ -136,8 +136,8 @@ class TaskHandlers:
         return {**answer, "_meta": {**answer.get("_meta", {}), RELATED_TASK: {"taskId": record.task_id}}}
 
     async def _ended(self, request: McpRequest, whose: ToolContext, record: TaskRecord) -> TaskRecord:
-        """Wait until a task has ended. Each of its questions is put to the client once, and taken back when another
-        person has answered it.
+        """Wait until a task has ended. The client is asked each question once; the question is withdrawn when somebody
+        else answers it.
         """
         tasks, can_ask = self._gateway.catalog.tasks, session_channel(request).can("elicitation")
         asking: dict[str, tuple[Question, asyncio.Task[None]]] = {}
@@ -166,19 +166,19 @@ class TaskHandlers:
             await asyncio.gather(*(asked for _, asked in asking.values()), return_exceptions=True)
 
     async def _ask(self, request: McpRequest, whose: ToolContext, task_id: str, key: str, question: Question) -> None:
-        """Put one question of a task to the client that waits for its result."""
+        """Ask the client that waits for a task's result one of its questions."""
         asked = input_request(question)
         asked["params"]["_meta"] = {RELATED_TASK: {"taskId": task_id}}
         try:
             answer = await session_channel(request).put(key, asked)
             await self._gateway.catalog.tasks.answer(task_id, whose, {key: answer})
         except CallError as error:
-            # The client goes on waiting for the result: another person may answer.
+            # The client keeps waiting for the result: somebody else may answer.
             log.info("The question %r of a task was not answered by its client: %s", key, error)
 
 
 def refusal(error: CallError) -> RpcError:
-    """Return the JSON-RPC error for a task that cannot be told of."""
+    """Return the JSON-RPC error for a task that cannot be shown."""
     shown = error.error
     code = INVALID_PARAMS if shown.kind in ("not_found", "invalid_arguments") else INTERNAL_ERROR
     return RpcError(code, shown.message, {"kind": shown.kind} if shown.kind != "not_found" else None)

@@ -1,4 +1,4 @@
-"""TaskNotifications: tell a client that listens about its tasks, each in the form of `tasks/get`."""
+"""TaskNotifications: notify a listening client about its tasks, in the form of `tasks/get`."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from pegboard.server.principal import Principal
 from pegboard.tasks.limits import TASK_LOOK_S
 
 log = logging.getLogger("pegboard.serve")
-MCP_LISTENING_TASKS = 100  # that one such stream tells of
+MCP_LISTENING_TASKS = 100  # tasks that one stream may follow
 
 
 class TaskNotifications:
-    """Follows the tasks that listen streams name.
+    """Follows the tasks named by listen streams.
 
     Args:
-        gateway: answers for the catalog.
+        gateway: the catalog's answers.
     """
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
     async def permitted(self, request: McpRequest) -> list[str]:
-        """Return the tasks that a stream names and that are its caller's; others are left out like unknown ids.
+        """Return the named tasks that belong to the caller; others are left out, like unknown ids.
 
         Raises:
-            RpcError: the client has not declared that it follows tasks; the names are not ids, or there are too many.
+            RpcError: the client did not declare support for tasks; a name is not a task id, or there are too many.
         """
         wanted = _task_ids(request.params)
         if not wanted or self._gateway.catalog.executor.ports.tasks is None:
@@ -48,7 +48,7 @@ class TaskNotifications:
         return [record.task_id for record in await self._gateway.catalog.tasks.several(wanted, whose)]
 
     async def tell(self, principal: Principal, heard: Sequence[str], outlet: MessageOutlet, meta: JSON) -> None:
-        """Send each state of these tasks, the present one first, until all have ended."""
+        """Send each state of these tasks, starting with the current one, until all have ended."""
         last = dict[str, JSON]()
         tasks, whose = self._gateway.catalog.tasks, self._gateway.context(principal)
         while heard:

@@ -13,11 +13,11 @@ from pegboard.server.sealing import Sealing
 
 
 class ToolHandlers:
-    """Answers for the tools of a catalog.
+    """Handles the tools of a catalog.
 
     Args:
-        gateway: answers for the catalog.
-        lists: writes its lists.
+        gateway: the catalog's answers.
+        lists: serialises lists.
         sealing: seals cursors.
     """
 

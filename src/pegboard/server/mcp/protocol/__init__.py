@@ -1,1 +1,1 @@
-"""What goes over the wire in either era: envelopes, methods, checks, error texts."""
+"""The wire format of either era: envelopes, methods, checks, error texts."""

@@ -1,4 +1,4 @@
-"""Answers: what the dispatcher returns for a request: bytes that are ready, or work that may send messages first."""
+"""Answers: the dispatcher's return values: ready bytes, or work that may send messages first."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ _STATUS: Final = {
 
 
 class Answer(NamedTuple):
-    """The bytes that answer a request, in parts to be joined once; `code` is that of a JSON-RPC error, or 0."""
+    """The bytes of an answer, in parts to be joined once; `code` is the JSON-RPC error code, or 0."""
 
     parts: tuple[bytes, ...]
     code: int = 0
 
     @property
     def status(self) -> int:
-        """The HTTP status of 2026-07-28; earlier revisions answer every request of a session with 200."""
+        """The HTTP status in 2026-07-28; earlier revisions answer every request of a session with 200."""
         return _STATUS.get(self.code, 200)
 
     def message(self, request_id: bytes) -> bytes:
-        """Return the whole JSON-RPC message."""
+        """Return the complete JSON-RPC message."""
         member = b',"error":' if self.code else b',"result":'
         return b"".join((b'{"jsonrpc":"2.0","id":', request_id, member, *self.parts, b"}"))
 
 
 class Stream(NamedTuple):
-    """A request that was accepted: its id as JSON, the work that ends with its answer, and its outlet.
+    """An accepted request: its id as JSON, the work that returns its answer, and its outlet.
 
-    Whoever runs the work says first where the outlet writes; without an outlet nothing is sent before the answer.
+    The runner of the work first sets where the outlet writes; without an outlet nothing is sent before the answer.
     """
 
     request_id: bytes

@@ -1,4 +1,4 @@
-"""Capabilities: what the server announces of itself, in both eras, whoever writes it to the wire."""
+"""Capabilities: the server's name, capabilities and instructions, in the form of both eras."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _CHANGED: JSON = {"listChanged": True}
 
 
 def server_info(gateway: Gateway) -> JSON:
-    """Return what the server calls itself."""
+    """Return the server's name and version."""
     return {"name": gateway.catalog.name, "version": __version__}
 
 
 def has_resources(gateway: Gateway) -> bool:
-    """Tell whether there is a resource, a skill, a prompt or a completion; until then nothing of them is announced."""
+    """Tell whether there is a resource, skill, prompt or completion; without any, these are not announced."""
     return bool(gateway.registry.declarations.skills) or any(True for _ in gateway.resources.specs)
 
 
 def capabilities(gateway: Gateway) -> JSON:
-    """Return what the server can do that both eras say alike."""
+    """Return the capabilities that both eras express alike."""
     tools: JSON = {"logging": {}, "tools": _CHANGED}
     if gateway.registry.declarations.skills:
         tools["extensions"] = {SKILLS_EXTENSION: {"directoryRead": True}}
@@ -35,7 +35,7 @@ def capabilities(gateway: Gateway) -> JSON:
 
 
 def capabilities_before_2026(gateway: Gateway) -> JSON:
-    """Return what the server can do, as the revisions before 2026-07-28 say it."""
+    """Return the capabilities in the form of the revisions before 2026-07-28."""
     shown = capabilities(gateway)
     if gateway.catalog.executor.ports.tasks is not None:
         shown["tasks"] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
@@ -43,7 +43,7 @@ def capabilities_before_2026(gateway: Gateway) -> JSON:
 
 
 def capabilities_of_2026(gateway: Gateway) -> JSON:
-    """Return what the server can do, as 2026-07-28 says it."""
+    """Return the capabilities in the form of 2026-07-28."""
     shown = capabilities(gateway)
     if gateway.catalog.executor.ports.tasks is not None:
         shown["extensions"] = {**shown.get("extensions", {}), TASKS_EXTENSION: {}}
@@ -51,13 +51,13 @@ def capabilities_of_2026(gateway: Gateway) -> JSON:
 
 
 def changing_lists(gateway: Gateway) -> list[str]:
-    """Return the lists of whose changes clients are told: `tools`, and once there are any `prompts` and `resources`."""
+    """Return the lists whose changes are announced: `tools`, and `prompts` and `resources` if there are any."""
     announced = capabilities(gateway)
     return [name for name in ("tools", "prompts", "resources") if name in announced]
 
 
 def discovery(gateway: Gateway) -> JSON:
-    """Return the result of server/discover of 2026-07-28, without what every result of that revision has."""
+    """Return the result of a 2026-07-28 server/discover, without the fields common to all its results."""
     return {
         "supportedVersions": [VERSION],
         "capabilities": capabilities_of_2026(gateway),

@@ -1,4 +1,4 @@
-"""JSON-RPC: the kinds of messages, the codes of errors, and how both are written."""
+"""JSON-RPC: kinds of messages, error codes, and how both are written."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class RpcError(Exception):
 
 
 def as_object(value: Any) -> JSON | None:
-    """Return a value as a JSON object; `None` when it is something else."""
+    """Return a value as a JSON object; `None` if it is something else."""
     return value if type(value) is dict else None  # pyright: ignore[reportUnknownVariableType] - a cast costs a call
 
 
@@ -58,26 +58,26 @@ _PARAMS = (dict, type(None))
 
 
 def is_id(value: object) -> bool:
-    """Tell whether a value can be the id of a request."""
+    """Tell whether a value can be a request id."""
     return type(value) in (int, str)
 
 
 def is_unanswerable(message: JSON) -> bool:
-    """Tell whether a message is a request but for its id, which no answer can have."""
+    """Tell whether a message is a request except for its id, which an answer could not repeat."""
     if "id" not in message or is_id(message["id"]):
         return False
     return kind_of({key: value for key, value in message.items() if key != "id"}) == "notification"
 
 
 def called_tool(message: JSON) -> str | None:
-    """Return the name of the tool that a tools/call names; `None` for all other messages."""
+    """Return the tool name of a tools/call; `None` for all other messages."""
     params = as_object(message.get("params")) if message.get("method") == "tools/call" else None
     name = None if params is None else params.get("name")
     return name if type(name) is str else None
 
 
 def error_message(code: int, text: str, request_id: int | str | None = None, data: object = None) -> bytes:
-    """Return a JSON-RPC error; without an id it belongs to no request."""
+    """Return a JSON-RPC error; without an id it does not belong to a request."""
     error: JSON = {"code": code, "message": text}
     if data is not None:
         error["data"] = data
@@ -85,7 +85,7 @@ def error_message(code: int, text: str, request_id: int | str | None = None, dat
 
 
 def json_bytes(value: object) -> bytes:
-    """Return JSON; escape what orjson refuses (lone surrogates, integers over 64 bit) as the standard library does."""
+    """Return JSON; the standard library escapes what orjson refuses (lone surrogates, integers over 64 bits)."""
     try:
         return orjson.dumps(value)
     except TypeError:

@@ -1,4 +1,4 @@
-"""McpRequest: one request as every handler takes it, whatever transport and revision it came by."""
+"""McpRequest: one request in the form that every handler takes, for all transports and revisions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PROGRESS_KEY: Final = "progressToken"
 
 
 class Era(NamedTuple):
-    """The revisions that a request belongs to: those with sessions, or 2026-07-28, which has none."""
+    """The eras: revisions with sessions, or 2026-07-28, which does not have them."""
 
     session: Session | None = None
 
@@ -31,7 +31,7 @@ class Era(NamedTuple):
 
     @property
     def version(self) -> str:
-        """The revision; empty in a session that has not begun."""
+        """The revision; empty in a session that has not been initialised."""
         return VERSION if self.session is None else self.session.version
 
 
@@ -42,8 +42,8 @@ MODERN: Final = Era()
 class McpRequest(NamedTuple):
     """A request whose form was checked; `params` are as the client sent them.
 
-    `principal` is the caller, in its session where there is one. `token` and `level` are what the request asks to hear:
-    progress under that token, log lines from that level on. `state` is an opened request state.
+    `principal` is the caller, within its session if there is one. `token` requests progress and `level` log messages
+    from that level. `state` is an opened request state.
     """
 
     method: str
@@ -59,11 +59,11 @@ class McpRequest(NamedTuple):
 
     @property
     def hops(self) -> object:
-        """The servers that the request says it has passed, unread; `None` where it says nothing."""
+        """The servers that the request has passed through, unvalidated; `None` if it does not list any."""
         meta: Any = self.params.get("_meta")
         if meta is None or HOPS_KEY not in meta:
             return None
-        # A null there is not a path, and is refused like everything that is not.
+        # Null is not a path, and is refused like any other invalid value.
         return () if meta[HOPS_KEY] is None else meta[HOPS_KEY]
 
     @property

@@ -1,4 +1,4 @@
-"""Revisions of the protocol that the server speaks."""
+"""The protocol revisions that the server supports."""
 
 from __future__ import annotations
 
@@ -9,4 +9,4 @@ VERSION: Final = "2026-07-28"
 EARLIER_VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 """The revisions with sessions, oldest first."""
 LATEST_EARLIER: Final = EARLIER_VERSIONS[-1]
-"""The one that a client gets that asks for a revision we do not know."""
+"""The revision offered to a client that asks for an unknown one."""

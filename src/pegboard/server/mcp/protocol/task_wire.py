@@ -1,4 +1,4 @@
-"""Task wire: a task in the words of either era of the protocol."""
+"""Task wire: tasks in the wire format of either era."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from pegboard.model.json_types import JSON
 from pegboard.model.task import Question, TaskRecord
 from pegboard.providers.mcp import mcp_error, mcp_result
 
-TASK_POLL_S = 1.0  # that clients are told to wait before they ask again
+TASK_POLL_S = 1.0  # milliseconds between two polls, as announced to clients
 
 TASKS_EXTENSION: Final = "io.modelcontextprotocol/tasks"
 RELATED_TASK: Final = "io.modelcontextprotocol/related-task"
 NEEDED: Final[JSON] = {"extensions": {TASKS_EXTENSION: {}}}
-"""What a client must declare for them."""
+"""The capability a client must declare to use tasks."""
 _CODES: Final[Mapping[str, int]] = {"not_found": -32602}
 _INTERNAL_ERROR = -32603
 
 
 def declares_tasks(capabilities: Mapping[str, Any]) -> bool:
-    """Tell whether a client of 2026-07-28 declared that it follows tasks."""
+    """Tell whether a 2026-07-28 client declared support for tasks."""
     extensions: Any = capabilities.get("extensions")
     return isinstance(extensions, Mapping) and TASKS_EXTENSION in extensions
 
 
 def task(record: TaskRecord) -> JSON:
-    """Return a task of 2026-07-28, as it is told of when it is made."""
+    """Return a new task in the form of 2026-07-28."""
     shown = _common(record)
     return {**shown, "ttlMs": int(record.ttl_s * 1_000), "pollIntervalMs": int(TASK_POLL_S * 1_000)}
 
 
 def detailed_task(record: TaskRecord) -> JSON:
-    """Return a task of 2026-07-28 with all that is known of it."""
+    """Return a 2026-07-28 task with all its details."""
     shown = task(record)
     if record.state == "input_required":
         shown["inputRequests"] = {key: input_request(question) for key, question in record.questions.items()}
@@ -46,7 +46,7 @@ def detailed_task(record: TaskRecord) -> JSON:
 
 
 def task_before_2026(record: TaskRecord) -> JSON:
-    """Return a task of 2025-11-25."""
+    """Return a task in the form of 2025-11-25."""
     shown = _common(record)
     return {**shown, "ttl": int(record.ttl_s * 1_000), "pollInterval": int(TASK_POLL_S * 1_000)}
 
@@ -60,7 +60,7 @@ def _common(record: TaskRecord) -> JSON:
 
 
 def input_request(question: Question) -> JSON:
-    """Return the question that a client puts to its person."""
+    """Return the question that a client asks its user."""
     params: JSON = {"mode": "form", "message": question.message, "requestedSchema": question.form}
     return {"method": "elicitation/create", "params": params}
 

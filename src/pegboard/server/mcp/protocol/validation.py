@@ -1,4 +1,4 @@
-"""Validation: check requests against the models and header rules of the MCP SDK. Loaded when a request needs it."""
+"""Validation: check requests with the models and header rules of the MCP SDK. Loaded on demand."""
 
 from __future__ import annotations
 
@@ -48,16 +48,16 @@ class DirectoryParams(types.PaginatedRequestParams):
 
 
 def check_envelope(method: str, params: object) -> None:
-    """Check what every request of 2026-07-28 says in its `_meta`: revision and capabilities.
+    """Check the revision and capabilities in the `_meta` of a 2026-07-28 request.
 
     Raises:
-        RpcError: it is missing, has another form, or names another revision.
+        RpcError: they are missing, invalid, or name another revision.
     """
     _raise(classify_inbound_request({"method": method, "params": params}))
 
 
 def accepts(meta: JSON) -> bool:
-    """Tell whether the `_meta` of a request of 2026-07-28 has an acceptable form."""
+    """Tell whether the `_meta` of a 2026-07-28 request is acceptable."""
     try:
         check_envelope("tools/list", {"_meta": meta})
         check_params("tools/list", VERSION, {"_meta": meta}, types.PaginatedRequestParams)
@@ -67,12 +67,12 @@ def accepts(meta: JSON) -> bool:
 
 
 def check_headers(message: JSON, headers: list[tuple[bytes, bytes]], *, has_tasks: bool) -> None:
-    """Check that the headers of a request of 2026-07-28 name its revision, method and target.
+    """Check that the headers of a 2026-07-28 request name its revision, method and target.
 
-    A task is a target only where the server has tasks; elsewhere its methods are unknown.
+    A task is a target only if the server has tasks; otherwise its methods are unknown.
 
     Raises:
-        RpcError: one is missing, differs from the body, or occurs twice.
+        RpcError: a header is missing, differs from the body, or occurs twice.
     """
     named = Headers(raw=headers)
     duplicated = find_duplicated_routing_header(named.items())
@@ -91,7 +91,7 @@ def check_mirrored(schema: JSON, arguments: JSON, headers: list[tuple[bytes, byt
     """Check the headers that mirror arguments of a call.
 
     Raises:
-        RpcError: one is missing, differs from its argument, or has none.
+        RpcError: a header is missing, differs from its argument, or mirrors an absent argument.
     """
     rejection = validate_mcp_param_headers(schema, arguments, Headers(raw=headers))
     if rejection is not None:
@@ -99,10 +99,10 @@ def check_mirrored(schema: JSON, arguments: JSON, headers: list[tuple[bytes, byt
 
 
 def check_version(version: str) -> None:
-    """Check the revision that the header of a notification names.
+    """Check the revision in the header of a notification.
 
     Raises:
-        RpcError: we do not speak it without sessions.
+        RpcError: it is not supported without sessions.
     """
     rejection = unsupported_protocol_version_rejection(version)
     if rejection is not None:
@@ -110,22 +110,22 @@ def check_version(version: str) -> None:
 
 
 def check_params(method: str, version: str, params: JSON | None, model: type[BaseModel]) -> None:
-    """Check the params of a request against the schema of its revision and the model of its method.
+    """Check params against the schema of their revision and the model of their method.
 
     Raises:
-        RpcError: they do not fit.
+        RpcError: they do not match.
     """
     try:
         if method in methods.SPEC_CLIENT_METHODS:
             methods.validate_client_request(method, version, params)
         model.model_validate({} if params is None else params, by_name=False)
     except ValidationError:
-        # The text of pydantic repeats what the client sent, so it is not passed on.
+        # Pydantic's message repeats the client's input, so it is not passed on.
         raise RpcError(INVALID_PARAMS, "Invalid request parameters", "") from None
 
 
 def fits_initialize(params: JSON) -> bool:
-    """Tell whether the params of an initialize have their form."""
+    """Tell whether the params of an initialize are valid."""
     try:
         check_params("initialize", LATEST_EARLIER, params, types.InitializeRequestParams)
     except RpcError:

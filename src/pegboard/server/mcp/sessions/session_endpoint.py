@@ -1,6 +1,6 @@
-"""SessionEndpoint: the revisions before 2026-07-28 over streamable HTTP, which have sessions.
+"""SessionEndpoint: serves revisions before 2026-07-28 over streamable HTTP, with sessions.
 
-It keeps the streams of each session and its open requests. What a request is answered with comes from the dispatcher.
+It keeps the streams and open requests of each session. The dispatcher answers the requests.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ from pegboard.server.mcp.sessions.shared_sessions import SharedSessions, Wishes,
 from pegboard.server.principal import Principal
 from pegboard.server.whole_answer import AnswerHeaders, answer_headers, send_whole
 
-ANSWERED_STREAM_S = 1.0  # for a stream to end after its answer, before its id counts as still open
+ANSWERED_STREAM_S = 1.0  # seconds for a stream to end after its answer, before its id counts as still open
 INITIALIZE_BYTES = 32_768  # of the first message of a session
-SESSION_SWEEP_S = 60.0  # and between two looks for such sessions
+SESSION_SWEEP_S = 60.0  # seconds between two checks for such sessions
 
 _JSON = (b"content-type", b"application/json")
 _ALLOWED = answer_headers(_JSON, (b"allow", b"GET, POST, DELETE"))
@@ -71,19 +71,19 @@ _NO_SESSION = "Bad Request: Missing session ID"
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class OpenRequest:
-    """A request of a session that has no answer yet; `call` is its task while it runs."""
+    """A request of a session without an answer yet; `call` is its task while it runs."""
 
     call: asyncio.Task[Any] | None = None
     is_cancelled: bool = False
     answered: asyncio.Event | None = None
-    """Set with its answer, where somebody waits for that."""
+    """Set together with the answer, if a caller waits for it."""
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class HttpSession:
-    """What a session has over HTTP: its streams and its open requests.
+    """The HTTP state of a session: its streams and its open requests.
 
-    `principal` is the caller that named it first in this worker.
+    `principal` is the caller that first used the session in this worker.
     """
 
     session: Session
@@ -100,19 +100,19 @@ class HttpSession:
         self.headers = answer_headers(_JSON, (b"mcp-session-id", self.session.session_id.encode()))
 
     def whose(self, principal: Principal) -> Principal:
-        """Return who asks as somebody in this session: the same as for the request before, as a rule."""
+        """Return the caller within its session; usually the same object as for the previous request."""
         if self._asking is None or (self._asking[0] is not principal and self._asking[0] != principal):
             self._asking = principal, principal.in_session(self.session.name)
         return self._asking[1]
 
     async def tell(self, message: JSON) -> None:
-        """Send what belongs to no request, or keep it for a client that takes up its stream again."""
+        """Send a message that does not belong to a request, or keep it for a client that reconnects."""
         if self.streams.own is not None:
             await self.streams.own.message(json_bytes(message))
 
 
 class Exchange(NamedTuple):
-    """One request over HTTP: its ASGI parts, who sent it, what its headers say, and how long its body was."""
+    """One HTTP request: its ASGI parts, caller, parsed headers, and the length of its body."""
 
     scope: Scope
     receive: Receive
@@ -123,14 +123,14 @@ class Exchange(NamedTuple):
 
 
 class SessionEndpoint:
-    """Answers the requests of earlier revisions; made anew for each run of an app.
+    """Answers the requests of earlier revisions; created for each run of an app.
 
     Args:
         gateway: the catalog's answers.
         dispatcher: answers requests.
-        ready: the cache in front of it, where there is one.
-        sessions: the sessions of the server.
-        bus: the way to the other workers, where there is one.
+        ready: the cache in front of the dispatcher, if switched on.
+        sessions: the server's sessions.
+        bus: the connection to the other workers, if there are any.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class SessionEndpoint:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Forget idle sessions for the time of the block, and end all streams at its end."""
+        """Forget idle sessions within the block, and end all streams at its end."""
         sweeping = asyncio.create_task(self._sweep())
         try:
             yield
@@ -167,7 +167,7 @@ class SessionEndpoint:
                 self._sessions.forget(session)
 
     def end_streams(self) -> None:
-        """End every stream that waits for something to be said; a server that shuts down would wait for them."""
+        """End every stream that waits for messages; otherwise a server that shuts down would wait for them."""
         for http_session in self._http_sessions.values():
             http_session.streams.end()
 
@@ -193,7 +193,7 @@ class SessionEndpoint:
                 await self._follow(exchange, http_session)
 
     async def post(self, exchange: Exchange, message: JSONValue) -> None:
-        """Answer a message, which was read from the body."""
+        """Answer a message from a request body."""
         request, http_session = as_object(message), self._find(exchange)
         is_initialize = request is not None and request.get("method") == "initialize"
         if exchange.length > INITIALIZE_BYTES and is_initialize:
@@ -237,7 +237,7 @@ class SessionEndpoint:
         session = self._sessions.find(named, principal.owner)
         if session is not None:
             if self._sessions.worker:
-                # Its `initialized` may have gone to another worker.
+                # The client's `initialized` may have reached another worker.
                 session.is_open = True
             return self._http_sessions[session]
         session = self._sessions.reopen(named, principal)
@@ -251,11 +251,11 @@ class SessionEndpoint:
         session.tell, self._http_sessions[session] = opened.tell, opened
         return opened
 
-    # -- a session begins and ends
+    # -- start and end of a session
 
     async def _open(self, exchange: Exchange, request: JSON) -> None:
         principal, params = exchange.principal, as_object(request.get("params"))
-        # Clients that come together are let in one after the other: nothing is awaited in between.
+        # Simultaneous clients are admitted one after the other: there is no await in between.
         if self._sessions.is_full_for(principal.shares_as):
             await send_whole(exchange.send, 503, error_message(-32000, _TOO_MANY), _IN_A_MINUTE)
         elif not self._sessions.has_room():
@@ -283,11 +283,11 @@ class SessionEndpoint:
         if not is_taken and worker_of(response.get("id")) not in (None, self._sessions.worker):
             await self._response_elsewhere(exchange, http_session, response)
         else:
-            # An answer to a question that nobody has asked is accepted and dropped.
+            # An answer to an unknown question is accepted and dropped.
             await _reply(exchange.send, 202, b"", http_session)
 
     async def _response_elsewhere(self, exchange: Exchange, http_session: HttpSession, response: JSON) -> None:
-        """Hand on the answer to a question that another worker asked."""
+        """Forward an answer to the worker that asked the question."""
         try:
             if self._shared is not None and await self._shared.answer(
                 http_session.session, response, roles=exchange.principal.identity.roles
@@ -316,7 +316,7 @@ class SessionEndpoint:
     # -- a request
 
     async def _request(self, exchange: Exchange, http_session: HttpSession, request: JSON) -> None:
-        # By its text: the notification that cancels 7 may name "7".
+        # Compared as text: the notification that cancels 7 may name "7".
         name = str(request["id"])
         if name in http_session.open_requests and not await _is_free(http_session, name):
             refusal = error_message(-32600, _ID_IS_OPEN.format(request["id"]), request["id"])
@@ -351,7 +351,7 @@ class SessionEndpoint:
         http_session: HttpSession,
         open_request: OpenRequest,
     ) -> None:
-        """Answer a call. A client that leaves does not end it: it may come back for the answer."""
+        """Answer a call. It goes on if its client disconnects, which may come back for the answer."""
         is_primed = exchange.headers.by_name.get(b"mcp-protocol-version", b"") >= _PRIMED_SINCE
         stream = SessionStream(http_session.streams, exchange.send, is_primed=is_primed)
         outlet.write, outlet.end_stream = stream.message, stream.end_connection
@@ -373,7 +373,7 @@ class SessionEndpoint:
         stream = streams.stream_of(last) if last else streams.own
         if stream is None:
             stream = SessionStream(streams, None, is_primed=False)
-            # Of an event that is not kept any more, nothing follows.
+            # Nothing follows an event that is no longer kept.
             stream.is_ended = bool(last)
             streams.own = streams.own if last else stream
         elif not last and stream.is_attached:
@@ -386,7 +386,7 @@ class SessionEndpoint:
             await stream.hold(exchange.receive, http_session.session, watch=watch)
 
     async def _follow_elsewhere(self, exchange: Exchange, http_session: HttpSession, worker: str, last: str) -> bool:
-        """Let a client go on with a stream of another worker; `False` where that is gone, and the stream with it."""
+        """Let a client continue a stream of another worker; `False` if that worker and so the stream is gone."""
         if self._shared is not None:
             return await self._shared.follow_there(worker, http_session.session, last, exchange.receive, exchange.send)
         text = f"Another worker keeps this stream. {NO_BUS}"
@@ -408,7 +408,7 @@ class SessionEndpoint:
 
 
 async def _finished(begun: Begun, stream: SessionStream, open_request: OpenRequest) -> Answer:
-    """Return the answer of a call that takes a while."""
+    """Return the answer to a call that takes a while."""
     open_request.call = task = asyncio.current_task()
     assert task is not None
     warming: list[asyncio.Task[None]] = []
@@ -442,7 +442,7 @@ def _cancel(open_request: OpenRequest) -> None:
 
 
 async def _is_free(http_session: HttpSession, name: str) -> bool:
-    """Tell whether an id that a request has becomes free: one that is answered gets a moment to end its stream."""
+    """Tell whether a used request id becomes free: an answered request gets a moment to end its stream."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(ANSWERED_STREAM_S):
             while (open_request := http_session.open_requests.get(name)) is not None:
@@ -452,7 +452,7 @@ async def _is_free(http_session: HttpSession, name: str) -> bool:
 
 
 async def _no_session(exchange: Exchange) -> None:
-    """Refuse a request without a body that names no session that its caller has."""
+    """Refuse a request without a body that does not name one of its caller's sessions."""
     if exchange.headers.session is not None:
         await send_whole(exchange.send, 404, _not_found())
     elif exchange.scope["method"] == "GET" and not exchange.headers.accepts_events:

@@ -1,4 +1,4 @@
-"""SessionStreams: what one session was sent, so that a client which lost its connection can take it up again."""
+"""SessionStreams: the recent messages of a session, so that a disconnected client can resume."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from pegboard.server.mcp.limits import RECONNECT_MS, SESSION_BYTES, SESSION_MESS
 
 Watch = Callable[[Callable[[], None]], Callable[[], None]]
 _NUMBER = re.compile(r"[0-9]{1,18}")
-_LAST_WORDS = set[asyncio.Future[None]]()  # a task that nobody holds may be collected before its end
+_LAST_WORDS = set[asyncio.Future[None]]()  # tasks; the event loop keeps weak references only
 _PREFIX = "p"
-"""The ids of events begin with it; the worker that keeps them follows, where there may be several."""
+"""The prefix of event ids; the name of the worker that keeps them follows if there are several."""
 
 
 class KeptEvent(NamedTuple):
-    """An event of one stream, as it went out."""
+    """An event of one stream, as it was sent."""
 
     stream: SessionStream
     event: bytes
 
 
 class SessionStreams:
-    """The latest events of one session, bounded in number and bytes, and the stream that belongs to no request.
+    """The recent events of one session, limited in number and bytes, and the stream for messages without a request.
 
     Args:
-        session_id: the id of the session.
-        worker: the name of the worker that keeps them, where there may be others; part of the ids of events.
+        session_id: the session's id.
+        worker: the name of the worker that keeps the events if there are several; part of the event ids.
     """
 
     def __init__(self, session_id: str, worker: str = "") -> None:
@@ -46,13 +46,13 @@ class SessionStreams:
         self._next = self._bytes = 0
 
     def end(self) -> None:
-        """End the connections that are kept open for its streams, and those that begin after."""
+        """End the open connections of its streams, and refuse new ones."""
         self.is_over = True
         for held in self.held:
             held.let_go()
 
     def keep(self, stream: SessionStream, head: bytes, data: bytes) -> bytes:
-        """Return an event with an id of its own, and keep it for those who lose it."""
+        """Return an event with a new id, and keep it for clients that lose it."""
         self._next += 1
         event = b"%b%d\r\n%bdata: %b\r\n\r\n" % (self._head, self._next, head, data)
         self._events[self._next] = KeptEvent(stream, event)
@@ -62,12 +62,12 @@ class SessionStreams:
         return event
 
     def stream_of(self, last_event_id: str) -> SessionStream | None:
-        """Return the stream of an event; `None` when it is not kept any more."""
+        """Return the stream of an event; `None` if the event is no longer kept."""
         known = self._events.get(self._number(last_event_id))
         return None if known is None else known.stream
 
     def after(self, stream: SessionStream, last_event_id: str) -> list[tuple[str, bytes]]:
-        """Return what went out on a stream after an event, each with its id."""
+        """Return the messages of a stream after an event, each with its id."""
         number = self._number(last_event_id)
         return [
             (f"{self._prefix}{at}", kept.event)
@@ -83,8 +83,8 @@ class SessionStreams:
 class SessionStream(EventStream):
     """The stream of one request of a session, or of the session itself.
 
-    It outlives the connection that it goes out on: a client that comes back goes on where it was, and until then what
-    is said is kept. `is_primed` streams begin with an event from which one can come back.
+    It outlives its connection: a client that reconnects continues where it was, and messages are kept meanwhile.
+    `is_primed` streams start with an event from which a client can resume.
     """
 
     def __init__(self, streams: SessionStreams, send: Send | None, *, is_primed: bool) -> None:
@@ -100,7 +100,7 @@ class SessionStream(EventStream):
         return self._streams.keep(self, b"event: message\r\n", message)
 
     async def open(self) -> None:
-        """Begin, so that a client which loses the connection from now on can come back."""
+        """Start, so that a client that loses the connection from now on can resume."""
         if not self.is_open and not self.is_ended:
             self.is_open = True
             await self.send({"type": "http.response.start", "status": 200, "headers": self.headers()})
@@ -114,13 +114,13 @@ class SessionStream(EventStream):
 
     async def end(self, message: bytes) -> None:
         send, event = self.send, self.event(message)
-        # First: who comes back from now on gets it from what is kept.
+        # First: a client that reconnects from now on reads the kept messages.
         self.is_ended = True
         self.detach()
         await send({"type": "http.response.body", "body": event})
 
     async def end_connection(self) -> None:
-        """End the connection, not the stream: the client comes back for the rest, where it can."""
+        """End the connection, not the stream: the client fetches the rest later, if it can."""
         if self._is_primed and self.is_attached:
             await self.open()
             send = self.send
@@ -128,21 +128,21 @@ class SessionStream(EventStream):
             await send({"type": "http.response.body", "body": b""})
 
     def detach(self) -> None:
-        """Send nothing more to where it went until now."""
+        """Stop sending to the current connection."""
         self.send, self.is_attached = _nowhere, False
         if self._held is not None:
             self._held.let_go()
             self._held = None
 
     async def resume(self, send: Send, last_event_id: str = "") -> None:
-        """Go on over another connection, from the client's last event on."""
+        """Continue on another connection, after the client's last event."""
         if self.is_attached:
             previous = self.send
             self.detach()
             await previous({"type": "http.response.body", "body": b""})
         await send({"type": "http.response.start", "status": 200, "headers": self.headers()})
         self.is_open = True
-        # While something is sent again, more may be said.
+        # New messages may arrive while old ones are sent again.
         while last_event_id and (later := self._streams.after(self, last_event_id)):
             for _, event in later:
                 await send({"type": "http.response.body", "body": event, "more_body": True})
@@ -155,10 +155,10 @@ class SessionStream(EventStream):
             await send({"type": "http.response.body", "body": self._priming(), "more_body": True})
 
     async def hold(self, receive: Receive, session: AbstractContextManager[None], *, watch: Watch) -> None:
-        """Keep a connection open for as long as the stream goes out on it, its client stays and the session lives.
+        """Keep a connection open while the stream uses it, its client stays connected and the session exists.
 
-        `session` is held for that time. `watch` is given the function that ends the connection with its credential, and
-        returns the one to call when it is over. Where the server holds connections without a task, it returns at once.
+        `session` is held meanwhile. `watch` receives the function that ends the connection with its credential, and
+        returns a function to call at the end. If the server holds connections without a task, this returns at once.
         """
         send, saying = self.send, list[asyncio.Future[None]]()
 
@@ -175,17 +175,17 @@ class SessionStream(EventStream):
         forget = watch(held.let_go)
         session.__enter__()
         self._streams.held.append(held)
-        # It may have ended while the connection was written to.
+        # It may have ended during the write.
         if self._streams.is_over:
             held.let_go()
         else:
             await held.begin(receive, send)
-            # Where a connection takes the task of its request, the answer must be complete before that ends.
+            # If a connection uses the task of its request, the answer must be complete before the task ends.
             await asyncio.gather(*saying, return_exceptions=True)
 
 
 def _say_soon(saying: Awaitable[None]) -> asyncio.Future[None]:
-    """Say the last word on a connection, whenever its client reads it."""
+    """Send the last message on a connection, whenever its client reads it."""
     task = asyncio.ensure_future(saying)
     _LAST_WORDS.add(task)
     task.add_done_callback(_LAST_WORDS.discard)
@@ -193,4 +193,4 @@ def _say_soon(saying: Awaitable[None]) -> asyncio.Future[None]:
 
 
 async def _nowhere(_message: object) -> None:
-    """Stand for a connection that is gone."""
+    """Do nothing: stands in for a closed connection."""

@@ -1,4 +1,4 @@
-"""Sessions: what is known of each client of the revisions before 2026-07-28, from its first word to its last."""
+"""Sessions: the state of each client of the revisions before 2026-07-28."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from pegboard.server.principal import Principal, Whose
 
 SESSION_TELL_S = 1.0  # for telling one session of a change
 SESSION_SUBSCRIPTIONS = 1_000  # to resources
-SESSIONS = 10_000  # of earlier revisions, open at once
-SESSIONS_OF_ONE = 1_000  # a tenth of them: one credential must leave room for the others
-SESSION_IDLE_S = 1_800.0  # without a request or an open stream, before what is known of a session is forgotten
+SESSIONS = 10_000  # sessions of earlier revisions, open at once
+SESSIONS_OF_ONE = 1_000  # a tenth of them: one credential must leave room for others
+SESSION_IDLE_S = 1_800.0  # seconds without a request or an open stream before a session's state is forgotten
 
 
 async def _tell_nobody(_message: JSON) -> None:
-    """Stand for the stream of a session that has none."""
+    """Do nothing: stands in for a session without a stream."""
 
 
 def _nothing(_session: Session) -> None:
@@ -33,11 +33,11 @@ def _nothing(_session: Session) -> None:
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class Session:
-    """One client: what it said of itself, what it wants to hear, and what it was asked.
+    """One client: its capabilities, subscriptions and open questions.
 
-    `with session:` holds it for one request: only one without any is idle. `is_open` from its `initialized` on; `tell`
-    sends it what belongs to none of its requests. `name` stands for its id, which opens it and is nobody else's to
-    know; `ends_at` is when that ends, in seconds since 1970.
+    `with session:` holds it for one request: only a session without requests is idle. `is_open` is set by its
+    `initialize`; `tell` sends messages that do not belong to a request. `name` is used in place of its id, which is a
+    secret; `ends_at` is the end of the id's validity, in seconds since 1970.
     """
 
     session_id: str = field(repr=False)
@@ -58,7 +58,7 @@ class Session:
     clock: Callable[[], float] = time.monotonic
 
     def subscribe(self, uri: str) -> None:
-        """Remember that the client wants to hear of a resource."""
+        """Subscribe the client to a resource."""
         if len(self.uris) >= SESSION_SUBSCRIPTIONS:
             raise RpcError(INVALID_PARAMS, f"A session may subscribe to {SESSION_SUBSCRIPTIONS} resources.")
         self.uris.add(uri)
@@ -72,13 +72,13 @@ class Session:
 
 
 class Sessions:
-    """The sessions that one worker knows. A session belongs to whoever opened it, and is unknown to all others.
+    """The sessions known to one worker. A session belongs to the caller who opened it; others cannot see it.
 
     Args:
-        ids: makes ids that any worker opens; without it, a session is known here alone.
+        ids: creates ids that any worker accepts; without it, a session is known only here.
         clock: a monotonic clock in seconds.
-        worker: the name of this worker, where there may be others.
-        refusal: why no client can be asked in the middle of a call.
+        worker: the name of this worker, if there are several.
+        refusal: the reason why clients cannot be asked during a call.
     """
 
     def __init__(
@@ -91,14 +91,14 @@ class Sessions:
         self._of_one: Counter[Whose] = Counter()
         self._ids, self._clock = ids, clock
         self.on_forget: Callable[[Session], None] = _nothing
-        """Told of each session that is forgotten, by whoever keeps more of it."""
+        """Called for each forgotten session, by whoever keeps more state about it."""
 
     def has_room(self) -> bool:
-        """Tell whether one more session may be opened."""
+        """Tell whether another session may be opened."""
         return len(self._known) < SESSIONS
 
     def is_full_for(self, whose: Whose) -> bool:
-        """Tell whether a caller has as many sessions open as it may."""
+        """Tell whether a caller has reached its number of open sessions."""
         return self._of_one[whose] >= SESSIONS_OF_ONE
 
     def open(self, principal: Principal, client: Client) -> Session:
@@ -109,17 +109,17 @@ class Sessions:
         return self._add(session_id, principal, opened.client, opened.ends_at)
 
     def reopen(self, session_id: str, principal: Principal) -> Session | None:
-        """Return a session that another worker opened, or that was forgotten here; `None` where the id is not good."""
+        """Return a session that another worker opened or that was forgotten here; `None` if the id is not valid."""
         opened = None if self._ids is None else self._ids.open(session_id, principal.owner)
         if opened is None or not (self._room_for(principal.shares_as) and self.has_room()):
             return None
         session = self._add(session_id, principal, opened.client, opened.ends_at)
-        # Its client said so where it began.
+        # Its client declared this at the start.
         session.is_open = True
         return session
 
     def _room_for(self, whose: Whose) -> bool:
-        """Forget an idle session of a caller who has many; tell whether there is room for another."""
+        """Forget an idle session of a caller with many; tell whether there is room for another."""
         if self.is_full_for(whose):
             theirs = (one for one in self._known.values() if one.whose == whose and not one.in_flight)
             oldest = min(theirs, key=lambda one: one.used_at, default=None)
@@ -148,7 +148,7 @@ class Sessions:
         return self._by_name.get(name)
 
     def ended_elsewhere(self, name: str, ends_at: float) -> None:
-        """End a session that another worker was told to end."""
+        """End a session that was ended in another worker."""
         if self._ids is not None:
             self._ids.end(bytes.fromhex(name), ends_at)
         session = self._by_name.get(name)
@@ -156,13 +156,13 @@ class Sessions:
             self.forget(session)
 
     def end(self, session: Session) -> None:
-        """End a session, whose id opens it no more; its streams and questions end."""
+        """End a session: its id becomes invalid, its streams and questions end."""
         if self._ids is not None:
             self._ids.end(bytes.fromhex(session.name), session.ends_at)
         self.forget(session)
 
     def forget(self, session: Session) -> None:
-        """Forget what is known of a session. Its client may go on with it where its id is good."""
+        """Forget the state of a session. Its client may continue it while the id is valid."""
         if self._known.pop(session.session_id, None) is None:
             return
         del self._by_name[session.name]
@@ -173,7 +173,7 @@ class Sessions:
         session.questions.end()
 
     def idle(self) -> list[Session]:
-        """Return the sessions without a request for long, or whose id is good no more."""
+        """Return the idle sessions and those whose id has expired."""
         before = self._clock() - SESSION_IDLE_S
         return [
             one
@@ -184,15 +184,15 @@ class Sessions:
     def _has_expired(self, session: Session) -> bool:
         return self._ids is not None and self._ids.is_over(session.ends_at)
 
-    # -- what all of them are told
+    # -- notifications to all sessions
 
     async def tell_updated(self, profile: str | None, uri: str) -> None:
-        """Send resource-updated to the sessions that look through a profile and subscribed to the resource."""
+        """Send resource-updated to the sessions of a profile that subscribed to the resource."""
         message: JSON = {"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": uri}}
         await asyncio.gather(*(_in_time(one.tell(message)) for one in self._of_profile(profile) if uri in one.uris))
 
     async def tell(self, profile: str | None, what: str) -> None:
-        """Send `tools`, `prompts` or `resources` list-changed to the sessions that look through a profile."""
+        """Send `tools`, `prompts` or `resources` list-changed to the sessions of a profile."""
         message: JSON = {"jsonrpc": "2.0", "method": f"notifications/{what}/list_changed"}
         await asyncio.gather(*(_in_time(one.tell(message)) for one in self._of_profile(profile)))
 
@@ -201,6 +201,6 @@ class Sessions:
 
 
 async def _in_time(telling: Awaitable[None]) -> None:
-    """A client that does not read its stream must not keep the others from hearing."""
+    """Notify with a time limit: a client that does not read its stream must not block the others."""
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(telling, SESSION_TELL_S)

@@ -1,7 +1,7 @@
-"""SharedSessions: what the workers of a server tell each other of sessions of the earlier revisions.
+"""SharedSessions: the messages between workers about sessions of earlier revisions.
 
-An answer goes to the worker that asked, a cancellation to whoever runs the call, and a client that comes back for the
-rest of a stream has it from the worker that keeps it.
+An answer goes to the worker that asked, a cancellation to the worker that runs the call, and a client that resumes a
+stream receives it from the worker that keeps it.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ _EVENT_OF = re.compile(r"p([0-9a-f]{16})-[0-9]{1,18}")
 
 @dataclass(slots=True)
 class Wishes:
-    """What the client of a session said that it wants to hear."""
+    """The subscriptions of a session's client."""
 
     level: str | None = None
     uris: set[str] = field(default_factory=set[str])
 
 
 class SharedSessions:
-    """The sessions of all workers, as one of them sees them.
+    """The sessions of all workers, as seen by one of them.
 
     Args:
-        bus: the way to the others.
-        sessions: those of this worker.
-        follow: lets a client of another worker go on with a stream of ours, over these `receive` and `send`.
-        cancel: ends an open request of a session; does nothing where there is none.
+        bus: the connection to the others.
+        sessions: the sessions of this worker.
+        follow: lets a client of another worker continue one of our streams, over these `receive` and `send`.
+        cancel: cancels an open request of a session; does nothing if there is none.
     """
 
     def __init__(
@@ -72,10 +72,10 @@ class SharedSessions:
     # -- answers to questions
 
     async def answer(self, session: Session, response: JSON, *, roles: Iterable[str]) -> bool:
-        """Give an answer of somebody with these roles to the worker that asked; `False` where no other can have asked.
+        """Forward an answer from a caller with these roles to the worker that asked; `False` if no other worker could.
 
         Raises:
-            ConnectionError: it cannot be reached.
+            ConnectionError: that worker cannot be reached.
         """
         worker = worker_of(response.get("id"))
         if worker is None or worker == self._bus.worker:
@@ -92,7 +92,7 @@ class SharedSessions:
     # -- ends
 
     def cancelled(self, session: Session, request: str) -> None:
-        """Have whoever runs a request of a session end it."""
+        """Cancel a request of a session in the worker that runs it."""
         self._bus.tell_soon("session.cancelled", {"session": session.name, "request": request})
 
     def _on_cancelled(self, _who: str, said: JSON) -> None:
@@ -101,16 +101,16 @@ class SharedSessions:
             self._cancel(session, said["request"])
 
     def ended(self, session: Session) -> None:
-        """Have a session known as ended everywhere."""
+        """Mark a session as ended in all workers."""
         self._bus.tell_soon("session.ended", {"session": session.name, "ends_at": session.ends_at})
 
     def _on_ended(self, _who: str, said: JSON) -> None:
         self._sessions.ended_elsewhere(said["session"], said["ends_at"])
 
-    # -- what a client wants to hear
+    # -- subscriptions
 
     def wished(self, session: Session, before: Wishes) -> None:
-        """Tell what has changed in what the client of a session wants to hear."""
+        """Publish a change in a session's subscriptions."""
         added, removed = session.uris - before.uris, before.uris - session.uris
         if session.level != before.level or added or removed:
             self._wishes.remember(session.name, Wishes(session.level, set(session.uris)))
@@ -118,7 +118,7 @@ class SharedSessions:
             self._bus.tell_soon("session.wishes", {"session": session.name, **said})
 
     def _on_wishes(self, _who: str, said: JSON) -> None:
-        # It is remembered until its client comes, to this worker as well, and when the session was forgotten here.
+        # It is kept until the client reaches any worker, this one included, also if the session was forgotten here.
         session = self._sessions.named(said["session"])
         known = self._wishes.get(said["session"]) or Wishes()
         wishes = Wishes(said["level"], (known.uris | set(said["added"])) - set(said["removed"]))
@@ -127,12 +127,12 @@ class SharedSessions:
             session.level, session.uris = wishes.level, set(wishes.uris)
 
     def _on_hello(self, who: str, _said: JSON) -> None:
-        """Tell a worker that begins what clients wished before."""
+        """Send a new worker the existing subscriptions."""
         self._begin(self._tell_wishes(who, {**self._wishes}))
 
     async def _tell_wishes(self, who: str, wishes: Mapping[str, Wishes]) -> None:
         with contextlib.suppress(ConnectionError):
-            # One after the other: there may be as many as sessions, and the bus carries what others say, too.
+            # One after the other: there may be as many as sessions, and the bus carries other messages too.
             for name, wished in wishes.items():
                 said: JSON = {"session": name, "level": wished.level, "added": sorted(wished.uris), "removed": []}
                 await self._bus.tell("session.wishes", said, to=who)
@@ -143,7 +143,7 @@ class SharedSessions:
         task.add_done_callback(self._tasks.discard)
 
     def remembered(self, session: Session) -> None:
-        """Let a session that begins here have what was said of it elsewhere."""
+        """Apply the subscriptions received from other workers to a session that starts here."""
         wishes = self._wishes.get(session.name)
         if wishes is not None:
             session.level, session.uris = wishes.level, set(wishes.uris)
@@ -151,7 +151,7 @@ class SharedSessions:
     # -- streams
 
     async def follow_there(self, worker: str, session: Session, last: str, receive: Receive, send: Send) -> bool:
-        """Send a client here the rest of a stream there; `False` where that worker does not answer."""
+        """Send a client the rest of another worker's stream; `False` if that worker does not answer."""
         follow = new_id()
         queue = self._following[follow] = asyncio.Queue[JSON]()
         leaving = asyncio.create_task(_left(receive))
@@ -212,7 +212,7 @@ class SharedSessions:
 
 
 def other_keeper_of(last_event_id: str, worker: str) -> str | None:
-    """Return the worker that keeps the stream of an event, where it is not the one of this name."""
+    """Return the worker that keeps the stream of an event; `None` if it is the worker with this name."""
     match = _EVENT_OF.fullmatch(last_event_id)
     return None if match is None or match[1] == worker else match[1]
 
@@ -223,7 +223,7 @@ async def _left(receive: Receive) -> None:
 
 
 async def _next(queue: asyncio.Queue[JSON], leaving: asyncio.Task[None], *, has_begun: bool) -> JSON | None:
-    """Return what comes next; `None` when the client has left, or the other worker gives no sign of life."""
+    """Return the next message; `None` if the client has left or the other worker no longer responds."""
     getting = asyncio.ensure_future(queue.get())
     try:
         patience_s = 2 * STREAM_PING_S if has_begun else BUS_ANSWER_S
