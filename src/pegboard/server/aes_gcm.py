@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-# The form of a token is that of the MCP SDK, which made ours before: workers of both versions open each other's.
+# The token format is that of the MCP SDK, which earlier versions used: both versions open each other's tokens.
 _PREFIX = "v1."
 _KEY_INFO = b"mcp/request-state/v1/aes-256-gcm"
 _NAME_INFO = b"mcp/request-state/v1/kid:"
@@ -20,7 +20,7 @@ _NAME_BYTES, _NONCE_BYTES, _TAG_BYTES = 4, 12, 16
 
 
 class AesGcm:
-    """The first secret seals, all of them open. A token names its key by four bytes that are not secret."""
+    """The first secret seals, all of them open. A token names its key in its first four bytes, which are not secret."""
 
     def __init__(self, secrets: Sequence[bytes]) -> None:
         self._ciphers: dict[bytes, AESGCM] = {}
@@ -30,13 +30,13 @@ class AesGcm:
             self._ciphers[self._sealing] = AESGCM(key)
 
     def seal(self, payload: bytes) -> str:
-        """Return an opaque token for `payload`, fit for a URL."""
+        """Return an opaque, URL-safe token for `payload`."""
         name, nonce = self._sealing, os.urandom(_NONCE_BYTES)
         sealed = self._ciphers[name].encrypt(nonce, payload, _PREFIX.encode() + name)
         return _PREFIX + _encoded(name + nonce + sealed)
 
     def open(self, token: str) -> bytes | None:
-        """Return what was sealed; `None` for every token that these secrets did not make."""
+        """Return the payload; `None` for a token that these secrets did not seal."""
         raw = _decoded(token.removeprefix(_PREFIX)) if token.startswith(_PREFIX) else b""
         if len(raw) < _NAME_BYTES + _NONCE_BYTES + _TAG_BYTES:
             return None
@@ -53,7 +53,7 @@ def _encoded(raw: bytes) -> str:
 
 
 def _decoded(text: str) -> bytes:
-    """Return the bytes of a text; empty unless it is exactly the text that `_encoded` makes of them."""
+    """Return the decoded bytes; empty unless `_encoded` would give exactly this text."""
     try:
         raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except ValueError:

@@ -67,28 +67,28 @@ def http_app(
 ) -> Starlette:
     """Return an ASGI app that serves the catalog's tools: over MCP at `/mcp`, as plain HTTP below `/v1`.
 
-    Callers are let in as `identify` says, or `catalog.identity`, which `identity:` of a config sets. Without either
-    everybody who reaches the app may use the tools of every profile.
+    Callers are identified by `identify`, or by `catalog.identity`, which a config's `identity:` sets. Without either,
+    anybody who reaches the app may use the tools of every profile.
     The app's lifespan starts and closes the catalog; an app that mounts it must run that lifespan
-    (`app.router.lifespan_context`), and is told so at the first request where it does not.
+    (`app.router.lifespan_context`); otherwise the first request fails with an error that says so.
 
     Args:
         catalog: the tools.
-        config: makes the context of each request: a loaded config, or a callable that takes the `Principal`.
-        identify: tells who sends a request, sync or async, from the request: `Identified(user=…, space=…, roles=…,
-            profiles=…)`, a mapping of these, or `None` for nobody, who is refused. So is a request about which it
-            raises; the `HTTPException` of Starlette and FastAPI is passed on.
+        config: creates the context of each request: a loaded config, or a callable that takes the `Principal`.
+        identify: identifies the caller, sync or async, from the request: `Identified(user=…, space=…, roles=…,
+            profiles=…)`, a mapping of these, or `None` to refuse. An exception also refuses the request; an
+            `HTTPException` of Starlette or FastAPI is passed on.
         profile: the profile behind `/mcp`; by default `default`, or the first declared. A catalog without profiles
             serves all groups there.
-        allowed_hosts: names, without port, by which clients reach the server.
-        keys: secrets of 32 bytes or more that seal what clients carry for us; the same for all workers.
-        bus: where workers with the same keys hear each other, `redis://host:port` or `postgresql://host/name`; without
-            it, questions of earlier revisions, cancellations, events and metrics are of one worker alone.
-        problems: gives what is wrong with a config whose change was refused, for `/healthz` and `/metrics`.
-        grace_s: how long running calls may go on when the app is shut down.
+        allowed_hosts: names, without port, under which clients reach the server.
+        keys: secrets of 32 bytes or more for sealing the state that clients carry; the same for all workers.
+        bus: connects workers with the same keys, `redis://host:port` or `postgresql://host/name`; without it, questions
+            of earlier revisions, cancellations, events and metrics cover a single worker.
+        problems: returns the problems of a refused config change, for `/healthz` and `/metrics`.
+        grace_s: how long running calls may continue after the app is shut down.
 
     Raises:
-        DefinitionError: there is no such profile, or a key is too short; both `identify` and `identity:`; a bus
+        DefinitionError: the profile does not exist; a key is too short; `identify` and `identity:` are both set; a bus
             without keys.
     """
     options = AppOptions(
@@ -99,7 +99,7 @@ def http_app(
 
 
 class AppOptions(Struct, frozen=True, kw_only=True):
-    """How a catalog is served over HTTP; what each says is written at `http_app`."""
+    """The options for serving a catalog over HTTP; see `http_app`."""
 
     config: object = None
     identify: Identify | None = None
@@ -110,7 +110,7 @@ class AppOptions(Struct, frozen=True, kw_only=True):
     problems: Callable[[], Sequence[object]] = tuple
     grace_s: float = SHUTDOWN_GRACE_S
     has_others: bool = False
-    """Whether it is known that there are other workers."""
+    """Whether other workers are known to exist."""
 
 
 def app_of(catalog: Catalog, options: AppOptions) -> Starlette:
@@ -131,7 +131,7 @@ def app_of(catalog: Catalog, options: AppOptions) -> Starlette:
         gateway_of(catalog, options.config), event_hub=event_hub, credential_watch=CredentialWatch(catalog.registry)
     )
     if keys:
-        # Workers on other machines have the keys, if not the folder.
+        # Workers on other machines share the keys, but perhaps not the folder.
         catalog.registry.server_id = server_id_of(keys[-1], catalog.name.encode())
         catalog.registry.link_key = hmac.digest(keys[-1], b"pegboard resource links", "sha256")
     if keys and catalog.executor.ports.used_answers is None:
@@ -172,10 +172,10 @@ def _bus(uri: str | Secret | None, catalog: Catalog, sealing: Sealing, keys: tup
 
 
 def bus_transport(uri: str | Secret, *, name: str) -> Transport:
-    """Return the transport of a bus, for the catalog of this name.
+    """Return the bus transport of the catalog with this name.
 
     Raises:
-        DefinitionError: the URI cannot be used, or a package is not installed.
+        DefinitionError: the URI is not valid, or a package is not installed.
     """
     text, prefix = uri.reveal() if isinstance(uri, Secret) else uri, f"pegboard:{name}"
     is_postgres = text.startswith(("postgresql://", "postgres://"))
@@ -189,7 +189,7 @@ def bus_transport(uri: str | Secret, *, name: str) -> Transport:
 
 
 class LifespanError(PegboardError):
-    """A request came before the app's lifespan was run, so that nothing is started that could answer it."""
+    """A request arrived before the app's lifespan ran, so nothing has been started."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -199,7 +199,7 @@ class LifespanError(PegboardError):
 
 
 class AppParts(Struct, frozen=True, kw_only=True):
-    """What an app is made of: the catalog, what answers below each path, and the way to other workers."""
+    """The parts of an app: the catalog, the handlers below each path, and the connection to other workers."""
 
     catalog: Catalog
     endpoint: Endpoint
@@ -212,7 +212,7 @@ class AppParts(Struct, frozen=True, kw_only=True):
 
 
 class App(Starlette):
-    """The app. Requests for `/mcp` pass by Starlette's middleware and routes, which cost as much as a call."""
+    """The app. Requests for `/mcp` bypass Starlette's middleware and routes, which cost as much as a call."""
 
     def __init__(self, parts: AppParts, *, grace_s: float) -> None:
         pages = (parts.endpoint, parts.start_page, parts.consent_page, parts.health)
@@ -231,7 +231,7 @@ class App(Starlette):
         self._api.events.begin()
         end_counting, end_logging = self._health.begin(), log_calls(self._catalog.executor)
         try:
-            # Left last: calls that end while the endpoint does are told of still.
+            # Closed last, so that calls that end during the endpoint's shutdown are still published.
             async with contextlib.nullcontext() if self._bus is None else self._bus.running():
                 async with self._endpoint.running():
                     self._was_started = True
@@ -252,12 +252,12 @@ class App(Starlette):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if not self._was_started and scope["type"] != "lifespan":
             raise LifespanError
-        # Below another path too, as of a proxy; for all others the routes find their way.
+        # Also below another path, such as a proxy's; other requests go through the routes.
         if scope["type"] == "http" and scope["path"] == scope.get("root_path", "") + "/mcp":
             scope["path_params"] = {}
             await self._endpoint(scope, receive, send)
             return
-        # Starlette sends whoever writes a slash too much to the right address, on the host that the request names.
+        # Starlette redirects an address with an extra slash, on the host that the request names.
         refusal = self._redirect_refusal(scope) if scope["type"] == "http" and scope["path"].endswith("/") else None
         if refusal is not None:
             await problem_reply(problem_of(refusal)).send(send)
@@ -281,14 +281,14 @@ def run_http(
     problems: Callable[[], Sequence[object]] = tuple,
     grace_s: float = SHUTDOWN_GRACE_S,
 ) -> None:
-    """Serve the catalog over HTTP until SIGTERM or SIGINT, then let running calls end for `grace_s`.
+    """Serve the catalog over HTTP until SIGTERM or SIGINT, then let running calls finish for up to `grace_s`.
 
-    A second signal ends it at once. `identify` tells who sends a request, as for `http_app`. `on_ready` is told the
-    address of `/mcp` when it answers; by default that and those of all profiles are written to standard error.
+    A second signal ends it at once. `identify` works as in `http_app`. `on_ready` receives the address of `/mcp` once
+    it answers; by default that address and those of all profiles are printed to standard error.
 
     Raises:
-        DefinitionError: no such profile, or an address that would let strangers call.
-        OSError: the address cannot be had.
+        DefinitionError: the profile does not exist, or strangers could call at this address.
+        OSError: the address cannot be bound.
     """
     is_open = allow_anonymous_from_anywhere or catalog.identity is not None or identify is not None
     options = AppOptions(
@@ -313,11 +313,11 @@ def serve_http(
     worker: Worker | None = None,
     front: ProxySettings = NO_PROXY,
 ) -> None:
-    """Serve the catalog on a socket, which is bound when all else is known to be good; `worker` if there are several.
+    """Serve the catalog on a socket, which is bound after everything else was checked; `worker` if there are several.
 
     Raises:
-        DefinitionError: no such profile, or a key that is too short.
-        OSError: the address cannot be had.
+        DefinitionError: the profile does not exist, or a key is too short.
+        OSError: the address cannot be bound.
     """
     app = app_of(catalog, replace(options, has_others=worker is not None))
 
@@ -343,7 +343,7 @@ async def _drain(catalog: Catalog, app: Starlette, grace_s: float) -> None:
 
 
 def addresses(address: str, catalog: Catalog, *, profile: str | None, note: str = "") -> str:
-    """Return the lines that say where a server is: that of `/mcp`, and one for each profile."""
+    """Return the lines that show the server's addresses: `/mcp`, and one per profile."""
     profiles = catalog.registry.profiles
     chosen = choose_profile(profiles, profile)
     width = max(map(len, profiles), default=0)

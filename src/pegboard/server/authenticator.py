@@ -1,4 +1,4 @@
-"""Authenticator: tell who sends a request, and through which profile they may look. One for everything over HTTP."""
+"""Authenticator: identifies the caller of a request and the profiles it may use, for everything over HTTP."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 else:
     verifier = LazyModule("pegboard.auth.verifier")
 
-CREDENTIAL_CHARS = 16 * KIB  # of a bearer credential
-IPV6_NETWORK_BITS = 64  # of an address: who has one has all of its network, and is one caller
+CREDENTIAL_CHARS = 16 * KIB  # characters of a bearer credential
+IPV6_NETWORK_BITS = 64  # the holder of one address has its whole network, so the network counts as one caller
 
 log = logging.getLogger("pegboard.serve")
 NOT_FOUND = Refusal(status=404, text="Not found")
@@ -56,16 +56,16 @@ Scope = MutableMapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Authenticated:
-    """Who was let in, with the profiles that they may look through; `None` means every profile there is."""
+    """An admitted caller and its profiles; `None` means every profile."""
 
     identity: Identity
     profiles: tuple[str, ...] | None = None
     through: dict[str | None, Principal] = field(default_factory=dict[str | None, Principal], repr=False, compare=False)
-    """Who asks through each profile, and where a request names none, as one value for all requests."""
+    """The principal of each profile, and of requests that do not name one, as one value for all requests."""
 
 
 class _Admitted(NamedTuple):
-    """Who was let in with a grant, and when no profile was missing: as long as these are declared."""
+    """A caller admitted by a grant, and the profiles at that time: valid while these are declared."""
 
     grant: Grant
     profiles: Mapping[str, Profile]
@@ -73,7 +73,7 @@ class _Admitted(NamedTuple):
 
 
 class _LetIn(NamedTuple):
-    """Who was let in with a credential: as long as that is good still, and these profiles are declared."""
+    """A caller admitted with a credential: valid while the credential is and these profiles are declared."""
 
     still: Still
     profiles: Mapping[str, Profile]
@@ -84,15 +84,15 @@ _ANYBODY = Authenticated(identity=Identity())
 
 
 class Authenticator:
-    """Judges the credential of every request, by the identity rules that the catalog has at that moment.
+    """Checks the credential of every request against the catalog's current identity rules.
 
-    A catalog without such rules lets everybody in. With them, a credential that is shown must be good, whoever may come
-    without one; and what cannot be judged is not let in.
+    A catalog without rules admits everybody. With rules, a credential must be valid if one is sent, even if anonymous
+    callers are allowed; a credential that cannot be checked is refused.
 
     Args:
-        catalog: whose identity rules count.
-        profile: the profile behind an address that names none; by default `default`, or the first.
-        identify: the host's own word on who sends a request; then no identity rules count.
+        catalog: the catalog with the identity rules.
+        profile: the profile of addresses that do not name one; by default `default`, or the first.
+        identify: the host's own identification; it replaces the identity rules.
     """
 
     def __init__(self, catalog: Catalog, *, profile: str | None = None, identify: Identify | None = None) -> None:
@@ -103,7 +103,7 @@ class Authenticator:
         self._local = HostGuard(LOOPBACK_HOSTS)
 
     async def identify(self, scope: Scope) -> Authenticated | Refusal:
-        """Tell who sends a request, by its ASGI scope, and take the credential out of that."""
+        """Identify the caller from the ASGI scope, and remove the credential from the scope."""
         if self._identify is not None:
             caller = await identified(self._identify, scope)
             return caller if isinstance(caller, Refusal) else self._known_to_host(caller)
@@ -116,14 +116,14 @@ class Authenticator:
         shown = [value for name, value in headers if name == b"authorization"]
         if not shown:
             return self._anonymous(scope, rules.anonymous)
-        # Nothing behind this point ever sees a credential, so nothing can pass it on or write it down.
+        # Code after this point never sees a credential, so it cannot forward or log one.
         scope["headers"] = [header for header in headers if header[0] != b"authorization"]
         return await self._verified(shown, scope)
 
     def at_hand(self, scope: Scope, named: str | None = None) -> Principal | None:
-        """Return who sends a request, where the very same was let in before and would be now, without waiting.
+        """Return the caller without waiting, if the same credential was admitted before and would be admitted now.
 
-        `None` leaves the request to `authenticate`. Unlike that, this leaves the credential in the request.
+        `None` means that `authenticate` must decide. Unlike that method, this one leaves the credential in the request.
         """
         rules = self._registry.declarations.identity
         if rules is None or rules is not self._rules or self._identify is not None:
@@ -135,9 +135,9 @@ class Authenticator:
         return known.caller.through.get(named)
 
     async def authenticate(self, scope: Scope, named: str | None = None) -> Principal | Refusal:
-        """Return who sends a request, and through which profile: the one that it names, or the one without naming any.
+        """Return the caller and the profile: the named one, or the one for requests that do not name any.
 
-        A profile that the caller does not have is not found, like one that does not exist.
+        A profile that the caller may not use is not found, like one that does not exist.
         """
         declared = self._registry.declarations
         if declared.identity is None and self._identify is None:
@@ -162,7 +162,7 @@ class Authenticator:
             principal = caller.through[profile] = Principal(identity=who, profile=profile, session=who.credential)
         return principal
 
-    # -- who
+    # -- the caller
 
     def _adopt(self, rules: IdentityRules) -> None:
         self._verifier: Verifier = verifier.Verifier(rules)
@@ -176,7 +176,7 @@ class Authenticator:
         return Authenticated(identity=Identity(proof=ANONYMOUS_PROOF), profiles=rule.profiles or None)
 
     def is_local(self, scope: Scope) -> bool:
-        """Tell whether a request comes from this machine, and not through a proxy that runs on it."""
+        """Tell whether a request comes from this machine, and not through a local proxy."""
         client = scope.get("client")
         try:
             is_near = client is not None and ipaddress.ip_address(client[0]).is_loopback
@@ -203,7 +203,7 @@ class Authenticator:
         if grant is None:
             return _NOT_HERE
         caller = self._granted(grant)
-        # By other rules, which may have come meanwhile, the same credential is somebody else's.
+        # Under other rules, which may have been loaded meanwhile, the same credential may belong to somebody else.
         if isinstance(caller, Authenticated) and judge is self._verifier:
             still = judge.still(credential)
             if still is not None:
@@ -237,11 +237,11 @@ class Authenticator:
         return Authenticated(identity=who, profiles=caller.profiles or None)
 
     def _are_declared(self, profiles: tuple[str, ...]) -> bool:
-        """Tell whether these can be looked through: all of them exist, and where there are any, one is named."""
+        """Tell whether these profiles can be used: all exist, and one is named if the catalog has any."""
         declared = self._registry.profiles
         return declared.keys() >= set(profiles) and bool(profiles or not declared)
 
-    # -- through which profile
+    # -- the profile
 
     def profiles_of(self, caller: Authenticated) -> tuple[str, ...]:
         """Return the profiles that a caller may name."""
@@ -253,7 +253,7 @@ class Authenticator:
     def _allowed(self, caller: Authenticated, named: str | None) -> str | Refusal | None:
         profiles = self._registry.profiles
         if caller.profiles is None:
-            # Only a catalog without profiles shows all it has.
+            # Only a catalog without profiles shows all its tools.
             return NOT_FOUND if named is not None or profiles else None
         if named is not None:
             return named if named in caller.profiles and named in profiles else NOT_FOUND
@@ -265,7 +265,7 @@ class Authenticator:
     def _anonymous_principal(
         self, named: str | None, profiles: Mapping[str, Profile], host: str
     ) -> Principal | Refusal:
-        """Return the principal of everybody, on a server that asks nobody who they are."""
+        """Return the principal of every caller, on a server without authentication."""
         profile = named or choose_profile(profiles, None if self._profile not in profiles else self._profile)
         if named is not None and named not in profiles:
             return NOT_FOUND
@@ -279,12 +279,12 @@ class Authenticator:
 
 
 def _name_of(shown: bytes) -> bytes:
-    """Return by what a credential is known that was let in: itself is not kept."""
+    """Return the cache key of an admitted credential: the credential itself is not kept."""
     return blake2b(shown, digest_size=_NAME_BYTES).digest()
 
 
 def _bearer(shown: list[bytes]) -> str | None:
-    """Return the credential of the one header that shows one; `None` for whatever else was sent."""
+    """Return the credential of the only header that has one; `None` for anything else."""
     if len(shown) != 1:
         return None
     scheme, _, credential = shown[0].strip(b" \t").partition(b" ")
@@ -294,14 +294,14 @@ def _bearer(shown: list[bytes]) -> str | None:
 
 
 def _host_of(scope: Scope) -> str:
-    """Return where a request comes from; empty where the server does not say, as over a Unix socket."""
+    """Return the caller's address; empty if the server does not know it, as over a Unix socket."""
     client = scope.get("client")
     return "" if client is None else str(client[0])
 
 
 def network_of(host: str) -> str:
-    """Return by what the address of a caller counts: an IPv6 /64, which is one household; all that is not an address
-    is one.
+    """Return the network by which an address is counted: an IPv6 /64 is one household; values that are not addresses
+    are one network.
     """
     try:
         address = ipaddress.ip_address(host.partition("%")[0])

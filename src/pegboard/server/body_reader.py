@@ -1,4 +1,4 @@
-"""BodyReader: read a request's body within its limits, as strict JSON, before anybody else sees it."""
+"""BodyReader: reads a request's body within its limits, as strict JSON, before any other code sees it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pegboard.model.error import CallError
 from pegboard.model.json_types import JSONValue
 from pegboard.model.record import replace
 
-ENVELOPE_LEVELS = 4  # of JSON that the protocol itself puts around arguments
+ENVELOPE_LEVELS = 4  # bytes that the protocol itself adds around arguments
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -20,7 +20,7 @@ _UTF_8 = frozenset((b"utf-8", b"utf8", b"us-ascii", b"ascii"))
 
 
 class BodyError(Exception):
-    """The body was not taken in: an HTTP status, a JSON-RPC code, and one sentence."""
+    """The body was refused: an HTTP status, a JSON-RPC code, and one sentence."""
 
     def __init__(self, status: int, code: int, text: str) -> None:
         super().__init__(text)
@@ -46,11 +46,11 @@ class BodyReader:
         limit_bytes: int | None = None,
         timeout_s: float | None = None,
     ) -> bytes:
-        """Return the whole body, within the limits of a message where no others are given.
+        """Return the whole body, by default within the limits of a message.
 
         Raises:
-            BodyError: compressed, too long, or not complete in time.
-            ClientLeftError: there is nobody to answer.
+            BodyError: the body is compressed, too long, or not complete in time.
+            ClientLeftError: the client has disconnected.
         """
         if headers.get(b"content-encoding", b"identity") != b"identity":
             raise BodyError(415, -32600, "Send the body as it is: Content-Encoding is not accepted.")
@@ -93,7 +93,7 @@ class BodyReader:
         """Return the JSON of a body.
 
         Raises:
-            BodyError: it is no strict JSON, or beyond the bounds.
+            BodyError: it is not strict JSON, or exceeds the bounds.
         """
         try:
             return quickly_read(body) or parse_json(body, bounds=self._message_bounds)
@@ -102,7 +102,7 @@ class BodyReader:
 
 
 def is_json_body(content_type: bytes) -> bool:
-    """Tell whether a content type says JSON, in the one encoding that JSON has between systems (RFC 8259, 8.1)."""
+    """Tell whether a content type is JSON in UTF-8, the only encoding for exchange (RFC 8259, 8.1)."""
     kind, _, parameters = content_type.lower().partition(b";")
     if kind.strip() != b"application/json":
         return False
@@ -114,7 +114,7 @@ def is_json_body(content_type: bytes) -> bool:
 
 
 def replay(body: bytes, receive: Receive) -> Receive:
-    """Hand a body out again before the rest of the stream."""
+    """Return the body again, followed by the rest of the stream."""
     waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def again() -> Message:

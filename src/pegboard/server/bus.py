@@ -1,4 +1,4 @@
-"""Bus: what the workers of a server tell and ask each other, sealed with the keys that they share."""
+"""Bus: messages and questions between the workers of a server, sealed with their shared keys."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from pegboard.core.identifiers import new_id
 from pegboard.model.json_types import JSON
 from pegboard.server.sealing import Sealing
 
-BUS_ANSWER_S = 1.0  # for another worker to answer on the bus
-BUS_WAITING = 10_000  # messages that are to go out on it
+BUS_ANSWER_S = 1.0  # seconds for another worker to answer on the bus
+BUS_WAITING = 10_000  # messages waiting to be sent
 
 log = logging.getLogger("pegboard.serve")
 NO_BUS = (
@@ -25,21 +25,21 @@ NO_BUS = (
     '`server: {bus: "redis://HOST:PORT"}` to its config, or serve with one worker.'
 )
 Handler = Callable[[str, JSON], JSON | None]
-"""Takes who tells and what; what it returns is the answer to those who ask."""
+"""Receives the sender and the message; its return value is the answer to a question."""
 
 
 class Transport(Protocol):
-    """Carries messages to all who listen on a channel."""
+    """Carries messages to all subscribers of a channel."""
 
     async def listen(self, channels: Sequence[str], hear: Callable[[bytes], None], is_listening: asyncio.Event) -> None:
-        """Hear what comes until cancelled; sets the event whenever it has begun to."""
+        """Receive messages until cancelled; sets the event each time it is connected."""
         ...
 
     async def publish(self, channel: str, message: bytes) -> int:
-        """Send a message; return how many listen.
+        """Send a message; return the number of subscribers.
 
         Raises:
-            ConnectionError: nobody could be reached.
+            ConnectionError: the transport is not reachable.
         """
         ...
 
@@ -57,10 +57,10 @@ class Transport(Protocol):
 
 
 def stop_if_cancelled() -> None:
-    """End this task where it was told to end and a client of a store kept that to itself, as both of ours do at times.
+    """Raise if this task was cancelled and a store's client swallowed that, as both of ours do at times.
 
     Raises:
-        asyncio.CancelledError: it was.
+        asyncio.CancelledError: it was cancelled.
     """
     task = asyncio.current_task()
     if task is not None and task.cancelling():
@@ -68,7 +68,7 @@ def stop_if_cancelled() -> None:
 
 
 class Others(NamedTuple):
-    """What a server knows of other workers: whether there may be any, whether there are, and the way to them."""
+    """What a server knows about other workers: whether there may be any, whether there are, and the bus to them."""
 
     may_be: bool = False
     are_known: bool = False
@@ -79,7 +79,7 @@ ALONE = Others()
 
 
 class _Waiting(NamedTuple):
-    """A message that is to go out, and who wants to know of it."""
+    """An outgoing message, and who waits for it to be sent."""
 
     to: str
     message: bytes
@@ -87,25 +87,25 @@ class _Waiting(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """What others answered, and whether all of them did."""
+    """The answers of other workers, and whether all of them answered."""
 
     said: list[JSON]
     are_all: bool
 
 
 class _Answers(Struct):
-    """The answers to one question, as they come."""
+    """The answers to one question, as they arrive."""
 
     said: list[JSON] = field(default_factory=list[JSON])
     more: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class Bus:
-    """One worker's way to the others.
+    """One worker's connection to the others.
 
     Args:
         transport: carries the messages.
-        sealing: the keys of the server; what others write onto the bus is not heard.
+        sealing: the server's keys; messages sealed with other keys are ignored.
     """
 
     def __init__(self, transport: Transport, sealing: Sealing) -> None:
@@ -130,12 +130,12 @@ class Bus:
         await self._transport.probe()
 
     def on(self, kind: str, handler: Handler) -> None:
-        """Have a kind of message handled, too; one that others wait for is answered by who is first."""
+        """Register a handler for a kind of message; if the sender waits, the first answer counts."""
         self._handlers[kind] = (*self._handlers.get(kind, ()), handler)
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Listen and send for the time of the block; waits a moment until the others can be heard."""
+        """Receive and send within the block; waits a moment for the connection."""
         self._loop, is_listening = asyncio.get_running_loop(), asyncio.Event()
         self._waiting = asyncio.Queue(BUS_WAITING)
         channels = (self._channel("all"), self._channel(self.worker))
@@ -158,13 +158,13 @@ class Bus:
     def _channel(self, name: str) -> str:
         return f"bus:{name}"
 
-    # -- what we say
+    # -- outgoing messages
 
     async def tell(self, kind: str, said: JSON, *, to: str = "all") -> int:
-        """Tell one worker or all others; return how many heard it.
+        """Send a message to one worker or to all others; return how many received it.
 
         Raises:
-            ConnectionError: nobody can be reached.
+            ConnectionError: the bus is not reachable.
         """
         sent = asyncio.get_running_loop().create_future()
         if not self._put(kind, said, to, sent):
@@ -173,7 +173,7 @@ class Bus:
         return heard - 1 if to == "all" else heard
 
     def tell_soon(self, kind: str, said: JSON, *, to: str = "all") -> None:
-        """Tell it without waiting, from the loop's own thread. What cannot be told is lost, and logged."""
+        """Send without waiting, from the loop's own thread. Messages that cannot be sent are dropped and logged."""
         self._put(kind, said, to, None)
 
     def _put(self, kind: str, said: JSON, to: str, sent: asyncio.Future[int] | None) -> bool:
@@ -191,7 +191,7 @@ class Bus:
         return True
 
     async def _send(self) -> None:
-        # One after the other: what follows something arrives after it.
+        # One after the other, to keep their order.
         while True:
             to, message, sent = await self._waiting.get()
             try:
@@ -209,10 +209,10 @@ class Bus:
             stop_if_cancelled()
 
     async def ask(self, kind: str, said: JSON, *, is_enough: Callable[[JSON], bool] = lambda _: False) -> Answers:
-        """Ask all others; return what they say in time, or until one answer is enough.
+        """Ask all others; return the answers that arrive in time, or stop at the first sufficient one.
 
         Raises:
-            ConnectionError: nobody can be reached.
+            ConnectionError: the bus is not reachable.
         """
         question, answers = new_id(), _Answers()
         self._asked[question] = answers
@@ -227,7 +227,7 @@ class Bus:
             del self._asked[question]
         return Answers(answers.said, len(answers.said) >= count)
 
-    # -- what others say
+    # -- incoming messages
 
     def _hear(self, message: bytes) -> None:
         opened = self._sealing.codec.open(message.decode("latin-1"))
@@ -235,7 +235,7 @@ class Bus:
             said: Any = None if opened is None else orjson.loads(opened)
         except ValueError:
             return
-        # What was sealed for another use is not meant for us, and what we said ourselves we know.
+        # Messages sealed for another purpose are not for us; our own messages come back too.
         if not isinstance(said, list) or said[:2] != ["bus", self._sealing.audience] or said[2] == self.worker:
             return
         who, kind, body = cast("tuple[str, str, JSON]", tuple(said[2:]))  # pyright: ignore[reportUnknownArgumentType] - JSON

@@ -1,7 +1,7 @@
-"""Consent page: where the link of a refused call leads. A person gives their credential, reads the question, decides.
+"""Consent page: the target of a refused call's link. A person enters a credential, reads the question, and decides.
 
-The page is the same for every id and holds nothing of any question: its script asks the HTTP API with the credential of
-whoever reads it, and writes what it gets as text.
+The page is the same for every id and does not contain the question: its script asks the HTTP API with the reader's
+credential, and shows the answer as text.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _source(text: str) -> str:
 
 
 _HEADERS = {
-    # No foreign page may frame it, so that nobody clicks a button that they do not see.
+    # Other pages must not frame it, so that nobody clicks a hidden button.
     "content-security-policy": f"default-src 'none'; script-src {_source(_SCRIPT)}; style-src {_source(_STYLE)}; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "x-frame-options": "DENY",

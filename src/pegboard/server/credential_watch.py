@@ -12,17 +12,17 @@ from pegboard.core.registry import Registry
 from pegboard.core.steady_clock import steady_time
 from pegboard.server.principal import ANONYMOUS, Principal
 
-CREDENTIAL_CHECK_S = 2.0  # between two checks of all open streams; a stream ends within 5 s of its credential
+CREDENTIAL_CHECK_S = 2.0  # seconds between two checks of all open streams; a stream ends within 5 s of its credential
 
 
 class CredentialWatch:
     """Checks the credentials of all open streams together, every two seconds, for as long as there is a stream.
 
-    A request is judged when it arrives, so only what stays open needs this. Streams of a host that identifies its
-    callers itself are not checked: only the host can.
+    Requests are checked on arrival, so only open streams need this. Streams of a host that identifies its callers
+    itself are not checked: only the host could.
 
     Args:
-        registry: its identity rules count, as they are at each check.
+        registry: its identity rules apply, as they are at each check.
         wall_clock: seconds since 1970.
     """
 
@@ -34,7 +34,7 @@ class CredentialWatch:
         self._checking: asyncio.Task[None] | None = None
 
     def watch(self, principal: Principal, end: Callable[[], object]) -> Callable[[], None]:
-        """Call `end` once if the credential of a stream ends; returns the function to call when the stream is over."""
+        """Call `end` once when the credential of a stream ends; returns the function to call at the stream's end."""
         who = principal.identity
         if not who.proof and who.credential != ANONYMOUS:
             return _nothing
@@ -51,12 +51,12 @@ class CredentialWatch:
             self._timer = None
 
     def _check_later(self) -> None:
-        # A timer, since an open stream should take no task.
+        # A timer, so that an open stream does not need a task.
         self._timer = asyncio.get_running_loop().call_later(CREDENTIAL_CHECK_S, self._begin_check)
 
     def _begin_check(self) -> None:
         self._timer = None
-        # In an empty context, since that of a request would be kept alive.
+        # In an empty context: a request's context would be kept alive.
         task = asyncio.get_running_loop().create_task(self._check(), context=Context())
         self._checking = task
 
@@ -74,4 +74,4 @@ class CredentialWatch:
 
 
 def _nothing() -> None:
-    """Stand for a stream that is not watched."""
+    """Do nothing: stands in for a stream that is not watched."""

@@ -1,4 +1,4 @@
-"""EventHub: the event streams that callers have open, and the running calls that they may cancel."""
+"""EventHub: the open event streams of callers, and the running calls that they may cancel."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from pegboard.providers.mcp import mcp_result
 from pegboard.server.bus import ALONE, NO_BUS, Others
 from pegboard.server.principal import Principal
 
-STREAM_EVENTS = 1_000  # that wait for one listener; the oldest go
+STREAM_EVENTS = 1_000  # events waiting for one listener; the oldest are dropped
 STREAM_BYTES = 4 * MIB  # of them
 
 Owner = tuple[str, str | None, str | None]
-"""Whose calls and streams they are: the verified credential, and the user and space that the host made of it."""
+"""The owner of calls and streams: the verified credential, and the user and space that the host derived from it."""
 
 
 def owner_of(principal: Principal, ctx: ToolContext) -> Owner:
-    """Return whose calls are those on a context."""
+    """Return the owner of the calls on a context."""
     return principal.identity.credential, ctx.user_id, ctx.space_id
 
 
 class Outbox:
-    """Server-sent events that wait for their reader; when it is full, the oldest are dropped and counted."""
+    """Server-sent events that wait for their reader; when the queue is full, the oldest are dropped and counted."""
 
     def __init__(self) -> None:
         self._frames: deque[bytes] = deque()
@@ -46,7 +46,7 @@ class Outbox:
         return len(self._frames)
 
     async def filled(self, timeout_s: float) -> bool:
-        """Wait until somebody puts something in, or sets `wake`; tell whether that was in time."""
+        """Wait for an event or for `wake`; return False after the timeout."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self.wake.wait()
@@ -55,7 +55,7 @@ class Outbox:
         return True
 
     def put(self, frame: bytes) -> None:
-        """Add an event; from the loop's own thread."""
+        """Add an event; only from the loop's own thread."""
         self._frames.append(frame)
         self._size += len(frame)
         while len(self._frames) > STREAM_EVENTS or (self._size > STREAM_BYTES and len(self._frames) > 1):
@@ -64,7 +64,7 @@ class Outbox:
         self.wake.set()
 
     def take(self) -> bytes:
-        """Return all that waits; before it the number of dropped events, if any were."""
+        """Return all waiting events, preceded by the number of dropped ones if there are any."""
         self.wake.clear()
         lost = frame("dropped", {"events": self._dropped}) if self._dropped else b""
         taken = lost + b"".join(self._frames)
@@ -74,21 +74,21 @@ class Outbox:
 
 
 class EventHub:
-    """Who listens, and which calls run for whom; with a bus, at the other workers too.
+    """The listeners, and the running calls of each owner; with a bus, those of other workers too.
 
     Args:
-        others: what is known of these.
+        others: the other workers.
     """
 
     def __init__(self, others: Others = ALONE) -> None:
         self._bus = others.bus
         self.refusal = NO_BUS if others.are_known and others.bus is None else None
-        """Why what is asked of all workers cannot be had."""
+        """The reason why all workers cannot be asked."""
         self._elsewhere: dict[Owner, set[str]] = {}
         self._streams: dict[Owner, list[Outbox]] = {}
         self._running: dict[str, Owner] = {}
         self.streams = 0
-        """How many event streams are open."""
+        """The number of open event streams."""
         self.cancel: Callable[[str], bool] = _cancel_nothing
         """Ends a running call."""
         if self._bus is not None:
@@ -101,24 +101,24 @@ class EventHub:
     def follow(
         self, ctx: ToolContext, principal: Principal, *, own: Outbox | None = None
     ) -> tuple[ToolContext, Follower]:
-        """Return a context whose calls are followed by the streams of its owner, and by one of their own."""
+        """Return a context whose calls are reported to the streams of its owner, and to a stream of their own."""
         follower = Follower(self, owner_of(principal, ctx), own)
-        # On the context, not on the call: calls of sub-agents inherit the observer.
+        # On the context, not the call: sub-agents' calls inherit the observer.
         return ctx.with_request(observers=(*as_observers(ctx.callbacks), follower)), follower
 
     def has_listener(self, principal: Principal, ctx: ToolContext) -> bool:
-        """Tell whether somebody listens to the events of the calls on a context."""
+        """Tell whether anybody listens to the calls on a context."""
         if not self._streams and not self._elsewhere:
             return False
         owner = owner_of(principal, ctx)
         return owner in self._streams or owner in self._elsewhere
 
     def owns(self, owner: Owner, call_id: str) -> bool:
-        """Tell whether a call of this id runs, and for this owner."""
+        """Tell whether a call with this id is running for this owner."""
         return self._running.get(call_id) == owner
 
     def listen(self, owner: Owner, outbox: Outbox) -> Callable[[], None]:
-        """Put the events of an owner's calls into `outbox`; returns the function that ends it."""
+        """Send the events of an owner's calls to `outbox`; returns the function that ends it."""
         self._streams.setdefault(owner, []).append(outbox)
         self.streams += 1
         self._say_listening(owner, is_on=True)
@@ -169,10 +169,10 @@ class EventHub:
         return {"is_cancelled": self.owns(_owner(said["owner"]), call_id) and self.cancel(call_id)}
 
     async def cancel_elsewhere(self, owner: Owner, call_id: str) -> bool:
-        """End a call that runs at another worker, and for this owner; `False` where there is none.
+        """Cancel a call of this owner in another worker; `False` if there is none.
 
         Raises:
-            ConnectionError: the others cannot be asked.
+            ConnectionError: the other workers cannot be asked.
         """
         if self._bus is None:
             return False
@@ -183,7 +183,7 @@ class EventHub:
     # -- events
 
     def publish(self, owner: Owner, event: Event, own: Outbox | None) -> None:
-        """Pass on one event of a call, and note where the call begins and ends."""
+        """Forward one event of a call, and record the start and end of calls."""
         if event.type == "on_tool_call":
             self._running[event.call_id] = owner
         elif event.type == "on_tool_result":
@@ -213,7 +213,7 @@ def _cancel_nothing(_call_id: str) -> bool:
 
 
 class Follower:
-    """The observer of the calls on one context; `call_id` is that of the first."""
+    """The observer of the calls on one context; `call_id` is the id of the first."""
 
     def __init__(self, event_hub: EventHub, owner: Owner, own: Outbox | None) -> None:
         self._event_hub, self._owner, self._own = event_hub, owner, own
@@ -226,13 +226,13 @@ class Follower:
 
     def _observed(self, event: Event) -> None:
         self.call_id = self.call_id or event.call_id
-        # Its own stream ends with the result itself.
+        # The call's own stream ends with the result itself.
         is_end = event.type == "on_tool_result" and event.call_id == self.call_id
         self._event_hub.publish(self._owner, event, None if is_end else self._own)
 
 
 def wire_event(event: Event) -> JSON:
-    """Return an event as clients get it; the result of a call in the form of MCP."""
+    """Return an event in its wire form; results are in the form of MCP."""
     return {
         "type": event.type,
         "tool": event.tool,
@@ -256,9 +256,9 @@ def frame(name: str, value: Mapping[str, Any]) -> bytes:
 
 
 def wire_json(value: object) -> bytes:
-    """Return JSON; what is no JSON, in what a tool says on its way, goes out as its text."""
+    """Return JSON; values in a tool's progress that are not JSON are sent as text."""
     try:
         return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS)
     except TypeError:
-        # Integers over 64 bit and lone surrogates, which clients may send.
+        # Integers over 64 bits and lone surrogates, which clients may send.
         return json.dumps(value, default=str, allow_nan=False, separators=(",", ":")).encode()

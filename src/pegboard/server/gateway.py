@@ -1,4 +1,4 @@
-"""Gateway: what a server asks of a catalog: the context and view of a principal, and one guarded call in wire form."""
+"""Gateway: the catalog as a server uses it: a principal's context and view, and one guarded call in wire form."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ class Gateway(Struct, frozen=True, kw_only=True):
     context_for: ContextMaker
     resources: Resources
     event_hub: EventHub | None = None
-    """Follows the calls of callers who listen; only servers have one."""
+    """Reports calls to listeners; only servers have one."""
     credential_watch: CredentialWatch | None = None
     """Ends streams with their credential; only servers have one."""
 
     def context(
         self, principal: Principal, channel: ClientChannel | None = None, *, hops: object = None
     ) -> ToolContext:
-        """Return a fresh context for one request. `hops` are the servers that it says it has passed, unread.
+        """Return a new context for one request. `hops` are the servers it has passed through, unvalidated.
 
         Raises:
             CallError: `recursion_limit`.
@@ -67,15 +67,15 @@ class Gateway(Struct, frozen=True, kw_only=True):
     # -- lists
 
     def exposed(self, principal: Principal, ctx: ToolContext) -> View:
-        """Return what the profile of a principal shows, to call on."""
+        """Return the view of a principal's profile, with a context to call in."""
         return self.catalog.exposed(self.catalog.view(ctx, profile=principal.profile))
 
     def view(self, principal: Principal) -> View:
-        """Return the same in a fresh context."""
+        """Return the same view in a new context."""
         return self.exposed(principal, self.context(principal))
 
     def resource_view(self, principal: Principal, channel: ClientChannel | None = None) -> View:
-        """Return what the profile of a principal shows of resources, prompts and completions."""
+        """Return the resources, prompts and completions that a principal's profile shows."""
         try:
             ctx = self.context(principal, channel)
         except CallError as error:
@@ -83,10 +83,10 @@ class Gateway(Struct, frozen=True, kw_only=True):
         return self.resources.view(ctx, profile=principal.profile)
 
     def asking(self, hops: object) -> tuple[str, ...]:
-        """Return the servers that a request for a list has passed; `hops` is what it says of them, unread.
+        """Return the servers that a list request has passed through; `hops` is the unvalidated value in the request.
 
         Raises:
-            RpcError: it has been here before, or has passed too many.
+            RpcError: the request has been here before, or has passed through too many servers.
         """
         if hops is None:
             return ()
@@ -103,8 +103,8 @@ class Gateway(Struct, frozen=True, kw_only=True):
         """Run one guarded call and return its result in wire form.
 
         Raises:
-            RpcError: no such tool for this caller, in the same words whatever the reason; a client
-                that lacks what the call needs.
+            RpcError: the tool is not available to this caller, in the same words whatever the reason; the client
+                lacks a capability that the call needs.
         """
         try:
             ctx = self.context(principal, channel)
@@ -122,7 +122,7 @@ class Gateway(Struct, frozen=True, kw_only=True):
         return shown
 
     async def _made_task(self, task_id: str, ctx: ToolContext, channel: ClientChannel) -> JSON | None:
-        """Return what a client is told of the task that its call has become; `None` where it follows none."""
+        """Return the task that a client receives in place of a result; `None` if it does not support tasks."""
         if isinstance(channel, EarlierChannel):
             if not channel.wants_task:
                 return None
@@ -134,19 +134,19 @@ class Gateway(Struct, frozen=True, kw_only=True):
     async def run(
         self, view: View, name: str, arguments: JSON, channel: ClientChannel, *, absent: RpcError | None = None
     ) -> ToolResult | JSON:
-        """Run one guarded call; return its result, or the questions it waits for, in wire form.
+        """Run one guarded call; return its result, or its pending questions, in wire form.
 
         Raises:
-            RpcError: nothing of that name for this caller (`absent`, when given); a client that lacks what is needed.
+            RpcError: the name is not available to this caller (`absent`, if given); the client lacks a capability.
         """
         callbacks = Progress(channel.progress) if channel.wants_progress else None
-        # A server without tasks serves such a request as any other. Source: MCP 2025-11-25, tasks.
+        # A server without tasks runs such a request like any other. Source: MCP 2025-11-25, tasks.
         as_task = channel.wants_task and self.catalog.executor.ports.tasks is not None
         result = await view.call(name, arguments, callbacks=callbacks, as_task=as_task)
         error = result.error
         if error is None:
             return result
-        # A person may have been asked meanwhile: what is visible is what the profile shows now.
+        # A person may have been asked meanwhile: the profile as it is now decides what is visible.
         if error.kind == "not_found" and await callable_tool(view.renewed(), name) is None:
             raise absent or RpcError(INVALID_PARAMS, error.message)
         if channel.refused_with is not None:
@@ -162,7 +162,7 @@ class Gateway(Struct, frozen=True, kw_only=True):
     # -- headers that mirror arguments
 
     def may_mirror(self, name: str) -> bool:
-        """Tell whether a tool of this name has arguments that are mirrored in headers, or may turn out to."""
+        """Tell whether a tool with this name has arguments mirrored in headers, or may have."""
         snapshot = self.registry.snapshot()
         mirroring: frozenset[str] | None = snapshot.cache.get("mirroring")
         if mirroring is None:
@@ -174,20 +174,20 @@ class Gateway(Struct, frozen=True, kw_only=True):
         return bool(snapshot.bundles) if entry is None else entry.qualified_id in mirroring
 
     async def mirrored_schema(self, principal: Principal, name: str) -> JSON | None:
-        """Return the input schema of a visible tool, by which its mirrored headers are checked."""
+        """Return the input schema of a visible tool, for checking its mirrored headers."""
         view = self.catalog.view(self.context(principal), profile=principal.profile)
         entry = await view.afind(name)
         return None if entry is None else entry.spec.input_schema
 
 
 def _unwatched() -> None:
-    """Stand for a stream without a credential, as over stdio."""
+    """Do nothing: stands in for a stream without a credential, as over stdio."""
 
 
 async def _promised(view: View, name: str) -> JSON | None:
-    """Return the output schema of a tool that has just answered: by its name alone, unless it is built for its caller.
+    """Return the output schema of a tool that has just answered: by its name alone, unless it is built per caller.
 
-    The call has been let in already, and the answer says nothing of the schema but whether a value is wrapped.
+    The call was already admitted, and the answer reveals nothing about the schema except whether a value is wrapped.
     """
     entry = view.snapshot.find(name)
     if entry is None or entry.builder is not None:
@@ -196,12 +196,12 @@ async def _promised(view: View, name: str) -> JSON | None:
 
 
 def gateway_of(catalog: Catalog, config: object) -> Gateway:
-    """Return the gateway of a catalog, with its resources and its type of context."""
+    """Return the gateway of a catalog, with its resources and its context type."""
     registry = catalog.registry
     context_for = context_maker(config, context_type=registry.context_type)
     return Gateway(catalog=catalog, registry=registry, context_for=context_for, resources=catalog.resources)
 
 
 def _mirrors(entry: ToolEntry) -> bool:
-    """Tell whether a tool has, or may turn out to have, arguments that are mirrored in headers."""
+    """Tell whether a tool has arguments mirrored in headers, or may have."""
     return entry.builder is not None or b"x-mcp-header" in orjson.dumps(entry.spec.input_schema)

@@ -1,4 +1,4 @@
-"""HostGuard: check the Host and Origin of every request, so that no web page can reach the server through a browser."""
+"""HostGuard: checks the Host and Origin of every request, so that web pages cannot reach the server via a browser."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from pegboard.core.bounded_cache import BoundedCache
 from pegboard.model.error import DefinitionError
 
 if TYPE_CHECKING:
-    # Of a server over HTTP, which one on stdio never reads.
+    # Only for servers over HTTP; stdio does not load it.
     from starlette.types import Scope
 
-HOSTS_REMEMBERED = 256  # pairs of Host and Origin that were let in
-HOST_NAME_CHARS = 253  # of a host name that a refusal repeats; DNS has no longer ones
+HOSTS_REMEMBERED = 256  # admitted pairs of Host and Origin
+HOST_NAME_CHARS = 253  # characters of a host name repeated in an error; DNS names are not longer
 
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "[::1]")
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::\d{1,5})?")
 _ORIGIN = re.compile(r"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::\d{1,5})?")
 
 FORWARDED_HOST = "pegboard.forwarded_host"
-"""The key of a scope under which stands the Host that a trusted proxy was asked for."""
+"""The scope's key for the Host that a trusted proxy received."""
 
 Headers = Sequence[tuple[bytes, bytes]]
 
 
 class Refusal(Struct, frozen=True, kw_only=True):
-    """Why a request is not let in: an HTTP status, one sentence, and headers that tell the client what to do."""
+    """The reason for refusing a request: an HTTP status, one sentence, and headers that tell the client what to do."""
 
     status: int
     text: str
@@ -43,9 +43,9 @@ _NO_ORIGIN = Refusal(status=403, text="The request has more than one Origin head
 
 
 class HostGuard:
-    """Lets in requests whose Host is one of ours and whose Origin, if any, is too.
+    """Admits requests whose Host is one of ours and whose Origin, if any, is too.
 
-    `hosts` are names without port; any port is right, as the address was reached through it.
+    `hosts` are names without port; any port is accepted, since the client reached us through it.
     """
 
     def __init__(self, hosts: Iterable[str]) -> None:
@@ -53,7 +53,7 @@ class HostGuard:
         self._good = BoundedCache[tuple[bytes | None, bytes | None], None](max_entries=HOSTS_REMEMBERED)
 
     def refusal(self, headers: Headers) -> Refusal | None:
-        """Return why these headers are refused; `None` lets the request in."""
+        """Return why these headers are refused; `None` to admit the request."""
         host = origin = None
         hosts = origins = 0
         for name, value in headers:
@@ -79,11 +79,11 @@ class HostGuard:
 
 
 def is_of_another_page(scope: Scope) -> bool:
-    """Tell whether a browser sends this for a page of another address: another port of this host is one, too.
+    """Tell whether a browser sends this for a page of another origin; another port of this host counts as one.
 
-    Such a request has the cookies of whoever sits there, and one without JSON is sent without asking us first. Browsers
-    say so themselves where they trust the connection; elsewhere they name where the page is from, and that is held
-    against the address that the browser used: what a trusted proxy says of it, or else Host.
+    Such a request carries the user's cookies, and without JSON it is sent without asking us first. On connections
+    they trust, browsers say so themselves; otherwise they name the page's origin, which is compared with the address
+    that the browser used: the one a trusted proxy forwards, or else Host.
     """
     said = dict(scope["headers"])
     site, origin = said.get(b"sec-fetch-site"), said.get(b"origin")
@@ -93,7 +93,7 @@ def is_of_another_page(scope: Scope) -> bool:
         return False
     scheme, _, address = origin.lower().partition(b"://")
     if scheme == b"http" and scope["scheme"] == "https":
-        # Whoever sits on the line can write pages of the plain address.
+        # Anybody on the network path can write pages of the plain HTTP address.
         return True
     own: bytes = scope.get(FORWARDED_HOST) or said.get(b"host", b"")
     usual_port = b":443" if scheme == b"https" else b":80"
@@ -101,7 +101,7 @@ def is_of_another_page(scope: Scope) -> bool:
 
 
 def _name(form: re.Pattern[str], value: bytes) -> str | None:
-    """Return the host that a header names; `None` where it has another form."""
+    """Return the host in a header; `None` if it has another form."""
     match = form.fullmatch(value.decode("latin-1").strip(" \t"))
     return None if match is None else match[1].lower()
 
@@ -125,7 +125,7 @@ def _allow(name: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether an address to listen on can only be reached from this machine."""
+    """Tell whether an address to listen on can be reached only from this machine."""
     if host == "localhost":
         return True
     try:
@@ -135,10 +135,10 @@ def is_loopback(host: str) -> bool:
 
 
 def hosts_of(host: str, allowed: Sequence[str], *, is_open: bool) -> tuple[str, ...]:
-    """Return the Host names to let in for an address to listen on; `is_open` is whether strangers may call, too.
+    """Return the Host names to accept for an address to listen on; `is_open` is set if strangers may call.
 
     Raises:
-        DefinitionError: everybody could call from elsewhere, or nobody could: a wildcard without names.
+        DefinitionError: anybody could call from another machine, or nobody could: a wildcard address without names.
     """
     if is_loopback(host):
         return (*LOOPBACK_HOSTS, *allowed)

@@ -1,4 +1,4 @@
-"""Identify: a host that knows its callers itself says of each request who sends it, and what they may look through."""
+"""Identify: lets a host that knows its callers identify the sender of each request, and what it may use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import is_awaitable
 from pegboard.server.host_guard import Refusal
 
-IDENTIFY_S = 10.0  # what a host may take to say who sends a request
+IDENTIFY_S = 10.0  # seconds that a host may take to identify a caller
 
 log = logging.getLogger("pegboard.serve")
 _NOBODY = Refusal(
@@ -33,10 +33,10 @@ _CREDENTIALS = frozenset((b"authorization", b"cookie", b"proxy-authorization"))
 
 
 class Identified(Struct, frozen=True, kw_only=True):
-    """Who sends a request, as the host's own login says: a user, and what they may do here.
+    """The sender of a request, from the host's own login: a user and its rights here.
 
-    `profiles` are those that the caller may look through, the first where a request names none; of a catalog without
-    profiles everything is shown. `roles=("operator",)` lets a caller ask why a tool is hidden.
+    `profiles` are the profiles the caller may use, the first one for requests that do not name one; a catalog without
+    profiles shows everything. `roles=("operator",)` lets a caller ask why a tool is hidden.
     """
 
     user: str
@@ -46,10 +46,10 @@ class Identified(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, source: object) -> Identified:
-        """Read what a host gave: this very type, or a mapping with its fields.
+        """Return an instance from the host's value: an `Identified`, or a mapping with its fields.
 
         Raises:
-            DefinitionError: it is neither, has an unknown field, or a field of another type.
+            DefinitionError: it is neither, or has an unknown field or a field of the wrong type.
         """
         if isinstance(source, Identified):
             fields: Mapping[str, Any] = {name: getattr(source, name) for name in cls.__struct_fields__}
@@ -72,19 +72,19 @@ class Identified(Struct, frozen=True, kw_only=True):
 
     @property
     def owner(self) -> str:
-        """What the caller's sessions, cursors and sealed states belong to: the same for the same person and space."""
+        """The owner of the caller's sessions, cursors and sealed states: the same for the same user and space."""
         return f"host:{digest([self.user, self.space])}"
 
 
 Answer = Identified | Mapping[str, Any] | None
 Identify = Callable[[Request], Answer | Awaitable[Answer]]
-"""Tells who sends a request, by its headers, cookies, `scope` and `state`; its body is not there to be read."""
+"""Identifies the sender of a request from its headers, cookies, `scope` and `state`; its body cannot be read."""
 
 
 async def identified(identify: Identify, scope: Any) -> Identified | Refusal:
-    """Return whom a host names as the sender, and take the credentials out of the request.
+    """Return the caller that the host identified, and remove the credentials from the request.
 
-    `None` is nobody, and refused; so is a request about which the host raises. Nobody becomes anonymous by an error.
+    `None` refuses the request, and so does an exception of the host: an error never admits an anonymous caller.
     """
     try:
         async with asyncio.timeout(IDENTIFY_S):
@@ -92,17 +92,17 @@ async def identified(identify: Identify, scope: Any) -> Identified | Refusal:
             said = await answer if is_awaitable(answer) else answer
         caller = None if said is None else Identified.of(said)
     except HTTPException as error:
-        # As a framework's own login refuses; what else it would send is no answer to a client of ours.
+        # Like the refusal of a framework's login; its other responses would not be readable for our clients.
         if error.status_code not in _REFUSING:
             log.warning("identify refused a request with status %s; it is answered 403.", error.status_code)
         status = error.status_code if error.status_code in _REFUSING else 403
         headers = tuple((name.lower().encode(), value.encode()) for name, value in (error.headers or {}).items())
         return Refusal(status=status, text=str(error.detail), headers=headers)
     except Exception:
-        # Boundary: foreign code. A login that fails lets nobody in.
+        # Boundary: foreign code. A login that fails admits nobody.
         log.exception("identify failed; the request is refused.")
         return _NOT_NOW
-    # Nothing behind this point ever sees a credential, so nothing can pass it on or write it down.
+    # Code after this point never sees a credential, so it cannot forward or log one.
     scope["headers"] = [header for header in scope["headers"] if header[0] not in _CREDENTIALS]
     return _NOBODY if caller is None else caller
 

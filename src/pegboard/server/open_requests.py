@@ -1,4 +1,4 @@
-"""OpenRequests: what a door has open, and how much of it is one caller's."""
+"""OpenRequests: the open requests of one door, and each caller's share."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pegboard.server.principal import Principal, Whose
 
 
 class OpenRequests:
-    """Counts the open requests of one door: at most `limit`, and of one caller three quarters of that."""
+    """Counts the open requests of one door: at most `limit`, of which one caller may have three quarters."""
 
     def __init__(self, limit: int) -> None:
         self._limit, self._share = limit, share_of_one(limit)
@@ -16,12 +16,12 @@ class OpenRequests:
 
     @property
     def is_full(self) -> bool:
-        """Whether nobody more is taken, whoever it is."""
+        """Whether the door is full for every caller."""
         return self._total >= self._limit
 
     def enter(self, principal: Principal) -> Whose | None:
-        """Count one more and return whose it is, for `leave`; `None` where the door is full, or the caller's share is
-        given.
+        """Count a request and return its owner, for `leave`; `None` if the door is full or the caller has used up its
+        share.
         """
         whose = principal.shares_as
         of_one = self._of_one.get(whose, 0)
@@ -32,12 +32,12 @@ class OpenRequests:
         return whose
 
     def reenter(self, whose: Whose) -> None:
-        """Count again one that was let in and left for a while."""
+        """Count a request again that left for a while."""
         self._of_one[whose] = self._of_one.get(whose, 0) + 1
         self._total += 1
 
     def leave(self, whose: Whose) -> None:
-        """Count one less of whom `enter` named."""
+        """Remove a request of the owner that `enter` returned."""
         self._total -= 1
         left = self._of_one.pop(whose) - 1
         if left:

@@ -1,4 +1,4 @@
-"""PostgreSQL transport: the bus of workers on a database, by LISTEN and NOTIFY. Needs `pegboard[postgres]`."""
+"""PostgreSQL transport: the bus on a database, by LISTEN and NOTIFY. Needs `pegboard[postgres]`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pegboard.model.secret import Secret
 from pegboard.server.bus import stop_if_cancelled
 from pegboard.server.limits import BUS_AGAIN_S, BUS_PING_S, BUS_SOCKET_S
 
-BUS_PART_CHARS = 7_800  # of a message on PostgreSQL, which takes less than 8,000 bytes at once
+BUS_PART_CHARS = 7_800  # characters of a message on PostgreSQL, which accepts less than 8,000 bytes at once
 
 log = logging.getLogger("pegboard.serve")
 _PART = re.compile(r"(\w+) (\d+) (\d+) (.*)", re.DOTALL)
@@ -27,17 +27,17 @@ _LISTENERS = "select count(*) from pg_stat_activity where application_name like 
 
 
 class PostgresTransport:
-    """Fills `pegboard.server.bus.Transport`. Nothing is connected before the first message.
+    """Implements `pegboard.server.bus.Transport`. It connects with the first message.
 
-    Who listens is known by the names of connections, which the database shows: one for each worker. A pooler between
-    that gives connections away after each transaction (PgBouncer does) cannot carry it.
+    Subscribers are counted by the names of connections, which the database lists: one per worker. A pooler that
+    reassigns connections after each transaction (PgBouncer) does not work.
 
     Args:
-        uri: `postgresql://…`; its user needs no table and no right but to connect.
-        key_prefix: tells this server's channels from those of others in the same database.
+        uri: `postgresql://…`; its user needs only the right to connect, no tables.
+        key_prefix: separates this server's channels from others in the same database.
 
     Raises:
-        DefinitionError: the URI cannot be used.
+        DefinitionError: the URI is not valid.
     """
 
     def __init__(self, uri: str | Secret, *, key_prefix: str) -> None:
@@ -49,14 +49,14 @@ class PostgresTransport:
             raise DefinitionError(f"the URI of the bus cannot be used: {type(error).__name__}") from None
 
     async def listen(self, channels: Sequence[str], hear: Callable[[bytes], None], is_listening: asyncio.Event) -> None:
-        """Hear what comes until cancelled, and begin anew where the connection is lost; see `bus.Transport`."""
+        """Receive messages until cancelled, and reconnect if the connection is lost; see `bus.Transport`."""
         is_away = False
         while True:
             try:
                 async with await self._connected(f"{self._name()}/begins") as connection:
                     for channel in channels:
                         await connection.execute(f'listen "{self._channel(channel)}"')
-                    # Named by its channels, it is counted by who sends on one of them: only now that it hears.
+                    # Its name lists its channels, so senders count it only now that it receives.
                     name = ":".join((self._name(), *(_digest(channel)[:12] for channel in channels)))
                     await connection.execute("select set_config('application_name', %s, false)", (name,))
                     stop_if_cancelled()
@@ -68,14 +68,14 @@ class PostgresTransport:
             except (psycopg.Error, OSError) as error:
                 stop_if_cancelled()
                 if not is_away:
-                    # The text of an error of connecting may name the server and its user.
+                    # The text of a connection error may contain the server and its user.
                     text = "The bus of the workers is away, so they do not hear each other: %s"
                     log.warning(text, type(error).__name__)
                 is_away = True
                 await asyncio.sleep(BUS_AGAIN_S)
 
     async def _heard(self, connection: Any, hear: Callable[[bytes], None]) -> None:
-        """Put parts together: those of one message come without another's between them."""
+        """Join the parts of a message; parts of other messages may be in between."""
         parts: list[str] = []
         begun = ""
         while True:
@@ -83,7 +83,7 @@ class PostgresTransport:
             async with contextlib.aclosing(connection.notifies(timeout=BUS_PING_S)) as notices:
                 async for notice in notices:
                     part = _PART.fullmatch(notice.payload)
-                    # Anybody who may connect may send something.
+                    # Anybody who may connect can send on this channel.
                     if part is None:
                         continue
                     message, number, count = part[1], int(part[2]), int(part[3])
@@ -96,7 +96,7 @@ class PostgresTransport:
                     if len(parts) == count:
                         hear("".join(parts).encode())
                         parts, begun = [], ""
-            # A connection that is silent for long may be gone without a word.
+            # A long silent connection may be dead without notice.
             async with asyncio.timeout(BUS_SOCKET_S):
                 await connection.execute("select 1")
             stop_if_cancelled()
@@ -105,7 +105,7 @@ class PostgresTransport:
         """Connect and run one statement; see `core.ports.Probed`.
 
         Raises:
-            ConnectionError: the database is away or silent.
+            ConnectionError: the database is away or does not answer.
         """
         try:
             async with await self._connected(f"{self._name()}/probes") as connection:
@@ -117,7 +117,7 @@ class PostgresTransport:
         """Send a message; see `bus.Transport`.
 
         Raises:
-            ConnectionError: the database is away or silent.
+            ConnectionError: the database is away or does not answer.
         """
         text, name = message.decode(), new_id()
         cut = [text[start : start + BUS_PART_CHARS] for start in range(0, max(len(text), 1), BUS_PART_CHARS)]

@@ -1,4 +1,4 @@
-"""Principal: who sends a request, through which profile, and the context that the host makes of it."""
+"""Principal: the caller of a request, its profile, and the context that the host creates for it."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from pegboard.model.request import CallBudget, Request
 from pegboard.model.result import new_tuple
 from pegboard.model.secret import Secret
 
-CALLERS_REMEMBERED = 1_024  # principals whose `Caller` is at hand
+CALLERS_REMEMBERED = 1_024  # principals whose `Caller` is cached
 
 ANONYMOUS = "anonymous"
 DEFAULT_PROFILE = "default"
 _WORDS = ("user", "space", "roles", "session", "profile")
 Whose = tuple[str | None, ...]
-"""Who has one share of what there is for all: `Principal.shares_as`."""
+"""The owner of one share of a common limit: `Principal.shares_as`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Identity:
-    """Who asks, as a verified credential or the host says; never taken from a request's own words.
+    """The caller according to a verified credential or the host; never taken from the request's own claims.
 
-    `credential` names what was verified: sessions, cursors and sealed states belong to it. `proof` is what is kept of
-    it, see `Caller`. `key_id` and `ends_at` are those of a key and of a token, with which open streams end.
+    `credential` names what was verified; sessions, cursors and sealed states belong to it. `proof` is what remains of
+    it, see `Caller`. `key_id` and `ends_at` belong to a key or token: open streams end with them.
     """
 
     credential: str = ANONYMOUS
@@ -51,10 +51,10 @@ class Identity:
 
     @classmethod
     def of(cls, source: object) -> Identity:
-        """Read an identity from a mapping, from an object with such attributes, or from `None`, which is nobody.
+        """Read an identity from a mapping, an object with such attributes, or `None` for anonymous.
 
         Raises:
-            DefinitionError: an unknown word.
+            DefinitionError: an unknown field.
         """
         if source is None or isinstance(source, Identity):
             return source or cls()
@@ -77,9 +77,9 @@ def _attributes(source: object) -> Mapping[str, Any]:
 
 
 class Principal(Struct, frozen=True, kw_only=True):
-    """One identity looking through one profile; `profile=None` is a catalog without profiles.
+    """One identity using one profile; `profile=None` is for a catalog without profiles.
 
-    `address` is the network of somebody whom nobody vouches for; empty for all others.
+    `address` is the network of an anonymous caller; empty for all others.
     """
 
     identity: Identity
@@ -89,31 +89,31 @@ class Principal(Struct, frozen=True, kw_only=True):
     is_session_brief: bool = False
 
     def __hash__(self) -> int:
-        # Asked for each request. What is left out differs in next to nobody of whom this is the same.
+        # Called for each request. The fields left out rarely differ where these are equal.
         return hash((self.identity.credential, self.profile, self.session, self.address))
 
     @property
     def owner(self) -> str:
-        """What sessions, cursors and sealed states are bound to."""
+        """The owner to which sessions, cursors and sealed states are bound."""
         return f"{self.identity.credential}|{self.profile or ''}"
 
     @property
     def shares_as(self) -> Whose:
-        """Who has one share of what there is for all: places, streams, sessions; whatever the profile."""
+        """The owner of one share of common limits (slots, streams, sessions), the same for all profiles."""
         who = self.identity
         return (who.credential, who.user, who.space, self.address)
 
     def in_session(self, session_id: str) -> Principal:
-        """Return the same, in a session of an earlier revision of MCP."""
+        """Return this principal within a session of an earlier MCP revision."""
         return replace(self, session=session_id, is_session_brief=True)
 
 
 ContextFor = Callable[[Principal], ToolContext]
-"""What a host gives, that makes its contexts itself."""
+"""The context of a host that creates its contexts itself."""
 
 
 class ContextMaker(Protocol):
-    """Makes the context of one request; `client` is the way back to whoever sent it."""
+    """Creates the context of one request; `client` is the channel to its sender."""
 
     def __call__(
         self, principal: Principal, client: ClientBridge | None = None, hops: tuple[str, ...] = ()
@@ -121,7 +121,7 @@ class ContextMaker(Protocol):
 
 
 class Configured(Protocol):
-    """What serve needs of a loaded config: what every context of it holds."""
+    """The parts of a loaded config that serving needs, shared by all contexts."""
 
     @property
     def settings(self) -> Mapping[str, JSONValue]: ...
@@ -131,12 +131,12 @@ class Configured(Protocol):
 
     @property
     def space(self) -> str | None:
-        """The space of callers of whom nothing is known."""
+        """The space of unidentified callers."""
         ...
 
 
 class HostContexts:
-    """Makes the context of each request: one `Host` for all, one `Caller` a principal, and a fresh `Request`."""
+    """Creates the context of each request: one `Host` for all, one `Caller` per principal, and a new `Request`."""
 
     def __init__(self, host: Host, context_type: type[ToolContext], *, space: str | None = None) -> None:
         self._host, self._context_type, self._space = host, context_type, space
@@ -146,7 +146,7 @@ class HostContexts:
         self, principal: Principal, client: ClientBridge | None = None, hops: tuple[str, ...] = ()
     ) -> ToolContext:
         caller = self._callers.get(principal) or self._callers.remember(principal, _caller_of(principal, self._space))
-        # Each request makes one: the way around the class takes half of the time.
+        # Created for each request: calling the class would take twice as long.
         request = new_tuple(
             Request, (new_id(), client, None, None, CallBudget(), 0, None, None, None, None, None, "", hops, None)
         )
@@ -169,10 +169,10 @@ def _caller_of(principal: Principal, open_space: str | None) -> Caller:
 
 
 def context_maker(config: object, *, context_type: type[ToolContext] = ToolContext) -> ContextMaker:
-    """Return what makes the context of one request.
+    """Return the function that creates the context of one request.
 
-    `config` is a loaded config, whose settings and secrets every context gets; a callable that
-    takes the `Principal` and makes the context; or `None`: then a context holds nothing but who asks.
+    `config` is a loaded config, whose settings and secrets are in every context; a callable that takes the
+    `Principal` and returns the context; or `None` for contexts that contain only the caller.
     """
     if callable(config):
         return _with_client(cast("ContextFor", config))
@@ -184,7 +184,7 @@ def context_maker(config: object, *, context_type: type[ToolContext] = ToolConte
 
 
 def _with_client(make: ContextFor) -> ContextMaker:
-    """Return what has the host make a context, and adds the client where the host has set none."""
+    """Return a factory that lets the host create the context, and adds the client if the host did not."""
 
     def make_with_client(
         principal: Principal, client: ClientBridge | None = None, hops: tuple[str, ...] = ()
@@ -200,10 +200,10 @@ def _with_client(make: ContextFor) -> ContextMaker:
 
 
 def choose_profile(profiles: Mapping[str, Profile], named: str | None) -> str | None:
-    """Return the profile behind `/mcp`: the one named, else `default`, else the first declared.
+    """Return the profile behind `/mcp`: the named one, else `default`, else the first declared.
 
     Raises:
-        DefinitionError: there is no such profile.
+        DefinitionError: it does not exist.
     """
     if named is not None:
         if named not in profiles:

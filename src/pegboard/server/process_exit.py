@@ -1,4 +1,4 @@
-"""Process exit: leave the process, whatever still runs in it."""
+"""Process exit: ends the process although threads may still be running."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 
-EXIT_THREAD_S = 0.5  # for a thread that still runs when the process ends
+EXIT_THREAD_S = 0.5  # seconds for threads that still run when the process ends
 
 
 def leave_if_held() -> None:
@@ -22,7 +22,7 @@ def leave_if_held() -> None:
 
 
 def leave_if_loading() -> None:
-    """End the process if a thread still loads what nobody needs any more: only for who has nothing left to do in it."""
+    """End the process if a thread is still loading modules that are no longer needed; call it last."""
     if any(thread.name == "pegboard-load" for thread in threading.enumerate()):
         leave()
 

@@ -1,4 +1,4 @@
-"""Process memory: what is loaded and open is not looked at again and again, and what a crowd took is given back."""
+"""Process memory: exempts loaded objects from garbage collection, and returns memory after a peak."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 
-COLLECTOR_PAUSE_S = 0.025  # a full collection that held the loop for longer sets aside what it found alive
-COLLECTOR_ASIDE_S = 60.0  # and after this, another one looks at all of it
+COLLECTOR_PAUSE_S = 0.025  # seconds; a full collection that held the loop for longer freezes the survivors
+COLLECTOR_ASIDE_S = 60.0  # seconds, after which a full collection includes frozen objects again
 
 
-_OLDEST = 2  # the generation that a full collection has in what CPython says of it
+_OLDEST = 2  # the number of the full collection's generation in CPython's callbacks
 
 
 class Collector:
-    """The garbage collector of a server, kept from stopping its loop.
+    """The garbage collector of a server, tuned not to stop the event loop.
 
-    A full collection looks at all that lives, which holds the loop for most of a second with ten thousand calls open.
-    What a long one found alive is set aside, so that the next looks at what is new alone. Reference counts free it all
-    the same; only circles among it wait, for a minute at most or until the crowd has gone.
+    A full collection visits every live object, which holds the loop for most of a second with ten thousand open calls.
+    After a slow one the survivors are frozen, so that the next visits only new objects. Reference counting still frees
+    frozen objects; only cycles among them wait, for a minute at most or until the peak is over.
 
     Args:
         clock: a monotonic clock in seconds.
@@ -32,7 +32,7 @@ class Collector:
         self._has_set_aside = False
 
     def begin(self) -> None:
-        """Set aside what is loaded by now, which stays, and watch from now on."""
+        """Freeze the loaded objects, which stay, and watch collections from now on."""
         gc.collect()
         gc.freeze()
         gc.callbacks.append(self._on_collection)
@@ -43,7 +43,7 @@ class Collector:
             gc.callbacks.remove(self._on_collection)
 
     def give_back(self) -> None:
-        """Free what only circles hold, and give free memory to the system, where the C library (glibc's) has a way."""
+        """Free cycles, and return free memory to the system if the C library (glibc) can do that."""
         self._look_at_all()
         gc.collect()
         trim = None if sys.platform == "win32" else getattr(ctypes.CDLL(None), "malloc_trim", None)
@@ -63,7 +63,7 @@ class Collector:
             self._has_set_aside = True
 
     def _look_at_all(self) -> None:
-        """Let the collection that follows look at what was set aside, too."""
+        """Let the next collection include the frozen objects."""
         self._whole_at = self._clock()
         if self._has_set_aside:
             gc.unfreeze()

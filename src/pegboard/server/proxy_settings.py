@@ -1,4 +1,4 @@
-"""Proxy settings: what stands before a server."""
+"""Proxy settings: the proxies, path and certificate in front of a server."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from msgspec import Struct
 
 
 class ProxySettings(Struct, frozen=True, kw_only=True):
-    """What stands before a server: proxies that are believed where a request comes from, a path, a certificate.
+    """The proxies whose forwarding headers are trusted, the path prefix, and the certificate.
 
-    `trusted` are addresses and networks. Whoever connects by a file is a proxy of this machine, and is believed.
+    `trusted` are addresses and networks. A peer on a Unix socket is a local proxy, and is trusted.
     """
 
     trusted: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Sealing: what a client carries for us and cannot read, change or lend: cursors, and the states of calls that ask."""
+"""Sealing: protects the state that clients carry for us (cursors, states of calls that ask) from reading and change."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ if TYPE_CHECKING:
 else:
     aes_gcm = LazyModule("pegboard.server.aes_gcm")
 
-CURSOR_CHARS = 200  # of a cursor that is looked at
-REQUEST_STATE_S = 600.0  # that an answer to a question may take
-USED_STATES = 100_000  # remembered, so that none is used twice
+CURSOR_CHARS = 200  # characters of a cursor
+REQUEST_STATE_S = 600.0  # seconds that an answer to a question may take
+USED_STATES = 100_000  # used marks that are remembered, so that none is used twice
 
 
 class Codec(Protocol):
     """Authenticated encryption under the keys of one server."""
 
     def seal(self, payload: bytes) -> str:
-        """Return an opaque token for `payload`, fit for a URL."""
+        """Return an opaque, URL-safe token for `payload`."""
         ...
 
     def open(self, token: str) -> bytes | None:
-        """Return what was sealed; `None` for every token that these keys did not make."""
+        """Return the payload; `None` for a token that these keys did not seal."""
         ...
 
 
 class KeyCodec:
-    """AES-256-GCM under the secrets of a server: the first seals, all open. The cipher is loaded with the first use."""
+    """AES-256-GCM under the secrets of a server: the first seals, all open. The cipher is loaded on first use."""
 
     def __init__(self, secrets: tuple[bytes, ...]) -> None:
         self._secrets = secrets
@@ -58,11 +58,11 @@ class KeyCodec:
 
 
 class UnknownCursorError(LookupError):
-    """The cursor was made for another caller or list, or the list has changed since."""
+    """The cursor belongs to another caller or list, or the list has changed since."""
 
 
 class Page(NamedTuple):
-    """One page of a list: from `first` up to `end`; `next_cursor` where there is more."""
+    """One page of a list: from `first` up to `end`; `next_cursor` if there is more."""
 
     first: int
     end: int
@@ -70,11 +70,11 @@ class Page(NamedTuple):
 
 
 class Sealing:
-    """The keys of one server and what was sealed with them; shared by everything that the server speaks.
+    """The keys of one server and the marks it has used; shared by all its protocols.
 
     Args:
         codec: the keys.
-        audience: the server's name; what another server sealed with the same keys is no good here.
+        audience: the server's name; values sealed by another server with the same keys are not accepted.
         clock: a monotonic clock in seconds.
     """
 
@@ -85,9 +85,9 @@ class Sealing:
 
     @property
     def worker(self) -> str:
-        """A name of this server in this process; another worker with the same keys has another."""
+        """The name of this server in this process; another worker with the same keys has another name."""
         pid = os.getpid()
-        # A server may be made before its process forks.
+        # A server may be created before its process forks.
         if self._worker[0] != pid:
             self._worker = (pid, os.urandom(8).hex())
         return self._worker[1]
@@ -95,10 +95,10 @@ class Sealing:
     def page(self, *bound_to: object, size: int, length: int, cursor: str | None) -> Page:
         """Return one page of a list of `length` items.
 
-        A cursor serves only what it is `bound_to`, JSON values each: the kind of list, its owner, its generation.
+        A cursor is valid only for its `bound_to`, a list of JSON values: the kind of list, its owner, its generation.
 
         Raises:
-            UnknownCursorError: the cursor is bound to something else.
+            UnknownCursorError: the cursor is bound to other values.
         """
         binding = sha256(orjson.dumps([self.audience, *bound_to])).digest()
         first = 0 if cursor is None else self._place(cursor, binding)
@@ -115,9 +115,9 @@ class Sealing:
         return int(place)
 
     def use_up(self, once: str) -> bool:
-        """Use up a mark that was sealed for one use; `False` when it was used before, or too many are remembered.
+        """Use up a single-use mark; `False` if it was used before, or too many marks are remembered.
 
-        One that is still good must never be forgotten for the sake of another: it could be used again.
+        A mark that is still valid is never forgotten to make room: it could be used again.
         """
         now = self._clock()
         while self._used and next(iter(self._used.values())) < now - REQUEST_STATE_S:
@@ -131,10 +131,10 @@ class Sealing:
 def sealing_with(keys: tuple[bytes, ...] = (), *, audience: str) -> Sealing:
     """Return the sealing of a server.
 
-    `keys` are secrets of 32 bytes or more: the first seals, all open. By default there is one, for this process.
+    `keys` are secrets of 32 bytes or more: the first seals, all open. By default one key is created per process.
 
     Raises:
-        DefinitionError: a key that is too short.
+        DefinitionError: a key is too short.
     """
     for number, key in enumerate(keys, 1):
         if len(key) < SEALING_KEY_BYTES:

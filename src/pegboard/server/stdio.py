@@ -1,4 +1,4 @@
-"""stdio: serve one client, the program that started this one, on standard input and output."""
+"""stdio: serves one client, the parent process, on standard input and output."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from pegboard.server.stdio_streams import LineStreams, LineTooLongError, standar
 from pegboard.telemetry.call_log import log_calls
 
 log = logging.getLogger("pegboard.serve")
-STDIO_END_GRACE_S = 0.5  # for answers after the end of input (`printf … | pegboard serve --stdio`)
+STDIO_END_GRACE_S = 0.5  # seconds for answers after the end of input (`printf … | pegboard serve --stdio`)
 _OTHER_ERA = (
     "this connection serves the handshake protocol era; "
     "requests carrying the 2026-07-28 envelope are not accepted on it"
@@ -64,17 +64,17 @@ def run_stdio(
 ) -> None:
     """Serve the catalog on standard input and output until the input ends, or SIGINT or SIGTERM.
 
-    What tools print goes to standard error.
+    Output printed by tools goes to standard error.
 
     Args:
         catalog: the tools.
-        config: makes the context of each request; see `http_app`.
+        config: creates the context of each request; see `http_app`.
         profile: the profile to serve; by default `default`, or the first declared.
-        identity: whom this process serves: `user`, `space`, `roles`, `session`.
-        grace_s: how long running calls may go on after a signal.
+        identity: the caller that this process serves: `user`, `space`, `roles`, `session`.
+        grace_s: how long running calls may continue after a signal.
 
     Raises:
-        DefinitionError: no such profile, or an unknown word in the identity.
+        DefinitionError: the profile does not exist, or the identity has an unknown field.
     """
     chosen = choose_profile(catalog.registry.profiles, profile)
     who = Identity.of(identity)
@@ -86,7 +86,7 @@ def run_stdio(
 async def serve_stdio(
     catalog: Catalog, gateway: Gateway, principal: Principal, *, grace_s: float = SHUTDOWN_GRACE_S
 ) -> None:
-    """Serve on the process's own standard input and output, on the running loop; without them nobody is there."""
+    """Serve on the process's own standard input and output, on the running loop; without them this returns at once."""
     if cast("object", sys.stdin) is None or cast("object", sys.stdout) is None:
         return
     async with standard_streams(catalog.registry.bounds.message_line_bytes) as streams:
@@ -105,7 +105,7 @@ async def serve_stdio(
 
 @contextlib.contextmanager
 def _signals(stop: Callable[[], None]) -> Any:
-    """End the input at the first signal, the process at the second."""
+    """End the input at the first signal, and the process at the second."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -123,9 +123,9 @@ def _signals(stop: Callable[[], None]) -> Any:
 
 
 class StdioConnection:
-    """One connection. The first request decides its era: 2026-07-28, or a session of an earlier revision.
+    """One connection. Its first request decides the era: 2026-07-28, or a session of an earlier revision.
 
-    The models of the MCP SDK take longer to load than most sessions last, so the cache of ready bytes answers the usual
+    The models of the MCP SDK take longer to load than most sessions last, so the cache of ready bytes answers common
     requests without them.
     """
 
@@ -151,7 +151,7 @@ class StdioConnection:
         self._streams.stop()
 
     async def run(self, *, grace_s: float) -> None:
-        """Serve until the input ends; then wait a moment for answers that are due, or `grace_s` if stopped."""
+        """Serve until the input ends; then wait a moment for pending answers, or `grace_s` if stopped."""
         try:
             while True:
                 try:
@@ -211,14 +211,14 @@ class StdioConnection:
         if isinstance(dispatched, Answer):
             await self._write_line(dispatched.message(key))
         elif request["method"] == "initialize":
-            # What follows may have been sent before its answer, and needs it done.
+            # The next message may have been sent before this answer, and depends on it.
             await self._answer(dispatched)
         else:
             task = self._calls[key] = asyncio.create_task(self._answer(dispatched))
             task.add_done_callback(lambda _done: self._calls.pop(key, None))
 
     def _dispatched(self, request: JSON) -> Answer | Stream:
-        """Return what answers a request, in the era of this connection."""
+        """Return the work that answers a request, in the era of this connection."""
         is_initialize, ready = request["method"] == "initialize", self._ready
         has_envelope = not is_initialize and _has_envelope(request)
         if self._era is None:
@@ -249,7 +249,7 @@ class StdioConnection:
             self._session.is_open = True
             self._changes.start()
 
-    # -- what is written
+    # -- output
 
     async def _tell(self, message: JSON) -> None:
         await self._write_line(json_bytes(message))
@@ -262,7 +262,7 @@ class StdioConnection:
             self._lose_client(error)
 
     def _lose_client(self, error: OSError) -> None:
-        """End: nobody reads our answers any more, or they have no room left. A client may go when it likes."""
+        """End the connection: nobody reads our answers, or the disk is full. A client may leave at any time."""
         if not self._is_stopped:
             log.info("Standard output takes no more answers (%s): the server ends.", error)
         self.stop()
@@ -277,7 +277,7 @@ def _has_envelope(request: JSON) -> bool:
 
 
 def _no_handshake(request: JSON) -> RpcError:
-    """Return the refusal of an initialize on a connection of 2026-07-28."""
+    """Return the refusal of an initialize on a 2026-07-28 connection."""
     requested = (as_object(request.get("params")) or {}).get("protocolVersion")
     data: JSON = {"supported": [VERSION]}
     if isinstance(requested, str):

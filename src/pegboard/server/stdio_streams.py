@@ -1,4 +1,4 @@
-"""LineStreams: standard input and output as the protocol's own; what others print goes to standard error."""
+"""LineStreams: reserves standard input and output for the protocol; other output goes to standard error."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from pegboard.platforms import platform
 
 
 class LineTooLongError(Exception):
-    """A line was longer than the limit; it has been skipped."""
+    """A line exceeded the limit and was skipped."""
 
 
 class LineStreams(Protocol):
     """Lines in, bytes out."""
 
     async def line(self) -> bytes:
-        """Return the next line with its end, or what stands before the end of input; empty at the end.
+        """Return the next line with its end, or the rest before the end of input; empty at the end.
 
         Raises:
             LineTooLongError: it was skipped.
@@ -31,7 +31,7 @@ class LineStreams(Protocol):
     def write(self, data: bytes) -> None: ...
 
     async def drain(self) -> None:
-        """Wait until the other side has taken enough of what was written."""
+        """Wait until the reader has taken enough of the written data."""
         ...
 
     def stop(self) -> None:
@@ -41,18 +41,18 @@ class LineStreams(Protocol):
 
 @asynccontextmanager
 async def standard_streams(max_line_bytes: int) -> AsyncGenerator[LineStreams]:
-    """Take file descriptors 0 and 1 for the time of the block."""
+    """Take over file descriptors 0 and 1 within the block."""
     wire_in, wire_out = os.dup(0), os.dup(1)
     empty, writing_end = os.pipe()
     os.close(writing_end)
     os.dup2(empty, 0)
     os.close(empty)
     os.dup2(2, 1)
-    # What was printed before and not yet written is no part of the protocol either.
+    # Output that was buffered before is not part of the protocol either.
     sys.stdout.flush()
-    # The loop's transports own and close these two; the copies give them back.
+    # The loop's transports own and close these two; the copies restore them.
     kept_in, kept_out = os.dup(wire_in), os.dup(wire_out)
-    # Only a loop that waits for them changes how they are read.
+    # Only a loop that can wait for a descriptor sets it to non-blocking.
     blocking = (os.get_blocking(kept_in), os.get_blocking(kept_out)) if platform.POLLS_PIPES else None
     try:
         with os.fdopen(wire_in, "rb", 0) as source, os.fdopen(wire_out, "wb", 0) as sink:
@@ -120,12 +120,12 @@ class PipeStreams:
         self._reader.feed_eof()
 
     async def close(self) -> None:
-        """Write what is left, if the other side still takes it."""
+        """Write the remaining data if the reader still takes it."""
         self._writer.close()
 
 
 class FileStreams:
-    """Files, which a loop cannot wait for but which never make one wait long."""
+    """Regular files, which a loop cannot wait for and which never block for long."""
 
     def __init__(self, source: BinaryIO, sink: BinaryIO, max_line_bytes: int) -> None:
         self._source, self._sink, self._max_line_bytes = source, sink, max_line_bytes

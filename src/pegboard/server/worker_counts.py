@@ -1,4 +1,4 @@
-"""Worker counts: what each worker of a server has counted, those that have ended included, so that no sum falls."""
+"""Worker counts: the counters of each worker, including ended ones, so that no sum ever falls."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Collection
 from pegboard.model.json_types import JSON
 from pegboard.telemetry.call_metrics import CallMetrics
 
-ENDED_WORKERS = 16  # whose counts each of the others still knows one by one; those of older ones are added up
+ENDED_WORKERS = 16  # ended workers whose counts are kept one by one; those of older ones are added up
 
 
 class WorkerCounts:
-    """The counts of all workers, as far as this one knows: every worker is told before somebody outside is.
+    """The counters of all workers known to this one; workers exchange them before they are shown to anybody else.
 
-    A worker that has ended keeps its place here, since others may hear later that it has. The oldest of many are added
-    up to one; which they were is remembered, so that nobody counts them again.
+    An ended worker keeps its entry, since others may receive it later. The oldest entries are added up; their names are
+    remembered, so that they are not counted twice.
     """
 
     def __init__(self) -> None:
@@ -23,16 +23,16 @@ class WorkerCounts:
         self._added_workers: dict[str, None] = {}
 
     def known(self) -> JSON:
-        """Return all of it, for another worker to learn."""
+        """Return all counters, to send to another worker."""
         return {"workers": self._by_worker, "added": self._added.said(), "added_workers": list(self._added_workers)}
 
     def note(self, worker: str, calls: JSON) -> None:
-        """Keep what a worker has counted; it never counts less than before."""
+        """Store a worker's counters; they never decrease."""
         if worker not in self._added_workers and calls_of(calls) >= calls_of(self._by_worker.get(worker, {})):
             self._by_worker[worker] = calls
 
     def learn(self, known: JSON) -> None:
-        """Add what another worker knows."""
+        """Add the counters that another worker knows."""
         theirs = CallMetrics()
         theirs.add(known["added"])
         if calls_of(known["added"]) > calls_of(self._added.said()):
@@ -43,7 +43,7 @@ class WorkerCounts:
             self.note(worker, calls)
 
     def sum(self, living: Collection[str]) -> CallMetrics:
-        """Return all counts together; `living` are the workers that answer now."""
+        """Return the sum of all counters; `living` are the workers that respond now."""
         ended = [worker for worker in self._by_worker if worker not in living]
         for worker in ended[: max(0, len(ended) - ENDED_WORKERS)]:
             self._added.add(self._by_worker.pop(worker))
@@ -57,5 +57,5 @@ class WorkerCounts:
 
 
 def calls_of(calls: JSON) -> int:
-    """Return how many calls were counted."""
+    """Return the number of counted calls."""
     return sum(sum(within) for _, within, _ in calls.values())

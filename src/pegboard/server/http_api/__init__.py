@@ -1,1 +1,1 @@
-"""http_api: the tools of a catalog over plain HTTP and JSON, for programs that do not speak MCP."""
+"""http_api: the tools of a catalog over plain HTTP and JSON, for programs that do not use MCP."""

@@ -1,4 +1,4 @@
-"""AgentRoutes: run an agent, and answer with its result, at once or after its text and the events on its way."""
+"""AgentRoutes: run an agent, and return its result at once or stream its text and events."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from pegboard.server.limits import STREAM_PING_S
 
 
 class AgentQuery(Struct, frozen=True, kw_only=True):
-    """What a request asks of an agent."""
+    """The parameters of a run."""
 
     query: str
     context: Mapping[str, JSONValue]
@@ -33,10 +33,10 @@ class AgentQuery(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, body: JSON) -> AgentQuery:
-        """Read the body of a request.
+        """Return the parameters in a request's body.
 
         Raises:
-            ProblemError: it has another form.
+            ProblemError: the body has another form.
         """
         unknown = sorted(body.keys() - {"query", "context", "sessionId"})
         query, context, session_id = body.get("query"), body.get("context"), body.get("sessionId")
@@ -58,11 +58,11 @@ class AgentRoutes:
         self._api = api
 
     async def run(self, request: ApiRequest) -> Reply | None:
-        """Run an agent; a client that leaves before the end cancels the run, with everything below it."""
+        """Run an agent; if the client disconnects, the run and everything below it is cancelled."""
         name, view = request.path["name"], self._view(request)
         catalog = self._api.gateway.catalog
         if name not in catalog.registry.declarations.agents or not await may_run(name, view):
-            # In the same words, so that nobody learns what there is for others.
+            # The same words as for an unknown agent, so that nobody learns which agents others have.
             raise not_found(f"No agent named {name[:100]!r} is available to this caller.")
         asked = AgentQuery.of(await self._api.body(request))
         runtime = await catalog.runtime.agents.ready_for(catalog.registry.declarations.agents.get(name))
@@ -79,13 +79,13 @@ class AgentRoutes:
             await cancel_and_wait(writing, leaving)
 
     def _view(self, request: ApiRequest) -> View:
-        # Clients that listen to the calls of this caller are told of those that the agent makes.
+        # Listeners to this caller's calls also receive the agent's calls.
         ctx, _ = self._api.event_hub.follow(self._api.context(request), request.principal)
         return self._api.gateway.catalog.view(ctx, profile=request.principal.profile)
 
 
 async def _written(items: AsyncGenerator[str | Event | AgentResult], stream: EventStream | None) -> Reply | None:
-    """Write what a run says as it comes, or return its end alone."""
+    """Stream a run's output as it arrives, or return its result alone."""
     async with aclosing(items):
         result: AgentResult | None = None
         coming = asyncio.ensure_future(anext(items, None))
@@ -131,7 +131,7 @@ def _problem(result: AgentResult) -> ProblemError | None:
     if error is None:
         return None
     more: dict[str, Any] = {"retryable": error.retryable, **report_of(result)}
-    # `status` is that of HTTP in a problem.
+    # `status` in a problem is the HTTP status.
     more["runStatus"] = more.pop("status")
     if error.hint:
         more["hint"] = error.hint

@@ -1,4 +1,4 @@
-"""Api: what every request over plain HTTP passes first: address, credential, method, query; then the answer."""
+"""Api: the common steps of every plain HTTP request: address, credential, method, query; then the answer."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ log = logging.getLogger("pegboard.serve")
 
 
 class ApiRequest(Struct, frozen=True, kw_only=True):
-    """One request that was let in."""
+    """An admitted request."""
 
     principal: Principal
     path: Mapping[str, str]
@@ -46,17 +46,17 @@ class ApiRequest(Struct, frozen=True, kw_only=True):
 
 _READING = frozenset({"GET", "HEAD"})
 Answer = Callable[[ApiRequest], Awaitable[Reply | None]]
-"""Gives the reply; `None` when it has written its answer itself."""
+"""Returns the reply; `None` if it has written its answer itself."""
 
 
 class Api:
-    """What all paths share.
+    """The parts shared by all paths.
 
     Args:
         gateway: the catalog's answers.
-        host_guard: whose Host and Origin come in.
-        authenticator: tells who they are.
-        event_hub: follows their calls.
+        host_guard: checks Host and Origin.
+        authenticator: identifies the caller.
+        event_hub: reports its calls to listeners.
         sealing: seals cursors.
     """
 
@@ -83,7 +83,7 @@ class Api:
         """Return who asks, looking through which profile.
 
         Raises:
-            ProblemError: they are not let in, or have no such profile.
+            ProblemError: the caller is refused, or does not have this profile.
         """
         principal = await self.authenticator.authenticate(scope, profile)
         if isinstance(principal, Refusal):
@@ -105,11 +105,11 @@ class Api:
             raise ProblemError(STATUS_OF_KIND[kind], kind, error.error.message) from None
 
     async def body(self, request: ApiRequest) -> JSON:
-        """Return the JSON object that a request brings; an empty body is an empty object.
+        """Return the JSON object in a request's body; an empty body is an empty object.
 
         Raises:
-            ProblemError: it is no JSON object within the limits.
-            ClientLeftError: nobody waits for an answer.
+            ProblemError: it is not a JSON object within the limits.
+            ClientLeftError: the client has disconnected.
         """
         try:
             raw = await self.body_reader.read(dict(request.headers), request.receive)
@@ -125,11 +125,11 @@ class Api:
         return arguments
 
     async def file(self, request: ApiRequest, *, timeout_s: float) -> bytes:
-        """Return the bytes of a file that a request brings.
+        """Return the bytes of an uploaded file.
 
         Raises:
             ProblemError: it is too long, or not complete in time.
-            ClientLeftError: nobody waits for an answer.
+            ClientLeftError: the client has disconnected.
         """
         limit = self.gateway.registry.bounds.upload_bytes
         try:
@@ -147,7 +147,7 @@ def _problem_of_body(error: BodyError) -> ProblemError:
 
 
 class PathApp:
-    """One path as an ASGI app: its methods, the words of its query, and who answers."""
+    """One path as an ASGI app: its methods, query parameters, and handler."""
 
     def __init__(self, api: Api, answers: Mapping[str, Answer], *, query: tuple[str, ...] = ()) -> None:
         self._api, self._answers, self._query = api, answers, frozenset((*query, "profile"))
@@ -169,7 +169,7 @@ class PathApp:
             await reply.send(send, is_head=is_head)
 
     async def _reply(self, scope: Scope, receive: Receive, send: Send) -> Reply | None:
-        # httptools leaves white space around values (RFC 9110, 5.5).
+        # httptools keeps whitespace around values (RFC 9110, 5.5).
         scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         refusal = self._api.host_guard.refusal(scope["headers"])
         if refusal is None and scope["method"] not in _READING and is_of_another_page(scope):
@@ -199,7 +199,7 @@ class PathApp:
             self._api.open.leave(whose)
 
     def _words(self, raw: bytes) -> dict[str, str]:
-        """Return the query; a word that is unknown or said twice is refused, not ignored."""
+        """Return the query; an unknown or repeated parameter is refused, not ignored."""
         try:
             pairs = parse_qsl(raw.decode("latin-1"), keep_blank_values=True, max_num_fields=QUERY_FIELDS)
         except ValueError:
@@ -217,7 +217,7 @@ class PathApp:
 
 
 class UnknownPath(PathApp):
-    """Every path that is none of ours."""
+    """Answers every unknown path."""
 
     def __init__(self, api: Api) -> None:
         super().__init__(api, {})
@@ -232,7 +232,7 @@ def _busy() -> ProblemError:
 
 
 def problem_of(refusal: Refusal) -> ProblemError:
-    """Return the problem details of a request that is not let in."""
+    """Return the problem details of a refused request."""
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in refusal.headers}
     return ProblemError(refusal.status, KIND_OF_STATUS.get(refusal.status, "forbidden"), refusal.text, headers=headers)
 

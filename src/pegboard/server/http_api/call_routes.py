@@ -1,4 +1,4 @@
-"""CallRoutes: run one guarded call and answer with its result, at once or after the events on its way; cancel it."""
+"""CallRoutes: run one guarded call and return its result, at once or after its events; cancel a call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pegboard.server.http_api.problem_details import ProblemError, not_found, pr
 from pegboard.server.http_api.responses import EventStream, Reply, json_reply, wants_events
 from pegboard.server.limits import STREAM_PING_S
 
-# A call refused within this time, before its first progress, is answered with its own HTTP status.
+# A call that is refused within this time and before its first progress is answered with its own HTTP status.
 API_OPEN_STREAM_S = 0.05
 
 Running = asyncio.Task[ToolResult]
@@ -27,7 +27,7 @@ class CallRoutes:
         self._api = api
 
     async def call(self, request: ApiRequest) -> Reply | None:
-        """Call a tool; a client that leaves before the end cancels it."""
+        """Call a tool; if the client disconnects early, the call is cancelled."""
         arguments = await self._api.body(request)
         gateway, outbox = self._api.gateway, Outbox() if wants_events(request.headers) else None
         ctx, following = self._api.event_hub.follow(self._api.context(request), request.principal, own=outbox)
@@ -53,7 +53,7 @@ class CallRoutes:
     async def _stream(
         self, stream: EventStream, outbox: Outbox, following: Follower, running: Running, leaving: asyncio.Task[None]
     ) -> None:
-        """Write the events of a call as they come, and at last its result or problem."""
+        """Stream the events of a call, and finally its result or problem."""
         while not leaving.done():
             is_over = running.done()
             waiting = outbox.take()
@@ -67,7 +67,7 @@ class CallRoutes:
                 await stream.ping()
 
     async def cancel(self, request: ApiRequest) -> Reply:
-        """Stop a running call of this caller; every other id is unknown."""
+        """Cancel a running call of this caller; any other id is unknown."""
         call_id = request.path["id"]
         owner = owner_of(request.principal, self._api.gateway.context(request.principal))
         event_hub = self._api.event_hub
@@ -92,7 +92,7 @@ async def _cancelled_elsewhere(event_hub: EventHub, owner: Owner, call_id: str) 
 
 
 async def _begun(outbox: Outbox, running: Running, leaving: asyncio.Task[None]) -> None:
-    """Wait until there is something to stream: an event after the first, the end, or a moment without either."""
+    """Wait for something to stream: a second event, the end, or a moment without either."""
     for task in (running, leaving):
         task.add_done_callback(lambda _: outbox.wake.set())
     with contextlib.suppress(TimeoutError):

@@ -1,4 +1,4 @@
-"""ConsentRoutes: the inbox for people: which questions wait, what stands in one, and the answer to it."""
+"""ConsentRoutes: the approvers' inbox: list open questions, show one, and answer it."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from pegboard.server.http_api.responses import Reply, json_reply
 from pegboard.server.principal import ANONYMOUS, Identity
 
 APPROVER = "approver"
-"""The role of a credential that a person decides with."""
+"""The role of credentials that may decide."""
 T = TypeVar("T")
 
 
 class ConsentRoutes:
-    """GET /v1/consents and what is below it.
+    """GET /v1/consents and the paths below it.
 
-    A verified credential with the role `approver` decides on what other credentials asked, in its own space where it
-    has one. For everybody else there is no question at all, in the words of one that does not exist.
+    A verified credential with the role `approver` decides the questions of other credentials, in its own space if it
+    has one. All other callers get the answer for a question that does not exist.
     """
 
     def __init__(self, api: Api) -> None:
         self._api = api
 
     async def list(self, request: ApiRequest) -> Reply:
-        """Answer with the questions that wait; with `state=all` answers and grants too."""
+        """List the open questions; with `state=all` answers and grants too."""
         person, state = request.principal.identity, request.query.get("state", "asked")
         if state not in ("asked", "all"):
             raise ProblemError(400, "bad_request", f"state={state[:20]!r}: one of asked, all is needed.")
@@ -48,7 +48,7 @@ class ConsentRoutes:
         return json_reply(consent_json((await self._found(request))[1]))
 
     async def approve(self, request: ApiRequest) -> Reply:
-        """Say yes to an open question: the same call passes once, within so many seconds."""
+        """Approve an open question: the same call passes once, within a number of seconds."""
         body = await self._body(request, "seconds")
         store, consent = await self._found(request)
         good_s = _number(body, "seconds", CONSENT_GOOD_S)
@@ -56,17 +56,16 @@ class ConsentRoutes:
         return _reply(await _decided(store.decide(consent.id, is_yes=True, decided_by=decided_by, good_s=good_s)))
 
     async def deny(self, request: ApiRequest) -> Reply:
-        """Say no to an open question, which holds in the caller's session."""
+        """Deny an open question, which holds for the caller's session."""
         await self._body(request)
         store, consent = await self._found(request)
         decided_by = request.principal.identity.credential
         return _reply(await _decided(store.decide(consent.id, is_yes=False, decided_by=decided_by)))
 
     async def grant(self, request: ApiRequest) -> Reply:
-        """Answer an open question by allowing its caller several calls; with `preview` only say what that would be.
+        """Answer an open question by allowing its caller several calls; with `preview` only show the scope.
 
-        Arguments that are named neither in `where`, `same` nor `any` are absent or have their default, unless
-        `anyOther` is true.
+        Arguments not in `where`, `same` or `any` must be absent or have their default, unless `anyOther` is true.
         """
         body = await self._body(request, "calls", "seconds", "where", "same", "any", "anyOther", "preview")
         store, asked = await self._found(request)
@@ -89,15 +88,15 @@ class ConsentRoutes:
         return _reply(await _decided(store.grant(grant, decided_by=decided_by, question_id=asked.id)))
 
     async def forget(self, request: ApiRequest) -> Reply:
-        """Take an answer or a grant back."""
+        """Revoke an answer or a grant."""
         await self._body(request)
         store, consent = await self._found(request)
         return _reply(await _decided(store.forget(consent.id)))
 
-    # -- who and what
+    # -- checks
 
     def _store(self, person: Identity) -> SqlConsents | None:
-        """Return the inbox for somebody who may decide; `None` for all others, and where there is none."""
+        """Return the inbox for a caller who may decide; `None` for all others, and if there is no inbox."""
         store = self._api.gateway.catalog.executor.ports.consents
         is_person = APPROVER in person.roles and person.credential not in ("", ANONYMOUS)
         return store if is_person and isinstance(store, SqlConsents) and store.takes_questions else None
@@ -119,7 +118,7 @@ class ConsentRoutes:
 
 
 def _may_decide(person: Identity, consent: Consent) -> bool:
-    """Tell whether a person may decide on a record: in their space, and never on what their own credential asked."""
+    """Tell whether a person may decide a record: in their space, and never one asked by their own credential."""
     return consent.credential != person.credential and person.space in (None, consent.space_id)
 
 

@@ -1,4 +1,4 @@
-"""DocumentRoutes: POST /v1/documents and /v1/grants: files that callers send, and who may see which space."""
+"""DocumentRoutes: POST /v1/documents and /v1/grants: uploads, and who may see which space."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pegboard.workspace.upload import UPLOAD_S
 
 T = TypeVar("T")
 ADMINISTRATOR = "document_administrator"
-"""The role that says who may see which space of documents."""
+"""The role that may change who sees which space of documents."""
 _SOURCE = "uploads"
 _NO_DOCUMENTS = "This server has no documents for this caller."
 
@@ -35,13 +35,13 @@ class DocumentRoutes:
         self._places = UploadPlaces()
 
     async def upload(self, request: ApiRequest) -> Reply:
-        """Take the body in as a file: its path tells how it is read, and stands for what was there."""
+        """Store the body as a file: its path decides how it is parsed, and which file it replaces."""
         store, view, entry = await self._whose(request)
         space = request.query.get("space", view.ctx.space_id)
         if space is None:
             raise ProblemError(422, "invalid_arguments", "Name the space that the document is for: ?space=NAME.")
         scope = await _answered(store.scope(view.ctx))
-        # Before the body is read, and again in the call: whoever may not write here costs nothing.
+        # Before the body is read, and again in the call: an upload without the right to write costs nothing.
         if space not in scope.spaces:
             raise ProblemError(404, "not_found", f"There is no space {space[:100]!r} here.")
         if space not in scope.writable:
@@ -66,7 +66,7 @@ class DocumentRoutes:
         return json_reply(stored, status=201 if stored["status"] == "added" else 200)
 
     async def grants(self, request: ApiRequest) -> Reply:
-        """Return who may see which space."""
+        """List who may see which space."""
         return json_reply({"grants": await _answered(self._granting(request).grants(request.query.get("space")))})
 
     async def grant(self, request: ApiRequest) -> Reply:
@@ -92,7 +92,7 @@ class DocumentRoutes:
         return json_reply({"revoked": revoked})
 
     async def _whose(self, request: ApiRequest) -> tuple[DocumentStore, View, ToolEntry]:
-        """Return the store, and what takes files in, for a caller who may have it; to others there are none."""
+        """Return the store, view and ingester for a caller who may use them; others get the unknown path's answer."""
         gateway = self._api.gateway
         store = gateway.registry.declarations.documents
         view = gateway.resource_view(request.principal)
@@ -102,7 +102,7 @@ class DocumentRoutes:
         return store, view, entry
 
     def _granting(self, request: ApiRequest) -> DocumentGrants:
-        """Return what keeps the grants, for a caller who may change them; to others there is no such thing."""
+        """Return the store of grants, for a caller who may change them; others get the answer for an unknown path."""
         store = self._api.gateway.registry.declarations.documents
         if (
             not isinstance(store, DocumentGrants)

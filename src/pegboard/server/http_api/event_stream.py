@@ -1,4 +1,4 @@
-"""EventRoute: a stream that tells a caller of its own calls, and of changes of its own list."""
+"""EventRoute: a stream that reports a caller's own calls, and changes of its own list."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class EventRoute:
         self._is_ended = False
 
     def begin(self) -> None:
-        """Take listeners, after an earlier end."""
+        """Accept listeners, also after an earlier end."""
         self._is_ended = False
 
     def end(self) -> None:
-        """End every open stream; a server that shuts down would wait for them."""
+        """End every open stream; otherwise a server that shuts down would wait for them."""
         self._is_ended = True
         for outbox in self._open:
             outbox.wake.set()
@@ -41,7 +41,7 @@ class EventRoute:
     async def listen(self, request: ApiRequest) -> Reply | None:
         """Stream events until the client leaves or the server ends."""
         if request.is_head:
-            # A stream has no end that a client could wait for.
+            # A stream does not have an end that a client could wait for.
             return Reply(b"", media_type=EVENT_STREAM)
         event_hub = self._api.event_hub
         if event_hub.refusal is not None:
@@ -57,7 +57,7 @@ class EventRoute:
             stack.callback(self._leave, whose)
             stack.callback(event_hub.listen(owner, outbox))
             stack.callback(self._api.gateway.catalog.subscribe(changed := _Signal()))
-            # It is no call, and must not keep others from calling.
+            # It is not a call, and must not block calls.
             self._api.open.leave(request.principal.shares_as)
             stack.callback(self._api.open.reenter, request.principal.shares_as)
             known = await self._shown(request.principal)
@@ -66,7 +66,7 @@ class EventRoute:
 
     async def _stream(self, request: ApiRequest, outbox: Outbox, watch: Coroutine[Any, Any, None]) -> None:
         leaving, watching = asyncio.create_task(client_gone(request.receive)), asyncio.create_task(watch)
-        # Cancelled when the credential ends, like a client that leaves.
+        # Cancelled when the credential ends, as if the client had left.
         forget = self._api.gateway.watch(request.principal, leaving.cancel)
         for task in (leaving, watching):
             task.add_done_callback(lambda _: outbox.wake.set())
@@ -91,7 +91,7 @@ class EventRoute:
             del self._of_one[whose]
 
     async def _watch(self, principal: Principal, known: object, changed: _Signal, outbox: Outbox) -> None:
-        """Put a `list_changed` into the outbox whenever this caller's own list is another one."""
+        """Add a `list_changed` event to the outbox whenever this caller's own list has changed."""
         while True:
             await changed.wait()
             await asyncio.sleep(CHANGES_SETTLE_S)
@@ -109,7 +109,7 @@ class EventRoute:
 
 
 class _Signal(asyncio.Event):
-    """An event that any thread may set, by calling it."""
+    """An event that any thread can set by calling it."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""OpenApiDocument: the document of this API for one caller, with a path and types for each tool that they may use."""
+"""OpenApiDocument: this API's document for one caller, with a typed path for each tool that the caller may use."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pegboard.server.http_api.problem_details import MEDIA_TYPE, REQUEST_STATUSE
 from pegboard.server.http_api.responses import EVENT_STREAM, Reply, json_reply
 from pegboard.server.http_api.schema_references import moved, object_of
 
-API_TYPED_TOOLS = 500  # with more, the document has one path for all of them
+API_TYPED_TOOLS = 500  # tools; with more, the document has one path for all of them
 
 _TEXT: JSON = {"type": "string"}
 _ANY_OBJECT: JSON = {"type": "object"}
@@ -51,7 +51,7 @@ class OpenApiRoute:
         self._api = api
 
     async def show(self, request: ApiRequest) -> Reply:
-        """Answer with the OpenAPI document of what the caller may use."""
+        """Return the OpenAPI document of everything the caller may use."""
         catalog, form = self._api.gateway.catalog, request.query.get("form", "typed")
         if form not in ("typed", "generic"):
             raise ProblemError(400, "bad_request", f"form={form[:20]!r}: one of typed, generic is needed.")
@@ -70,7 +70,7 @@ _ANY_NAME: JSON = {**_NAME, "description": "Any name.", "schema": {"type": "stri
 def document(
     name: str, version: str, tools: Sequence[ToolEntry] | None, *, base: str = "", rules: IdentityRules | None = None
 ) -> JSON:
-    """Return the document; `tools=None` draws one path for the calls of all tools."""
+    """Return the document; `tools=None` gives one path for the calls of all tools."""
     schemas: JSON = dict(_SCHEMAS)
     paths: JSON = {path: dict(operations) for path, operations in _PATHS.items()}
     if tools is None or len(tools) > API_TYPED_TOOLS:
@@ -88,7 +88,7 @@ def document(
     }
     if rules is not None and (rules.key_store or rules.tokens):
         drawn["components"]["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer"}}
-        # Those who may come without one are not asked for it.
+        # Where anonymous callers are admitted, a credential is optional.
         drawn["security"] = [{"bearer": []}, *([] if rules.anonymous is None else [{}])]
     return drawn
 
@@ -97,10 +97,10 @@ def document(
 
 
 def _tool_call(entry: ToolEntry, schemas: JSON) -> JSON:
-    """Return the operation that calls one tool; its types go into `schemas`."""
+    """Return the operation that calls one tool; its types are added to `schemas`."""
     spec, wire_name = entry.spec, entry.wire_name
     types: dict[str, JSON | None] = {}
-    # What may be a task may answer with the handle of one.
+    # A tool that may run as a task may return a task.
     given = spec.output_schema if spec.task == "forbidden" else None
     for kind, schema in (("input", enforced_schema(entry)), ("output", given)):
         place = f"{wire_name}.{kind}"
@@ -135,7 +135,7 @@ def _call(operation: str, description: str, arguments: JSON, output: JSON | None
     }
 
 
-# ---------------------------------------------------------------- what is the same for everybody
+# ---------------------------------------------------------------- the operations that all callers have
 
 
 def _problems(statuses: Sequence[int]) -> JSON:
@@ -171,7 +171,7 @@ def _plain(
 
 
 def _decision(operation: str, description: str, required: Sequence[str] = (), **fields: JSON) -> JSON:
-    """Return the operation that answers a question, with what it takes in its body."""
+    """Return the operation that answers a question, with its request body."""
     drawn = _plain(operation, description, _CONSENT, [_CONSENT_ID], also=_DECIDED)
     body = {**object_of(tuple(required), **fields), "additionalProperties": False}
     drawn["requestBody"] = {"required": bool(required), "content": {"application/json": {"schema": body}}}
@@ -187,7 +187,7 @@ def _up_to(most: int) -> JSON:
 
 
 def _upload() -> JSON:
-    """Return the operation that takes a file in."""
+    """Return the operation that uploads a file."""
     taken = object_of(
         ("document_id", "chunks", "path", "status", "space", "source"),
         document_id=_TEXT, chunks={"type": "integer"}, path=_TEXT,

@@ -1,4 +1,4 @@
-"""Problem details: errors as RFC 9457 has them, each with a kind, a status and what to do next."""
+"""Problem details: errors in the form of RFC 9457, each with a kind, a status and what to do next."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ KIND_OF_STATUS: Mapping[int, str] = {
     408: "request_timeout", 413: "body_too_large", 415: "unsupported_media_type", 421: "misdirected_request",
     429: "rate_limited", 500: "internal_error", 503: "busy",
 }  # fmt: skip
-"""What is wrong with a request of which no tool has seen anything."""
+"""The kinds of faulty requests that are refused before any tool is involved."""
 REQUEST_STATUSES = (400, 401, 403, 404, 408, 413, 415, 421, 429, 503)
-"""Statuses that any request may be answered with before a tool is looked at."""
+"""The statuses that any request may get before a tool is looked up."""
 
 
 class ProblemError(Exception):
     """The request is answered with problem details.
 
-    `kind` is an error kind of a call, or what is wrong with the request itself, e.g. `method_not_allowed`.
+    `kind` is the error kind of a call, or the fault of the request itself, e.g. `method_not_allowed`.
     """
 
     def __init__(
@@ -64,12 +64,12 @@ class ProblemError(Exception):
 
 
 def not_found(detail: str) -> ProblemError:
-    """Return the one answer for what is not there and for what this caller may not know of."""
+    """Return the common answer for things that do not exist and things that this caller may not know of."""
     return ProblemError(404, "not_found", detail)
 
 
 def problem_of(result: ToolResult, call_id: str) -> ProblemError:
-    """Return the problem that a failed call is; a tool's own words about it go along under `content`."""
+    """Return a failed call as a problem; the tool's own text goes into `content`."""
     error = result.error or ToolError(kind="tool_error", message=result.text or "The tool reports an error.")
     shown: dict[str, Any] = mcp_error(error)
     more = {key: value for key, value in shown.items() if key not in ("kind", "message")}

@@ -1,4 +1,4 @@
-"""Responses: what goes out: a JSON body at once, or server-sent events."""
+"""Responses: a JSON body, or server-sent events."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Reply(NamedTuple):
     headers: Mapping[str, str] = {}
 
     async def send(self, send: Send, *, is_head: bool = False) -> None:
-        """Write it; only the headers for a HEAD request."""
+        """Send the response; only the headers for a HEAD request."""
         named = {"content-type": self.media_type, "content-length": str(len(self.body)), **self.headers}
         headers = [(name.encode(), value.encode()) for name, value in named.items()]
         await send({"type": "http.response.start", "status": self.status, "headers": [*headers, *_COMMON]})
@@ -31,12 +31,12 @@ class Reply(NamedTuple):
 
 
 def json_reply(value: object, *, status: int = 200) -> Reply:
-    """Return a reply of a JSON value."""
+    """Return a reply with a JSON value."""
     return Reply(wire_json(value), status)
 
 
 def problem_reply(problem: ProblemError) -> Reply:
-    """Return a reply of problem details."""
+    """Return a reply with problem details."""
     return Reply(wire_json(problem.body()), problem.status, MEDIA_TYPE, problem.headers)
 
 
@@ -48,7 +48,7 @@ class EventStream:
         self.is_open = False
 
     async def write(self, data: bytes) -> None:
-        """Write frames, after the headers if they are not out yet."""
+        """Send frames, after the headers if these were not sent yet."""
         if not self.is_open:
             self.is_open = True
             headers = [(b"content-type", EVENT_STREAM.encode()), (b"x-accel-buffering", b"no"), *_COMMON]
@@ -64,7 +64,7 @@ class EventStream:
 
 
 def wants_events(headers: Mapping[bytes, bytes]) -> bool:
-    """Tell whether a client asked for server-sent events, and would not take JSON as well."""
+    """Tell whether a client accepts server-sent events and not JSON."""
     accepted = headers.get(b"accept", b"").decode("latin-1").lower().split(",")
     kinds = {part.partition(";")[0].strip() for part in accepted}
     return EVENT_STREAM in kinds and "application/json" not in kinds

@@ -1,4 +1,4 @@
-"""Routes: which path is answered by whom."""
+"""Routes: maps paths to handlers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Routes:
         self.events = EventRoute(api)
 
     def all(self) -> list[Route]:
-        """Return the routes, the one for every other path below /v1 last."""
+        """Return the routes; the last one answers every other path below /v1."""
         tools, calls, consents = ToolRoutes(self._api), CallRoutes(self._api), ConsentRoutes(self._api)
         agents = AgentRoutes(self._api)
         tasks = TaskRoutes(self._api)

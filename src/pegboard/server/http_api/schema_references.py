@@ -1,4 +1,4 @@
-"""Schema references: a tool's own JSON Schema, moved to its place in a larger document."""
+"""Schema references: rewrites a tool's JSON Schema for its place in a larger document."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _BOUND_TO_THEIR_ROOT = frozenset(("$id", "$anchor", "$dynamicRef", "$dynamicAnch
 
 
 def moved(schema: JSON, place: str) -> JSON | None:
-    """Return a schema whose references still mean what they did when it stands at `place` (`#/…`).
+    """Return a schema whose references are correct when it is placed at `place` (`#/…`).
 
-    `None` for the rare schema that names its parts otherwise than by their path.
+    `None` for the rare schema that refers to its parts by anything but their path.
     """
     try:
         result: JSON = _schema({key: value for key, value in schema.items() if key != "$schema"}, place)
@@ -49,5 +49,5 @@ def _member(key: str, value: Any, place: str) -> Any:
 
 
 def object_of(required: tuple[str, ...] = (), **properties: Mapping[str, Any]) -> JSON:
-    """Return the schema of an object with these properties, to which others may come."""
+    """Return the schema of an object with these properties; additional ones are allowed."""
     return {"type": "object", "properties": properties, **({"required": list(required)} if required else {})}

@@ -1,4 +1,4 @@
-"""TaskRoutes: /v1/tasks: the tasks of a caller, what each asks, and their end."""
+"""TaskRoutes: /v1/tasks: list a caller's tasks, answer their questions, cancel and resume them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class TaskRoutes:
         return json_reply(task_json(await _answered(tasks.get(request.path["id"], ctx))))
 
     async def answer(self, request: ApiRequest) -> Reply:
-        """Take answers to what a task asks: by key `{"action", "content"}`."""
+        """Answer a task's questions: by key `{"action", "content"}`."""
         tasks, ctx = self._whose(request)
         answers = await self._api.body(request)
         record = await _answered(tasks.get(request.path["id"], ctx))
@@ -46,13 +46,13 @@ class TaskRoutes:
         return await self.show(request)
 
     async def cancel(self, request: ApiRequest) -> Reply:
-        """End a task; one that has ended stays as it is."""
+        """Cancel a task; an ended task does not change."""
         tasks, ctx = self._whose(request)
         await _answered(tasks.cancel(request.path["id"], ctx))
         return await self.show(request)
 
     async def resume(self, request: ApiRequest) -> Reply:
-        """Have a task that was interrupted go on; one that runs, or has ended, stays as it is."""
+        """Resume an interrupted task; one that runs or has ended does not change."""
         tasks, ctx = self._whose(request)
         await _answered(tasks.resume(request.path["id"], ctx))
         return await self.show(request)
@@ -65,7 +65,7 @@ class TaskRoutes:
 
 
 def _not_asked(strange: Sequence[str], open_keys: Sequence[str]) -> ProblemError:
-    """Return the refusal of answers to what a task does not ask: none of them is taken."""
+    """Return the refusal of answers to questions that the task does not ask: none of them is accepted."""
     given = f"{', '.join(repr(key[:100]) for key in strange[:10])} is not asked" if strange else "There is no answer"
     wanted = f"Answer {', '.join(map(repr, open_keys))}" if open_keys else "The task asks nothing at present"
     text = f'{given}. {wanted}; the body is {{KEY: {{"action": "accept", "content": …}}}}.'

@@ -1,4 +1,4 @@
-"""ToolRoutes: list what a caller may use, show one tool, and tell why one can or cannot be used."""
+"""ToolRoutes: list a caller's tools, show one, search, and explain why a tool is available or not."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ToolRoutes:
         self._api = api
 
     async def list(self, request: ApiRequest) -> Reply:
-        """Answer with one page of the caller's tools."""
+        """Return one page of the caller's tools."""
         size = _size(request.query.get("limit"))
         view = self._api.gateway.view(request.principal)
         tools = await view.atools()
@@ -45,7 +45,7 @@ class ToolRoutes:
         return json_reply({"tools": [_form(entry) for entry in tools[page.first : page.end]], **more})
 
     async def show(self, request: ApiRequest) -> Reply:
-        """Answer with one tool, as the list has it."""
+        """Return one tool, as it appears in the list."""
         view, name = self._view(request), request.path["name"]
         entry = await callable_tool(view, name)
         if entry is None:
@@ -53,7 +53,7 @@ class ToolRoutes:
         return json_reply(_form(entry))
 
     async def why(self, request: ApiRequest) -> Reply:
-        """Answer with the decision on one name; for a hidden tool only operators get more than for an unknown name."""
+        """Return the decision on one name; only operators learn more about a hidden tool than about an unknown name."""
         view, name = self._view(request), request.path["name"]
         if OPERATOR in view.ctx.roles or await callable_tool(view, name) is not None:
             decision = await view.awhy(name)
@@ -68,7 +68,7 @@ class ToolRoutes:
         })  # fmt: skip
 
     async def search(self, request: ApiRequest) -> Reply:
-        """Answer with the caller's tools that match a request; with namespaces too where none has a word of it."""
+        """Return the caller's tools that match a request; also its namespaces if no tool matches."""
         query = request.query.get("q", "")
         if not 0 < len(query) <= API_QUERY_CHARS:
             raise ProblemError(400, "bad_request", f"q: a request of 1 to {API_QUERY_CHARS} characters is needed.")
@@ -91,7 +91,7 @@ def absent(view: View, name: str) -> ProblemError:
 
 
 def _form(entry: ToolEntry) -> JSON:
-    """Return a tool as MCP lists it, marked if a person must agree to every call."""
+    """Return a tool in the form of MCP, marked if a person must approve every call."""
     return mcp_tool(entry) if entry.asks_because is None else {**mcp_tool(entry), "asks": True}
 
 

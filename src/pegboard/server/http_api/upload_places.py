@@ -1,4 +1,4 @@
-"""UploadPlaces: the few places in which files arrive, shared so that nobody who sends slowly keeps others out."""
+"""UploadPlaces: a few slots for uploads, shared so that a slow sender does not block others."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from pegboard.server.http_api.problem_details import STATUS_OF_KIND, ProblemErro
 from pegboard.server.open_requests import OpenRequests
 from pegboard.server.principal import Principal
 
-UPLOADS_AT_ONCE = 4  # of one server, three of them for one caller; others wait
-UPLOAD_WAIT_S = 60.0  # at most so long
-UPLOAD_PATIENCE_S = 1.0  # that a caller without a place waits, before the slowest of the one with most gives his up
-UPLOAD_LEAST_BYTES_S = 16 * KIB  # or, where each has one, one whose file comes more slowly than this
+UPLOADS_AT_ONCE = 4  # slots of one server, three of them for one caller; other uploads wait
+UPLOAD_WAIT_S = 60.0  # seconds that an upload waits for a slot
+UPLOAD_PATIENCE_S = 1.0  # seconds that a caller without a slot waits before another upload is stopped
+UPLOAD_LEAST_BYTES_S = 16 * KIB  # bytes per second below which an upload may be stopped if each caller has one slot
 
 _RETRY = {"retry-after": str(int(UPLOAD_WAIT_S))}
 _NO_PLACE = "Too many files are being sent to this server just now, by you or by others. Send this one again later."
@@ -25,7 +25,7 @@ _NO_PLACE = "Too many files are being sent to this server just now, by you or by
 
 @dataclass(eq=False, kw_only=True, slots=True)
 class UploadPlace:
-    """One file that is on its way: whose it is, how much of it has come, and whether it gave its place up."""
+    """One running upload: its owner, the bytes received, and whether it lost its slot."""
 
     whose: tuple[str | None, ...]
     began_s: float
@@ -34,11 +34,11 @@ class UploadPlace:
     is_given_up: bool = False
 
     def rate(self, now_s: float) -> float:
-        """Return how many bytes of it came each second."""
+        """Return the bytes received per second."""
         return self.arrived_bytes / max(now_s - self.began_s, 1e-6)
 
     def counted(self, receive: Receive) -> Receive:
-        """Return what receives the body, and counts it."""
+        """Return a `receive` that counts the bytes of the body."""
 
         async def receiving() -> Message:
             message = await receive()
@@ -48,10 +48,10 @@ class UploadPlace:
         return receiving
 
     async def arrive(self, reading: Awaitable[bytes]) -> bytes:
-        """Wait for the file, as long as it keeps its place.
+        """Wait for the file while it keeps its slot.
 
         Raises:
-            ProblemError: busy, when it came so slowly that another caller has its place.
+            ProblemError: busy; the upload was so slow that another caller got its slot.
         """
         try:
             async with asyncio.timeout(None) as self.deadline:
@@ -68,10 +68,10 @@ class UploadPlace:
 
 @dataclass(kw_only=True, slots=True)
 class UploadPlaces:
-    """The places of one server. One caller never has all of them; others wait, for a while.
+    """The slots of one server. One caller never has all of them; others wait for a limited time.
 
-    Whoever has none and still waits after `UPLOAD_PATIENCE_S` gets the one whose file comes most slowly, of the caller
-    with the most. Where each has but one, only who is slower than `UPLOAD_LEAST_BYTES_S` gives it up.
+    A caller without a slot that has waited for `UPLOAD_PATIENCE_S` gets the slot of the slowest upload of the caller
+    with most slots. If each caller has one, only uploads slower than `UPLOAD_LEAST_BYTES_S` lose theirs.
     """
 
     now_s: Callable[[], float] = field(default=lambda: asyncio.get_running_loop().time())
@@ -82,10 +82,10 @@ class UploadPlaces:
 
     @asynccontextmanager
     async def place(self, principal: Principal) -> AsyncGenerator[UploadPlace]:
-        """Wait for a place.
+        """Wait for a slot.
 
         Raises:
-            ProblemError: busy, when none became free in time.
+            ProblemError: busy; no slot became free in time.
         """
         async with self._freed:
             try:
@@ -119,12 +119,12 @@ class UploadPlaces:
                 del self._waiting[whose]
 
     def _is_turn_of(self, whose: tuple[str | None, ...]) -> bool:
-        """Tell whether a caller has no place yet, or nobody waits who has none."""
+        """Tell whether a caller has no slot yet, or nobody without a slot is waiting."""
         with_one = {each.whose for each in self._places}
         return whose not in with_one or with_one >= self._waiting.keys()
 
     def _take_one_for(self, whose: tuple[str | None, ...]) -> None:
-        """Have a file give up its place, where that is fair. One that is there already, and is being read, does not."""
+        """Stop an upload if that is fair. A file that has arrived and is being parsed keeps its slot."""
         count = Counter(each.whose for each in self._places)
         if whose in count:
             return
