@@ -43,8 +43,10 @@ _NO_REQUESTS = "this is no file of example requests: no line begins with `tools:
 class RequestsForm(Form):
     """What people ask of one tool."""
 
-    definition: Maybe[FilledText] = Field(None, description="Marks what the tool was when they were written.")
-    requests: tuple[FilledText, ...] = Field(description="What people ask for, in their words.")
+    definition: Maybe[FilledText] = Field(
+        None, description="The hash of the tool's definition when the requests were written."
+    )
+    requests: tuple[FilledText, ...] = Field(description="Requests in people's own words.")
 
 
 class RequestsFile(Form):

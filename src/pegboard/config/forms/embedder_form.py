@@ -27,40 +27,48 @@ class EmbedderForm(Form):
     """What turns texts into vectors, whose cosine says how alike their meanings are."""
 
     type: Literal["openai", "fastembed", "hashing"] = Field(
-        description="openai: a model behind an endpoint that speaks OpenAI's embeddings. fastembed: an ONNX model in "
-        "files of this machine, by the extra `embeddings`. hashing: no model; texts with the same words are alike, "
-        "for trying things out."
+        description=(
+            "openai: a model behind an endpoint with OpenAI's embeddings API. fastembed: a local ONNX model; needs "
+            "the extra `embeddings`. hashing: no model; compares the words of texts, for trying things out."
+        )
     )
     model: Maybe[FilledText] = Field(
         None,
-        description="What the endpoint calls the model; or one that fastembed lists, such as `BAAI/bge-small-en-v1.5`, "
-        "which `pegboard workspace fetch-model` downloads.",
+        description=(
+            "The model's name at the endpoint; or a model that fastembed lists, such as `BAAI/bge-small-en-v1.5`, "
+            "which `pegboard workspace fetch-model` downloads."
+        ),
     )
     base_url: Maybe[FilledText] = Field(
-        None, description="Where the endpoint is, such as http://127.0.0.1:11434/v1; OpenAI's without it."
+        None, description="The URL of the endpoint, such as http://127.0.0.1:11434/v1. Default: OpenAI's."
     )
     api_key: Maybe[ConcealedText] = Field(
-        None, description="The key; without `base_url` OPENAI_API_KEY of the environment is taken where it is missing."
+        None, description="The API key. Default without `base_url`: the environment variable OPENAI_API_KEY."
     )
-    dimension: Maybe[PositiveWhole] = Field(None, description="How long a vector is; the model's own choice without.")
-    timeout_seconds: PositiveNumber = Field(30.0, description="How long one request may take, in seconds.")
+    dimension: Maybe[PositiveWhole] = Field(
+        None, description="The number of dimensions of a vector. Default: the model's."
+    )
+    timeout_seconds: PositiveNumber = Field(30.0, description="The time limit of one request, in seconds.")
     cache: FilledText = Field(
-        ".pegboard-embeddings.sqlite", description="The file that keeps the vectors of a model, beside this config."
+        ".pegboard-embeddings.sqlite", description="The file that caches a model's vectors, relative to this config."
     )
 
     folder: FilledText = Field(
-        ".pegboard-models", description="Where the models of fastembed are, as fetched, beside this config."
+        ".pegboard-models", description="The folder of downloaded fastembed models, relative to this config."
     )
     path: Maybe[FilledText] = Field(
         None,
-        description="A folder with the files of a model for fastembed (`model.onnx`, `tokenizer.json`, "
-        "`tokenizer_config.json`), beside this config: then nothing is fetched, and it may be any model.",
+        description=(
+            "A folder with the files of any model that fastembed can run (`model.onnx`, `tokenizer.json`, "
+            "`tokenizer_config.json`), relative to this config. Nothing is downloaded."
+        ),
     )
     pooling: Maybe[Literal["mean", "cls", "last_token", "none"]] = Field(
-        None, description="How the vectors of words become one, with `path` alone; what that folder says without it."
+        None,
+        description="How the vectors of words are combined; only with `path`. Default: the setting in that folder.",
     )
     threads: Maybe[PositiveWhole] = Field(
-        None, description="Cores that one question to fastembed may use; half of the machine's without."
+        None, description="The number of CPU cores fastembed may use for one request. Default: half of the machine's."
     )
 
     @model_validator(mode="after")

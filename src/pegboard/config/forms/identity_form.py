@@ -41,18 +41,16 @@ class ApiKeysForm(Form):
 
     store: Annotated[Text, AfterValidator(_store)] = Field(
         json_schema_extra={"pattern": "^sqlite:"},
-        description="The file that keeps their SHA-256, such as sqlite:./pegboard.db, relative to this one.",
+        description="The file with the SHA-256 hashes of the keys, such as sqlite:./pegboard.db, relative to this one.",
     )
 
 
 class JwtForm(Form):
     """Access tokens of an authorization server: signed JWTs that were made for this server."""
 
-    issuer: FilledText = Field(description="The `iss` that a token must have: the authorization server.")
-    audience: FilledText = Field(
-        description="The `aud` that a token must have: the address of this server's /mcp, as clients know it."
-    )
-    jwks_url: FilledText = Field(description="Where the issuer's public keys are; https, except on this machine.")
+    issuer: FilledText = Field(description="The required `iss` of a token: the authorization server.")
+    audience: FilledText = Field(description="The required `aud` of a token: the public URL of this server's /mcp.")
+    jwks_url: FilledText = Field(description="The URL of the issuer's public keys; https, except on this machine.")
     scopes: Names = Field((), description="Scopes that every token must have.")
 
 
@@ -63,7 +61,8 @@ class WhenForm(Form):
 
     key: Maybe[FilledText] = Field(None, description="The API key of this name.")
     claim: Maybe[Mapping[FilledText, Wanted]] = Field(
-        None, description='Tokens that say this, in a list among others; "*" is any value. All of it must hold.'
+        None,
+        description='Claims that a token must have. A claim with a list must contain the value; "*" is any value.',
     )
 
     @model_validator(mode="after")
@@ -78,20 +77,24 @@ class WhenForm(Form):
 class MapRuleForm(Form):
     """What a credential is given. `{claim}` in a text is what the token says; without that claim it is refused."""
 
-    when: WhenForm = Field(description="Which credential this is for. The first rule that matches counts.")
-    user: Maybe[Filled] = Field(None, description="Who the caller is, such as ann, or {sub}.")
-    space: Maybe[Filled] = Field(None, description="The space of the caller, such as s1, or {org_id}.")
-    roles: FilledNames = Field((), description="The roles of the caller.")
+    when: WhenForm = Field(description="The credential this rule applies to. The first matching rule wins.")
+    user: Maybe[Filled] = Field(
+        None, description="The caller's user name, such as ann, or {sub} to take it from the token."
+    )
+    space: Maybe[Filled] = Field(
+        None, description="The caller's space, such as s1, or {org_id} to take it from the token."
+    )
+    roles: FilledNames = Field((), description="The caller's roles.")
     profiles: FilledNames = Field((), description="The profiles that the caller may use; the first is for /mcp.")
 
 
 class AnonymousForm(Form):
     """What callers without a credential may do."""
 
-    profile: Maybe[FilledText] = Field(None, description="The one profile that they may use.")
+    profile: Maybe[FilledText] = Field(None, description="The profile they may use.")
     profiles: Maybe[Names] = Field(None, description="The profiles that they may use; the first is for /mcp.")
     on: Literal["loopback", "anywhere"] = Field(
-        "loopback", description="From where they may call: this machine alone, or anywhere, and thus everybody."
+        "loopback", description="Where they may call from: this machine only, or anywhere, which means anybody."
     )
 
     @model_validator(mode="after")
@@ -109,7 +112,9 @@ class AnonymousForm(Form):
 class IdentityForm(Form):
     """Who may come in over HTTP, and as whom. Without this section everybody on this machine may."""
 
-    api_keys: Maybe[ApiKeysForm] = Field(None, description="Take API keys.")
-    jwt: Maybe[JwtForm] = Field(None, description="Take access tokens (OAuth 2.1).")
-    map: tuple[MapRuleForm, ...] = Field((), description="What each credential is given; one without a rule: nothing.")
-    anonymous: Maybe[AnonymousForm] = Field(None, description="Take callers without a credential.")
+    api_keys: Maybe[ApiKeysForm] = Field(None, description="Accept API keys.")
+    jwt: Maybe[JwtForm] = Field(None, description="Accept access tokens (OAuth 2.1).")
+    map: tuple[MapRuleForm, ...] = Field(
+        (), description="The rights of each credential. A credential without a rule has none."
+    )
+    anonymous: Maybe[AnonymousForm] = Field(None, description="Accept callers without a credential.")

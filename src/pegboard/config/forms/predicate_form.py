@@ -44,10 +44,10 @@ class PredicateForm(Form):
     )
     context: Maybe[FilledText] = Field(None, description="This field of the context is set, such as space_id.")
     setting: Maybe[FilledText] = Field(None, description="This entry of `settings:` is on.")
-    python: Maybe[Reference] = Field(None, description="This function `(ctx) -> bool` says yes, sync or async.")
-    all: Maybe[tuple[PredicateRef, ...]] = Field(None, description="All of these say yes.")
-    any: Maybe[tuple[PredicateRef, ...]] = Field(None, description="At least one of these says yes.")
-    not_: Maybe[PredicateRef] = Field(None, alias="not", description="This says no.")
+    python: Maybe[Reference] = Field(None, description="This function `(ctx) -> bool`, sync or async, returns True.")
+    all: Maybe[tuple[PredicateRef, ...]] = Field(None, description="All of these are true.")
+    any: Maybe[tuple[PredicateRef, ...]] = Field(None, description="At least one of these is true.")
+    not_: Maybe[PredicateRef] = Field(None, alias="not", description="This is false.")
 
     @model_validator(mode="after")
     def _says_one_thing(self) -> PredicateForm:
@@ -66,9 +66,9 @@ class AvailableForm(Form):
 
     model_config = ONE_KEY
 
-    all: Maybe[tuple[Available, ...]] = Field(None, description="All of these hold.")
-    any: Maybe[tuple[Available, ...]] = Field(None, description="At least one of these holds.")
-    not_: Maybe[Available] = Field(None, alias="not", description="This does not hold.")
+    all: Maybe[tuple[Available, ...]] = Field(None, description="All of these are true.")
+    any: Maybe[tuple[Available, ...]] = Field(None, description="At least one of these is true.")
+    not_: Maybe[Available] = Field(None, alias="not", description="This is false.")
     source: Maybe[FilledText] = Field(None, description="The source of this name is up.")
 
     @model_validator(mode="after")

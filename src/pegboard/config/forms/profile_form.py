@@ -12,9 +12,9 @@ from pegboard.config.forms.value_types import Flag, Form, Limit, Maybe, Names, P
 class RenameForm(Form):
     """Other names for the meta tools of a profile."""
 
-    searchTools: Maybe[ToolName] = Field(None, description="What `searchTools` is called.")  # noqa: N815 - its name
-    getTools: Maybe[ToolName] = Field(None, description="What `getTools` is called.")  # noqa: N815 - its name
-    useTools: Maybe[ToolName] = Field(None, description="What `useTools` is called.")  # noqa: N815 - its name
+    searchTools: Maybe[ToolName] = Field(None, description="Another name for `searchTools`.")  # noqa: N815 - its name
+    getTools: Maybe[ToolName] = Field(None, description="Another name for `getTools`.")  # noqa: N815 - its name
+    useTools: Maybe[ToolName] = Field(None, description="Another name for `useTools`.")  # noqa: N815 - its name
 
     def names(self) -> dict[str, str]:
         """Return the names that are said, by those they replace."""
@@ -33,25 +33,28 @@ class RenameForm(Form):
 class ProfileForm(Form):
     """What one kind of caller sees."""
 
-    include: Maybe[Names] = Field(None, description="The groups whose tools it may see; without this key all groups.")
+    include: Maybe[Names] = Field(None, description="The groups whose tools are visible. Default: all groups.")
     allow: Maybe[Names] = Field(
         None, description="Globs over tool names, such as `fs__*`: only these tools. An empty list allows none."
     )
     deny: Names = Field((), description="Globs over tool names: never these tools. Deny wins over allow.")
     exposure: Literal["direct", "two_tool", "search", "auto"] = Field(
         "auto",
-        description="How the tools are presented: `direct` lists each of them; `two_tool` lists getTools and useTools, "
-        "`search` searchTools besides; `auto` is direct while the list costs no more than `token_budget`, else search.",
+        description=(
+            "How the tools are presented: `direct` lists all of them; `two_tool` lists only getTools and useTools; "
+            "`search` adds searchTools; `auto` is direct while the list fits into `token_budget`, and search "
+            "otherwise."
+        ),
     )
     token_budget: PositiveWhole = Field(
-        8_000, description="What the list may cost with `auto`, in tokens (its bytes / 4.3)."
+        8_000, description="The size limit of the list with `auto`, in tokens (bytes / 4.3)."
     )
-    pinned: Names = Field((), description="Globs over tool names: these stay in the list beside the meta tools.")
+    pinned: Names = Field((), description="Globs over tool names: these are listed in addition to the meta tools.")
     rename: Maybe[RenameForm] = Field(None, description="Other names for the meta tools.")
     require_context: Flag = Field(
-        False, description="Whether useTools wants to be told workspace, session, memory and goal in its `context`."
+        False, description="Whether useTools requires workspace, session, memory and goal in its `context`."
     )
-    rate_limit: Maybe[Limit] = Field(None, description="A limit over all calls of one caller of this profile.")
+    rate_limit: Maybe[Limit] = Field(None, description="A limit on all calls of one caller in this profile.")
 
     @model_validator(mode="after")
     def _says_nothing_in_vain(self) -> ProfileForm:

@@ -205,18 +205,22 @@ class RetriesForm(Form):
     """How often a request to a language model is sent again, where its endpoint was busy or could not be reached."""
 
     max: Annotated[int, Strict(), Field(ge=0, le=MODEL_RETRIES), BeforeValidator(_as_typed)] = Field(
-        2, description="How many times at most; 0 sends each request once."
+        2, description="The maximum number of retries; 0 sends each request once."
     )
 
 
 class RateLimitForm(Form):
     """So many calls in so many seconds."""
 
-    max_calls: Count = Field(description="How many calls fit into a window; 0 refuses every call.")
-    window_seconds: PositiveNumber = Field(description="How long the window is, in seconds.")
-    scope: LimitScope = Field("caller", description="Who shares a window; caller is space, user and agent together.")
+    max_calls: Count = Field(description="The number of calls per window; 0 refuses every call.")
+    window_seconds: PositiveNumber = Field(description="The length of the window, in seconds.")
+    scope: LimitScope = Field("caller", description="Who shares a window; `caller` combines space, user and agent.")
     when_store_is_down: Maybe[WhenStoreIsDown] = Field(
-        None, description="What holds while a shared store does not answer: closed, or local for read-only tools."
+        None,
+        description=(
+            "What happens while a shared store does not respond: `closed` refuses calls, `local` counts in this "
+            "process (read-only tools only)."
+        ),
     )
 
 

@@ -23,10 +23,12 @@ class WebFetchForm(Form):
     """Which pages of the web may be fetched."""
 
     allow_hosts: tuple[FilledText, ...] = Field(
-        (), description="Only these: `example.com`, `*.example.com`, `10.0.0.0/8`; without any, every public one."
+        (), description="The allowed hosts: `example.com`, `*.example.com`, `10.0.0.0/8`. Default: every public host."
     )
     allow_private: bool = Field(False, description="Whether private and loopback addresses may be reached.")
-    timeout_seconds: PositiveNumber = Field(30.0, description="For one page, redirects too.")
+    timeout_seconds: PositiveNumber = Field(
+        30.0, description="The time limit of one page, including redirects, in seconds."
+    )
 
 
 class WorkspaceForm(Form):
@@ -34,26 +36,34 @@ class WorkspaceForm(Form):
 
     store: ConcealedText = Field(
         "sqlite:./documents.db",
-        description="Where documents are stored: sqlite:FILE, beside this file, or postgresql://HOST/DATABASE, which "
-        "several machines share and which has the extension `vector`.",
+        description=(
+            "Where documents are stored: sqlite:FILE, relative to this file, or postgresql://HOST/DATABASE, which "
+            "several machines can share; it needs the extension `vector`."
+        ),
     )
     space: Maybe[FilledText] = Field(
         None,
-        description="The space of callers whom nobody asks who they are: those of a server without `identity:`, and of "
-        "commands without `--as`. Without it they see no documents.",
+        description=(
+            "The space of unidentified callers: those of a server without `identity:`, and commands without `--as`. "
+            "Without this key they see no documents."
+        ),
     )
     embedder: Annotated[
         Annotated[EmbedderForm, Tag(MAPPING)] | Annotated[Literal["none", "hashing"], Tag(TEXT)],
         Discriminator(lambda value: MAPPING if isinstance(value, dict) else TEXT),
     ] = Field(
         "none",
-        description="What makes vectors of passages, beside words: `none`; `hashing`, which needs no model and finds "
-        "words with slips; or a mapping with `type`, as under `discovery:`.",
+        description=(
+            "What makes vectors of passages, in addition to searching words: `none`; `hashing`, which needs no model "
+            "and finds misspelled words; or a mapping with `type`, as under `discovery:`."
+        ),
     )
     model: Maybe[FilledText] = Field(
         None,
-        description="One of `models:`, for the tools that need one (`analyze_document`, questions to "
-        "`query_documents`); the `default` one without it.",
+        description=(
+            "The entry of `models:` for tools that need a model (`analyze_document`, questions to `query_documents`). "
+            "Default: `default`."
+        ),
     )
     web_fetch: Maybe[
         Annotated[
@@ -62,6 +72,8 @@ class WorkspaceForm(Form):
         ]
     ] = Field(
         None,
-        description="Whether agents may fetch pages of the web (`fetch_web_page`); a mapping says which hosts. Without "
-        "it they may where the built-in `web_search` is among the tools, which is in the group `web` then too.",
+        description=(
+            "Whether agents may fetch web pages (`fetch_web_page`); a mapping limits the hosts. Default: true if the "
+            "built-in `web_search` is among the tools, which then also joins the group `web`."
+        ),
     )

@@ -31,9 +31,10 @@ _PACKAGES = {"pydantic_ai": "pydantic-ai-slim", "jinja2": "jinja2"}
 class AgentForm(DescribedForm):
     """A tool that runs an agent."""
 
-    agent: FilledText = Field(description="The agent, by its name.")
+    agent: FilledText = Field(description="The name of the agent.")
     context_transform: Maybe[FilledText] = Field(
-        None, description="A template that makes the agent's context of the arguments, as `data`; it gives JSON."
+        None,
+        description="A template that turns the arguments, as `data`, into the agent's context; its output is JSON.",
     )
 
 

@@ -24,9 +24,11 @@ from pegboard.sources.builtin.kind import Services
 class BuiltinForm(ToolForm):
     """A tool that comes with Pegboard; `name` says which."""
 
-    as_: Maybe[ToolName] = Field(None, alias="as", description="Another name for it, where it stands more than once.")
+    as_: Maybe[ToolName] = Field(
+        None, alias="as", description="Another name for the tool, if it is declared more than once."
+    )
     config: Mapping[Text, Concealed] = Field(
-        default_factory=dict[str, object], description="Its settings; each tool has its own."
+        default_factory=dict[str, object], description="The tool's settings, which differ from tool to tool."
     )
 
     @property

@@ -17,7 +17,11 @@ class ClientForm(DescribedForm):
     """A tool that is announced to the host of the conversation, which does the work."""
 
     wait: Flag = Field(
-        False, description='Whether the host\'s answer is awaited, as the result; else that is {"ok": true}, at once.'
+        False,
+        description=(
+            'Whether to wait for the host\'s answer, which becomes the result. Default: the result is {"ok": '
+            "true}, at once."
+        ),
     )
 
 

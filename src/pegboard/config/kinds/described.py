@@ -21,7 +21,7 @@ class DescribedForm(ToolForm):
     """A tool whose parameters stand in the config."""
 
     parameters: Maybe[Mapping[Text, Anything]] = Field(
-        None, description="The arguments: `{query: {type: string, required: true}}`, or a JSON Schema; else none."
+        None, description="The arguments: `{query: {type: string, required: true}}`, or a JSON Schema. Default: none."
     )
 
 

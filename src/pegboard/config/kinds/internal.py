@@ -28,13 +28,18 @@ class InternalForm(ToolForm):
 
     handler: Maybe[Reference] = Field(
         None,
-        description="The function, as `python:module:function`; else the one that a module under `python:` registers.",
+        description="The function, as `python:module:function`. Default: the one registered under `python:`.",
     )
     parameters: Maybe[Mapping[Text, Anything]] = Field(
         None,
-        description="The arguments: `{query: {type: string, required: true}}`, or a JSON Schema; else the function's.",
+        description=(
+            "The arguments: `{query: {type: string, required: true}}`, or a JSON Schema. Default: the function's "
+            "parameters."
+        ),
     )
-    inline: Maybe[Flag] = Field(None, description="Run a plain function in the event loop: for those that never wait.")
+    inline: Maybe[Flag] = Field(
+        None, description="Run a synchronous function in the event loop; only for functions that never wait."
+    )
 
 
 def declare(tool: Declared[InternalForm], build: BuildContext) -> None:

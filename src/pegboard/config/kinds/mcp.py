@@ -53,11 +53,11 @@ class McpToolsForm(Form):
     only: Maybe[Names] = Field(None, description="Globs over the server's own names: only these tools.")
     skip: Names = Field((), description="Globs over the server's own names: never these tools.")
     rename: Mapping[FilledText, ToolName] = Field(
-        default_factory=dict[str, str], description="Other names for single tools: `their name: our name`."
+        default_factory=dict[str, str], description="New names for single tools: `their name: our name`."
     )
     groups: Mapping[FilledText, Names] = Field(
         default_factory=dict[str, tuple[str, ...]],
-        description="Groups for the tools that a glob fits; of all globs together.",
+        description="Groups for the tools that match a glob; a tool gets the groups of all matching globs.",
     )
     consent: Mapping[FilledText, SimpleConsent] = Field(
         default_factory=dict[str, SimpleConsent],
@@ -66,45 +66,51 @@ class McpToolsForm(Form):
     )
     call_intent: Mapping[FilledText, tuple[FilledName, ...]] = Field(
         default_factory=dict[str, tuple[FilledName, ...]],
-        description="Properties that `useTools` fills with what the model is about, for the tools that a glob "
-        "fits: `'*': [context]`.",
+        description=(
+            "Properties that `useTools` fills with the model's context, for the tools that match a glob: `'*': "
+            "[context]`."
+        ),
     )
 
 
 class ServerForm(Form):
     """An MCP server: how it is reached and how far it is trusted."""
 
-    transport: Literal["stdio", "sse", "http"] = Field(description="How it is spoken to: stdio, http or sse.")
-    command: Maybe[FilledText] = Field(None, description="The program to start (stdio). No shell reads it.")
-    args: tuple[Text, ...] = Field((), description="The arguments of the program (stdio).")
+    transport: Literal["stdio", "sse", "http"] = Field(description="The transport: stdio, http or sse.")
+    command: Maybe[FilledText] = Field(None, description="The program to start (stdio), without a shell.")
+    args: tuple[Text, ...] = Field((), description="The program's arguments (stdio).")
     env: Mapping[FilledText, ConcealedText] = Field(
         default_factory=dict[str, Any],
-        description="What its environment has beside PATH, HOME, LANG and TERM (stdio). What `${NAME:-}` leaves empty "
-        "is not set there.",
+        description=(
+            "Environment variables of the program in addition to PATH, HOME, LANG and TERM (stdio). A variable that "
+            "`${NAME:-}` leaves empty is not set."
+        ),
     )
     cwd: Maybe[FilledText] = Field(
         None,
-        description="Its working directory (stdio): `.` is the folder of this file; else a new empty one of its own.",
+        description="Its working directory (stdio): `.` is the folder of this file. Default: a new empty folder.",
     )
-    url: Maybe[FilledText] = Field(None, description="Its address (http, sse).")
+    url: Maybe[FilledText] = Field(None, description="The server's URL (http, sse).")
     headers: Mapping[FilledText, ConcealedText] = Field(
-        default_factory=dict[str, Any], description="Headers of every request, e.g. its credentials (http, sse)."
+        default_factory=dict[str, Any], description="Headers sent with every request, such as credentials (http, sse)."
     )
     tools: McpToolsForm = Field(
-        default_factory=lambda: McpToolsForm.model_validate({}), description="Which of its tools are taken."
+        default_factory=lambda: McpToolsForm.model_validate({}), description="The server's tools to include."
     )
-    timeout: PositiveNumber = Field(30.0, description="How long one call may take, in seconds.")
-    start: Literal["eager", "lazy"] = Field(
-        "eager", description="Whether it is connected at start or when first asked."
+    timeout: PositiveNumber = Field(30.0, description="The time limit of one call, in seconds.")
+    start: Literal["eager", "lazy"] = Field("eager", description="Whether to connect at start, or on first use.")
+    grace: PositiveNumber = Field(
+        60.0, description="How long its tools stay listed after the connection is lost, in seconds."
     )
-    grace: PositiveNumber = Field(60.0, description="How long its tools stay listed after it is lost, in seconds.")
-    trust_annotations: Flag = Field(False, description="Whether its hints, such as read-only, may lower a guard.")
+    trust_annotations: Flag = Field(
+        False, description="Whether the server's hints, such as read-only, may weaken a guard."
+    )
     min_protocol_version: Maybe[ProtocolVersion] = Field(
-        None, description="The oldest revision of the protocol that is spoken with it, e.g. 2025-06-18."
+        None, description="The oldest accepted protocol revision, such as 2025-06-18."
     )
-    per_user: Flag = Field(False, description="Whether each user gets a connection of their own; not yet.")
+    per_user: Flag = Field(False, description="Whether each user gets their own connection; not supported yet.")
     trust: Maybe[Literal["first_use", "pinned", "any"]] = Field(
-        None, description="Which definitions are accepted: those first seen, those in pegboard.lock, or any."
+        None, description="Which tool definitions are accepted: those first seen, those in pegboard.lock, or any."
     )
 
 

@@ -75,24 +75,33 @@ _DESCRIPTION_KEYS = ("openapi", "swagger")
 class ApiForm(Form):
     """An API: where its description is, and which operations are taken."""
 
-    spec: FilledText = Field(description="Its OpenAPI 3.0 to 3.2 description: a URL, or a file relative to this one.")
+    spec: FilledText = Field(
+        description="The OpenAPI document, version 3.0 to 3.2: a URL, or a file relative to this one."
+    )
     operations: Names = Field(
         ("*",), description="Globs over operationIds, or over method and path such as `GET /pets*`: only these."
     )
-    base_url: Maybe[FilledText] = Field(None, description="Where the API is; else the first server that it names.")
-    auth: Maybe[AuthForm] = Field(None, description="Its credentials.")
+    base_url: Maybe[FilledText] = Field(
+        None, description="The base URL of the API. Default: the first server in the document."
+    )
+    auth: Maybe[AuthForm] = Field(None, description="The API's credentials.")
     rename: Mapping[FilledText, ToolName] = Field(
         default_factory=dict[str, str],
-        description="Other names for single operations: `their operationId, or GET /path: our name`.",
+        description="New names for single operations: `their operationId, or GET /path: our name`.",
     )
     groups: Mapping[FilledText, Names] = Field(
         default_factory=dict[str, tuple[str, ...]],
-        description="Groups for the operations that a glob fits, as in `operations`; of all globs together.",
+        description=(
+            "Groups for the operations that match a glob, as in `operations`; an operation gets the groups of all "
+            "matching globs."
+        ),
     )
     call_intent: Mapping[FilledText, tuple[FilledName, ...]] = Field(
         default_factory=dict[str, tuple[FilledName, ...]],
-        description="Properties that `useTools` fills with what the model is about, for the operations that a glob "
-        "fits: `'*': [context]`.",
+        description=(
+            "Properties that `useTools` fills with the model's context, for the operations that match a glob: `'*': "
+            "[context]`."
+        ),
     )
 
 

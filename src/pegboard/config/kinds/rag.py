@@ -25,9 +25,9 @@ Passages: TypeAlias = Annotated[int, Strict(), Field(ge=1, le=50), BeforeValidat
 class CollectionForm(Form):
     """What is searched, and what counts as found."""
 
-    collection: FilledText = Field(description="The collection: the name or the id of a source of documents.")
-    top_k: Passages = Field(5, description="How many passages are given, unless a call says otherwise.")
-    score_threshold: Share = Field(0.0, description="What scores lower, of 0 to 1, is left out.")
+    collection: FilledText = Field(description="The collection: the name or id of a document source.")
+    top_k: Passages = Field(5, description="The number of passages to return, unless the call sets it.")
+    score_threshold: Share = Field(0.0, description="The minimum score, from 0 to 1.")
 
 
 class RagForm(ToolForm):

@@ -120,7 +120,7 @@ _HINTS = "annotations"
 
 def _yaml_keys(within: str) -> dict[str, Any]:
     """Return the fields of a form for the options that the table says in `within`; MCP's spellings come last."""
-    hints = None if within else (Maybe[_AnnotationsForm], Field(None, description="Hints about what it does."))
+    hints = None if within else (Maybe[_AnnotationsForm], Field(None, description="Hints about the tool's effects."))
     keys: dict[str, Any] = {}
     wire_keys: dict[str, Any] = {}
     for option in OPTIONS:
@@ -147,8 +147,8 @@ _AnnotationsForm: Any = create_model(
 
 
 class _NamedForm(Form):
-    name: ToolName = Field(description="How it is called: 1 to 64 of A-Z a-z 0-9 _ -.")
-    type: FilledText = Field(description="What kind of tool it is.")
+    name: ToolName = Field(description="The tool's name: 1 to 64 of A-Z a-z 0-9 _ -.")
+    type: FilledText = Field(description="The kind of tool.")
 
 
 # A new option is a row of the table: the keys come from there.

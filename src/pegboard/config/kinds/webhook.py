@@ -19,28 +19,30 @@ class RequestForm(Form):
     """How the service is asked, and which part of its answer is the result."""
 
     url: FilledText = Field(
-        description="Its address. `{name}` in the path or the query is filled by that argument, as one segment."
+        description="The service's URL. `{name}` in the path or query is replaced by that argument, as one segment."
     )
     method: Method = Field("POST", description="The HTTP method. GET and DELETE send arguments as a query string.")
     headers: Mapping[FilledText, ConcealedText] = Field(
-        default_factory=dict[str, Any], description="Headers of every request, e.g. its credentials."
+        default_factory=dict[str, Any], description="Headers sent with every request, such as credentials."
     )
-    timeout: PositiveNumber = Field(30.0, description="How long one call may take, in seconds.")
+    timeout: PositiveNumber = Field(30.0, description="The time limit of one call, in seconds.")
     body: Concealed = Field(
         "args",
-        description="`args`: all arguments that the URL does not have. Else a template: a mapping, or a JSON text, "
-        "in which `{{ name }}` stands for an argument.",
+        description=(
+            "`args`: all arguments that are not in the URL. Otherwise a template: a mapping, or JSON text, in which "
+            "`{{ name }}` is replaced by an argument."
+        ),
     )
     result: Maybe[FilledText] = Field(
-        None, description="The path to the part of the answer that is the result, such as `$.data.id`."
+        None, description="The path to the result within the answer, such as `$.data.id`."
     )
 
 
 class WebhookForm(DescribedForm):
     """A tool that a service runs, asked over HTTP."""
 
-    description: Maybe[FilledText] = Field(description="What it does and when to use it: the model reads this.")
-    webhook: RequestForm = Field(description="How the service is asked.")
+    description: Maybe[FilledText] = Field(description="What the tool does and when to use it, for the model.")
+    webhook: RequestForm = Field(description="The request to the service.")
 
 
 def declare(tool: Declared[WebhookForm], build: BuildContext) -> None:

@@ -23,10 +23,14 @@ CACHE_ENTRY_BYTES = 1 * KIB  # bytes of memory per cached value in addition to i
 class CacheConfig(BuiltinConfig):
     """How much is kept, and who shares it."""
 
-    max_entries: int = Field(10_000, gt=0, description="How many values one scope holds; the longest unused goes.")
-    max_value_bytes: int = Field(1 * MIB, gt=0, alias="max_value", description="How large one value may be, as JSON.")
-    max_total_bytes: int = Field(256 * MIB, gt=0, description="How much memory all scopes take together.")
-    scope: Literal["space", "user", "session"] = Field("space", description="Who sees the same values.")
+    max_entries: int = Field(
+        10_000, gt=0, description="The number of values per scope; the least recently used is dropped."
+    )
+    max_value_bytes: int = Field(
+        1 * MIB, gt=0, alias="max_value", description="The size limit of one value, in bytes of JSON."
+    )
+    max_total_bytes: int = Field(256 * MIB, gt=0, description="The memory limit for all scopes together, in bytes.")
+    scope: Literal["space", "user", "session"] = Field("space", description="Who shares values.")
 
 
 SPEC = tool_spec(

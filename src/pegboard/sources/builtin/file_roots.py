@@ -27,8 +27,10 @@ Roots = Annotated[
 HardLinks = Annotated[
     bool,
     Field(
-        description="Whether a file with several names (hard links) may be read; another of them may stand outside of "
-        "the roots. Package caches are full of them."
+        description=(
+            "Whether files with several names (hard links) may be read; another name may be outside the roots. "
+            "Package caches contain many such files."
+        )
     ),
 ]
 

@@ -41,10 +41,14 @@ HttpUrl = Annotated[str, AfterValidator(http_url)]
 class NetworkConfig(BuiltinConfig):
     """Where a tool may call out, and how much it waits and takes in."""
 
-    timeout_seconds: float = Field(30.0, gt=0, le=600, description="For everything together, redirects too.")
-    max_response_bytes: int = Field(5 * MIB, gt=0, description="How much of an answer is read, unpacked.")
+    timeout_seconds: float = Field(
+        30.0, gt=0, le=600, description="The time limit of the whole request, including redirects, in seconds."
+    )
+    max_response_bytes: int = Field(
+        5 * MIB, gt=0, description="The maximum number of bytes read from an answer, after decompression."
+    )
     allow_hosts: tuple[str, ...] = Field(
-        (), description="Only these: `api.example.com`, `*.example.com`, `10.0.0.0/8`."
+        (), description="The allowed hosts: `api.example.com`, `*.example.com`, `10.0.0.0/8`."
     )
     allow_private: bool = Field(False, description="Whether private and loopback addresses may be reached.")
 
@@ -69,7 +73,8 @@ class HeaderConfig(NetworkConfig):
     """Where a tool may call out whose URL the model names, and the headers that each request carries."""
 
     headers: Mapping[str, SecretText] = Field(
-        default_factory=dict[str, SecretText], description="Sent with each request, e.g. a key. Needs `allow_hosts`."
+        default_factory=dict[str, SecretText],
+        description="Headers sent with each request, such as a key. Needs `allow_hosts`.",
     )
 
     @model_validator(mode="after")

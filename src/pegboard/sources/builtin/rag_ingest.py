@@ -25,8 +25,8 @@ class IngestConfig(BuiltinConfig):
     Without `workspace:` in the config, or a store of the host, `ToolContext(services={"documents": …})`, it is hidden.
     """
 
-    collection: Collection = Field("default", description="The collection of a document that names none.")
-    max_bytes: int = Field(2 * MIB, gt=0, description="How large one document may be, in UTF-8.")
+    collection: Collection = Field("default", description="The collection for documents that do not name one.")
+    max_bytes: int = Field(2 * MIB, gt=0, description="The size limit of one document, in bytes of UTF-8.")
 
 
 SPEC = tool_spec(

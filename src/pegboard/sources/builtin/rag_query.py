@@ -18,8 +18,8 @@ class QueryConfig(BuiltinConfig):
     Without `workspace:` in the config, or a store of the host, `ToolContext(services={"documents": …})`, it is hidden.
     """
 
-    collection: Collection = Field("default", description="The collection of a query that names none.")
-    score_threshold: float = Field(0.0, ge=0, le=1, description="What scores lower is left out.")
+    collection: Collection = Field("default", description="The collection for queries that do not name one.")
+    score_threshold: float = Field(0.0, ge=0, le=1, description="The minimum score.")
 
 
 SPEC = tool_spec(

@@ -45,13 +45,13 @@ class EmailConfig(BuiltinConfig):
     """The server that sends, and who the mail is from."""
 
     smtp_host: str = Field(min_length=1, description="The SMTP server.")
-    port: int = Field(587, gt=0, le=65535, description="Its port.")
-    user: str | None = Field(None, description="The login, if the server wants one.")
+    port: int = Field(587, gt=0, le=65535, description="The port of the SMTP server.")
+    user: str | None = Field(None, description="The login, if the server requires one.")
     password: SecretText | None = Field(None, description="The password of the login, such as `${SMTP_PASSWORD}`.")
-    from_address: str | None = Field(None, description="The sender; `user` without it.")
+    from_address: str | None = Field(None, description="The sender. Default: `user`.")
     tls: Literal["starttls", "tls", "none"] = Field("starttls", description="How the connection is secured.")
-    timeout_seconds: float = Field(30.0, gt=0, le=600, description="How long the server may take.")
-    max_bytes: int = Field(10 * MIB, gt=0, description="How large one mail may be.")
+    timeout_seconds: float = Field(30.0, gt=0, le=600, description="The time limit of the server, in seconds.")
+    max_bytes: int = Field(10 * MIB, gt=0, description="The size limit of one mail, in bytes.")
 
     @model_validator(mode="after")
     def _has_a_sender(self) -> Self:

@@ -28,10 +28,14 @@ _AUTH = frozenset({"invalid_auth", "not_authed", "account_inactive", "token_revo
 class SlackConfig(NetworkConfig):
     """How Slack is reached: a webhook, which has its one channel, or a token."""
 
-    webhook_url: SecretText | None = Field(None, description="An incoming webhook; it posts to its own channel.")
-    token: SecretText | None = Field(None, description="A bot token, which may post to any channel it is in.")
-    base_url: HttpUrl = Field("https://slack.com/api", description="Where Slack's API is, for a token.")
-    channel: str | None = Field(None, min_length=1, description="Where a message goes that names no channel.")
+    webhook_url: SecretText | None = Field(
+        None, description="The URL of an incoming webhook, which posts to one channel."
+    )
+    token: SecretText | None = Field(
+        None, description="A bot token, which can post to every channel that the bot has joined."
+    )
+    base_url: HttpUrl = Field("https://slack.com/api", description="The URL of Slack's API, for use with a token.")
+    channel: str | None = Field(None, min_length=1, description="The channel for messages that do not name one.")
 
     @field_validator("webhook_url")
     @classmethod

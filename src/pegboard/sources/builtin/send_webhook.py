@@ -29,10 +29,14 @@ _NOT_FROM_ARGUMENTS = frozenset({"authorization", "cookie", "proxy-authorization
 class WebhookConfig(NetworkConfig):
     """Where events may go, and the key that they are signed with."""
 
-    max_response_bytes: int = Field(WEBHOOK_RESPONSE_BYTES, gt=0, description="How much of the answer is read.")
+    max_response_bytes: int = Field(
+        WEBHOOK_RESPONSE_BYTES, gt=0, description="The maximum number of bytes read from the answer."
+    )
     secret: SecretText | None = Field(None, description="Signs each event (HMAC-SHA256); `whsec_…` is read as base64.")
     idempotency_header: str = Field(
-        "Idempotency-Key", min_length=1, description="The header that names the event, the same for each repetition."
+        "Idempotency-Key",
+        min_length=1,
+        description="The header with the event's id, which stays the same when it is sent again.",
     )
 
     @field_validator("idempotency_header")

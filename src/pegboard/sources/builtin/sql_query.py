@@ -43,22 +43,33 @@ class SqlConfig(BuiltinConfig):
     """
 
     connection_string: SecretText = Field(
-        description="`sqlite:///file.db`, `postgresql://…` or another URL of SQLAlchemy; `{space_id}` in it keeps "
-        "each space on a database, file or login of its own."
+        description=(
+            "`sqlite:///file.db`, `postgresql://…` or another SQLAlchemy URL; `{space_id}` in it gives each space its "
+            "own database, file or login."
+        )
     )
-    read_only: bool = Field(True, description="Held by the engine, not by looking at the text.")
+    read_only: bool = Field(
+        True,
+        description="Whether only reading is allowed; enforced by the database engine, not by inspecting the query.",
+    )
     allow_superuser: bool = Field(
         False,
-        description="Whether a PostgreSQL login may be a superuser, or one that may use the server's files: then only "
-        "a look at the words keeps a query from them.",
+        description=(
+            "Whether a PostgreSQL login may be a superuser or may use the server's files; then only an inspection of "
+            "the query's words protects these."
+        ),
     )
     allow_functions: tuple[str, ...] = Field(
         (),
-        description="Functions of PostgreSQL with the rights of their owner (SECURITY DEFINER), as `schema.name`, that "
-        "the login may run; with any other it is refused.",
+        description=(
+            "PostgreSQL functions that run with their owner's rights (SECURITY DEFINER) and that the login may "
+            "execute, as `schema.name`; a login that may execute others is refused."
+        ),
     )
-    max_rows: int = Field(DEFAULT_BOUNDS.sql_rows, gt=0, le=100_000, description="How many rows come back.")
-    timeout_seconds: float = Field(DEFAULT_BOUNDS.sql_s, gt=0, le=600, description="How long a query may run.")
+    max_rows: int = Field(DEFAULT_BOUNDS.sql_rows, gt=0, le=100_000, description="The maximum number of rows returned.")
+    timeout_seconds: float = Field(
+        DEFAULT_BOUNDS.sql_s, gt=0, le=600, description="The time limit of a query, in seconds."
+    )
 
     @field_validator("connection_string")
     @classmethod

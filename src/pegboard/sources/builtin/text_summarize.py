@@ -25,8 +25,8 @@ TEXT>>>"""
 class SummaryConfig(BuiltinConfig):
     """Who summarises. Without `models:` in the config, or a model of the host, the tool is hidden."""
 
-    model: str | None = Field(None, min_length=1, description="One of `models:`; the default one without it.")
-    timeout_seconds: float = Field(60.0, gt=0, le=600, description="How long the model may take.")
+    model: str | None = Field(None, min_length=1, description="The entry of `models:` to use. Default: `default`.")
+    timeout_seconds: float = Field(60.0, gt=0, le=600, description="The time limit of the model, in seconds.")
 
 
 SPEC = tool_spec(

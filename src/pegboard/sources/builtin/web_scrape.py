@@ -26,7 +26,7 @@ _MARKUP = frozenset({"text/html", "application/xhtml+xml", "application/xml", "t
 class ScrapeConfig(NetworkConfig):
     """Which pages may be fetched, and how much is taken in."""
 
-    max_memory_bytes: int = Field(1024 * MIB, ge=256 * MIB, description="What the reading of one page may use.")
+    max_memory_bytes: int = Field(1024 * MIB, ge=256 * MIB, description="The limits for parsing one page.")
 
     def deadline_s(self) -> float:
         """Return the time for fetching and extracting."""

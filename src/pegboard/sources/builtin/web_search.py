@@ -25,10 +25,10 @@ class SearchConfig(NetworkConfig):
     """Who searches."""
 
     provider: Literal["tavily", "brave", "searxng", "duckduckgo"] = Field(
-        "duckduckgo", description="Who searches; tavily and brave need a key, searxng a base_url."
+        "duckduckgo", description="The search provider; tavily and brave need an api_key, searxng a base_url."
     )
-    api_key: SecretText | None = Field(None, description="The key of the provider.")
-    base_url: HttpUrl | None = Field(None, description="Where the provider is, if not at its usual place.")
+    api_key: SecretText | None = Field(None, description="The provider's API key.")
+    base_url: HttpUrl | None = Field(None, description="The provider's URL, if it is not the usual one.")
 
     @model_validator(mode="after")
     def _provider_has_what_it_needs(self) -> Self:

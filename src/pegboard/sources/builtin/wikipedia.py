@@ -29,7 +29,8 @@ class WikipediaConfig(NetworkConfig):
     """Which Wikipedia is asked."""
 
     base_url: HttpUrl = Field(
-        "https://{language}.wikipedia.org", description="Where it is; `{language}` is the language code."
+        "https://{language}.wikipedia.org",
+        description="The URL of Wikipedia; `{language}` is replaced by the language code.",
     )
 
 

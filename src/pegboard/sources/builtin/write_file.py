@@ -19,7 +19,7 @@ class WriteConfig(BuiltinConfig):
 
     roots: Roots
     hard_links: HardLinks = False
-    max_bytes: int = Field(10 * MIB, gt=0, description="How large a file may become.")
+    max_bytes: int = Field(10 * MIB, gt=0, description="The size limit of a file, in bytes.")
     write_hidden: bool = Field(False, description="Whether names with a leading dot may be written.")
 
 
