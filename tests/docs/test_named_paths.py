@@ -66,7 +66,7 @@ def test_the_architecture_draws_the_layers_of_the_contract_from_both_ends() -> N
     assert picture is not None
     boxes = [re.findall(r"\w+", label) for label in re.findall(r'\["([^"]+)"\]', picture[0])]
     place = {name: height for height, layer in enumerate(layers()) for name in layer}
-    not_drawn = {"serve", "library", "frozen", "lazy", "version", "platforms"}
+    not_drawn = {"serve", "library", "frozen", "extras", "lazy", "version", "platforms"}
 
     assert {name for box in boxes for name in box} == set(place) - not_drawn
     assert all(len({place[name] for name in box}) == 1 for box in boxes)
