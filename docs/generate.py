@@ -25,6 +25,7 @@ import pegboard
 from pegboard.authoring.option_table import OPTIONS, Option
 from pegboard.authoring.options import ToolKeywords
 from pegboard.cli import main as run_command
+from pegboard.cli.actions import ACTIONS
 from pegboard.cli.app import COMMANDS
 from pegboard.config import json_schema
 from pegboard.config.forms.agent_form import AgentFile, AstromeshFile
@@ -216,6 +217,8 @@ def cli_page() -> Iterator[str]:
         yield f"## pegboard {name}\n"
         yield f"{command.summary}\n"
         yield from _fenced(_help([name]))
+        for action in ACTIONS.get(name, ()):
+            yield from _fenced(_help([name, action]))
 
 
 def limits_page() -> Iterator[str]:

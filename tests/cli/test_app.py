@@ -11,7 +11,8 @@ import orjson
 import pytest
 
 from pegboard.cli import app
-from pegboard.cli.app import COMMANDS, UNSUPPORTED_COMMANDS, build_app
+from pegboard.cli.actions import ACTIONS
+from pegboard.cli.app import COMMANDS, UNSUPPORTED_COMMANDS, build_app, with_default_action
 from pegboard.cli.command_error import CommandError
 from pegboard.cli.options import Identity
 from pegboard.cli.project import find_config
@@ -19,7 +20,7 @@ from pegboard.cli.terminal import Terminal
 from tests.cli.conftest import Run
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ACTIONS])
 def test_a_command_says_the_same_in_the_list_and_in_its_own_help(run: Run, name: str) -> None:
     module = COMMANDS[name].module or name
     command = getattr(importlib.import_module(f"pegboard.cli.commands.{module}"), f"{module}_command")
@@ -37,6 +38,27 @@ def test_the_help_of_a_command_ends_with_an_example_that_the_command_line_accept
     own = [word for place, word in enumerate(words) if word not in shared and words[place - 1] not in shared]
     build_app(Terminal()).parse_args(own, exit_on_error=False, print_error=False)
     assert run(name, "--help").out.rstrip().endswith(f"Example: {COMMANDS[name].example}")
+
+
+@pytest.mark.parametrize(("name", "action"), [(name, action) for name in ACTIONS for action in ACTIONS[name]])
+def test_an_action_has_its_own_help_with_an_example_that_the_command_line_accepts(
+    run: Run, name: str, action: str
+) -> None:
+    summary, example = ACTIONS[name][action]
+    command = getattr(importlib.import_module(f"pegboard.cli.commands.{name}"), f"{action.replace('-', '_')}_command")
+    assert (inspect.getdoc(command) or "").partition("\n")[0] == summary
+    ran = run(name, action, "--help")
+    assert (ran.code, ran.out.startswith(f"Usage: pegboard {name} {action}"), ran.err) == (0, True, "")
+    assert ran.out.rstrip().endswith(f"Global options: see `pegboard --help`.\n\nExample: {example}")
+    program, *words = shlex.split(example)
+    build_app(Terminal()).parse_args(with_default_action(words), exit_on_error=False, print_error=False)
+    assert (program, words[0]) == ("pegboard", name)
+
+
+def test_the_global_options_are_in_the_help_of_pegboard_alone(run: Run) -> None:
+    assert "--config" in run("--help").out
+    for words in (["list"], ["consent"], ["consent", "deny"]):
+        assert "--config" not in run(*words, "--help").out
 
 
 def test_without_words_the_next_step_is_named(run: Run) -> None:

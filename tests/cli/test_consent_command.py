@@ -95,16 +95,35 @@ def test_a_call_that_is_to_wait_asks_nobody_here_and_is_not_agreed_to_as_well(ru
     assert run("call", "pay", "to=bob", "--later", "--yes").code == 2
 
 
+def test_a_caller_with_an_api_key_is_shown_and_named_by_the_name_of_its_key(run: Run, tmp_path: Path) -> None:
+    identity = "identity: {api_keys: {store: 'sqlite:./k.db'}, map: [{when: {key: agent}, profiles: [all]}]}"
+    (tmp_path / "pegboard.yaml").write_text(f"{CONFIG}{identity}\nprofiles: {{all: {{}}}}\n")
+    run("keys", "add", "agent")
+    terms = ("--calls", "9", "--for", "1h", "--any-other", "--credential", "agent")
+    assert "by credential 'agent' without asking" in run("consent", "grant", "pay", *terms).err
+    listed = run("consent", "ls", "--all")
+    [kept] = orjson.loads(run("consent", "ls", "--all", "--json").out)["consents"]
+    row = next(line.split("  ") for line in listed.out.splitlines() if line.startswith(kept["id"]))
+    assert "agent" in [cell.strip() for cell in row]
+    assert (kept["credential"] == "agent", kept["credential"] in listed.out) == (False, False)
+
+
+def test_an_id_is_never_folded_in_a_narrow_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = asked(run, "to=bob")
+    monkeypatch.setenv("COLUMNS", "50")
+    assert any(line.startswith(one) for line in run("consent", "ls").out.splitlines() if f"{one}:" not in line)
+
+
 def test_what_cannot_be_is_refused_in_a_sentence(run: Run, tmp_path: Path) -> None:
     one = asked(run, "to=bob")
     for words, code, text in (
-        (("approve",), 2, "needs an id"),
-        (("ls", one), 2, "takes no id"),
+        (("approve",), 2, '"consent approve" parameter NAME requires an argument'),
+        (("ls", one), 2, "is no argument here"),
         (("approve", "f" * 32), 1, "There is no consent"),
         (("show", "f" * 32), 1, "There is no consent"),
         (("forget", "f" * 32), 1, "There is no consent"),
-        (("deny", one, "--for", "1h"), 2, "--for is for"),
-        (("approve", one, "--calls", "2"), 2, "are for `pegboard consent grant`"),
+        (("deny", one, "--for", "1h"), 2, "Unknown option: --for"),
+        (("approve", one, "--calls", "2"), 2, "Unknown option: --calls"),
         (("approve", one, "--for", "soon"), 2, "is no span"),
         (("approve", one, "--for", "2001-01-01"), 2, "is over"),
         (("approve", one, "--for", "99d"), 2, "at most 31 days"),

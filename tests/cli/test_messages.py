@@ -198,7 +198,7 @@ def test_a_client_on_stdio_waits_for_nothing_that_only_http_and_rare_requests_ne
     assert ran.stderr.splitlines()[-1] == "[]"
 
 
-@pytest.mark.parametrize("command", ["list", "check", "serve", "keys", "lock", "why"])
+@pytest.mark.parametrize("command", ["list", "check", "serve", "keys add", "lock diff", "why"])
 def test_an_unknown_option_points_to_the_help_of_its_own_command(run: Run, command: str) -> None:
     ran = run(*command.split(), "--frobnicate")
     assert ran.code == 2

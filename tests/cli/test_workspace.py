@@ -124,7 +124,7 @@ def test_a_space_that_does_not_exist_is_granted_only_when_it_is_said_to_be_new(r
     assert "bob" not in run("workspace", "ls").out
     assert run("workspace", "grant", "user:bob", "later", "write", "--new").code == 0
     assert run("workspace", "grant", "user:cid", "later").code == 0
-    assert "--new is for `pegboard workspace grant" in run("workspace", "ls", "--new").err
+    assert "Unknown option: --new" in run("workspace", "ls", "--new").err
 
 
 @pytest.mark.parametrize("access", ["read", "write"])
@@ -153,9 +153,9 @@ def test_a_store_that_cannot_be_used_says_why_to_the_operator(run: Run, tmp_path
     [
         (["workspace", "grant", "bob", "s1", "--new"], "'bob' is nobody: write user:NAME or role:NAME."),
         (["workspace", "grant", "user:", "s1", "--new"], "'user:' is nobody"),
-        (["workspace", "grant", "user:bob", "s1", "own"], "pegboard workspace grant user:ann SPACE [read|write]"),
-        (["workspace", "rm", "s1"], "pegboard workspace rm SPACE SOURCE"),
-        (["workspace", "revoke"], "pegboard workspace revoke user:ann SPACE"),
+        (["workspace", "grant", "user:bob", "s1", "own"], "pegboard workspace grant --help"),
+        (["workspace", "rm", "s1"], "pegboard workspace rm --help"),
+        (["workspace", "revoke"], "pegboard workspace revoke --help"),
         (["ingest", "nowhere", "--space", "s1"], "There is no folder or file 'nowhere'."),
         (["ingest", "handbook", "--space", ""], "is no name of a space"),
         (["ingest", "handbook"], "--space"),

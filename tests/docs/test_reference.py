@@ -11,6 +11,7 @@ from typing import Any, get_args
 import pytest
 
 import pegboard
+from pegboard.cli.actions import ACTIONS
 from pegboard.cli.app import COMMANDS, UNSUPPORTED_COMMANDS, build_app
 from pegboard.cli.terminal import Terminal
 from pegboard.config import json_schema
@@ -72,7 +73,12 @@ def test_every_word_is_documented(page: str, words: Any) -> None:
 def test_every_command_and_option_is_documented() -> None:
     text = (REFERENCE / "cli.md").read_text(encoding="utf-8")
     app = build_app(Terminal())
-    options = {word for name in COMMANDS for word in _options(app[name])} | set(_options(app.meta))
+    apps = [
+        app.meta,
+        *(app[name] for name in COMMANDS if name not in ACTIONS),
+        *(app[name][one] for name in ACTIONS for one in ACTIONS[name]),
+    ]
+    options = {word for one in apps for word in _options(one)}
 
     assert [name for name in COMMANDS if f"## pegboard {name}\n" not in text] == []
     assert len(options) > 10

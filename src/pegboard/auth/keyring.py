@@ -141,8 +141,13 @@ def _proven(key: str, keys: Mapping[str, _Held]) -> _Held:
     return known
 
 
+def credential_of(key: ApiKey) -> Credential:
+    """Return the credential of callers with this key."""
+    return Credential(owner=f"key:{key.holder}", key=key.name, key_id=key.id)
+
+
 def _held(key: ApiKey) -> _Held:
-    return _Held(key, Credential(owner=f"key:{key.holder}", key=key.name, key_id=key.id))
+    return _Held(key, credential_of(key))
 
 
 def _mark_of(path: str) -> _FileMark | None:

@@ -1,13 +1,14 @@
 """app: the commands and the options they share; a command's own module is loaded when it is used."""
 
-from __future__ import annotations
-
+# Without `from __future__ import annotations`: cyclopts reads those of `launch`, which name a local group.
 import gc
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 from cyclopts import App, Group, Parameter
 
+from pegboard.cli.actions import ACTIONS, DEFAULT_ACTIONS
 from pegboard.cli.command_error import CommandError
 from pegboard.cli.completers import profile_names
 from pegboard.cli.options import Identity, Options
@@ -89,7 +90,6 @@ _CONFIG = "Configuration file; by default pegboard.yaml, here or in a folder abo
 _PROFILE = "See the tools as this profile; without one, all groups."
 _AS = "Act as somebody: user=ann,space=s1,roles=operator,profile=chat."
 _ABOUT_ALL = ("--help", "-h", "--version")
-_SHARED = Group("Options of every command", sort_key=99)
 
 
 def _unknown_command(word: str) -> CommandError:
@@ -103,9 +103,35 @@ def _unknown_command(word: str) -> CommandError:
     return CommandError(f'Unknown command "{word}". {meant} See `pegboard --help`.')
 
 
-def build_app(terminal: Terminal, *, owns_process: bool = False) -> App:
-    """Return the command line; call its `meta` with the words.
+def _epilogue(example: str) -> str:
+    return f"Global options: see `pegboard --help`.\n\nExample: {example}"
 
+
+def _with_actions(name: str, summary: str, place: int) -> App:
+    """Return a command that has actions, each with its own help; their module is imported when one is used."""
+    group = App(name=name, help=summary, help_epilogue=_epilogue(COMMANDS[name].example), sort_key=place)
+    for position, (action, (text, example)) in enumerate(ACTIONS[name].items()):
+        group.command(
+            f"pegboard.cli.commands.{name}:{action.replace('-', '_')}_command",
+            name=action,
+            help=text,
+            help_epilogue=_epilogue(example),
+            sort_key=position,
+        )
+    return group
+
+
+def with_default_action(words: Sequence[str]) -> tuple[str, ...]:
+    """Return the words with the action that is meant where a command that has actions stands without one."""
+    default = DEFAULT_ACTIONS.get(words[0]) if words else None
+    has_action = len(words) > 1 and (not words[1].startswith("-") or words[1] in _ABOUT_ALL)
+    return (*words[:1], default, *words[1:]) if default is not None and not has_action else tuple(words)
+
+
+def build_app(terminal: Terminal, words: Sequence[str] = (), *, owns_process: bool = False) -> App:
+    """Return the command line for `words`; call its `meta` with them.
+
+    The global options are part of the help of `pegboard` alone: that of a command says where they are.
     In a process of its own, a command freezes the loaded modules, so that no collection looks through them.
     """
     app = App(
@@ -117,24 +143,29 @@ def build_app(terminal: Terminal, *, owns_process: bool = False) -> App:
         default_parameter=Parameter(negative="", show_default=False),
     )
     for place, (name, command) in enumerate(COMMANDS.items()):
+        if name in ACTIONS:
+            app.command(_with_actions(name, command.summary, place))
+            continue
         module = command.module or name
         app.command(
             f"pegboard.cli.commands.{module}:{module}_command",
             name=name,
             help=command.summary,
-            help_epilogue=f"Example: {command.example}",
+            help_epilogue=_epilogue(command.example),
             sort_key=place,
         )
+
+    shared = Group("Global options", sort_key=99, show=COMMANDS.keys().isdisjoint(words))
 
     @app.meta.default
     def launch(  # pyright: ignore[reportUnusedFunction] - cyclopts calls it
         *words: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)],
         config: Annotated[
-            Path | None, Parameter(name=["--config", "-c"], env_var="PEGBOARD_CONFIG", group=_SHARED, help=_CONFIG)
+            Path | None, Parameter(name=["--config", "-c"], env_var="PEGBOARD_CONFIG", group=shared, help=_CONFIG)
         ] = None,
-        profile: Annotated[str | None, Parameter(group=_SHARED, help=_PROFILE, completer=profile_names)] = None,
-        identity: Annotated[str | None, Parameter(name="--as", env_var="PEGBOARD_AS", group=_SHARED, help=_AS)] = None,
-        json: Annotated[bool, Parameter(group=_SHARED, help="Print one JSON document instead of tables.")] = False,
+        profile: Annotated[str | None, Parameter(group=shared, help=_PROFILE, completer=profile_names)] = None,
+        identity: Annotated[str | None, Parameter(name="--as", env_var="PEGBOARD_AS", group=shared, help=_AS)] = None,
+        json: Annotated[bool, Parameter(group=shared, help="Print one JSON document instead of tables.")] = False,
     ) -> Any:
         if words and words[0] == "help":
             words = (*words[1:], "--help")
@@ -142,6 +173,7 @@ def build_app(terminal: Terminal, *, owns_process: bool = False) -> App:
             raise CommandError(f"`pegboard {words[0]}` is not in this version yet.", kind="not_yet")
         if words and words[0] not in COMMANDS and words[0] not in _ABOUT_ALL:
             raise _unknown_command(words[0])
+        words = with_default_action(words)
         command, bound, not_parsed = app.parse_args(words, exit_on_error=False, print_error=False)
         # Everything is loaded by now, so collections only look at the objects that the command makes.
         if owns_process:

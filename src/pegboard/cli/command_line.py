@@ -44,7 +44,7 @@ def run(words: Sequence[str], *, owns_process: bool) -> int:
 def _ended(words: Sequence[str], terminal: Terminal, *, owns_process: bool) -> int:
     try:
         words = with_end_of_options(words)
-        app = build_app(terminal, owns_process=owns_process)
+        app = build_app(terminal, words, owns_process=owns_process)
         result = app.meta(words, exit_on_error=False, print_error=False, result_action="return_value")
         code = asyncio.run(result) if inspect.iscoroutine(result) else result
     except SystemExit as stopped:

@@ -49,10 +49,11 @@ def _json_escaped(match: re.Match[str]) -> str:
 
 
 class Column(Struct, frozen=True, kw_only=True):
-    """A column of a table: its head, and how its cells look."""
+    """A column of a table: its head, and how its cells look. Ids are never folded, so that they can be copied."""
 
     head: str
     style: str = ""
+    is_id: bool = False
 
 
 class UnwritableError(Exception):
@@ -162,10 +163,12 @@ class Terminal(Struct, kw_only=True):
     def table(self, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
         """Write a table as wide as the terminal; a cell that is too long goes on below, never lost."""
         grid = table.Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-        for column in columns:
-            grid.add_column(column.head, style=column.style, overflow="fold")
-        for row in rows:
-            grid.add_row(*(safe(cell) for cell in row))
+        cells = [[safe(cell) for cell in row] for row in rows]
+        for place, column in enumerate(columns):
+            whole = max((len(row[place]) for row in cells), default=0) if column.is_id else None
+            grid.add_column(column.head, style=column.style, overflow="fold", min_width=whole, no_wrap=column.is_id)
+        for row in cells:
+            grid.add_row(*row)
         self._print(grid)
 
     def pairs(self, rows: Iterable[tuple[str, str]]) -> None:

@@ -7,21 +7,26 @@ import os
 import re
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from cyclopts import Parameter
 from msgspec import Struct
 
+from pegboard.auth.keyring import credential_of
+from pegboard.auth.keys import KeyStore
+from pegboard.auth.rule_matching import grant_of
 from pegboard.cli.arguments import read_arguments
 from pegboard.cli.command_error import CommandError, Exit
 from pegboard.cli.options import Options, SharedOptions
 from pegboard.cli.project import find_config, opened
 from pegboard.cli.terminal import Column
-from pegboard.config import load
+from pegboard.config import Config, load
 from pegboard.config.consents import consent_store_of
+from pegboard.config.identity import rules_of
 from pegboard.config.yaml.problems import Report
 from pegboard.consent.grant_scope import grant_for, grant_text, matching_of, parameters_of, scope_text
 from pegboard.consent.json_form import consent_json
@@ -30,30 +35,31 @@ from pegboard.consent.sql_records import ConsentStateError, SqlConsents
 from pegboard.model.consent import Consent, Grant
 from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSON
+from pegboard.model.record import replace
 from pegboard.model.tool import ToolSpec
 from pegboard.platforms import platform
 
-Action = Literal["ls", "show", "approve", "deny", "grant", "forget"]
-_ACTION = (
-    "ls: list the questions that wait; show: print one whole; approve, deny: answer one; grant: allow several calls in "
-    "advance; forget: take an answer or a grant back."
-)
-_NAME = "Id of the question or record, as `ls` and the refused call have it; for grant also the name of a tool."
-_WHERE = "For grant: arguments that its calls must have, key=value, or key:=JSON."
-_SAME = "For grant: an argument that must have the value that it has in the question."
-_ANY = "For grant: an argument that may have any value."
+_QUESTION = "Id of the question, as `pegboard consent ls` and the refused call show it."
+_RECORD = "Id of the question, answer or grant, as `pegboard consent ls --all` shows it."
+_GRANTED = "Id of the question, or the name of a tool with --as or --credential."
+_WHERE = "Arguments that the calls must have, key=value, or key:=JSON."
+_SAME = "An argument that must have the value that it has in the question."
+_ANY = "An argument that may have any value."
 _ANY_OTHER = (
-    "For grant: let every argument that neither --where nor --any names have any value. Without it they must be absent "
+    "Let every argument that neither --where nor --any names have any value. Without it they must be absent "
     "or have their default."
 )
-_PREVIEW = "For grant: print what it would allow and leave open, and give nothing."
-_YES = "For grant: do not ask before giving it."
-_ALL = "With ls: answers and grants too."
-_CALLS = "For grant: how many calls it allows."
-_FOR = "How long a yes or a grant is good: 30m, 12h, 7d, or a date such as 2026-11-27, to its end."
-_CREDENTIAL = "For grant of a tool: only callers with this credential, as `consent ls` has it; by default all of --as."
+_PREVIEW = "Print what the grant would allow and leave open, and give nothing."
+_YES = "Do not ask before giving it."
+_ALL = "Answers and grants too."
+_CALLS = "How many calls it allows."
+_FOR = "How long it is good: 30m, 12h, 7d, or a date such as 2026-11-27, to its end."
+_CREDENTIAL = "For a tool: only callers with this API key, by its name, or with the credential that --json shows."
+QuestionId = Annotated[str, Parameter(help=_QUESTION)]
+RecordId = Annotated[str, Parameter(help=_RECORD)]
+Lasting = Annotated[str | None, Parameter(name=["--for", "--until"], help=_FOR)]
 _COLUMNS = (
-    Column(head="Id", style="bold"),
+    Column(head="Id", style="bold", is_id=True),
     Column(head="State"),
     Column(head="Tool"),
     Column(head="Who"),
@@ -65,92 +71,86 @@ _UNIT_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _DAY_S = 86_400
 
 
-async def consent_command(
-    action: Annotated[Action, Parameter(help=_ACTION)] = "ls",
-    name: Annotated[str | None, Parameter(help=_NAME)] = None,
-    /,
+async def ls_command(
     *,
     all: Annotated[bool, Parameter(help=_ALL)] = False,  # noqa: A002 - the name of the option
+    options: SharedOptions,
+) -> None:
+    """List the questions that wait for a person."""
+    with _inbox(options) as inbox:
+        _list(await inbox.store.listed(is_open=not all), inbox.key_names(), options)
+
+
+async def show_command(name: RecordId, /, *, options: SharedOptions) -> None:
+    """Print a question, answer or grant in full."""
+    with _inbox(options) as inbox:
+        consent = await inbox.store.shown(name)
+        if consent is None:
+            raise ConsentStateError(f"There is no consent {name[:100]!r}.")
+        _say(options, consent, _text(consent, inbox.key_names()))
+
+
+async def approve_command(name: QuestionId, /, *, lasting: Lasting = None, options: SharedOptions) -> None:
+    """Say yes to a question: the same call passes once, if its caller makes it again."""
+    with _inbox(options) as inbox:
+        good_s = CONSENT_GOOD_S if lasting is None else span_s(lasting, now=time.time())
+        consent = await inbox.store.decide(name, is_yes=True, decided_by=_person(), good_s=good_s)
+        note = "Agreed. The same call passes once now, if its caller makes it again."
+        _say(options, consent, _text(consent, inbox.key_names()), note)
+
+
+async def deny_command(name: QuestionId, /, *, options: SharedOptions) -> None:
+    """Say no to a question: its caller is not asked again in this session."""
+    with _inbox(options) as inbox:
+        consent = await inbox.store.decide(name, is_yes=False, decided_by=_person())
+        note = "Declined. Its caller is not asked again in this session; `pegboard consent forget` takes that back."
+        _say(options, consent, note)
+
+
+async def grant_command(
+    name: Annotated[str, Parameter(help=_GRANTED)],
+    /,
+    *,
     calls: Annotated[int | None, Parameter(help=_CALLS)] = None,
+    lasting: Lasting = None,
     where: Annotated[list[str] | None, Parameter(help=_WHERE, negative_iterable=())] = None,
     same: Annotated[list[str] | None, Parameter(help=_SAME, negative_iterable=())] = None,
     any_value: Annotated[list[str] | None, Parameter(name="--any", help=_ANY, negative_iterable=())] = None,
     any_other: Annotated[bool, Parameter(help=_ANY_OTHER, negative=())] = False,
-    lasting: Annotated[str | None, Parameter(name=["--for", "--until"], help=_FOR)] = None,
     credential: Annotated[str | None, Parameter(help=_CREDENTIAL)] = None,
     preview: Annotated[bool, Parameter(help=_PREVIEW, negative=())] = False,
     yes: Annotated[bool, Parameter(name=["--yes", "-y"], help=_YES, negative=())] = False,
     options: SharedOptions,
 ) -> Exit:
-    """Decide on calls that need a person's yes."""
-    if (name is None) != (action == "ls"):
-        takes = "takes no id" if action == "ls" else f"needs an id: `pegboard consent {action} ID`"
-        raise CommandError(f"`pegboard consent {action}` {takes}.")
+    """Allow several calls in advance."""
+    if calls is None or lasting is None:
+        raise CommandError("Say how many calls, how long: `pegboard consent grant ID --calls 20 --for 7d`.")
     scope = _Scope(where=where or (), same=same or (), any=any_value or (), any_other=any_other)
     giving = _Giving(calls=calls, scope=scope, credential=credential, is_preview=preview, is_sure=yes)
-    if action != "grant" and giving != _Giving():
-        raise CommandError(
-            "--calls, --where, --same, --any, --any-other, --credential, --preview and --yes are for "
-            "`pegboard consent grant`."
-        )
-    if action not in ("approve", "grant") and lasting is not None:
-        raise CommandError("--for is for `pegboard consent approve` and `grant`.")
-    store = _store(options)
-    try:
-        return await _done(store, action, name or "", all, lasting, giving, options)
-    except ConsentStateError as error:
-        raise CommandError(str(error), kind="consent_unknown", code=Exit.REFUSED) from None
-    except (ValueError, DefinitionError) as error:
-        raise CommandError(str(error)) from None
-    except OSError as error:
-        raise CommandError(f"The consents cannot be used: {error}", kind="store_away", code=Exit.REFUSED) from None
-
-
-async def _done(
-    store: SqlConsents,
-    action: Action,
-    name: str,
-    is_all: bool,
-    lasting: str | None,
-    giving: _Giving,
-    options: Options,
-) -> Exit:
-    person, terminal = _person(), options.terminal
-    good_s = CONSENT_GOOD_S if lasting is None else span_s(lasting, now=time.time())
-    match action:
-        case "ls":
-            _list(await store.listed(is_open=not is_all), options)
-            return Exit.DONE
-        case "show":
-            consent = await store.shown(name)
-            if consent is None:
-                raise ConsentStateError(f"There is no consent {name[:100]!r}.")
-            note = None
-        case "approve":
-            consent = await store.decide(name, is_yes=True, decided_by=person, good_s=good_s)
-            note = "Agreed. The same call passes once now, if its caller makes it again."
-        case "deny":
-            consent = await store.decide(name, is_yes=False, decided_by=person)
-            note = "Declined. Its caller is not asked again in this session; `pegboard consent forget` takes that back."
-        case "grant":
-            if giving.calls is None or lasting is None:
-                raise CommandError("Say how many calls, how long: `pegboard consent grant ID --calls 20 --for 7d`.")
-            planned = await _planned(store, name, giving, good_s, options)
-            if not _is_given(planned, giving, options):
-                return Exit.DONE if giving.is_preview else Exit.REFUSED
-            consent = await store.grant(planned.grant, decided_by=person, question_id=planned.question_id)
-            note = f"Granted: up to {consent.uses} calls."
-        case "forget":
-            consent = await store.forget(name)
-            note = "Forgotten."
-    if options.json:
-        terminal.json(consent_json(consent))
-        return Exit.DONE
-    if note is None or action == "approve":
-        terminal.say(_text(consent))
-    if note is not None:
-        terminal.say(note)
+    with _inbox(options) as inbox:
+        if credential is not None:
+            fingerprints = {key: fingerprint for fingerprint, key in inbox.key_names().items()}
+            giving = replace(giving, credential=fingerprints.get(credential, credential))
+        planned = await _planned(inbox.store, name, giving, span_s(lasting, now=time.time()), options)
+        if not _is_given(planned, giving, inbox.key_names(), options):
+            return Exit.DONE if giving.is_preview else Exit.REFUSED
+        consent = await inbox.store.grant(planned.grant, decided_by=_person(), question_id=planned.question_id)
+        _say(options, consent, f"Granted: up to {consent.uses} calls.")
     return Exit.DONE
+
+
+async def forget_command(name: RecordId, /, *, options: SharedOptions) -> None:
+    """Take an answer or a grant back."""
+    with _inbox(options) as inbox:
+        _say(options, await inbox.store.forget(name), "Forgotten.")
+
+
+def _say(options: Options, consent: Consent, *texts: str) -> None:
+    if options.json:
+        options.terminal.json(consent_json(consent))
+        return
+    for text in texts:
+        options.terminal.say(text)
 
 
 class _Scope(Struct, frozen=True, kw_only=True):
@@ -165,8 +165,8 @@ class _Scope(Struct, frozen=True, kw_only=True):
 class _Giving(Struct, frozen=True, kw_only=True):
     """The options of a grant."""
 
-    calls: int | None = None
-    scope: _Scope = _Scope()
+    calls: int
+    scope: _Scope
     credential: str | None = None
     is_preview: bool = False
     is_sure: bool = False
@@ -181,7 +181,7 @@ class _Planned(Struct, frozen=True, kw_only=True):
 
 async def _planned(store: SqlConsents, name: str, giving: _Giving, lasts_s: float, options: Options) -> _Planned:
     """Return the grant for the caller of a question, or of a tool for the person of `--as`."""
-    calls, scope = giving.calls or 0, giving.scope
+    calls, scope = giving.calls, giving.scope
     asked = await store.shown(name)
     if asked is not None and asked.state == "asked":
         if giving.credential is not None:
@@ -218,9 +218,9 @@ def _values(scope: _Scope, spec: ToolSpec | None) -> JSON:
     return values
 
 
-def _is_given(planned: _Planned, giving: _Giving, options: Options) -> bool:
+def _is_given(planned: _Planned, giving: _Giving, key_names: Mapping[str, str], options: Options) -> bool:
     """Show what a grant allows and leaves open, and ask the person at the terminal, if there is one."""
-    text, terminal = grant_text(planned.grant), options.terminal
+    text, terminal = _named(grant_text(planned.grant), key_names), options.terminal
     if giving.is_preview and options.json:
         terminal.json({"preview": text})
         return False
@@ -236,14 +236,51 @@ def _is_given(planned: _Planned, giving: _Giving, options: Options) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _text(consent: Consent) -> str:
+def _named(text: str, key_names: Mapping[str, str]) -> str:
+    """Return a text with the name of each API key instead of its fingerprint."""
+    for fingerprint, name in key_names.items():
+        text = text.replace(fingerprint, name)
+    return text
+
+
+def _text(consent: Consent, key_names: Mapping[str, str]) -> str:
     """Return the text of a record; for a grant of an earlier version, made from what it allows."""
     if consent.question or consent.matching is None:
-        return consent.question
+        return _named(consent.question, key_names)
     return f"{consent.uses} calls of {consent.tool!r}. {scope_text(consent.matching, max_chars=None)}"
 
 
-def _store(options: Options) -> SqlConsents:
+class _Inbox(Struct, frozen=True, kw_only=True):
+    """The store of questions, and the config that names it."""
+
+    store: SqlConsents
+    config: Config
+
+    def key_names(self) -> dict[str, str]:
+        """Return the names of API keys, by the fingerprint that the store has of the rights of their callers."""
+        declared = self.config.identity
+        rules = None if declared is None else rules_of(declared.value, self.config.path)
+        if rules is None or rules.key_store is None or not rules.key_store.exists():
+            return {}
+        keys = KeyStore(rules.key_store).listed()
+        grants = ((grant_of(rules.map, credential_of(key)), key.name) for key in keys)
+        return {grant.owner: name for grant, name in grants if grant is not None}
+
+
+@contextmanager
+def _inbox(options: Options) -> Generator[_Inbox]:
+    """Yield the inbox that the config names; report what cannot be done with it."""
+    try:
+        yield _declared_inbox(options)
+    except ConsentStateError as error:
+        raise CommandError(str(error), kind="consent_unknown", code=Exit.REFUSED) from None
+    except (ValueError, DefinitionError) as error:
+        raise CommandError(str(error)) from None
+    except OSError as error:
+        raise CommandError(f"The consents cannot be used: {error}", kind="store_away", code=Exit.REFUSED) from None
+
+
+def _declared_inbox(options: Options) -> _Inbox:
     path = find_config(options.config, start=Path.cwd())
     config, report = load(path, env=os.environ), Report()
     store = consent_store_of(config, report)
@@ -255,7 +292,7 @@ def _store(options: Options) -> SqlConsents:
             'consents: {store: "sqlite:./pegboard.db"}, or a postgresql:// address.',
             kind="no_inbox",
         )
-    return store
+    return _Inbox(store=store, config=config)
 
 
 def _person() -> str:
@@ -282,22 +319,25 @@ def span_s(text: str, *, now: float) -> float:
     return left_s
 
 
-def _list(consents: Sequence[Consent], options: Options) -> None:
+def _list(consents: Sequence[Consent], key_names: Mapping[str, str], options: Options) -> None:
     if options.json:
         options.terminal.json({"consents": [consent_json(consent) for consent in consents]})
         return
     if consents:
-        options.terminal.table(_COLUMNS, [_cells(consent) for consent in consents])
+        options.terminal.table(_COLUMNS, [_cells(consent, key_names) for consent in consents])
         options.terminal.say("")
     for consent in consents:
         if consent.state == "asked" or consent.is_grant:
-            options.terminal.say(f"{consent.id}: {_text(consent)}")
+            options.terminal.say(f"{consent.id}: {_text(consent, key_names)}")
     waiting = sum(consent.state == "asked" for consent in consents)
     options.terminal.say(f"{waiting} question{'' if waiting == 1 else 's'} {'waits' if waiting == 1 else 'wait'}.")
 
 
-def _cells(consent: Consent) -> tuple[str, ...]:
-    who = ", ".join(part for part in (consent.user_id, consent.space_id, consent.credential) if part) or "nobody known"
+def _cells(consent: Consent, key_names: Mapping[str, str]) -> tuple[str, ...]:
+    # The fingerprint of a credential without a name tells a person nothing; `--json` has it.
+    parts = (consent.user_id, consent.space_id, key_names.get(consent.credential or ""))
+    unnamed = "a credential without a name" if consent.credential else "nobody known"
+    who = ", ".join(part for part in parts if part) or unnamed
     until = datetime.fromtimestamp(consent.expires_at, tz=UTC).isoformat(" ", "minutes")
     state = "granted" if consent.is_grant else consent.state
     uses = f"{consent.uses_left} of {consent.uses}" if consent.uses else ""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from cyclopts import Parameter
 
@@ -20,18 +20,15 @@ from pegboard.config import Config, load
 from pegboard.config.identity import key_store_of
 from pegboard.model.json_types import JSON
 
-Action = Literal["add", "ls", "rotate", "revoke"]
-_ACTION = (
-    "add: make a key and show it once; ls: list keys, never the key itself; rotate: make the one that takes a key's "
-    "place; revoke: end one."
-)
-_NAME = "Name of the key, as the rules under `identity.map` call it; revoke takes its id as well."
-_DAYS = "Days until the key of `add` or `rotate` ends; without it, it lasts until it is revoked, or as the old one did."
-_OVERLAP = "How long the old key of `rotate` is good beside the new one: 24h, 30m, 7d. Without it, it ends at once."
-_ALL = "With `revoke`: end every key of the name, also the one that `rotate` made."
+_NAME = "Name of the key, as the rules under `identity.map` have it."
+_NAME_OR_ID = "Name or id of the key."
+_DAYS = "Days until the key ends. Without it, it lasts until it is revoked."
+_DAYS_AGAIN = "Days until the new key ends. Without it, it lasts as long as the old one did."
+_OVERLAP = "How long the old key stays good next to the new one: 24h, 30m, 7d. Without it, it ends at once."
+_ALL = "End every key of the name, also the one that `rotate` made."
 _COLUMNS = (
     Column(head="Name", style="bold"),
-    Column(head="Id"),
+    Column(head="Id", is_id=True),
     Column(head="State"),
     Column(head="Made"),
     Column(head="Ends"),
@@ -40,38 +37,56 @@ _DAY_S = 86_400
 _JUST_ROTATED_S = _DAY_S  # a key that ended within this was probably replaced by the one that is to be revoked
 
 
-def keys_command(
-    action: Annotated[Action, Parameter(help=_ACTION)] = "ls",
-    name: Annotated[str | None, Parameter(help=_NAME)] = None,
+def ls_command(*, options: SharedOptions) -> None:
+    """List the keys, without the keys themselves."""
+    _list(_store(options)[1], options)
+
+
+def add_command(
+    name: Annotated[str, Parameter(help=_NAME)],
     /,
     *,
     days: Annotated[int | None, Parameter(help=_DAYS)] = None,
+    options: SharedOptions,
+) -> None:
+    """Make a key and show it once."""
+    config, store = _store(options)
+    _show(lambda: store.add(name, lifetime_s=_lifetime_s(days)), name, config, options)
+
+
+def rotate_command(
+    name: Annotated[str, Parameter(help=_NAME)],
+    /,
+    *,
+    days: Annotated[int | None, Parameter(help=_DAYS_AGAIN)] = None,
     overlap: Annotated[timedelta | None, Parameter(help=_OVERLAP)] = None,
+    options: SharedOptions,
+) -> None:
+    """Make a key that replaces another, and show it once."""
+    overlap_s = int((overlap or timedelta()).total_seconds())
+    if overlap_s < 0:
+        raise CommandError("--overlap may not be negative.")
+    config, store = _store(options)
+    lifetime_s = _lifetime_s(days)
+    _show(lambda: store.rotate(name, overlap_s=overlap_s, lifetime_s=lifetime_s), name, config, options)
+    options.terminal.note("The old key ends " + (f"in {overlap}." if overlap else "now."))
+
+
+def revoke_command(
+    name: Annotated[str, Parameter(help=_NAME_OR_ID)],
+    /,
+    *,
     all: Annotated[bool, Parameter(help=_ALL, negative="")] = False,  # noqa: A002 - the name of the option
     options: SharedOptions,
 ) -> None:
-    """Make, list, rotate and revoke the API keys of callers over HTTP."""
-    if (name is None) != (action == "ls"):
-        takes = "takes no name" if action == "ls" else "needs a name: `pegboard keys {action} ann-laptop`"
-        raise CommandError(f"`pegboard keys {action}` {takes.format(action=action)}.")
-    if days is not None and (action not in ("add", "rotate") or days < 1):
-        raise CommandError("--days is for `pegboard keys add` and `rotate`, and at least 1.")
-    if overlap is not None and (action != "rotate" or overlap < timedelta()):
-        raise CommandError("--overlap is for `pegboard keys rotate`, and not negative.")
-    if all and action != "revoke":
-        raise CommandError("--all is for `pegboard keys revoke`.")
-    config, store = _store(options)
-    lifetime_s = None if days is None else days * _DAY_S
-    if name is None:
-        _list(store, options)
-    elif action == "add":
-        _show(lambda: store.add(name, lifetime_s=lifetime_s), name, config, options)
-    elif action == "rotate":
-        overlap_s = int((overlap or timedelta()).total_seconds())
-        _show(lambda: store.rotate(name, overlap_s=overlap_s, lifetime_s=lifetime_s), name, config, options)
-        options.terminal.note("The old key ends " + (f"in {overlap}." if overlap else "now."))
-    else:
-        _revoke(store, name, options, is_all=all)
+    """End a key: its callers are refused from the next request on."""
+    _revoke(_store(options)[1], name, options, is_all=all)
+
+
+def _lifetime_s(days: int | None) -> int | None:
+    if days is not None and days < 1:
+        raise CommandError(f"--days {days} is too few; a key lasts at least 1 day.")
+    return None if days is None else days * _DAY_S
 
 
 def _store(options: Options) -> tuple[Config, KeyStore]:

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, redirect_stdout
 from pathlib import Path
 from sys import stderr
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 from msgspec import Struct, field
@@ -23,9 +23,8 @@ from pegboard.sources.mcp import review as _reviewing
 from pegboard.sources.mcp.lock_file import LockFile
 from pegboard.sources.mcp.supervised_source import McpSource
 
-Action = Literal["write", "diff", "accept"]
-_ACTION = "write: pin servers that are new; diff: show what changed; accept: take what the names say."
-_NAMES = "What to accept: tools, as server.tool, or whole servers. For diff, what to show."
+_SHOWN = "Tools, as server.tool, or whole servers. Without names, everything that changed."
+_ACCEPTED = "Tools, as server.tool, or whole servers."
 _NO_SERVER = "There is no MCP server in the configuration whose tools are pinned."
 
 
@@ -45,24 +44,33 @@ class Server(Struct, frozen=True, kw_only=True):
         return self.source.qualified(tool)
 
 
-async def lock_command(
-    action: Annotated[Action, Parameter(help=_ACTION)] = "write",
-    /,
-    *names: Annotated[str, Parameter(help=_NAMES)],
-    options: SharedOptions,
-) -> Exit:
-    """Pin what MCP servers say of their tools, show changes, accept them.
+async def write_command(*, options: SharedOptions) -> Exit:
+    """Pin the tools of servers that are new, and forget servers that are gone.
 
     Ends with 1 when tools wait for a review, or a server cannot be reached.
     """
-    if action == "accept" and not names:
-        raise CommandError("Say what to accept: `pegboard lock accept server.tool`, or a server for all of its tools.")
-    if action == "write" and names:
-        raise CommandError(f"`pegboard lock write` takes no names; `pegboard lock accept {names[0]}` accepts one.")
+    async with _reached(options, ()) as (lock, servers):
+        return _write(options, lock, servers)
+
+
+async def diff_command(*names: Annotated[str, Parameter(help=_SHOWN)], options: SharedOptions) -> Exit:
+    """Show what changed since the tools were pinned.
+
+    Ends with 1 when tools wait for a review, or a server cannot be reached.
+    """
     async with _reached(options, names) as (lock, servers):
-        if action == "write":
-            return _write(options, lock, servers)
-        return _diff(options, lock, servers, names) if action == "diff" else _accept(options, lock, servers, names)
+        return _diff(options, lock, servers, names)
+
+
+async def accept_command(*names: Annotated[str, Parameter(help=_ACCEPTED)], options: SharedOptions) -> Exit:
+    """Accept the tools as their servers define them now.
+
+    Ends with 1 when a server cannot be reached.
+    """
+    if not names:
+        raise CommandError("Say what to accept: `pegboard lock accept server.tool`, or a server for all of its tools.")
+    async with _reached(options, names) as (lock, servers):
+        return _accept(options, lock, servers, names)
 
 
 @asynccontextmanager

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from cyclopts import Parameter
 
@@ -21,14 +22,10 @@ from pegboard.storage.sqlite_file import SqliteFile
 from pegboard.storage.store_error import StoreError
 from pegboard.storage.store_schema import Schema
 
-Action = Literal["backup", "restore", "migrate"]
-_ACTION = (
-    "backup: copy every SQLite store into FOLDER, while the server runs; restore: put the copies of FOLDER back; "
-    "migrate: bring every store to the version of this Pegboard, and show the versions."
-)
-_FOLDER = "Folder of the copies; backup creates it."
-_OVERWRITE = "Let restore replace stores that hold records."
-_DRY_RUN = "Let migrate show the versions, and change nothing."
+_CREATED = "Folder for the copies; it is created if it is missing."
+_FOLDER = "Folder with the copies that `pegboard store backup` wrote."
+_OVERWRITE = "Replace stores that hold records."
+_DRY_RUN = "Show the versions, and change nothing."
 _COLUMNS = (
     Column(head="Store", style="bold"),
     Column(head="Place"),
@@ -37,37 +34,40 @@ _COLUMNS = (
 )
 
 
-def store_command(
-    action: Annotated[Action, Parameter(help=_ACTION)],
-    folder: Annotated[Path | None, Parameter(help=_FOLDER)] = None,
+def backup_command(folder: Annotated[Path, Parameter(help=_CREATED)], /, *, options: SharedOptions) -> None:
+    """Copy every SQLite store into a folder, also while the server runs."""
+    with _stores(options) as stores:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _show(list(_backed_up(stores, folder)), options)
+
+
+def restore_command(
+    folder: Annotated[Path, Parameter(help=_FOLDER)],
     /,
     *,
     overwrite: Annotated[bool, Parameter(help=_OVERWRITE)] = False,
-    dry_run: Annotated[bool, Parameter(help=_DRY_RUN)] = False,
     options: SharedOptions,
 ) -> None:
-    """Back up, restore and migrate the stores of keys, consents, tasks, documents and conversations."""
-    if (folder is None) != (action == "migrate"):
-        needs = (
-            "takes no folder" if action == "migrate" else f"needs a folder: `pegboard store {action} backups/monday`"
-        )
-        raise CommandError(f"`pegboard store {action}` {needs}.")
-    if overwrite and action != "restore":
-        raise CommandError("--overwrite is for `pegboard store restore`.")
-    if dry_run and action != "migrate":
-        raise CommandError("--dry-run is for `pegboard store migrate`.")
+    """Put the copies of a folder back. Stop the server first."""
+    with _stores(options) as stores:
+        _show(list(_restored(stores, folder, overwrite=overwrite)), options)
+
+
+def migrate_command(*, dry_run: Annotated[bool, Parameter(help=_DRY_RUN)] = False, options: SharedOptions) -> None:
+    """Bring every store to the version of this Pegboard, and show the versions."""
+    with _stores(options) as stores:
+        _show([_migrated(store, dry_run=dry_run) for store in stores], options)
+
+
+@contextmanager
+def _stores(options: Options) -> Generator[list[DeclaredStore]]:
+    """Yield the stores that the config names; report what cannot be done with them."""
     path = find_config(options.config, start=Path.cwd())
     stores = list(stores_of(load(path, env=os.environ)))
     if not stores:
         raise CommandError(f"{str(path)!r} names no store in SQLite or PostgreSQL.", kind="no_store")
     try:
-        if folder is None:
-            _show([_migrated(store, dry_run=dry_run) for store in stores], options)
-        elif action == "backup":
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            _show(list(_backed_up(stores, folder)), options)
-        else:
-            _show(list(_restored(stores, folder, overwrite=overwrite)), options)
+        yield stores
     except (StoreError, DefinitionError, OSError) as error:
         raise CommandError(str(error), kind="store_refused", code=Exit.REFUSED) from None
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Generator
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from datetime import UTC, datetime
-from typing import Annotated, Literal
+from typing import Annotated
 
 from cyclopts import Parameter
 
@@ -17,14 +18,10 @@ from pegboard.model.task import TaskRecord
 from pegboard.tasks.task_json import task_json
 from pegboard.tasks.tasks import OPERATOR, Tasks
 
-Action = Literal["ls", "show", "cancel", "resume"]
-_ACTION = (
-    "ls: list what the store has, the newest first; show: print one whole, with its result; cancel: end one; resume: "
-    "run one here, to its end, that no living worker has."
-)
-_ID = "Id of the task, as `ls` and the call that became one have it."
+_ID = "Id of the task, as `pegboard tasks ls` and the call that became a task show it."
+TaskId = Annotated[str, Parameter(help=_ID)]
 _COLUMNS = (
-    Column(head="Id", style="bold"),
+    Column(head="Id", style="bold", is_id=True),
     Column(head="Tool"),
     Column(head="State"),
     Column(head="Begun"),
@@ -32,30 +29,45 @@ _COLUMNS = (
 )
 
 
-async def tasks_command(
-    action: Annotated[Action, Parameter(help=_ACTION)] = "ls",
-    task_id: Annotated[str | None, Parameter(help=_ID)] = None,
-    /,
-    *,
-    options: SharedOptions,
-) -> Exit:
-    """List, show, end and resume the calls that outlive their request."""
-    if (task_id is None) != (action == "ls"):
-        takes = "takes no id" if action == "ls" else f"needs an id: `pegboard tasks {action} ID`"
-        raise CommandError(f"`pegboard tasks {action}` {takes}.")
-    try:
-        if action == "resume" and task_id is not None:
-            return await _resume(task_id, options)
+async def ls_command(*, options: SharedOptions) -> None:
+    """List the tasks of all callers, the newest first."""
+    async with _stored(options) as tasks:
+        _list([*await tasks.list(OPERATOR)], options)
+
+
+async def show_command(task_id: TaskId, /, *, options: SharedOptions) -> None:
+    """Print a task with its result."""
+    async with _stored(options) as tasks:
+        _show(await tasks.get(task_id, OPERATOR), options)
+
+
+async def cancel_command(task_id: TaskId, /, *, options: SharedOptions) -> None:
+    """End a task."""
+    async with _stored(options) as tasks:
+        await tasks.cancel(task_id, OPERATOR)
+        _show(await tasks.get(task_id, OPERATOR), options)
+
+
+async def resume_command(task_id: TaskId, /, *, options: SharedOptions) -> Exit:
+    """Run a task that no living worker has, here and to its end."""
+    with _refusals():
+        return await _resume(task_id, options)
+
+
+@asynccontextmanager
+async def _stored(options: Options) -> AsyncGenerator[Tasks]:
+    """Open the tasks of the store, without their tools."""
+    with _refusals():
         tasks = _kept(load(options))
         async with aclosing(_Closing(tasks)):
             await tasks.look()
-            if task_id is None:
-                _list([*await tasks.list(OPERATOR)], options)
-                return Exit.DONE
-            if action == "cancel":
-                await tasks.cancel(task_id, OPERATOR)
-            _show(await tasks.get(task_id, OPERATOR), options)
-            return Exit.DONE
+            yield tasks
+
+
+@contextmanager
+def _refusals() -> Generator[None]:
+    try:
+        yield
     except CallError as error:
         raise CommandError(str(error), kind=error.error.kind, code=Exit.REFUSED) from None
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -29,63 +31,78 @@ else:
 
 VECTOR_SCAN_PASSAGES = 20_000  # of 384 dimensions that SQLite reads in 100 ms: bench/document_scale.py
 
-Action = Literal["ls", "rm", "stats", "embed", "fetch-model", "grant", "revoke"]
-_ACTION = (
-    "ls: the sources of every space, or of one; rm SPACE SOURCE: remove a source with its documents; stats: what each "
-    "space holds; embed: have the embedder read what it has not read; fetch-model: download the models of `type: "
-    "fastembed`; grant WHO SPACE [read|write] and revoke WHO SPACE: who may use a space, as user:NAME or role:NAME."
-)
 _SOURCES = (Column(head="Space", style="bold"), Column(head="Source"), Column(head="Type"), Column(head="Documents"),
             Column(head="State"), Column(head="Updated"))  # fmt: skip
 _SPACES = (Column(head="Space", style="bold"), Column(head="Sources"), Column(head="Documents"), Column(head="Failed"),
            Column(head="Passages"), Column(head="Characters"), Column(head="Rows"))  # fmt: skip
 _GRANTS = (Column(head="Space", style="bold"), Column(head="Who"), Column(head="Access"))
-_USAGE = {
-    "ls": "pegboard workspace ls [SPACE]",
-    "rm": "pegboard workspace rm SPACE SOURCE",
-    "stats": "pegboard workspace stats",
-    "embed": "pegboard workspace embed",
-    "fetch-model": "pegboard workspace fetch-model",
-    "grant": "pegboard workspace grant user:ann SPACE [read|write] [--new]",
-    "revoke": "pegboard workspace revoke user:ann SPACE",
-}
+_NEW = "Let the space be one that does not exist yet."
+_WHO = "Who, as user:NAME or role:NAME."
+Space = Annotated[str, Parameter(help="The space.")]
+Who = Annotated[str, Parameter(help=_WHO)]
 
 
-_NEW = "For grant: let the space be one that does not exist yet."
-
-
-async def workspace_command(
-    action: Annotated[Action, Parameter(help=_ACTION)] = "ls",
+async def ls_command(
+    space: Annotated[str | None, Parameter(help="The space; by default all of them.")] = None,
     /,
-    *words: Annotated[str, Parameter(name="names", help="What the action is about.")],
+    *,
+    options: SharedOptions,
+) -> None:
+    """List the sources of documents, and who may use which space."""
+    async with _opened(options) as project:
+        await _list(project, options, space)
+
+
+async def rm_command(
+    space: Space, source: Annotated[str, Parameter(help="The source.")], /, *, options: SharedOptions
+) -> None:
+    """Remove a source with its documents."""
+    async with _opened(options) as project:
+        await _remove(project, options, space, source)
+
+
+async def stats_command(*, options: SharedOptions) -> None:
+    """Show how much each space holds."""
+    async with _opened(options) as project:
+        await _statistics(project, options)
+
+
+async def embed_command(*, options: SharedOptions) -> None:
+    """Compute the vectors of passages that have none."""
+    async with _opened(options) as project:
+        await _embed(project, options)
+
+
+async def fetch_model_command(*, options: SharedOptions) -> None:
+    """Download the models of embedders with `type: fastembed`."""
+    await _fetch_models(options)
+
+
+async def grant_command(
+    who: Who,
+    space: Space,
+    access: Annotated[Access, Parameter(help="What they may do.")] = "read",
+    /,
+    *,
     new: Annotated[bool, Parameter(help=_NEW, negative="")] = False,
     options: SharedOptions,
 ) -> None:
-    """Show and remove what is stored of documents, and grant spaces."""
-    if new and action != "grant":
-        raise CommandError(f"--new is for `{_USAGE['grant']}`.")
-    if action == "fetch-model" and not words:
-        await _fetch_models(options)
-        return
+    """Let somebody use a space."""
+    async with _opened(options) as project:
+        await _grant(project, options, who, space, access, is_new=new)
+
+
+async def revoke_command(who: Who, space: Space, /, *, options: SharedOptions) -> None:
+    """Take the right to use a space back."""
+    async with _opened(options) as project:
+        await _revoke(project, options, who, space)
+
+
+@asynccontextmanager
+async def _opened(options: Options) -> AsyncGenerator[DocumentProject]:
     project = document_project(options)
     try:
-        match action, words:
-            case "ls", () | (_,):
-                await _list(project, options, words[0] if words else None)
-            case "rm", (space, source):
-                await _remove(project, options, space, source)
-            case "stats", ():
-                await _statistics(project, options)
-            case "embed", ():
-                await _embed(project, options)
-            case "grant", (who, space):
-                await _grant(project, options, who, space, "read", is_new=new)
-            case "grant", (who, space, ("read" | "write") as access):
-                await _grant(project, options, who, space, access, is_new=new)
-            case "revoke", (who, space):
-                await _revoke(project, options, who, space)
-            case _:
-                raise CommandError(f"`pegboard workspace {action}` takes other words: `{_USAGE[action]}`.")
+        yield project
     except CallError as error:
         raise CommandError(error.error.message, kind=error.error.kind, code=Exit.REFUSED) from None
     finally:
