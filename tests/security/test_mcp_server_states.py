@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pegboard import Bounds, CallContext, Catalog, Profile, http_app
+from pegboard.core.steady_clock import steady_time
 from tests.server.asgi import ask, send_raw
 from tests.server.doors import JSON_HEADERS, META, VERSION, workshop
 
@@ -96,12 +97,13 @@ async def test_mcps_08_a_cursor_is_no_state_and_a_state_no_cursor() -> None:
 
 async def test_mcps_08_a_state_ends_after_ten_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
     catalog, seen = workshop()
-    app, wall = http_app(catalog), time.time
+    app = http_app(catalog)
+    monkeypatch.setattr(steady_time, "_started_at", steady_time() - time.monotonic())  # restored at the end
     async with app.router.lifespan_context(app):
         early, late = await asked(app), await asked(app)
-        monkeypatch.setattr(time, "time", lambda: wall() + 590)
+        monkeypatch.setattr(steady_time, "_wall_clock", lambda: time.time() + 590)
         assert await again(app, early) == "done"
-        monkeypatch.setattr(time, "time", lambda: wall() + 601)
+        monkeypatch.setattr(steady_time, "_wall_clock", lambda: time.time() + 601)
         assert await again(app, late) == REFUSED
     assert seen.runs == ["wipe disk"]
 

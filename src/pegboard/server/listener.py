@@ -8,7 +8,6 @@ import errno
 import logging
 import socket  # noqa: TID251 - listens, and calls nobody
 import ssl
-import sys
 import threading
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import AbstractAsyncContextManager
@@ -28,10 +27,10 @@ from pegboard.server.proxy_settings import NO_PROXY, ProxySettings
 from pegboard.server.trusted_proxies import TrustedProxies
 from pegboard.server.workers import Worker
 
-if sys.platform == "win32":  # pragma: no cover - uvloop is not available there
-    from asyncio import new_event_loop
-else:
+try:
     from uvloop import new_event_loop
+except ImportError:  # uvloop does not exist for Windows.
+    from asyncio import new_event_loop
 
 BACKLOG = 2048  # connections that wait to be accepted
 AFTER_GRACE_S = 2.0  # what stopped calls get to write their last answer

@@ -22,6 +22,7 @@ else:
     apsw = LazyModule("apsw")
 
 _STEPS = 10_000  # of SQLite's machine between two looks at the clock
+_WAL_RETRY_S = 0.01  # seconds between two attempts to switch a new file to write-ahead logging
 
 
 _of_python = set[str]()
@@ -214,7 +215,8 @@ def open_sqlite(path: Path, *, busy_s: float, is_writing: bool = True, is_wal: b
     try:
         connection.script(f"pragma busy_timeout = {int(busy_s * 1000)}; pragma trusted_schema = off")
         if is_writing and is_wal:
-            connection.script("pragma journal_mode = wal; pragma synchronous = full")
+            _use_wal(connection, busy_s)
+            connection.script("pragma synchronous = full")
         elif is_writing:
             # Flushes the folder as well when a journal is deleted: after a power cut no journal comes back that would
             # undo an acknowledged transaction, such as the use of a consent or the end of a key.
@@ -223,6 +225,18 @@ def open_sqlite(path: Path, *, busy_s: float, is_writing: bool = True, is_wal: b
         connection.close()
         raise
     return connection
+
+
+def _use_wal(connection: SqliteConnection, busy_s: float) -> None:
+    """Switch to write-ahead logging. SQLite does not wait for other processes that open a new file at the same time."""
+    ends = time.monotonic() + busy_s
+    while True:
+        try:
+            return connection.script("pragma journal_mode = wal")
+        except (apsw.BusyError, sqlite3.OperationalError) as error:
+            if "locked" not in str(error) or time.monotonic() > ends:
+                raise
+            time.sleep(_WAL_RETRY_S)
 
 
 def _raw(path: Path, *, is_writing: bool) -> apsw.Connection | sqlite3.Connection:
