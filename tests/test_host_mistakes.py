@@ -83,6 +83,13 @@ def takes_an_annotated_dependency(customer: str, user: Annotated[str, fastapi.De
     return customer
 
 
+def takes_an_optional_dependency(
+    customer: str, user: Annotated[str, fastapi.Depends(lambda: "ann")] | None = None
+) -> str:
+    """Take a dependency in one alternative of the annotation."""
+    return customer
+
+
 def takes_a_header(customer: str, limit: Annotated[int, fastapi.Query(ge=1)] = 10) -> str:
     """Take a parameter that FastAPI describes, and that a model can send."""
     return customer
@@ -94,6 +101,7 @@ def takes_a_header(customer: str, limit: Annotated[int, fastapi.Query(ge=1)] = 1
         (takes_a_context, "parameter 'ctx': Context is filled in by the MCP SDK, not by Pegboard: write `ctx: CallC"),
         (takes_a_dependency, "parameter 'user': Depends is filled in by FastAPI, not by Pegboard, so the model would"),
         (takes_an_annotated_dependency, "parameter 'user': Depends is filled in by FastAPI, not by Pegboard"),
+        (takes_an_optional_dependency, "parameter 'user': Depends is filled in by FastAPI, not by Pegboard"),
     ],
 )
 def test_what_another_framework_fills_in_never_becomes_an_argument_of_the_model(

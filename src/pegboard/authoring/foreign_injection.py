@@ -59,8 +59,15 @@ def _parts(annotation: Any) -> Iterator[Any]:
         yield annotation
 
 
-def _metadata(annotation: Any) -> tuple[Any, ...]:
-    return get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
+def _metadata(annotation: Any) -> Iterator[Any]:
+    """Yield the metadata of an annotation and of the alternatives in it, as in `Annotated[str, Depends(f)] | None`."""
+    arguments = get_args(annotation)
+    if get_origin(annotation) is Annotated:
+        yield from arguments[1:]
+        yield from _metadata(arguments[0])
+    else:
+        for part in arguments:
+            yield from _metadata(part)
 
 
 def _framework_of(kind: Any) -> str:
