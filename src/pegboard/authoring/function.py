@@ -76,7 +76,7 @@ def _refuse_what_is_no_function(fn: Any, where: str) -> None:
 
 
 def _meant(given: Any) -> str:
-    """Return a hint for an object that is no function; empty if there is none."""
+    """Return a hint for an object that is not a function; empty if we have none."""
     if isinstance(given, str):
         return f" A name goes in `name={given!r}`."
     if type(given).__module__.startswith("langchain"):

@@ -75,5 +75,5 @@ ACTIONS = {
         "revoke": Action("Take the right to use a space back.", "pegboard workspace revoke user:ann s1"),
     },
 }
-# Taken where a command stands alone. `pegboard store` has none: each of its actions writes.
+# The action of a command without one. `pegboard store` does not have a default: each of its actions writes.
 DEFAULT_ACTIONS = {"lock": "write", "consent": "ls", "tasks": "ls", "keys": "ls", "workspace": "ls"}

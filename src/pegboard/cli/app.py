@@ -122,7 +122,7 @@ def _with_actions(name: str, summary: str, place: int) -> App:
 
 
 def with_default_action(words: Sequence[str]) -> tuple[str, ...]:
-    """Return the words with the action that is meant where a command that has actions stands without one."""
+    """Return the words with the default action added if a command with actions is given without one."""
     default = DEFAULT_ACTIONS.get(words[0]) if words else None
     has_action = len(words) > 1 and (not words[1].startswith("-") or words[1] in _ABOUT_ALL)
     return (*words[:1], default, *words[1:]) if default is not None and not has_action else tuple(words)

@@ -51,7 +51,7 @@ async def fitted(file: ConfigFile, proposal: Proposal, options: Options) -> tupl
 
 
 class _Fitting:
-    """A proposal in the making: what is still in it, what is left out, and what stands for unset variables."""
+    """A proposal that is being reduced: its remaining parts, the omitted ones, and values for unset variables."""
 
     def __init__(self, file: ConfigFile, proposal: Proposal) -> None:
         self._file, self._whole = file, proposal
@@ -126,7 +126,7 @@ class _Fitting:
         return bool(variable) and variable not in self.placeholders and not os.environ.get(variable)
 
     def _next_placeholder(self, problem: Problem, path: str | None, index: int | None) -> bool:
-        """Let the unset variables where a problem is stand for something else; False where all was tried."""
+        """Give the unset variables at a problem their next placeholder; return False if all were tried."""
         text = str(self._tools[index]) if index is not None else ""
         if path is not None:
             text = self._drafts[path].text_at(_line(problem)[0])
@@ -145,7 +145,7 @@ class _Fitting:
         return next((path for path in self._drafts if (self._file.folder / path) == file), None)
 
     def _tool_of(self, problem: Problem) -> int | None:
-        """Return which of the proposed tools has a problem; they stand after those of the config."""
+        """Return the index of the proposed tool with a problem; proposed tools come after those of the config."""
         match = _TOOL.match(problem.path)
         if match is None or not problem.where.rsplit(":", 2)[0].endswith(".trial"):
             return None

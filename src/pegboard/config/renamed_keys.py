@@ -30,14 +30,14 @@ class RenamedKey(Struct, frozen=True, kw_only=True):
         return major, minor + LIFE_MINORS
 
 
-# By the path of the former key in its file; `*` stands for an index or a chosen name.
+# By the path of the former key in its file; `*` matches an index or a chosen name.
 RENAMED_KEYS: Mapping[str, RenamedKey] = {"tasks.ttl_s": RenamedKey(name="ttl_seconds", since=(0, 1))}
 
 
 def renamed(root: Table, report: Report) -> tuple[Table, list[Problem]]:
     """Return a file with its keys under their new names, and a warning for each that had its former name.
 
-    A key that stands under both names is reported: nobody can know which value was meant.
+    A key with both names is reported: we cannot know which value was meant.
     """
     node: Node = root
     warnings: list[Problem] = []

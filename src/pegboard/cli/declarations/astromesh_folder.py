@@ -26,7 +26,7 @@ from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 _VERSION = "astromesh/v1"
 _FOLDER = "agents"
 _FOLDER_BESIDE_ORIGINALS = "imported-agents"
-# `$$`, `${file:…}` and `${` before anything that is no variable are texts there, and mean something else here.
+# `$$`, `${file:…}` and `${` without a variable are plain text there, and mean something else here.
 _TEXT_DOLLAR = re.compile(r"\$(?=\$)|(?<=\$)\$|\$(?=\{(?![A-Za-z_]\w*(?::-[^}]*)?\}))")
 
 

@@ -15,7 +15,7 @@ from pegboard.model.error import Problem
 REASON = "# Not carried over: "
 
 _NAMES_AND_INDICES = re.compile(r"[^.\[\]]+")
-# Without them there is no agent, or another one.
+# Without one of these keys there would be no agent, or a different one.
 _ESSENTIAL = frozenset({(), ("apiVersion",), ("kind",), ("metadata",), ("metadata", "name"), ("spec",)})
 
 

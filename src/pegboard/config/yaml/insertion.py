@@ -52,7 +52,7 @@ def with_items(text: str, section: str, items: Sequence[JSONValue]) -> str:
 
 
 def item_count(text: str, section: str) -> int:
-    """Return how many items a list at the top of a config has; 0 where there is no such list."""
+    """Return the number of items in a top-level list of a config; 0 if the list is missing."""
     root, _ = parse(text, file="config")
     node = root.items.get(section) if isinstance(root, Table) else None
     return len(node.items) if isinstance(node, Items) else 0

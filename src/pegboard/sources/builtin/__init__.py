@@ -1,1 +1,1 @@
-"""builtin: the tools that come with Pegboard, each a small file of its own; `builtins` lists them."""
+"""builtin: the tools that come with Pegboard, each in its own small file; `builtins` lists them."""

@@ -64,7 +64,7 @@ class UnansweredRequests:
         """Accept a response; return False if it does not answer one of our questions.
 
         `roles` are the sender's current roles, or `None` if unknown. The call continues with the roles it began with,
-        so an answer from a sender who has lost one of them is rejected and the call is told so.
+        so an answer from a sender who has lost one of them is rejected, and the call gets an error.
         """
         question_id: JSONValue = response.get("id")
         question = self._open.get(question_id) if isinstance(question_id, str) else None
