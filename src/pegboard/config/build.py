@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 from pegboard.catalog import Catalog
 from pegboard.config.agents import conversation_store, declare_agents
 from pegboard.config.build_context import BuildContext
-from pegboard.config.config import Config
+from pegboard.config.config import Config, Declared
 from pegboard.config.consents import consent_store_of
 from pegboard.config.embedders import embedder_of, keys_of
+from pegboard.config.forms.main_file import HookForm
 from pegboard.config.forms.predicate_form import availability
+from pegboard.config.forms.value_types import is_url
 from pegboard.config.identity import faults_of, rules_of
 from pegboard.config.load import read
 from pegboard.config.predicates import declare_predicates
@@ -38,14 +40,17 @@ from pegboard.model.context import ToolContext
 from pegboard.model.error import DefinitionError
 from pegboard.model.hook import Hook
 from pegboard.model.hops import server_id_of
+from pegboard.model.secret import Secret
 
 if TYPE_CHECKING:
     from pegboard.config import workspace
     from pegboard.discovery.learning import search_use, use_store
     from pegboard.limits import redis_store
+    from pegboard.sources import http_hook
 else:
     workspace = LazyModule("pegboard.config.workspace")
     redis_store = LazyModule("pegboard.limits.redis_store")
+    http_hook = LazyModule("pegboard.sources.http_hook")
     search_use = LazyModule("pegboard.discovery.learning.search_use")
     use_store = LazyModule("pegboard.discovery.learning.use_store")
 
@@ -237,11 +242,32 @@ def _declare_tools(context: BuildContext) -> None:
 
 def _declare_hooks(context: BuildContext) -> None:
     for declared in context.config.hooks:
-        form = declared.value
-        run = context.resolve(form.use, declared.at / "use")
-        if run is not None:
-            name = form.use.removeprefix("python:")
-            context.catalog.add_hook(Hook(kind=form.on, run=run, match=form.match, required=form.required, name=name))
+        hook = _hook_of(declared, context)
+        if hook is not None:
+            context.catalog.add_hook(hook)
+
+
+def _hook_of(declared: Declared[HookForm], context: BuildContext) -> Hook | None:
+    form = declared.value
+    if is_url(form.use):
+        settings = http_hook.HttpHookSettings(
+            kind=form.on,
+            url=form.use,
+            secret=Secret(form.secret or ""),
+            match=form.match,
+            required=form.required,
+            bounds=context.config.bounds,
+        )
+        try:
+            return http_hook.http_hook(settings)
+        except DefinitionError as error:
+            context.refused(error, declared.at / "use")
+            return None
+    run = context.resolve(form.use, declared.at / "use")
+    if run is None:
+        return None
+    name = form.use.removeprefix("python:")
+    return Hook(kind=form.on, run=run, match=form.match, required=form.required, name=name)
 
 
 def _declare_identity(context: BuildContext) -> None:

@@ -15,6 +15,7 @@ from pegboard.catalog import Catalog
 from pegboard.config.config import Config, Declared
 from pegboard.config.embedders import OPENAI_URL
 from pegboard.config.forms.embedder_form import EmbedderForm
+from pegboard.config.forms.value_types import is_url
 from pegboard.config.model_specs import model_spec
 from pegboard.config.stores import DeclaredStore, store_database, stores_of
 from pegboard.core.declarations import PrivateSource
@@ -125,6 +126,9 @@ def _servers(config: Config, catalog: Catalog) -> Iterator[Part]:
             url = tool.value.webhook.url
             url = expand_path(url, dict.fromkeys(placeholders_of(url), "x"))
             yield _at(url, kind="server", name=f"of {tool.value.name}", where=tool.at.origin)
+    for hook in config.hooks:
+        if is_url(hook.value.use):
+            yield _at(hook.value.use, kind="server", name="of a hook", where=hook.at.origin)
     if config.identity is not None and config.identity.value.jwt is not None:
         url, where = config.identity.value.jwt.jwks_url, (config.identity.at / "jwt").origin
         yield _at(url, kind="server", name="identity.jwt", where=where)

@@ -36,7 +36,6 @@ UNSUPPORTED: Final[Mapping[str, str]] = {
     "spec.orchestration.pattern=supervisor": "the pattern is `react`; agents are tools of `type: agent`",
     "spec.orchestration.pattern=swarm": "the pattern is `react`; agents are tools of `type: agent`",
     "profiles.*.limits": "limits hold for the process, under the top-level `limits:`",
-    "hooks.*.use=https": "name a function: `python:module:function`",
 }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from msgspec.structs import asdict
-from pydantic import AfterValidator, Discriminator, Field, Tag, create_model
+from pydantic import AfterValidator, Discriminator, Field, Tag, create_model, model_validator
 
 from pegboard.config.forms.embedder_form import EmbedderForm
 from pegboard.config.forms.identity_form import IdentityForm
@@ -22,6 +22,7 @@ from pegboard.config.forms.value_types import (
     FilledText,
     Flag,
     Form,
+    HookTarget,
     Limit,
     Maybe,
     ModuleGlob,
@@ -30,12 +31,12 @@ from pegboard.config.forms.value_types import (
     PositiveNumber,
     PositiveWhole,
     ProfileName,
-    Reference,
     Section,
     Text,
     VariableGlob,
     WrittenText,
     definition_error,
+    is_url,
 )
 from pegboard.config.forms.workspace_form import WorkspaceForm
 from pegboard.model.bounds import Bounds
@@ -52,12 +53,30 @@ class AgentsForm(Form):
 
 
 class HookForm(Form):
-    """A function of yours at one point of every call that it matches."""
+    """A function of yours, or a service, that takes part in every call that it matches."""
 
-    on: HookKind = Field(description="When it runs. One that fails refuses the call when it stands before.")
+    on: HookKind = Field(description="When it runs. A `before` hook that fails refuses the call.")
     match: FilledText = Field("*", description="A glob over tool names.")
-    use: Reference = Field(description="The function, as `python:module:function`.")
-    required: Flag = Field(False, description="Whether a hook after the call that fails makes the call fail.")
+    use: HookTarget = Field(
+        description="The function, as `python:module:function`, or the https URL of a service that gets each call as "
+        "a signed message."
+    )
+    secret: Maybe[ConcealedText] = Field(
+        None, description="Signs what is sent to the service (HMAC-SHA256), such as ${HOOK_SECRET}. Required for a URL."
+    )
+    required: Flag = Field(False, description="Whether the call fails when a hook after it fails.")
+
+    @model_validator(mode="after")
+    def _is_signed(self) -> HookForm:
+        if is_url(self.use) and not self.secret:
+            raise definition_error(
+                "a hook at a URL needs `secret`, such as `secret: ${HOOK_SECRET}`, to sign each message"
+            )
+        if not is_url(self.use) and self.secret is not None:
+            raise definition_error("`secret` signs messages to a service; a Python function takes none. Remove it")
+        if is_url(self.use) and self.on == "around":
+            raise definition_error("a service cannot run `around` a call; use `on: before` or `on: after`")
+        return self
 
 
 class RateLimits(Form):

@@ -122,7 +122,7 @@ def explain(
             )
             continue
         here = at.under(loc)
-        documented = _documented(fault["type"], fault["msg"], here, refusal)
+        documented = _documented(fault["type"], here, refusal)
         if documented is None and fault["type"] == "extra_forbidden":
             name, holders = str(loc[-1]), _holders(model, loc)
             if (hint := _hint(name, holders)) is None:
@@ -152,13 +152,11 @@ def _keys_of(loc: tuple[Step, ...]) -> tuple[Step, ...]:
     return tuple(step for step in loc if step not in _ASIDE)
 
 
-def _documented(kind: str, message: str, at: At, refusal: Refusal) -> Problem | None:
+def _documented(kind: str, at: At, refusal: Refusal) -> Problem | None:
     """Return the problem of a key or a value that is documented and not supported."""
     match kind:
         case "extra_forbidden":
             value = None
-        case "not_yet":
-            value = message
         case "literal_error" | "enum":
             value = at.text
         case _:
@@ -174,8 +172,6 @@ def _explain(kind: str, ctx: Mapping[str, Any], message: str, at: At, keys: Mapp
             return at.problem(f"the key {name!r} is missing{': ' + keys[name] if keys.get(name) else ''}")
         case "literal_error" | "enum":
             return at.problem(_choice(at, _QUOTED.findall(str(ctx.get("expected", "")))))
-        case "not_yet":
-            return at.problem(f"expected `python:module:function`, not {at.shown}")
         case "definition" | "one_key" | "null":
             return at.problem(message)
         case _ if kind in _EXPECTED:

@@ -106,11 +106,23 @@ def _concealed_text(value: object) -> str | Secret:
 def reference(value: str) -> str:
     """Return a reference to a Python object, once it is one."""
     _as_written(value)
-    if value.startswith(("http://", "https://")):
-        raise PydanticCustomError("not_yet", "https")
     if not _REFERENCE.fullmatch(value):
         raise PydanticCustomError("reference", "expected `python:module:function`")
     return value
+
+
+def is_url(text: str) -> bool:
+    """Tell whether a text is meant as a URL."""
+    return text.startswith(("http://", "https://"))
+
+
+def _url_or_written(value: object) -> object:
+    # The environment may say where a service is, but not which code runs.
+    return str(value) if isinstance(value, str) and is_url(value) else _as_written(value)
+
+
+def _hook_target(value: str) -> str:
+    return value if is_url(value) else reference(value)
 
 
 def module_of_file(name: str) -> str | None:
@@ -196,6 +208,10 @@ Namespace: TypeAlias = Annotated[Text, AfterValidator(checked(check_namespace))]
 Reference: TypeAlias = Annotated[
     WrittenText, AfterValidator(reference), Field(json_schema_extra={"pattern": "^python:[\\w.]+:[\\w.]+$"})
 ]
+HookTarget: TypeAlias = Annotated[
+    str, Strict(), Field(min_length=1), BeforeValidator(_url_or_written), AfterValidator(_hook_target),
+    Field(json_schema_extra={"pattern": "^(python:[\\w.]+:[\\w.]+|https?://.+)$"}),
+]  # fmt: skip
 ModuleName: TypeAlias = Annotated[WrittenText, AfterValidator(_module)]
 ModuleGlob: TypeAlias = Annotated[WrittenText, AfterValidator(_module_glob)]
 VariableGlob: TypeAlias = Annotated[WrittenText, AfterValidator(_variable_glob)]

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-import hashlib
-import hmac
 import secrets
 
 from pydantic import Field, field_validator
 
 from pegboard.core.json_text import json_bytes
+from pegboard.egress.signature import signed_headers
 from pegboard.model.bounds import KIB
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
-from pegboard.model.secret import Secret
 from pegboard.model.tool import Annotations, Handler
 from pegboard.sources.builtin.http_request import result
 from pegboard.sources.builtin.kind import BuiltinKind, SecretText, Services, tool_spec
@@ -83,7 +79,7 @@ def make(config: WebhookConfig, services: Services) -> Handler:
         event_id = ctx.call_id or secrets.token_hex(16)
         headers |= {"content-type": "application/json", config.idempotency_header: event_id}
         if config.secret:
-            headers |= signature(config.secret, event_id, int(services.now().timestamp()), body)
+            headers |= signed_headers(config.secret, event_id, int(services.now().timestamp()), body)
         # Redirects are not followed: the signed event is for this address only.
         response = await out.request(
             "POST", args["url"], headers=headers, body=body, max_redirects=0, on_overflow="truncate"
@@ -108,29 +104,6 @@ def _headers_from(args: JSON, idempotency_header: str) -> dict[str, str]:
         if ours or plain.startswith(("webhook-", "x-signature")):
             raise CallError("invalid_arguments", f"The header {name!r} is set by this tool. Leave it out.")
     return headers
-
-
-def signature(secret: Secret, event_id: str, timestamp: int, body: bytes) -> dict[str, str]:
-    """Return the headers that authenticate an event.
-
-    `webhook-…` signs id, time and body, so that replays can be refused. `x-signature-256` signs only the body, for
-    receivers that support no other form. Source: standardwebhooks.com.
-    """
-    plain = secret.reveal()
-    key = plain.encode()
-    if plain.startswith("whsec_"):
-        try:
-            key = base64.b64decode(plain.removeprefix("whsec_"), validate=True)
-        except binascii.Error:
-            key = plain.encode()
-    signed = f"{event_id}.{timestamp}.".encode() + body
-    mark = base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()
-    return {
-        "webhook-id": event_id,
-        "webhook-timestamp": str(timestamp),
-        "webhook-signature": f"v1,{mark}",
-        "x-signature-256": f"sha256={hmac.digest(key, body, hashlib.sha256).hex()}",
-    }
 
 
 KIND = BuiltinKind(spec=SPEC, config=WebhookConfig, make=make)
