@@ -205,6 +205,22 @@ async def test_a_configured_model_summarises_through_its_endpoint(project: Proje
     assert (asked.json["model"], asked.json["messages"][0]["role"]) == ("qwen3", "user")
 
 
+async def test_the_openai_key_of_the_environment_is_not_sent_to_another_base_url(project: Project) -> None:
+    site = Site(lambda asked: as_json({"choices": [{"message": {"role": "assistant", "content": "short"}}]}))
+    async with site.server() as server:
+        for env in ({"OPENAI_API_KEY": CANARY}, {}):
+            project.env = env
+            project.write(
+                f"""
+                models: {{default: {{provider: openai, base_url: "{server.url}/v1", name: qwen3}}}}
+                tools: [{{name: text_summarize, type: builtin}}]
+                """
+            )
+            result = await project.view(user="ann").call("text_summarize", {"text": "word " * 300})
+            assert result.error is None, result.error
+    assert ["authorization" in asked.headers for asked in site.asked] == [False, False]
+
+
 def test_a_model_that_cannot_be_asked_is_refused_at_its_line(project: Project) -> None:
     project.write(
         """

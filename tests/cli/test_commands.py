@@ -681,8 +681,12 @@ tools:
 
 
 @pytest.mark.parametrize(
-    "words", [["list"], ["why", "count_words"], ["search", "count words"], ["refs", "agents"], ["doctor"]]
-)
+    "words",
+    [
+        ["list"], ["why", "count_words"], ["search", "count words"], ["refs", "agents"], ["doctor"], ["agents"],
+        ["show", "count_words"], ["lint", "--fail-on", "never"], ["tokens"],
+    ],
+)  # fmt: skip
 def test_commands_that_read_go_on_without_sections_that_need_a_variable(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
 ) -> None:
@@ -705,3 +709,61 @@ def test_commands_that_read_go_on_without_sections_that_need_a_variable(
     ran = run("check")
     assert ran.code == 2
     assert "PEGBOARD_UNSET" in ran.out
+
+
+@pytest.mark.usefixtures("_unset")
+def test_export_says_that_tools_are_missing_and_ends_with_1(run: Run, tmp_path: Path) -> None:
+    ran = run("export", "openai")
+    assert ran.code == 1
+    assert [tool["function"]["name"] for tool in orjson.loads(ran.out)] == ["count_words"]
+    assert "tools[1].webhook.headers.A: the variable 'PEGBOARD_UNSET' is not set" in ran.err
+    assert "This export is incomplete: tools were left out." in ran.err
+    with (tmp_path / "pegboard.yaml").open("w") as config:
+        config.write('server: {bus: "${PEGBOARD_UNSET}"}\npython: [tests.cli.workshop]\n')
+    ran = run("export", "openai")
+    assert ran.code == 0, "every tool is there"
+    assert "Left out: " in ran.err
+
+
+LOST = """\
+settings: {depth: "${PEGBOARD_UNSET}"}
+workspace: {store: "${PEGBOARD_UNSET}", space: main}
+files: [agents/*.yaml]
+tools:
+  - {name: count_words, type: internal, description: Count., handler: "python:tests.cli.workshop:count_words"}
+profiles:
+  limited: {rate_limit: "${PEGBOARD_UNSET}"}
+  documents: {include: [core, document, navigation, search]}
+identity:
+  api_keys: {store: "sqlite:keys.db"}
+  map: [{when: {key: ann}, user: ann, profiles: [limited]}]
+"""
+READER = """\
+apiVersion: pegboard/v1
+kind: Agent
+metadata: {name: reader}
+spec:
+  model: {provider: openai_compatible, name: m, base_url: "http://127.0.0.1:9/v1"}
+  prompts: {system: Help.}
+  tools: [{group: search}, {tool: search_documents}]
+"""
+
+
+@pytest.mark.parametrize(
+    "words", [["list"], ["show", "count_words"], ["agents"], ["why", "count_words"], ["export", "mcp"]]
+)
+def test_commands_that_read_go_on_without_documents_settings_and_a_profile(
+    run: Run, tmp_path: Path, words: list[str]
+) -> None:
+    (tmp_path / "pegboard.yaml").write_text(LOST)
+    (tmp_path / "agents").mkdir()
+    (tmp_path / "agents" / "reader.yaml").write_text(READER)
+    ran = run(*words)
+    assert ran.code == (1 if words[0] == "export" else 0), ran
+    left_out = [line.split(": ")[2] for line in ran.err.splitlines() if line.startswith("Left out: ")]
+    assert left_out == ["settings.depth", "workspace.store", "profiles.limited.rate_limit"]
+    assert run(*words, "--profile", "documents").code == ran.code
+    ran = run(*words, "--profile", "limited")
+    assert ran.code == 2
+    assert "The profile 'limited' is left out, because it needs a variable that is not set." in ran.err
+    assert run("check").code == 2

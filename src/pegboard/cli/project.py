@@ -84,6 +84,9 @@ class Project(Struct, frozen=True, kw_only=True):
 
     def check_profile(self, name: str | None) -> None:
         """Raise `CommandError`, with the near ones, if there is no such profile."""
+        if name in self.config.refused.profiles:
+            text = f"The profile {name!r} is left out, because it needs a variable that is not set."
+            raise CommandError(text, kind="unknown_profile")
         if name is not None:
             try:
                 self.catalog.registry.profile(name)
@@ -99,7 +102,7 @@ class Project(Struct, frozen=True, kw_only=True):
 def load(options: Options, *, strict: bool = False, only_reads: bool = False) -> Project:
     """Find and load the config. With `strict` one that others may write is refused before anything of it runs.
 
-    For a command that `only_reads`, tools and agents that need a variable that is not set are left out and noted.
+    For a command that `only_reads`, whatever needs a variable that is not set is left out and noted.
 
     Raises:
         CommandError: there is no config file, or no such profile in it.

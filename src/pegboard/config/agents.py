@@ -153,6 +153,8 @@ def _shared(agent: AgentDeclaration, build: BuildContext) -> Iterator[str]:
             yield found.qualified_id
         elif namespace in registry.sources:
             yield item.value.replace("__", ".", 1)
+        elif build.config.left_out:
+            continue  # It may be one of the tools that were left out.
         elif namespace not in build.config.refused.namespaces and item.value not in build.config.refused.namespaces:
             known = [entry.qualified_id for entry in snapshot.entries]
             near = nearest_one(item.value, known)
@@ -224,8 +226,9 @@ def _model(file: Declared[Any], build: BuildContext) -> ModelSpec | None:
 def _primary(form: agent_form.PrimaryForm, at: At, build: BuildContext) -> ModelSpec | None:
     """Return the model that an `astromesh/v1` agent names."""
     key: str | Secret | None = form.api_key
-    if key is None and (variable := agent_form.key_variable(agent_form.AstromeshModelForm(primary=form))) is not None:
-        key = build.config.secrets.get(variable)
+    if key is None:
+        variable = agent_form.agent_key_variable(agent_form.AstromeshModelForm(primary=form))
+        key = build.config.secrets.get(variable or "")
     provider = PROVIDERS.get(form.provider, "openai_compatible")
     base_url = form.endpoint or _OPENAI_COMPATIBLE_AT.get(form.provider)
     if provider == "openai_compatible":

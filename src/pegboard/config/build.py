@@ -201,7 +201,8 @@ def _declare_groups(context: BuildContext) -> None:
         # Profiles that name what is left out are not at fault.
         refused = context.config.refused
         context.catalog.registry.absent_namespaces = frozenset(refused.namespaces | refused.agents)
-        for name in refused.groups - context.config.groups.keys():
+        names = refused.groups | (workspace.group_names() if "workspace" in refused.sections else set[str]())
+        for name in names - context.config.groups.keys():
             context.catalog.group(name, "")
 
 
@@ -273,7 +274,8 @@ def _hook_of(declared: Declared[HookForm], context: BuildContext) -> Hook | None
 def _declare_identity(context: BuildContext) -> None:
     declared = context.config.identity
     if declared is not None:
-        context.report.add(*faults_of(declared, tuple(context.catalog.registry.profiles)))
+        profiles = (*context.catalog.registry.profiles, *context.config.refused.profiles)
+        context.report.add(*faults_of(declared, profiles))
         context.catalog.identity = rules_of(declared.value, context.config.path)
 
 

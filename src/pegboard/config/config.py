@@ -51,12 +51,17 @@ class ExampleFile(Struct, frozen=True, kw_only=True):
 
 
 class Refused(Struct, frozen=True, kw_only=True):
-    """The names that refused tools and predicates would have brought: whoever uses one is not at fault as well."""
+    """The names that refused declarations would have brought: whoever uses one is not at fault as well.
+
+    `sections` are those that tools need and that were left out, wholly or in part.
+    """
 
     groups: set[str] = msgspec.field(default_factory=set[str])
     namespaces: set[str] = msgspec.field(default_factory=set[str])
     predicates: set[str] = msgspec.field(default_factory=set[str])
     agents: set[str] = msgspec.field(default_factory=set[str])
+    profiles: set[str] = msgspec.field(default_factory=set[str])
+    sections: set[str] = msgspec.field(default_factory=set[str])
 
 
 class AgentDeclaration(Struct, frozen=True, kw_only=True):
@@ -119,6 +124,11 @@ class Config:
     kinds: Mapping[str, Any] = field(default_factory=dict[str, Any])
     imports: AllowedImports = field(default_factory=AllowedImports)
     strict: bool = False
+
+    @property
+    def lacks_tools(self) -> bool:
+        """Whether tools may be missing or different because something that they need was left out."""
+        return bool(self.left_out) and bool(self.refused.namespaces or self.refused.sections)
 
     @property
     def space(self) -> str | None:

@@ -11,7 +11,6 @@ from pegboard.config.forms.model_form import ModelForm
 from pegboard.config.model_specs import model_spec
 from pegboard.core.ports import Model
 from pegboard.egress.destinations import only_host_of
-from pegboard.model.agent import ModelSpec
 from pegboard.model.error import DefinitionError
 from pegboard.model.secret import Secret
 from pegboard.models.language_models import base_url_of
@@ -52,11 +51,6 @@ def _model_with_key(form: ModelForm | str, config: Config) -> tuple[Model, Secre
     spec = model_spec(form, config)
     only_host_of(base_url_of(spec))
     if spec.provider in _SPEAK_CHAT:
-        chat = _chat(spec, config.secrets)
+        chat = ChatModel(name=spec.name, base_url=base_url_of(spec), api_key=spec.api_key, timeout_s=spec.timeout_s)
         return chat, chat.api_key
     return TextModel(spec=spec), spec.api_key
-
-
-def _chat(spec: ModelSpec, secrets: Mapping[str, Secret]) -> ChatModel:
-    key = secrets.get("OPENAI_API_KEY") if spec.provider == "openai" else None
-    return ChatModel(name=spec.name, base_url=base_url_of(spec), api_key=spec.api_key or key, timeout_s=spec.timeout_s)

@@ -14,10 +14,10 @@ from pydantic import BaseModel
 from pegboard.config.allowed_imports import AllowedImports
 from pegboard.config.config import LOCK_NAME, AgentDeclaration, Config, Declared, ExampleFile, Refused
 from pegboard.config.example_requests import read_requests
-from pegboard.config.forms.agent_words import ASTROMESH, KEY_VARIABLES, KEYS_OF_AGENT_FILES, PEGBOARD
+from pegboard.config.forms.agent_words import ASTROMESH, KEYS_OF_AGENT_FILES, PEGBOARD
 from pegboard.config.forms.embedder_form import EmbedderForm
 from pegboard.config.forms.main_file import Fragment, HookForm, MainFile
-from pegboard.config.forms.model_form import ModelForm
+from pegboard.config.forms.model_form import ModelForm, key_variable
 from pegboard.config.forms.predicate_form import PredicateForm, secret_names
 from pegboard.config.forms.validation import unknown_top_level, validated
 from pegboard.config.forms.value_types import as_names, rate_limit
@@ -62,8 +62,9 @@ _NO_CONFIG = (
 )
 # Sections of the main file that commands that only read can do without, and how much of one is left out together.
 _DISPENSABLE = {
-    ("models",): 2, ("discovery",): 2, ("workspace", "embedder"): 2, ("server",): 1, ("consents",): 1,
-    ("identity",): 1, ("agents",): 1, ("tasks",): 1, ("rate_limits",): 1,
+    ("models",): 2, ("profiles",): 2, ("settings",): 2, ("discovery",): 2, ("workspace", "embedder"): 2,
+    ("workspace",): 1, ("server",): 1, ("consents",): 1, ("identity",): 1, ("agents",): 1, ("tasks",): 1,
+    ("rate_limits",): 1,
 }  # fmt: skip
 # Keys of other files may be shown if they are words; values never are.
 _WORD = re.compile(r"[A-Za-z][A-Za-z_-]{0,31}")
@@ -192,11 +193,15 @@ class _Load(Struct, kw_only=True):
 
     def _drop(self, plain: JSON, steps: Sequence[str]) -> None:
         """Take a section, or one entry of it, out of what a file says."""
-        if steps[0] == "models":
-            self.lost_models.update(steps[1:])
         inner = plain.get(steps[0]) if len(steps) > 1 else plain
         if is_object(inner):
             inner.pop(steps[-1], None)
+        if steps[0] == "models":
+            self.lost_models.update(steps[1:])
+        elif steps[0] == "profiles":
+            self.refused.profiles.update(steps[1:])
+        if steps[0] in ("models", "settings", "tasks") or list(steps) == ["workspace"]:
+            self.refused.sections.add(steps[0])
 
     def _lose_agents_of_models(self) -> None:
         """Leave out the agents whose model is left out."""
@@ -355,7 +360,7 @@ class _Load(Struct, kw_only=True):
                     shared.append(Declared(value=taken.value.tool, at=here / "tool"))
             elif (tool := self._one_tool(item, here)) is not None:
                 self._keep(tool, tools, names, fold(tool.value.called))
-        variable = None if file is None else agent_form.key_variable(file.value.spec.model)
+        variable = None if file is None else agent_form.agent_key_variable(file.value.spec.model)
         if variable is not None and not self.environment.variable(variable):
             fault = self.environment.fault(variable)
             text = fault or f"the variable {variable!r} is not set; set it, or write `api_key`"
@@ -453,7 +458,7 @@ class _Load(Struct, kw_only=True):
             return {}
         models: dict[str, Declared[ModelForm | str]] = {}
         for name, form in main.models.items():
-            here, variable = at / "models" / name, _key_variable(form)
+            here, variable = at / "models" / name, key_variable(form)
             if variable is not None and not self.environment.variable(variable):
                 fault = self.environment.fault(variable)
                 text = f"the variable {variable!r} is not set; set it, or write `api_key`"
@@ -461,6 +466,7 @@ class _Load(Struct, kw_only=True):
                 if self.leaves_out and fault is None:
                     self.left_out.add(problem)
                     self.lost_models.add(name)
+                    self.refused.sections.add("models")
                     continue
                 self.report.add(problem)
             models[name] = Declared(value=form, at=here)
@@ -609,12 +615,3 @@ def _texts(at: At) -> tuple[str, ...]:
     """Return the texts of a list, as they stand in the file."""
     node = at.node
     return tuple(item.text for item in node.items if isinstance(item, Scalar)) if isinstance(node, Items) else ()
-
-
-def _key_variable(model: ModelForm | str) -> str | None:
-    """Return the variable that must have the key of a model; `None` where it has one, or needs none."""
-    if isinstance(model, str):
-        return KEY_VARIABLES[model.partition(":")[0]]
-    if model.api_key is not None or (model.base_url is not None and model.provider != "openai"):
-        return None
-    return KEY_VARIABLES.get(model.provider)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pegboard.config.config import Config
-from pegboard.config.forms.agent_words import KEY_VARIABLES
-from pegboard.config.forms.model_form import ModelForm
+from pegboard.config.forms.model_form import ModelForm, key_variable
 from pegboard.model.agent import ModelProvider, ModelSpec
 from pegboard.model.secret import Secret
 
@@ -19,10 +18,10 @@ def model_spec(form: ModelForm | str, config: Config) -> ModelSpec:
     """Return the declaration of a model that a config has."""
     if isinstance(form, str):
         provider, _, name = form.partition(":")
-        return ModelSpec(provider=PROVIDERS[provider], name=name, api_key=config.secrets.get(KEY_VARIABLES[provider]))
+        return ModelSpec(provider=PROVIDERS[provider], name=name, api_key=config.secrets.get(key_variable(form) or ""))
     key = form.api_key
-    if key is None and form.base_url is None:
-        key = config.secrets.get(KEY_VARIABLES.get(form.provider, ""))
+    if key is None:
+        key = config.secrets.get(key_variable(form) or "")
     return ModelSpec(
         provider=form.provider,
         name=form.name,

@@ -27,10 +27,11 @@ from pegboard.sources.builtin.text_summarize import find_model
 if TYPE_CHECKING:
     from pegboard.workspace import stores
     from pegboard.workspace.store import document_store
-    from pegboard.workspace.tools import fetch_web_page
+    from pegboard.workspace.tools import fetch_web_page, toolset
 else:
     stores = LazyModule("pegboard.workspace.stores")
     fetch_web_page = LazyModule("pegboard.workspace.tools.fetch_web_page")
+    toolset = LazyModule("pegboard.workspace.tools.toolset")
 
 _PACKAGE = "re2"
 
@@ -88,6 +89,11 @@ def declare_workspace(build: BuildContext, declared: Declared[WorkspaceForm], st
         catalog.group("web", "Pages of the web.")
     if web_fetch:
         catalog.registry.add(fetch_web_page.fetch_tool(_web(web_fetch), services))
+
+
+def group_names() -> set[str]:
+    """Return the groups that the tools for documents may be in."""
+    return {*toolset.GROUPS, "web"}
 
 
 def groups_beside(config: Config, builtin: str) -> tuple[str, ...]:

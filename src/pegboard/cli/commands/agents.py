@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pegboard.cli.options import SharedOptions
-from pegboard.cli.project import opened
+from pegboard.cli.project import left_out, opened
 from pegboard.cli.terminal import Column
 from pegboard.core.agent_graph import Graph, agent_graph
 from pegboard.core.registry import Registry
@@ -22,14 +22,15 @@ _AGENTS = (
 
 async def agents_command(*, options: SharedOptions) -> None:
     """List the agents, with their tools and whom each may run."""
-    async with opened(options, lists_only=True) as (project, view):
+    async with opened(options, lists_only=True, only_reads=True) as (project, view):
         registry = project.catalog.registry
         declared = registry.declarations
         graph = agent_graph(declared)
         rows: list[JSON] = [_row(registry, declared.agents[name], graph) for name in graph]
         rows = project.clean(rows, view.ctx)  # type: ignore[assignment] - it is what it was
+        problems: JSON = project.clean(left_out(project.config), view.ctx)
     if options.json:
-        options.terminal.json({"agents": rows})
+        options.terminal.json({"agents": rows, "problems": problems})
         return
     if rows:
         options.terminal.table(_AGENTS, [_cells(row) for row in rows])

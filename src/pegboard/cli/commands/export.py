@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import orjson
 from cyclopts import Parameter
 
-from pegboard.cli.command_error import CommandError
+from pegboard.cli.command_error import CommandError, Exit
 from pegboard.cli.options import Options, SharedOptions
 from pegboard.cli.project import opened
 from pegboard.cli.terminal import Column, json_text
@@ -27,24 +27,28 @@ async def export_command(
     output: Annotated[Path | None, Parameter(name=["--output", "-o"], help=_OUTPUT)] = None,
     report: Annotated[bool, Parameter(help=_REPORT, negative=())] = False,
     options: SharedOptions,
-) -> None:
+) -> Exit:
     """Print the tools in the form of a model provider.
 
     The answer is a JSON array, with --json or without. Schemas are rewritten where the provider
     would refuse them; `--report` tells what that costs: `widened`, the model may say what the tool
     then refuses; `narrowed`, it cannot say something that the tool takes; `reworded`, a hint moved
-    into the description.
+    into the description. Ends with 1 if tools are missing because a variable of theirs is not set.
     """
-    async with opened(options, lists_only=True) as (project, view):
+    async with opened(options, lists_only=True, only_reads=True) as (project, view):
         await view.prepare()
         exported = view.export_report(target) if report else orjson.loads(view.export_bytes(target))
         exported = project.clean(exported, view.ctx)
+    code = Exit.DONE
+    if project.config.lacks_tools:
+        options.terminal.note("This export is incomplete: tools were left out. Set the variables, and export again.")
+        code = Exit.REFUSED
     if output is None:
         if report and not options.json:
             _print_losses(options, target, exported)
         else:
             options.terminal.json(exported)
-        return
+        return code
     text = json_text(exported) + "\n"
     try:
         output.write_text(text, encoding="utf-8")  # raw: the operator's file, named on the command line
@@ -53,6 +57,7 @@ async def export_command(
     what = "loss" if report else "tool"
     plural = "" if len(exported) == 1 else "es" if report else "s"
     options.terminal.note(f"Wrote {len(exported)} {what}{plural} to {output}.")
+    return code
 
 
 def _print_losses(options: Options, target: str, losses: list[Any]) -> None:

@@ -37,7 +37,7 @@ async def lint_command(
     the same requests, what a provider refuses although an export rewrites it, deep nesting, tools past their end.
     `lint: {ignore: […]}` in the config lets findings pass, each with a reason.
     """
-    async with opened(options) as (project, view):
+    async with opened(options, only_reads=True) as (project, view):
         catalog = project.catalog
         found = await lint(
             view, catalog.discovery.finder, bounds=catalog.registry.bounds, today=datetime.now(UTC).date()

@@ -15,7 +15,7 @@ async def show_command(name: ToolName, /, *, options: SharedOptions) -> None:
 
     Hidden tools are shown too, with the code that hides them.
     """
-    async with opened(options, tool=name, lists_only=True) as (project, view):
+    async with opened(options, tool=name, lists_only=True, only_reads=True) as (project, view):
         decision = await view.awhy(name)
         # What a builder makes of it for this caller, where there is such a thing; else what is declared.
         entry = await view.afind(name) or view.snapshot.find(name)

@@ -28,7 +28,7 @@ async def tokens_command(*, options: SharedOptions) -> None:
     else bytes / 4.3; the last line says which. `auto` decides by bytes / 4.3, whatever is installed.
     """
     counting = tokenizer()
-    async with opened(options, lists_only=True) as (project, view):
+    async with opened(options, lists_only=True, only_reads=True) as (project, view):
         profiles = project.catalog.registry.profiles
         names = [options.chosen_profile] if options.chosen_profile else list(profiles)
         views = [project.catalog.view(view.ctx, profile=name) for name in names] or [view]

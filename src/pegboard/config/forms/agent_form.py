@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import AfterValidator, Discriminator, Field, Tag
 
 from pegboard.config.forms.agent_words import KEY_VARIABLES
-from pegboard.config.forms.model_form import ModelForm
+from pegboard.config.forms.model_form import ModelForm, key_variable
 from pegboard.config.forms.value_types import (
     MAPPING,
     TEXT,
@@ -79,18 +79,15 @@ ModelChoice: TypeAlias = Annotated[
 ]
 
 
-def key_variable(model: ModelForm | AstromeshModelForm | str | None) -> str | None:
-    """Return the variable of the environment that has the key of a model; `None` where it needs none."""
-    if isinstance(model, AstromeshModelForm):
-        primary = model.primary
-        if primary.api_key_env is not None:
-            return primary.api_key_env
-        has_key, provider, where = primary.api_key is not None, primary.provider, primary.endpoint
-    elif isinstance(model, ModelForm):
-        has_key, provider, where = model.api_key is not None, model.provider, model.base_url
-    else:
-        has_key, provider, where = False, (model or "").partition(":")[0], None
-    return None if has_key or where is not None else KEY_VARIABLES.get(provider)
+def agent_key_variable(model: ModelForm | AstromeshModelForm | str | None) -> str | None:
+    """Return the environment variable of the API key of an agent's model; `None` if it has a key or needs none."""
+    if not isinstance(model, AstromeshModelForm):
+        return key_variable(model)
+    primary = model.primary
+    if primary.api_key_env is not None:
+        return primary.api_key_env
+    needs_key = primary.api_key is None and primary.endpoint is None
+    return KEY_VARIABLES.get(primary.provider) if needs_key else None
 
 
 class PromptsForm(Form):

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
+from pegboard.config.forms.agent_words import KEY_VARIABLES
 from pegboard.config.forms.value_types import (
     Anything,
     ConcealedText,
@@ -44,3 +45,14 @@ class ModelForm(Form):
         if self.provider == "openai_compatible" and self.base_url is None:
             raise definition_error("openai_compatible needs `base_url`")
         return self
+
+
+def key_variable(model: ModelForm | str | None) -> str | None:
+    """Return the environment variable of a model's API key; `None` if the model has a key or needs none.
+
+    Keys from the environment are only sent to their own provider, so a model with a `base_url` has no variable.
+    """
+    if isinstance(model, ModelForm):
+        needs_key = model.api_key is None and model.base_url is None
+        return KEY_VARIABLES.get(model.provider) if needs_key else None
+    return KEY_VARIABLES.get((model or "").partition(":")[0])
