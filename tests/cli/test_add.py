@@ -236,7 +236,8 @@ def test_a_server_that_does_not_answer_leaves_everything_as_it_was(run: Run, tmp
     ran = run("add", "--yes", sys.executable, "-c", "raise SystemExit('no such thing')")
     assert ran.code == 1
     assert "no such thing" in ran.err
-    assert [path.name for path in tmp_path.iterdir()] == ["tools.json"]
+    # The first process of a run also makes the folder of launch records, in the folder for temporary files.
+    assert [path.name for path in tmp_path.iterdir() if not path.name.startswith("pegboard-")] == ["tools.json"]
 
 
 def test_print_shows_the_entry_and_without_a_person_yes_is_needed(run: Run, tmp_path: Path) -> None:
@@ -363,3 +364,26 @@ def test_a_profile_that_includes_the_name_of_the_server_already_gets_all_of_its_
     listed = run("list", "--profile", "a", "--json")
     assert listed.code == 0, listed.err
     assert {tool["name"] for tool in json.loads(listed.out)["tools"]} == {"things__read", "things__add", "things__drop"}
+
+
+@pytest.mark.parametrize(
+    ("config", "seen"),
+    [
+        ("profiles: {a: {include: [things_read]}}\n", 0),
+        ("groups: {x: y}\nprofiles: {a: {include: [things_read, things_write]}}\n", 1),
+        ("profiles:\n  a:\n    include: [things, things_read]\ngroups:\n  # all\n  x: y\n\nname: shop\n", 1),
+    ],
+)
+def test_a_profile_may_name_groups_that_no_tool_of_the_server_is_in(
+    run: Run, tmp_path: Path, config: str, seen: int
+) -> None:
+    (tmp_path / "tools.json").write_text(json.dumps([{"name": "do", "description": "Do.", "inputSchema": SCHEMA}]))
+    (tmp_path / "pegboard.yaml").write_text(config)
+    ran = run("add", "--yes", "--name", "things", *SERVER)
+    assert ran.code == 0, ran.err
+    written = (tmp_path / "pegboard.yaml").read_text()
+    assert set(config.splitlines()) - set(written.splitlines()) <= {"groups: {x: y}"}, "the rest is as it was"
+    assert "Tools of things that only read." in written
+    assert run("check").code == 0
+    listed = run("list", "--profile", "a", "--json")
+    assert len(json.loads(listed.out)["tools"]) == seen

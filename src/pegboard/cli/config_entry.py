@@ -36,6 +36,8 @@ class ConfigFile(Struct, frozen=True, kw_only=True):
     taken: frozenset[str]
     included: frozenset[str] = frozenset()
     """Groups that its profiles name."""
+    groups: frozenset[str] = frozenset()
+    """Groups that stand under its `groups:`."""
     globs: tuple[str, ...] = ()
     """What stands under `files:`."""
     tool_count: int = 0
@@ -99,6 +101,7 @@ def open_config(options: Options) -> ConfigFile:
         text=text,
         taken=frozenset(map(fold, names)),
         included=included,
+        groups=frozenset(config.groups),
         globs=config.globs,
         tool_count=item_count(text, "tools"),
         env=config.env,

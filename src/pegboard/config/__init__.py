@@ -8,7 +8,7 @@ from pegboard.config.editor_schema import agent_schema, json_schema
 from pegboard.config.init_template import INIT_TEMPLATE, init_files
 from pegboard.config.load import load
 from pegboard.config.request_context import context_for
-from pegboard.config.yaml.insertion import block_text, item_count, mapping_text, with_included, with_items
+from pegboard.config.yaml.insertion import block_text, item_count, mapping_text, with_groups, with_included, with_items
 
 __all__ = [
     "INIT_TEMPLATE",
@@ -25,6 +25,7 @@ __all__ = [
     "load_catalog",
     "mapping_text",
     "warnings",
+    "with_groups",
     "with_included",
     "with_items",
 ]

@@ -22,7 +22,7 @@ from pegboard.cli.declarations.proposal import Proposal
 from pegboard.cli.options import Options, SharedOptions
 from pegboard.cli.source_startup import started
 from pegboard.cli.terminal import CLI_SHOWN_CHARS, Column
-from pegboard.config import block_text, with_included
+from pegboard.config import block_text, with_groups, with_included
 from pegboard.config.config import LOCK_NAME
 from pegboard.core.names import fold
 from pegboard.model.error import DefinitionError
@@ -151,7 +151,7 @@ async def _added(adding: _Adding, catalog: Catalog, proposal: Proposal, choice: 
         _show(options, tools)
     choice = _asked(choice, tools, options) if adding.is_asked else choice
     proposal = replace(proposal, tools=(_in_named_group(_guarded(entry, tools, choice), file, choice),))
-    text = file.with_proposal(proposal)
+    text = _with_included_groups(file, file.with_proposal(proposal), proposal.tools[0], choice)
     if options.chosen_profile is not None:
         text = _included(file, text, options.chosen_profile, _groups_of(proposal.tools[0], choice))
     if adding.is_printed:
@@ -188,8 +188,7 @@ def _tried(file: ConfigFile, proposal: Proposal, group: Sequence[str]) -> str:
     if "mcp" in entry:
         entry = {**entry, "mcp": {**entry["mcp"], "timeout": ADD_CONNECT_S}}
     # A profile may name the groups already that are given later.
-    stem = group_stem(str(entry["name"]))
-    tried: JSON = {**entry, "groups": [*group, stem, f"{stem}_read", f"{stem}_write"]}
+    tried: JSON = {**entry, "groups": [*group, *_usual_groups(entry)]}
     return file.with_proposal(replace(proposal, tools=(tried,)))
 
 
@@ -323,8 +322,11 @@ def _guarded(entry: JSON, tools: Sequence[Offered], choice: _Choice) -> JSON:
 
 
 def _in_named_group(entry: JSON, file: ConfigFile, choice: _Choice) -> JSON:
-    """Return the entry with its tools also in the group of its name, if a profile includes that group already."""
+    """Return the entry with its tools in the groups of its name that a profile includes already."""
     stem = group_stem(str(entry["name"]))
+    if entry["groups"] == [stem] and stem not in file.included and f"{stem}_write" in file.included:
+        # Tools that do not say that they only read are with those that write.
+        return entry if choice.group else {**entry, "groups": [f"{stem}_write"]}
     if stem not in file.included or choice.group or choice.is_openapi or stem in entry["groups"]:
         return entry
     inner: JSON = {**entry["mcp"]}
@@ -332,6 +334,35 @@ def _in_named_group(entry: JSON, file: ConfigFile, choice: _Choice) -> JSON:
     if by_tool:
         inner["tools"] = {**inner["tools"], "groups": {glob: [*named, stem] for glob, named in by_tool.items()}}
     return {**entry, "mcp": inner, "groups": [*entry["groups"], stem]}
+
+
+def _usual_groups(entry: JSON) -> dict[str, str]:
+    """Return the groups that an entry may bring, with their descriptions."""
+    name = str(entry["name"])
+    stem = group_stem(name)
+    return {
+        stem: f"Tools of {name}.",
+        f"{stem}_read": f"Tools of {name} that only read.",
+        f"{stem}_write": f"Tools of {name} that may change something.",
+    }
+
+
+def _with_included_groups(file: ConfigFile, text: str, entry: JSON, choice: _Choice) -> str:
+    """Return the config with a declaration of each usual group that a profile names and no tool of the entry is in.
+
+    Without it the profile would name an unknown group, and the config would be refused.
+
+    Raises:
+        CommandError: the groups cannot be added.
+    """
+    known = {*_groups_of(entry, choice), *file.groups}
+    missing = {
+        group: text for group, text in _usual_groups(entry).items() if group in file.included and group not in known
+    }
+    try:
+        return with_groups(text, missing) if missing else text
+    except DefinitionError as error:
+        raise CommandError(f"{str(file.path)!r} was not changed: {error}.", kind="not_included") from None
 
 
 def _as_glob(name: str) -> str:

@@ -1,10 +1,10 @@
-"""Insertion: add items to a list of a config while every other character of the file stays as it is."""
+"""Insertion: add items and groups to a config while every other character of the file stays as it is."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ruamel.yaml import YAML
@@ -38,13 +38,8 @@ def with_items(text: str, section: str, items: Sequence[JSONValue]) -> str:
     if present is not None and not is_list(present):
         raise DefinitionError(f"`{section}:` of the config is no list; nothing was changed")
     wanted = {**(before or {}), section: [*(present or []), *items]}
-    for candidate in _candidates(body, section, items):
-        try:
-            after = _read(candidate)
-        except DefinitionError:
-            continue
-        if after == wanted:
-            return mark + candidate
+    if (changed := _with_meaning(_candidates(body, section, items), wanted)) is not None:
+        return mark + changed
     raise DefinitionError(
         f"the config is written in a way in which nothing can be added to `{section}:` without touching the rest; "
         "add what `--print` shows by hand"
@@ -77,17 +72,66 @@ def with_included(text: str, profile: str, groups: Sequence[str]) -> str:
         if not new:
             return text
         wanted = {**before, "profiles": {**profiles, profile: {**form, "include": [*included, *new]}}}
-        for candidate in _with_more(body, _at(body, "profiles", profile, "include"), new):
-            try:
-                after = _read(candidate)
-            except DefinitionError:
-                continue
-            if after == wanted:
-                return mark + candidate
+        candidates = _with_more(body, _at(body, "profiles", profile, "include"), new)
+        if (changed := _with_meaning(candidates, wanted)) is not None:
+            return mark + changed
     raise DefinitionError(
         f"`include:` of the profile {profile!r} cannot be changed without touching the rest; "
         f"add {', '.join(map(repr, groups))} there by hand"
     )
+
+
+def with_groups(text: str, groups: Mapping[str, str]) -> str:
+    """Return the text of a config with these groups and their descriptions at the end of its `groups:`.
+
+    Raises:
+        DefinitionError: the text is not YAML, or its `groups:` cannot be changed without touching the rest.
+    """
+    mark, body = ("\ufeff", text[1:]) if text.startswith("\ufeff") else ("", text)
+    before = _read(body)
+    present = before.get("groups") if is_object(before) else None
+    if is_object(before) and (present is None or is_object(present)):
+        wanted = {**before, "groups": {**(present or {}), **groups}}
+        if (changed := _with_meaning(_with_pairs(body, groups), wanted)) is not None:
+            return mark + changed
+    raise DefinitionError(
+        f"`groups:` cannot be changed without touching the rest; declare {', '.join(map(repr, groups))} there by hand"
+    )
+
+
+def _with_meaning(candidates: Iterable[str], wanted: JSONValue) -> str | None:
+    """Return the first text that means what is wanted."""
+    for candidate in candidates:
+        try:
+            if _read(candidate) == wanted:
+                return candidate
+        except DefinitionError:
+            continue
+    return None
+
+
+def _with_pairs(text: str, groups: Mapping[str, str]) -> Iterator[str]:
+    """Yield texts with more pairs at the end of `groups:`."""
+    newline = "\r\n" if "\r\n" in text else "\n"
+    root = _composed(text)
+    written = json.dumps(groups)
+    pairs = [] if root is None else [pair for pair in root.value if pair[0].value == "groups"]
+    node: Any = pairs[0][1] if pairs else None
+    if node is None and root is not None and root.flow_style:
+        yield from _inside(text, root, f'"groups": {written}')
+    elif node is None:
+        gap = "" if not text or text.endswith("\n") else newline
+        yield text + gap + mapping_text({"groups": dict(groups)}).replace("\n", newline)
+    elif node.id == "mapping" and node.flow_style:
+        yield from _inside(text, node, written[1:-1])
+    elif node.id == "mapping":
+        lines = text.splitlines(keepends=True)
+        line = _last_line(node)
+        head, tail = "".join(lines[:line]), "".join(lines[line:])
+        gap = "" if not head or head.endswith("\n") else newline
+        indent = " " * node.start_mark.column
+        block = "".join(f"{indent}{each}{newline}" for each in mapping_text(dict(groups)).splitlines())
+        yield head + gap + block + tail
 
 
 def _at(text: str, *keys: str) -> Any:
