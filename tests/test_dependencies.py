@@ -28,6 +28,7 @@ OF_PYDANTIC_AI = {
     "adapters/pydantic_ai.py",
     "agents/budgets.py",
     "agents/model_factory.py",
+    "agents/agent_spans.py",
     "agents/agent_run.py",
     "agents/runtime.py",
     "agents/template_analysis.py",
@@ -58,6 +59,13 @@ OF_EXTRAS: dict[str, set[str]] = {
     "langchain": {"adapters/langchain.py"},
     "openai-agents": {"adapters/openai_agents.py"},
     "pydantic-ai": OF_PYDANTIC_AI,
+    # What they name of `opentelemetry` is its API, which comes with the MCP SDK; the exporter is of the extra.
+    "otel": {
+        "agents/agent_spans.py",
+        "egress/client_spans.py",
+        "telemetry/call_spans.py",
+        "telemetry/tracing.py",
+    },
     "postgres": {
         "server/postgres_transport.py",
         "storage/postgres_server.py",

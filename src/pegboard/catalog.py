@@ -55,6 +55,7 @@ from pegboard.model.skill import Skill
 from pegboard.model.tool import Handler, Runs, ToolEntry, ToolSpec
 from pegboard.resources import Resources
 from pegboard.runtime import Runtime, assemble, in_memory_ports
+from pegboard.telemetry import tracing
 
 if TYPE_CHECKING:
     from pegboard.agents.runtime import AgentRuntime
@@ -720,6 +721,19 @@ class Catalog:
         ['echo']
         """
         return self.executor.observe(observer)
+
+    def trace_calls(self, tracer_provider: object | None = None) -> Callable[[], None]:
+        """Make an OpenTelemetry span for each call from now on; return a function that ends this.
+
+        `tracer_provider` is by default the one that the process has set; without one nothing is traced. Servers trace
+        by themselves, so only host code that calls views needs this.
+
+        >>> from opentelemetry.sdk.trace import TracerProvider
+        >>> end = loud.trace_calls(TracerProvider())
+        >>> _ = asyncio.run(loud.view(ann).call("echo", {}))
+        >>> end()
+        """
+        return tracing.trace_calls(self.executor, tracer_provider)
 
     def on_tool_defined(self, notify: Callable[[ToolEntry], object]) -> None:
         """Call `notify` with every tool that is declared from now on.

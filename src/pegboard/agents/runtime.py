@@ -17,6 +17,7 @@ from pydantic_ai.usage import RequestUsage
 
 from pegboard.agents.access import denials
 from pegboard.agents.agent_run import Answer, Chunk, Run
+from pegboard.agents.agent_spans import note_outcome, run_span, traced_model
 from pegboard.agents.away_sources import away_sources
 from pegboard.agents.budgets import RunBudget
 from pegboard.agents.conversations import ConversationStore, MemoryConversations
@@ -349,7 +350,7 @@ class AgentRuntime:
                 spec=spec,
                 view=self._view(entry, ctx),
                 budget=budget,
-                model=self._model(state, spec.model),
+                model=traced_model(self._model(state, spec.model)),
                 templates=state.templates,
                 store=self.store,
                 query=query,
@@ -364,22 +365,25 @@ class AgentRuntime:
                 return await run.answer()
 
         self._running[run_id] = running
-        try:
-            answer, error = await running.outcome(work(), spec)
-        finally:
-            self._running.pop(run_id, None)
-        if error is not None and redactor is not None:
-            error = clean_error(error, redactor)
-        return AgentResult(
-            agent=spec.name,
-            status="completed" if error is None else _STATUS.get(error.kind, "failed"),
-            output=answer.output,
-            stopped_reason=answer.stopped_reason,
-            error=error,
-            usage=budget.usage(),
-            run_id=run_id,
-            away_sources=away,
-        )
+        with run_span(spec.name, ctx.session_id) as span:
+            try:
+                answer, error = await running.outcome(work(), spec)
+            finally:
+                self._running.pop(run_id, None)
+            if error is not None and redactor is not None:
+                error = clean_error(error, redactor)
+            result = AgentResult(
+                agent=spec.name,
+                status="completed" if error is None else _STATUS.get(error.kind, "failed"),
+                output=answer.output,
+                stopped_reason=answer.stopped_reason,
+                error=error,
+                usage=budget.usage(),
+                run_id=run_id,
+                away_sources=away,
+            )
+            note_outcome(span, result)
+            return result
 
     def _state(self) -> _LoopState:
         loop = asyncio.get_running_loop()

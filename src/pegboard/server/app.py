@@ -17,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from pegboard.catalog import Catalog
 from pegboard.core.limits import SHUTDOWN_GRACE_S
+from pegboard.egress.client_spans import tracer_in_use
 from pegboard.extras import needs_package
 from pegboard.lazy import LazyModule
 from pegboard.model.error import DefinitionError, PegboardError
@@ -43,6 +44,8 @@ from pegboard.server.sealing import Sealing, sealing_with
 from pegboard.server.start_page import StartPage
 from pegboard.server.workers import Worker
 from pegboard.telemetry.call_log import log_calls
+from pegboard.telemetry.served_request import serving_http
+from pegboard.telemetry.tracing import trace_calls
 
 if TYPE_CHECKING:
     from pegboard.server import postgres_transport, redis_transport
@@ -230,6 +233,7 @@ class App(Starlette):
             self._catalog.tasks.wake_soon()
         self._api.events.begin()
         end_counting, end_logging = self._health.begin(), log_calls(self._catalog.executor)
+        end_tracing = trace_calls(self._catalog.executor)
         try:
             # Closed last, so that calls that end during the endpoint's shutdown are still published.
             async with contextlib.nullcontext() if self._bus is None else self._bus.running():
@@ -241,6 +245,7 @@ class App(Starlette):
             await self._catalog.close(grace_s=self._grace_s)
             end_counting()
             end_logging()
+            end_tracing()
 
     def _redirect_refusal(self, scope: Scope) -> Refusal | None:
         return self._host_guard.refusal([(name, value.strip(b" \t")) for name, value in scope["headers"]])
@@ -252,6 +257,13 @@ class App(Starlette):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if not self._was_started and scope["type"] != "lifespan":
             raise LifespanError
+        if tracer_in_use() is None or scope["type"] != "http":
+            await self._answer(scope, receive, send)
+        else:
+            with serving_http(scope["headers"]):
+                await self._answer(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         # Also below another path, such as a proxy's; other requests go through the routes.
         if scope["type"] == "http" and scope["path"] == scope.get("root_path", "") + "/mcp":
             scope["path_params"] = {}

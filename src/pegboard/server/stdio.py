@@ -44,6 +44,7 @@ from pegboard.server.process_exit import leave, leave_if_held
 from pegboard.server.sealing import sealing_with
 from pegboard.server.stdio_streams import LineStreams, LineTooLongError, standard_streams
 from pegboard.telemetry.call_log import log_calls
+from pegboard.telemetry.tracing import trace_calls
 
 log = logging.getLogger("pegboard.serve")
 STDIO_END_GRACE_S = 0.5  # seconds for answers after the end of input (`printf … | pegboard serve --stdio`)
@@ -94,13 +95,14 @@ async def serve_stdio(
         if catalog.executor.ports.tasks is not None:
             catalog.tasks.wake_soon()
         line = StdioConnection(gateway, principal, streams)
-        end_logging = log_calls(catalog.executor)
+        end_logging, end_tracing = log_calls(catalog.executor), trace_calls(catalog.executor)
         try:
             with _signals(line.stop):
                 await line.run(grace_s=grace_s)
         finally:
             await catalog.close(grace_s=0.0)
             end_logging()
+            end_tracing()
 
 
 @contextlib.contextmanager

@@ -15,6 +15,7 @@ from msgspec import UNSET, Struct, UnsetType
 from pegboard.core.json_text import json_bytes
 from pegboard.core.normalise import structured
 from pegboard.core.redaction import without
+from pegboard.egress.client_spans import note_status, request_span
 from pegboard.egress.connections import Resolve, system_resolve
 from pegboard.egress.destinations import Destinations, only_host_of
 from pegboard.egress.http import GuardedClient
@@ -139,10 +140,13 @@ class _Service:
         if hops:
             headers[HOPS_HEADER] = header_of(hops)
         async with GuardedClient(self._destinations, bounds=settings.bounds, resolve=settings.resolve) as client:
-            # Redirects are not followed: the message is signed for this address only.
-            return await client.request(
-                "POST", settings.url, headers=headers, body=body, timeout_s=settings.bounds.hook_s, max_redirects=0
-            )
+            with request_span("POST", settings.url, headers) as span:
+                # Redirects are not followed: the message is signed for this address only.
+                response = await client.request(
+                    "POST", settings.url, headers=headers, body=body, timeout_s=settings.bounds.hook_s, max_redirects=0
+                )
+                note_status(span, response.status_code)
+                return response
 
 
 def _with(result: ToolResult, call: HookCall) -> JSON:

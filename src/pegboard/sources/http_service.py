@@ -13,6 +13,7 @@ from msgspec import Struct
 from pegboard.core.json_reader import TooManyValuesError, read_answer
 from pegboard.core.json_text import json_bytes
 from pegboard.core.schema import check_bounds
+from pegboard.egress.client_spans import note_status, request_span
 from pegboard.egress.connections import Resolve, system_resolve
 from pegboard.egress.credential_redaction import CredentialRedactor, credentials_in, revealed
 from pegboard.egress.destinations import Destinations
@@ -86,9 +87,11 @@ class HttpService:
         async with GuardedClient(
             self.destinations, headers=configured, bounds=self.bounds, resolve=self.resolve
         ) as client:
-            response = await client.request(
-                request.method, request.url, headers=headers, body=request.body, timeout_s=self.timeout_s
-            )
+            with request_span(request.method, request.url, headers) as span:
+                response = await client.request(
+                    request.method, request.url, headers=headers, body=request.body, timeout_s=self.timeout_s
+                )
+                note_status(span, response.status_code)
         if not 200 <= response.status_code < 300:
             raise self._refusal(response, request, ctx)
         return response

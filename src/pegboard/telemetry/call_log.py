@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pegboard.core.call.finished_call import FinishedCall, StartedCall
+from pegboard.egress.client_spans import current_trace
 from pegboard.model.caller import Caller
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ class CallLog:
             "call_id": began.call_id, "request_id": began.request_id, "caller": who, "profile": began.profile,
             "door": began.door, "tool": tool, "outcome": call.kind, "ms": took_ms,
         }  # fmt: skip
+        if (trace := current_trace()) is not None:
+            fields["trace_id"], fields["span_id"] = trace
         through = f" through {began.profile}" if began.profile else ""
         text = "call %s by %s%s: %s %s in %.1f ms"
         log.info(text, began.call_id, who, through, tool, call.kind, took_ms, extra={"fields": fields})

@@ -36,6 +36,7 @@ from pegboard.server.proxy_settings import ProxySettings
 from pegboard.server.stdio import run_stdio
 from pegboard.server.worker_checks import count_for_all, counted_in_memory
 from pegboard.server.workers import Worker, Workers
+from pegboard.telemetry.tracing import set_up_exporter
 
 # On standard input neither Starlette nor the SDK of MCP is needed, which take longer than all the rest.
 if TYPE_CHECKING:
@@ -200,6 +201,7 @@ def _serve_alone(serving: Serving, worker: Worker | None = None) -> Any:
             options.terminal.note(f"warning: {warning.where}: {warning.path}: {warning.message}")
     profile = options.chosen_profile
     project.check_profile(profile)
+    set_up_exporter(os.environ)
     if serving.stdio:
         if sys.stdin.isatty():
             options.terminal.note("Waiting for an MCP client, which starts this command by itself. Ctrl-C ends it.")

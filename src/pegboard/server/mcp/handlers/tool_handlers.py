@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
+from pegboard.egress.client_spans import tracer_in_use
 from pegboard.model.json_types import JSON
 from pegboard.server.gateway import Gateway
 from pegboard.server.mcp.asking.channels import channel_of
 from pegboard.server.mcp.handlers.lists import Lists
 from pegboard.server.mcp.protocol.requests import McpRequest
 from pegboard.server.sealing import Sealing
+from pegboard.telemetry.served_request import serving_mcp
 
 
 class ToolHandlers:
@@ -37,6 +39,17 @@ class ToolHandlers:
 
     def call(self, request: McpRequest) -> Awaitable[JSON]:
         """Handle tools/call."""
+        return self._call(request) if tracer_in_use() is None else self._traced(request)
+
+    async def _traced(self, request: McpRequest) -> JSON:
+        session = request.era.session
+        # Not the id of the session, which is a secret.
+        name = "" if session is None else session.name
+        meta: JSON = request.params.get("_meta") or {}
+        with serving_mcp(request.request_id, request.era.version, name, meta):
+            return await self._call(request)
+
+    def _call(self, request: McpRequest) -> Awaitable[JSON]:
         params = request.params
         arguments: JSON | None = params.get("arguments")
         return self._gateway.call(
