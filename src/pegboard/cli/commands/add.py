@@ -401,7 +401,7 @@ def _show(options: Options, tools: Sequence[Offered]) -> None:
     """Write the tools, with what they say of themselves and what should be looked at."""
     if not tools:
         return
-    columns = [Column(head="tool", style="bold"), Column(head="says it"), Column(head="description")]
+    columns = [Column(head="tool", style="bold"), Column(head="hint"), Column(head="description")]
     rows = [(tool.name, _hint(tool), options.terminal.clean(_first_line(tool))) for tool in tools[:ADD_SHOWN_TOOLS]]
     options.terminal.table(columns, rows)
     if len(tools) > ADD_SHOWN_TOOLS:
@@ -412,7 +412,7 @@ def _show(options: Options, tools: Sequence[Offered]) -> None:
 
 
 def _hint(tool: Offered) -> str:
-    said = "only reads" if tool.only_reads else "destroys" if tool.hints.get("destructiveHint") is True else ""
+    said = "read-only" if tool.only_reads else "destructive" if tool.hints.get("destructiveHint") is True else ""
     return said or ("writes" if tool.hints.get("destructiveHint") is False else "")
 
 
@@ -455,7 +455,7 @@ def _tell(adding: _Adding, added: _Added) -> None:
             terminal.say(f"The profile {options.chosen_profile!r} includes {' and '.join(map(repr, groups))} now.")
         else:
             terminal.say(
-                f"Next: name {' or '.join(map(repr, groups))} under `include:` of the profiles that are to have them."
+                f"Next: add {' or '.join(map(repr, groups))} to `include:` of the profiles that should see the tools."
             )
     if proposal.exports:
         terminal.say("Set before you start it:\n" + "\n".join(f"  {export.line}" for export in proposal.exports))

@@ -30,9 +30,9 @@ _UNDERSTOOD = frozenset({
 })  # fmt: skip
 _WHAT_TO_DO = {
     "envFile": "export what the file has, and name each under `env:` as ${NAME}",
-    "autoApprove": "nobody is asked where `consent:` says so: `consent: never`, or `tools: {consent: {NAME: never}}`",
-    "alwaysAllow": "nobody is asked where `consent:` says so: `consent: never`, or `tools: {consent: {NAME: never}}`",
-    "trust": "nobody is asked where `consent:` says so: `consent: never`",
+    "autoApprove": "to allow calls without asking, write `consent: never`, or `tools: {consent: {NAME: never}}`",
+    "alwaysAllow": "to allow calls without asking, write `consent: never`, or `tools: {consent: {NAME: never}}`",
+    "trust": "to allow calls without asking, write `consent: never`",
     "timeout": "say `timeout:` under `mcp:`, in seconds",
     "tool_timeout_sec": "say `timeout:` under `mcp:`, in seconds",
     "startup_timeout_sec": "a server has at least 15 seconds to start",
