@@ -17,37 +17,37 @@ class Action(NamedTuple):
 
 ACTIONS = {
     "lock": {
-        "write": Action("Pin the tools of servers that are new, and forget servers that are gone.", "pegboard lock"),
+        "write": Action("Pin the tools of new servers, and remove servers that are gone.", "pegboard lock"),
         "diff": Action("Show what changed since the tools were pinned.", "pegboard lock diff files"),
-        "accept": Action("Accept the tools as their servers define them now.", "pegboard lock accept files.read_file"),
+        "accept": Action("Accept the current definitions of tools.", "pegboard lock accept files.read_file"),
     },
     "consent": {
-        "ls": Action("List the questions that wait for a person.", "pegboard consent ls --all"),
+        "ls": Action("List the open questions.", "pegboard consent ls --all"),
         "show": Action("Print a question, answer or grant in full.", "pegboard consent show ID"),
         "approve": Action(
-            "Say yes to a question: the same call passes once, if its caller makes it again.",
+            "Approve a question: the call runs once when its caller repeats it.",
             "pegboard consent approve ID --for 12h",
         ),
         "deny": Action(
-            "Say no to a question: its caller is not asked again in this session.", "pegboard consent deny ID"
+            "Deny a question: the same call is refused for the rest of the session.", "pegboard consent deny ID"
         ),
         "grant": Action("Allow several calls in advance.", "pegboard consent grant ID --calls 20 --for 7d --same city"),
-        "forget": Action("Take an answer or a grant back.", "pegboard consent forget ID"),
+        "forget": Action("Remove an answer or a grant.", "pegboard consent forget ID"),
     },
     "tasks": {
-        "ls": Action("List the tasks of all callers, the newest first.", "pegboard tasks"),
+        "ls": Action("List the tasks of all callers, newest first.", "pegboard tasks"),
         "show": Action("Print a task with its result.", "pegboard tasks show ID"),
-        "cancel": Action("End a task.", "pegboard tasks cancel ID"),
-        "resume": Action("Run a task that no living worker has, here and to its end.", "pegboard tasks resume ID"),
+        "cancel": Action("Cancel a task.", "pegboard tasks cancel ID"),
+        "resume": Action("Run a task that no worker has, in this process, to its end.", "pegboard tasks resume ID"),
     },
     "keys": {
         "ls": Action("List the keys, without the keys themselves.", "pegboard keys"),
-        "add": Action("Make a key and show it once.", "pegboard keys add ann-laptop --days 90"),
+        "add": Action("Create a key and show it once.", "pegboard keys add ann-laptop --days 90"),
         "rotate": Action(
-            "Make a key that replaces another, and show it once.", "pegboard keys rotate ann-laptop --overlap 24h"
+            "Create a key that replaces another, and show it once.", "pegboard keys rotate ann-laptop --overlap 24h"
         ),
         "revoke": Action(
-            "End a key: its callers are refused from the next request on.", "pegboard keys revoke ann-laptop"
+            "Revoke a key: its callers are refused from the next request on.", "pegboard keys revoke ann-laptop"
         ),
     },
     "store": {
@@ -55,24 +55,24 @@ ACTIONS = {
             "Copy every SQLite store into a folder, also while the server runs.", "pegboard store backup backups/monday"
         ),
         "restore": Action(
-            "Put the copies of a folder back. Stop the server first.",
+            "Restore the copies from a folder. Stop the server first.",
             "pegboard store restore backups/monday --overwrite",
         ),
         "migrate": Action(
-            "Bring every store to the version of this Pegboard, and show the versions.",
+            "Migrate every store to this version of Pegboard, and show the versions.",
             "pegboard store migrate --dry-run",
         ),
     },
     "workspace": {
-        "ls": Action("List the sources of documents, and who may use which space.", "pegboard workspace ls s1"),
+        "ls": Action("List document sources, and who may use which space.", "pegboard workspace ls s1"),
         "rm": Action("Remove a source with its documents.", "pegboard workspace rm s1 handbook"),
-        "stats": Action("Show how much each space holds.", "pegboard workspace stats"),
+        "stats": Action("Show the size of each space.", "pegboard workspace stats"),
         "embed": Action("Compute the vectors of passages that have none.", "pegboard workspace embed"),
         "fetch-model": Action(
             "Download the models of embedders with `type: fastembed`.", "pegboard workspace fetch-model"
         ),
-        "grant": Action("Let somebody use a space.", "pegboard workspace grant user:ann s1 write"),
-        "revoke": Action("Take the right to use a space back.", "pegboard workspace revoke user:ann s1"),
+        "grant": Action("Give a user or role access to a space.", "pegboard workspace grant user:ann s1 write"),
+        "revoke": Action("Withdraw access to a space.", "pegboard workspace revoke user:ann s1"),
     },
 }
 # The action of a command without one. `pegboard store` does not have a default: each of its actions writes.

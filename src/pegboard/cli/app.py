@@ -32,39 +32,39 @@ COMMANDS = {
     "check": Command("Check the configuration and print all its problems.", "pegboard check"),
     "add": Command("Declare the tools of an MCP server or an HTTP API.", "pegboard add uvx mcp-server-time"),
     "import": Command(
-        "Take over servers, tools and agents from elsewhere.", "pegboard import mcp.json", module="importing"
+        "Import servers, tools and agents from other programs.", "pegboard import mcp.json", module="importing"
     ),
     "list": Command("List the tools that a caller may use.", "pegboard list --profile chat --all"),
-    "show": Command("Show the whole declaration of one tool.", "pegboard show word_count"),
+    "show": Command("Show the full declaration of one tool.", "pegboard show word_count"),
     "why": Command(
-        "Tell why a caller may use a tool or not, and what would change that.", "pegboard why word_count --profile chat"
+        "Explain why a caller may or may not use a tool, and what would change that.",
+        "pegboard why word_count --profile chat",
     ),
-    "search": Command("Find tools by what is needed.", 'pegboard search "create an issue" --limit 3'),
-    "call": Command("Call one tool, through every guard.", "pegboard call word_count text='one two'"),
-    "agents": Command("List the agents, with their tools and whom each may run.", "pegboard agents"),
+    "search": Command("Find tools by a description of the task.", 'pegboard search "create an issue" --limit 3'),
+    "call": Command("Call one tool. All guards apply.", "pegboard call word_count text='one two'"),
+    "agents": Command("List the agents, with their tools and the agents that each may run.", "pegboard agents"),
     "run": Command(
-        "Run an agent, and show its answer and its tool calls as they come.", 'pegboard run sales "How large are they?"'
+        "Run an agent, and show its answer and its tool calls as they happen.",
+        'pegboard run sales "How large are they?"',
     ),
-    "lint": Command("Find what makes tools hard to find, to tell apart, or to use.", "pegboard lint --fail-on error"),
-    "refs": Command(
-        "Find names of tools in prompts, code and configs that do not exist.", "pegboard refs prompts/ src/"
+    "lint": Command("Find problems that make tools hard to find, distinguish or use.", "pegboard lint --fail-on error"),
+    "refs": Command("Find names of unknown tools in prompts, code and configs.", "pegboard refs prompts/ src/"),
+    "export": Command(
+        "Print the tools as function schemas of a model provider.", "pegboard export openai --profile chat"
     ),
-    "export": Command("Print the tools in the form of a model provider.", "pegboard export openai --profile chat"),
-    "tokens": Command(
-        "Tell what the list of tools costs in a prompt, for each profile and exposure.", "pegboard tokens"
-    ),
-    "serve": Command("Serve the tools over MCP.", "pegboard serve --port 8000"),
+    "tokens": Command("Show how many tokens the tool list costs, for each profile and exposure.", "pegboard tokens"),
+    "serve": Command("Serve the tools over MCP and HTTP.", "pegboard serve --port 8000"),
     "install": Command(
-        "Enter the tools of --profile in the configuration of an MCP client.",
+        "Connect an MCP client to the tools of --profile.",
         "pegboard install claude-code --profile chat",
     ),
-    "demo": Command("Show on a running server what Pegboard does.", "pegboard demo --once"),
-    "lock": Command("Pin what MCP servers say of their tools, show changes, accept them.", "pegboard lock diff"),
+    "demo": Command("Show what Pegboard does, on a running server.", "pegboard demo --once"),
+    "lock": Command("Pin the tool definitions of MCP servers, show changes, accept them.", "pegboard lock diff"),
     "doctor": Command("Show the state of all sources, stores, servers, models and keys.", "pegboard doctor"),
-    "consent": Command("Decide on calls that need a person's yes.", "pegboard consent ls --all"),
-    "tasks": Command("List, show, end and resume the calls that outlive their request.", "pegboard tasks ls"),
+    "consent": Command("Approve or deny calls that need a person's consent.", "pegboard consent ls --all"),
+    "tasks": Command("List, show, cancel and resume tasks.", "pegboard tasks ls"),
     "keys": Command(
-        "Make, list, rotate and revoke the API keys of callers over HTTP.",
+        "Create, list, rotate and revoke API keys for callers over HTTP.",
         "pegboard keys rotate ann-laptop --overlap 24h",
     ),
     "store": Command(
@@ -72,22 +72,22 @@ COMMANDS = {
         "pegboard store restore backups/monday --overwrite",
     ),
     "ingest": Command(
-        "Take documents into a space: a folder, a file, or a page or feed of the web.",
+        "Add documents to a space: a folder, a file, a web page or a feed.",
         "pegboard ingest handbook --space s1",
     ),
-    "workspace": Command("Show and remove what is stored of documents, and grant spaces.", "pegboard workspace stats"),
+    "workspace": Command("Show and remove stored documents, and grant access to spaces.", "pegboard workspace stats"),
     "schema": Command(
-        "Print the JSON Schema of the configuration file, of the file of an agent, or for an editor.",
+        "Print the JSON Schema of the config, of agent files, or for an editor.",
         "pegboard schema --editor",
     ),
-    "completion": Command("Print the script by which a shell completes words.", "pegboard completion zsh"),
+    "completion": Command("Print a completion script for a shell.", "pegboard completion zsh"),
 }
 UNSUPPORTED_COMMANDS = frozenset("audit plan".split())
 
 SHARED_OPTIONS = ("--config", "--profile", "--as", "--json")
 
 _CONFIG = "Configuration file; by default pegboard.yaml, here or in a folder above."
-_PROFILE = "See the tools as this profile; without one, all groups."
+_PROFILE = "Use this profile; without it, all groups."
 _AS = "Act as somebody: user=ann,space=s1,roles=operator,profile=chat."
 _ABOUT_ALL = ("--help", "-h", "--version")
 
@@ -136,7 +136,7 @@ def build_app(terminal: Terminal, words: Sequence[str] = (), *, owns_process: bo
     """
     app = App(
         name="pegboard",
-        help="Hang every tool once: see, explain, call and serve the tools of your agents.",
+        help="List, explain, call and serve the tools of your agents.",
         # Plain text needs neither a Markdown reader nor a highlighter, which cost more than all the rest.
         help_format="plaintext",
         help_epilogue="Start with `pegboard init`, then `pegboard list`. `pegboard COMMAND --help` explains a command.",

@@ -79,4 +79,4 @@ class Options(Struct, frozen=True, kw_only=True):
 # SharedOptions to a command by the launcher, never read from its words.
 SharedOptions = Annotated[Options, Parameter(parse=False)]
 Strict = Annotated[bool, Parameter(help="Refuse a config, lock or key store that other users may write.")]
-ToolName = Annotated[str, Parameter(help="Name on the wire, or the qualified id namespace.tool.", completer=tool_names)]
+ToolName = Annotated[str, Parameter(help="Name of the tool, or its qualified id namespace.tool.", completer=tool_names)]

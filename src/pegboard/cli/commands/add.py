@@ -40,7 +40,7 @@ _WHAT = (
     "What to add: the command of an MCP server (`npx -y PACKAGE`, `uvx PACKAGE`), its address, an OpenAPI document "
     "(a file or its address), or a server.json of the MCP registry. Our own options stand before a command."
 )
-_CONSENT = "When a person is asked before a call: never, destructive (all that do not surely only read), always."
+_CONSENT = "When a person is asked before a call: never, destructive (all but trusted read-only tools), always."
 
 
 class Offered(Struct, frozen=True, kw_only=True):
@@ -63,20 +63,20 @@ class Offered(Struct, frozen=True, kw_only=True):
 async def add_command(
     *what: Annotated[str, Parameter(help=_WHAT)],
     name: Annotated[
-        str | None, Parameter(help="What to call it; the tools are NAME__…. By default of its own name.")
+        str | None, Parameter(help="Name of the source; its tools are NAME__…. Default: the server's own name.")
     ] = None,
     group: Annotated[
         tuple[str, ...],
-        Parameter(help="A group for all of its tools, instead of NAME_read and NAME_write.", negative_iterable=()),
+        Parameter(help="Group for all tools, instead of NAME_read and NAME_write.", negative_iterable=()),
     ] = (),
     consent: Annotated[Consent | None, Parameter(help=_CONSENT)] = None,
     only: Annotated[
         tuple[str, ...],
-        Parameter(help="Take only the tools that this glob fits; may be repeated.", negative_iterable=()),
+        Parameter(help="Add only tools that match this pattern; may be repeated.", negative_iterable=()),
     ] = (),
     skip: Annotated[
         tuple[str, ...],
-        Parameter(help="Leave out the tools that this glob fits; may be repeated.", negative_iterable=()),
+        Parameter(help="Leave out tools that match this pattern; may be repeated.", negative_iterable=()),
     ] = (),
     env: Annotated[
         tuple[str, ...],
@@ -86,15 +86,18 @@ async def add_command(
         tuple[str, ...],
         Parameter(help="'Name: value' for every request; it is written as ${VARIABLE}.", negative_iterable=()),
     ] = (),
-    base_url: Annotated[str | None, Parameter(help="Where an API is, if not where its document says.")] = None,
+    base_url: Annotated[
+        str | None, Parameter(help="Address of the API, if the document does not have the right one.")
+    ] = None,
     kind: Annotated[
-        Literal["mcp", "openapi"] | None, Parameter(name="--type", help="What an address is, if it cannot be told.")
+        Literal["mcp", "openapi"] | None,
+        Parameter(name="--type", help="What an address is, if that cannot be detected."),
     ] = None,
     trust_annotations: Annotated[
-        bool, Parameter(help="Believe its hints: what says that it only reads asks nobody.")
+        bool, Parameter(help="Trust the server's hints: read-only tools run without asking.")
     ] = False,
-    offline: Annotated[bool, Parameter(help="Write without connecting; `pegboard lock` pins it later.")] = False,
-    yes: Annotated[bool, Parameter(help="Ask nothing, and take what would be offered first.")] = False,
+    offline: Annotated[bool, Parameter(help="Write without connecting; `pegboard lock` pins the tools later.")] = False,
+    yes: Annotated[bool, Parameter(help="Accept the proposed answers without asking.")] = False,
     print_only: Annotated[bool, Parameter(name="--print", help="Print the entry; write nothing.")] = False,
     options: SharedOptions,
 ) -> Exit:

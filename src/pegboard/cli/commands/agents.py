@@ -21,7 +21,7 @@ _AGENTS = (
 
 
 async def agents_command(*, options: SharedOptions) -> None:
-    """List the agents, with their tools and whom each may run."""
+    """List the agents, with their tools and the agents that each may run."""
     async with opened(options, lists_only=True, only_reads=True) as (project, view):
         registry = project.catalog.registry
         declared = registry.declarations

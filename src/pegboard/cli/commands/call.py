@@ -20,9 +20,9 @@ from pegboard.model.result import TextContent, ToolResult
 from pegboard.platforms import platform
 from pegboard.providers.mcp import mcp_content
 
-_PAIRS = "Arguments: key=value, read by the type that the schema gives; key:=JSON for raw JSON."
-_LATER = "Ask nobody at this terminal: what needs a yes waits for one, see `pegboard consent`."
-_ARGS = "Arguments as a JSON object; @FILE reads a file, - standard input. Pairs win over it."
+_PAIRS = "Arguments: key=value, converted to the type in the schema, or key:=JSON."
+_LATER = "Do not ask at this terminal; file the question for `pegboard consent`."
+_ARGS = "Arguments as a JSON object; @FILE reads a file, - reads standard input. key=value pairs win."
 
 
 async def call_command(
@@ -30,11 +30,11 @@ async def call_command(
     /,
     *pairs: Annotated[str, Parameter(help=_PAIRS)],
     args: Annotated[str | None, Parameter(allow_leading_hyphen=True, help=_ARGS)] = None,
-    yes: Annotated[bool, Parameter(name=["--yes", "-y"], help="Agree in advance to what the tool asks.")] = False,
+    yes: Annotated[bool, Parameter(name=["--yes", "-y"], help="Approve the call in advance.")] = False,
     later: Annotated[bool, Parameter(help=_LATER)] = False,
     options: SharedOptions,
 ) -> Exit:
-    """Call one tool, through every guard.
+    """Call one tool. All guards apply.
 
     Ends with 0 if the tool succeeded, else with 1. A tool that needs a yes asks for it on a terminal.
     """

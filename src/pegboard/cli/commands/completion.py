@@ -10,12 +10,12 @@ from pegboard.cli.options import SharedOptions, Shell
 
 
 def completion_command(
-    shell: Annotated[Shell, Parameter(help="The shell to complete in.")],
+    shell: Annotated[Shell, Parameter(help="The shell.")],
     /,
     *,
     options: SharedOptions,
 ) -> None:
-    """Print the script by which a shell completes words.
+    """Print a completion script for a shell.
 
     Names of tools and profiles are read from the configuration and the lock at each use; nothing is started.
     """

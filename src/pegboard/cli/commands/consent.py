@@ -49,11 +49,11 @@ _ANY_OTHER = (
     "Let every argument that neither --where nor --any names have any value. Without it they must be absent "
     "or have their default."
 )
-_PREVIEW = "Print what the grant would allow and leave open, and give nothing."
-_YES = "Do not ask before giving it."
-_ALL = "Answers and grants too."
-_CALLS = "How many calls it allows."
-_FOR = "How long it is good: 30m, 12h, 7d, or a date such as 2026-11-27, to its end."
+_PREVIEW = "Print what the grant would allow; give nothing."
+_YES = "Give the grant without asking."
+_ALL = "Include answers and grants."
+_CALLS = "Number of calls that it allows."
+_FOR = "How long it is valid: 30m, 12h, 7d, or until the end of a date such as 2026-11-27."
 _CREDENTIAL = "For a tool: only callers with this API key, by its name, or with the credential that --json shows."
 QuestionId = Annotated[str, Parameter(help=_QUESTION)]
 RecordId = Annotated[str, Parameter(help=_RECORD)]
@@ -76,7 +76,7 @@ async def ls_command(
     all: Annotated[bool, Parameter(help=_ALL)] = False,  # noqa: A002 - the name of the option
     options: SharedOptions,
 ) -> None:
-    """List the questions that wait for a person."""
+    """List the open questions."""
     with _inbox(options) as inbox:
         _list(await inbox.store.listed(is_open=not all), inbox.key_names(), options)
 
@@ -91,7 +91,7 @@ async def show_command(name: RecordId, /, *, options: SharedOptions) -> None:
 
 
 async def approve_command(name: QuestionId, /, *, lasting: Lasting = None, options: SharedOptions) -> None:
-    """Say yes to a question: the same call passes once, if its caller makes it again."""
+    """Approve a question: the call runs once when its caller repeats it."""
     with _inbox(options) as inbox:
         good_s = CONSENT_GOOD_S if lasting is None else span_s(lasting, now=time.time())
         consent = await inbox.store.decide(name, is_yes=True, decided_by=_person(), good_s=good_s)
@@ -100,7 +100,7 @@ async def approve_command(name: QuestionId, /, *, lasting: Lasting = None, optio
 
 
 async def deny_command(name: QuestionId, /, *, options: SharedOptions) -> None:
-    """Say no to a question: its caller is not asked again in this session."""
+    """Deny a question: the same call is refused for the rest of the session."""
     with _inbox(options) as inbox:
         consent = await inbox.store.decide(name, is_yes=False, decided_by=_person())
         note = "Declined. Its caller is not asked again in this session; `pegboard consent forget` takes that back."
@@ -140,7 +140,7 @@ async def grant_command(
 
 
 async def forget_command(name: RecordId, /, *, options: SharedOptions) -> None:
-    """Take an answer or a grant back."""
+    """Remove an answer or a grant."""
     with _inbox(options) as inbox:
         _say(options, await inbox.store.forget(name), "Forgotten.")
 

@@ -17,11 +17,11 @@ _LAST_PORT = 65535
 
 def demo_command(
     *,
-    once: Annotated[bool, Parameter(help="End after the show instead of serving on.")] = False,
-    port: Annotated[int | None, Parameter(help="Port to serve on; by default a free one.")] = None,
+    once: Annotated[bool, Parameter(help="Exit after the demo instead of serving on.")] = False,
+    port: Annotated[int | None, Parameter(help="Port to serve on. Default: a free one.")] = None,
     options: SharedOptions,
 ) -> Exit:
-    """Show on a running server what Pegboard does."""
+    """Show what Pegboard does, on a running server."""
     if port is not None and not 0 <= port <= _LAST_PORT:
         raise CommandError(f"--port {port} is no port; choose one from 1 to {_LAST_PORT}, or 0 for any that is free.")
     try:

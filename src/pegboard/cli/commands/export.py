@@ -16,19 +16,19 @@ from pegboard.cli.terminal import Column, json_text
 TargetName = Literal[
     "openai", "openai_strict", "openai_responses", "anthropic", "anthropic_strict", "gemini", "mcp"
 ]  # fmt: skip
-_OUTPUT = "Write to this file instead; it is overwritten."
-_REPORT = "Tell what the target cannot carry, instead of the tools."
+_OUTPUT = "Write to this file, and overwrite it."
+_REPORT = "Print what the form cannot express, instead of the tools."
 _LOSSES = (Column(head="tool", style="bold"), Column(head="where"), Column(head="effect"), Column(head="what"))
 
 
 async def export_command(
-    target: Annotated[TargetName, Parameter(help="Whose form.")],
+    target: Annotated[TargetName, Parameter(help="The provider's form.")],
     *,
     output: Annotated[Path | None, Parameter(name=["--output", "-o"], help=_OUTPUT)] = None,
     report: Annotated[bool, Parameter(help=_REPORT, negative=())] = False,
     options: SharedOptions,
 ) -> Exit:
-    """Print the tools in the form of a model provider.
+    """Print the tools as function schemas of a model provider.
 
     The answer is a JSON array, with --json or without. Schemas are rewritten where the provider
     would refuse them; `--report` tells what that costs: `widened`, the model may say what the tool

@@ -29,10 +29,10 @@ async def importing_command(
     *,
     consent: Annotated[Literal["never", "destructive", "always"], Parameter(help=_CONSENT)] = "destructive",
     yes: Annotated[bool, Parameter(help="Write without asking.")] = False,
-    print_only: Annotated[bool, Parameter(name="--print", help="Print what would be written; write nothing.")] = False,
+    print_only: Annotated[bool, Parameter(name="--print", help="Print the result; write nothing.")] = False,
     options: SharedOptions,
 ) -> Exit:
-    """Take over servers, tools and agents from elsewhere.
+    """Import servers, tools and agents from other programs.
 
     Nothing is started. Everything that is not carried over is named, and then the command ends with 1. Secrets that
     stand there in clear become ${VARIABLE}, with the line to export, and are not printed.

@@ -20,17 +20,15 @@ else:
     ingesting = LazyModule("pegboard.workspace.ingest")
 
 _SPACE = "The space that the documents belong to."
-_SOURCE = "Name of the source in that space; by default that of the folder, or the address."
-_ENCODING = (
-    "Encoding of the texts that are not UTF-8, such as cp1252; kept for the source of a folder. `auto` detects it."
-)
+_SOURCE = "Name of the source in that space. Default: the folder's name, or the address."
+_ENCODING = "Encoding of texts that are not UTF-8, such as cp1252; remembered for a folder. `auto` detects it."
 _NO_TEXT = "it has no text, so that no search finds it; scanned pages need text recognition (OCR) first"
-_ALLOW_SHRINK = "Remove what is gone also where that is more than half of the source, or the folder is another one."
+_ALLOW_SHRINK = "Allow removing more than half of the source, or using another folder for it."
 _PROGRESS_S = 0.2
 
 
 async def ingest_command(
-    path: Annotated[str, Parameter(help="The folder, one file, or the address of a page or a feed of the web.")],
+    path: Annotated[str, Parameter(help="A folder, a file, or the address of a web page or feed.")],
     /,
     *,
     space: Annotated[str, Parameter(help=_SPACE)],
@@ -39,7 +37,7 @@ async def ingest_command(
     allow_shrink: Annotated[bool, Parameter(help=_ALLOW_SHRINK, negative="")] = False,
     options: SharedOptions,
 ) -> int:
-    """Take documents into a space: a folder, a file, or a page or feed of the web.
+    """Add documents to a space: a folder, a file, a web page or a feed.
 
     Only new and changed files are read, and what is gone from the folder is removed. If that is more than half of the
     source, nothing is changed and the exit code is 1, unless --allow-shrink is set. A file that cannot be read is

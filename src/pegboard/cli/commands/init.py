@@ -13,7 +13,7 @@ from pegboard.config import init_files
 
 
 def init_command(
-    folder: Annotated[Path, Parameter(help="Where to write; made if need be. By default this folder.")] = Path(),
+    folder: Annotated[Path, Parameter(help="Folder to write to; created if missing. Default: this folder.")] = Path(),
     /,
     *,
     options: SharedOptions,

@@ -28,15 +28,13 @@ def install_command(
     ],
     /,
     *,
-    name: Annotated[str, Parameter(help="What the client calls the server.")] = "pegboard",
-    file: Annotated[Path | None, Parameter(help="Another file than the client's own.")] = None,
-    remove: Annotated[bool, Parameter(help="Take it out again.")] = False,
-    print_only: Annotated[
-        bool, Parameter(name="--print", help="Print the file as it would be; write nothing.")
-    ] = False,
+    name: Annotated[str, Parameter(help="Name of the server in the client.")] = "pegboard",
+    file: Annotated[Path | None, Parameter(help="Write to this file instead of the client's own.")] = None,
+    remove: Annotated[bool, Parameter(help="Remove the entry.")] = False,
+    print_only: Annotated[bool, Parameter(name="--print", help="Print the resulting file; write nothing.")] = False,
     options: SharedOptions,
 ) -> None:
-    """Enter the tools of --profile in the configuration of an MCP client.
+    """Connect an MCP client to the tools of --profile.
 
     The client starts `pegboard serve --stdio` by itself. Whatever else stands in its file stays, comments too.
     """

@@ -22,10 +22,10 @@ from pegboard.model.json_types import JSON
 
 _NAME = "Name of the key, as the rules under `identity.map` have it."
 _NAME_OR_ID = "Name or id of the key."
-_DAYS = "Days until the key ends. Without it, it lasts until it is revoked."
-_DAYS_AGAIN = "Days until the new key ends. Without it, it lasts as long as the old one did."
-_OVERLAP = "How long the old key stays good next to the new one: 24h, 30m, 7d. Without it, it ends at once."
-_ALL = "End every key of the name, also the one that `rotate` made."
+_DAYS = "Days until the key expires. Default: it does not expire."
+_DAYS_AGAIN = "Days until the new key expires. Default: the lifetime of the old one."
+_OVERLAP = "How long the old key stays valid: 24h, 30m, 7d. Default: it ends at once."
+_ALL = "Revoke all keys of this name, also the one that `rotate` created."
 _COLUMNS = (
     Column(head="Name", style="bold"),
     Column(head="Id", is_id=True),
@@ -49,7 +49,7 @@ def add_command(
     days: Annotated[int | None, Parameter(help=_DAYS)] = None,
     options: SharedOptions,
 ) -> None:
-    """Make a key and show it once."""
+    """Create a key and show it once."""
     config, store = _store(options)
     _show(lambda: store.add(name, lifetime_s=_lifetime_s(days)), name, config, options)
 
@@ -62,7 +62,7 @@ def rotate_command(
     overlap: Annotated[timedelta | None, Parameter(help=_OVERLAP)] = None,
     options: SharedOptions,
 ) -> None:
-    """Make a key that replaces another, and show it once."""
+    """Create a key that replaces another, and show it once."""
     overlap_s = int((overlap or timedelta()).total_seconds())
     if overlap_s < 0:
         raise CommandError("--overlap may not be negative.")
@@ -79,7 +79,7 @@ def revoke_command(
     all: Annotated[bool, Parameter(help=_ALL, negative="")] = False,  # noqa: A002 - the name of the option
     options: SharedOptions,
 ) -> None:
-    """End a key: its callers are refused from the next request on."""
+    """Revoke a key: its callers are refused from the next request on."""
     _revoke(_store(options)[1], name, options, is_all=all)
 
 

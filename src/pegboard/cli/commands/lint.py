@@ -21,7 +21,7 @@ _COLUMNS = (
     Column(head="Rule", style="yellow"),
     Column(head="What to do about it"),
 )
-_FAIL_ON = "End with 1 if there is a finding of this level or a higher one."
+_FAIL_ON = "Exit with 1 if there is a finding of this level or higher."
 
 
 async def lint_command(
@@ -31,7 +31,7 @@ async def lint_command(
     ] = "warning",
     options: SharedOptions,
 ) -> Exit:
-    """Find what makes tools hard to find, to tell apart, or to use.
+    """Find problems that make tools hard to find, distinguish or use.
 
     Missing and weak descriptions, parameters without one, words on parameters that are none, tools that compete for
     the same requests, what a provider refuses although an export rewrites it, deep nesting, tools past their end.

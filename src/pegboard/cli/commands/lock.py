@@ -45,7 +45,7 @@ class Server(Struct, frozen=True, kw_only=True):
 
 
 async def write_command(*, options: SharedOptions) -> Exit:
-    """Pin the tools of servers that are new, and forget servers that are gone.
+    """Pin the tools of new servers, and remove servers that are gone.
 
     Ends with 1 when tools wait for a review, or a server cannot be reached.
     """
@@ -63,7 +63,7 @@ async def diff_command(*names: Annotated[str, Parameter(help=_SHOWN)], options: 
 
 
 async def accept_command(*names: Annotated[str, Parameter(help=_ACCEPTED)], options: SharedOptions) -> Exit:
-    """Accept the tools as their servers define them now.
+    """Accept the current definitions of tools.
 
     Ends with 1 when a server cannot be reached.
     """

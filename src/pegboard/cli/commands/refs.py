@@ -22,10 +22,10 @@ _SKIPPED = frozenset(("node_modules", "__pycache__", "venv", "dist", "build"))
 
 
 async def refs_command(
-    *paths: Annotated[Path, Parameter(help="Files and folders: prompts, code, configs.")],
+    *paths: Annotated[Path, Parameter(help="Files and folders to search: prompts, code, configs.")],
     options: SharedOptions,
 ) -> Exit:
-    """Find names of tools in prompts, code and configs that do not exist.
+    """Find names of unknown tools in prompts, code and configs.
 
     A name counts when it says its namespace (`fs__read`, `fs.read`) or its server (`mcp__fs__read`,
     `mcp__acme__read` where the catalog is called acme), or stands in quotes or backticks and is nearly

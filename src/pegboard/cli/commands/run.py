@@ -23,22 +23,22 @@ from pegboard.model.event import Event
 from pegboard.model.json_types import JSON, is_object
 from pegboard.model.result import ToolResult
 
-_CONTEXT = "What the prompts of the agent see, as a JSON object: `{{ context.company }}`."
-_SESSION = "Go on with the conversation of this name, and remember this one under it."
+_CONTEXT = "Context for the agent's prompts, as a JSON object: `{{ context.company }}`."
+_SESSION = "Continue the conversation of this name, and store this one under it."
 _INDENT = "  "
 
 
 async def run_command(
-    name: Annotated[str, Parameter(help="The agent, by its name.")],
-    query: Annotated[str, Parameter(help="What it shall do.")],
+    name: Annotated[str, Parameter(help="Name of the agent.")],
+    query: Annotated[str, Parameter(help="The task or question.")],
     /,
     *,
     context: Annotated[str | None, Parameter(allow_leading_hyphen=True, help=_CONTEXT)] = None,
     session: Annotated[str | None, Parameter(help=_SESSION)] = None,
-    yes: Annotated[bool, Parameter(name=["--yes", "-y"], help="Agree in advance to what its tools ask.")] = False,
+    yes: Annotated[bool, Parameter(name=["--yes", "-y"], help="Approve its calls in advance.")] = False,
     options: SharedOptions,
 ) -> Exit:
-    """Run an agent, and show its answer and its tool calls as they come.
+    """Run an agent, and show its answer and its tool calls as they happen.
 
     The answer goes to standard output, the calls to standard error, those of sub-agents below the call that runs them.
     Ends with 0 if the agent completed, else with 1.

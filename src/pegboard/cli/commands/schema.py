@@ -25,14 +25,13 @@ _NAMED = re.compile(r"^\ufeff?#\s*yaml-language-server\s*:.*\$schema\s*=", re.MU
 
 def schema_command(
     *,
-    agent: Annotated[bool, Parameter(name="--agent", negative="", help="That of the file of an agent.")] = False,
+    agent: Annotated[bool, Parameter(name="--agent", negative="", help="Print the schema of agent files.")] = False,
     editor: Annotated[
         bool,
         Parameter(
             name="--editor",
             negative="",
-            help="One for all files of this config, agents' too, in draft-07, which every editor reads; "
-            "with the types of its plugins.",
+            help="Print one draft-07 schema for all files of this config, with the types of its plugins.",
         ),
     ] = False,
     write: Annotated[
@@ -40,12 +39,12 @@ def schema_command(
         Parameter(
             name="--write",
             negative="",
-            help="With --editor: write it beside the config, and name it in the first line of each of its files.",
+            help="With --editor: write it next to the config, and reference it in the first line of each file.",
         ),
     ] = False,
     options: SharedOptions,
 ) -> None:
-    """Print the JSON Schema of the configuration file, of the file of an agent, or for an editor."""
+    """Print the JSON Schema of the config, of agent files, or for an editor."""
     if editor and agent:
         raise CommandError("--editor has the files of agents in it already; leave --agent out.")
     if write and not editor:

@@ -32,15 +32,16 @@ _COLUMNS = (
 
 
 async def search_command(
-    *words: Annotated[str, Parameter(name="query", help="What is needed, in any language.")],
-    limit: Annotated[int, Parameter(help="The most tools to show; 8 by default.")] = SEARCH_USUAL_HITS,
-    explain: Annotated[bool, Parameter(help="Show what each score was made of.")] = False,
+    *words: Annotated[str, Parameter(name="query", help="A description of the task, in any language.")],
+    limit: Annotated[int, Parameter(help="Largest number of tools to show. Default: 8.")] = SEARCH_USUAL_HITS,
+    explain: Annotated[bool, Parameter(help="Show how each score was computed.")] = False,
     write_examples: Annotated[
-        bool, Parameter(help="Have a model write requests for the tools, into the file of `discovery: {examples}`.")
+        bool,
+        Parameter(help="Let a model write example requests for the tools, into the file of `discovery: {examples}`."),
     ] = False,
     options: SharedOptions,
 ) -> Exit:
-    """Find tools by what is needed.
+    """Find tools by a description of the task.
 
     Asks the index that `searchTools` asks, and like it says of each tool how sure it is that it serves. With
     `--write-examples` nothing is searched: a language model of the config reads the texts of each tool that has no

@@ -47,17 +47,17 @@ else:
 
 WORKERS = 64  # of one parent, at most
 
-_RELOAD = "Take good changes of the config's files while serving; keep the old on bad ones."
-_HOSTS = "Name by which clients reach the server, beside those of this machine; may be given several times."
-_FORWARDED = "Address or network of a proxy whose X-Forwarded-For and -Proto are believed; may be given several times."
-_ROOT_PATH = "Path below which a proxy shows the server, such as /tools; the proxy strips it."
-_UDS = "Listen at a file instead, for a proxy on this machine, which is believed where requests come from."
-_TLS_CERT = "Certificate, with those that vouch for it, to answer over HTTPS; PEM."
-_TLS_KEY = "Its private key, unless that is in the same file; PEM."
-_WORKERS = "Processes that answer; SIGHUP replaces them one by one, with what the files say then."
-_LOG_LEVEL = "Log from this level on; info has a line for each request and each call. [default: warning]"
-_LOG_FORMAT = "Log lines of text, or of JSON."
-_STDIO = "Speak on standard input and output, to the program that started this one."
+_RELOAD = "Reload when the config's files change; keep the old config if the new one has errors."
+_HOSTS = "Additional host name under which clients reach the server; may be repeated."
+_FORWARDED = "Address or network of a proxy whose X-Forwarded-For and -Proto are trusted; may be repeated."
+_ROOT_PATH = "Path under which a proxy publishes the server, such as /tools; the proxy removes it."
+_UDS = "Listen on a Unix socket, for a proxy on this machine. Its X-Forwarded headers are trusted."
+_TLS_CERT = "Certificate chain for HTTPS; PEM."
+_TLS_KEY = "Private key, if it is not in the same file; PEM."
+_WORKERS = "Number of processes. SIGHUP replaces them one by one, with the current config."
+_LOG_LEVEL = "Lowest level to log; info has a line for each request and each call. [default: warning]"
+_LOG_FORMAT = "Log as text or as JSON."
+_STDIO = "Serve the program that started this one, over standard input and output."
 
 _NO_BUS = (
     "note: without `server: {bus: redis://HOST:PORT}` in the config the workers do not hear each other: questions in "
@@ -90,7 +90,7 @@ def serve_command(
     strict: Strict = False,
     options: SharedOptions,
 ) -> Any:
-    """Serve the tools over MCP."""
+    """Serve the tools over MCP and HTTP."""
     who = options.identity
     if not stdio and (who.user or who.space or who.roles or who.session):
         raise CommandError("--as names the caller of --stdio; over HTTP every caller is asked who it is.")

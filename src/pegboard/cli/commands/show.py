@@ -11,7 +11,7 @@ from pegboard.model.json_types import JSON, JSONValue
 
 
 async def show_command(name: ToolName, /, *, options: SharedOptions) -> None:
-    """Show the whole declaration of one tool.
+    """Show the full declaration of one tool.
 
     Hidden tools are shown too, with the code that hides them.
     """

@@ -25,7 +25,7 @@ from pegboard.storage.store_schema import Schema
 _CREATED = "Folder for the copies; it is created if it is missing."
 _FOLDER = "Folder with the copies that `pegboard store backup` wrote."
 _OVERWRITE = "Replace stores that hold records."
-_DRY_RUN = "Show the versions, and change nothing."
+_DRY_RUN = "Show the versions; change nothing."
 _COLUMNS = (
     Column(head="Store", style="bold"),
     Column(head="Place"),
@@ -48,13 +48,13 @@ def restore_command(
     overwrite: Annotated[bool, Parameter(help=_OVERWRITE)] = False,
     options: SharedOptions,
 ) -> None:
-    """Put the copies of a folder back. Stop the server first."""
+    """Restore the copies from a folder. Stop the server first."""
     with _stores(options) as stores:
         _show(list(_restored(stores, folder, overwrite=overwrite)), options)
 
 
 def migrate_command(*, dry_run: Annotated[bool, Parameter(help=_DRY_RUN)] = False, options: SharedOptions) -> None:
-    """Bring every store to the version of this Pegboard, and show the versions."""
+    """Migrate every store to this version of Pegboard, and show the versions."""
     with _stores(options) as stores:
         _show([_migrated(store, dry_run=dry_run) for store in stores], options)
 

@@ -30,7 +30,7 @@ _COLUMNS = (
 
 
 async def ls_command(*, options: SharedOptions) -> None:
-    """List the tasks of all callers, the newest first."""
+    """List the tasks of all callers, newest first."""
     async with _stored(options) as tasks:
         _list([*await tasks.list(OPERATOR)], options)
 
@@ -42,14 +42,14 @@ async def show_command(task_id: TaskId, /, *, options: SharedOptions) -> None:
 
 
 async def cancel_command(task_id: TaskId, /, *, options: SharedOptions) -> None:
-    """End a task."""
+    """Cancel a task."""
     async with _stored(options) as tasks:
         await tasks.cancel(task_id, OPERATOR)
         _show(await tasks.get(task_id, OPERATOR), options)
 
 
 async def resume_command(task_id: TaskId, /, *, options: SharedOptions) -> Exit:
-    """Run a task that no living worker has, here and to its end."""
+    """Run a task that no worker has, in this process, to its end."""
     with _refusals():
         return await _resume(task_id, options)
 

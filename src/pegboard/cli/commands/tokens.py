@@ -22,7 +22,7 @@ _COLUMNS = (
 
 
 async def tokens_command(*, options: SharedOptions) -> None:
-    """Tell what the list of tools costs in a prompt, for each profile and exposure.
+    """Show how many tokens the tool list costs, for each profile and exposure.
 
     Counts the list over MCP. A real tokenizer is used where one is installed with its vocabulary,
     else bytes / 4.3; the last line says which. `auto` decides by bytes / 4.3, whatever is installed.

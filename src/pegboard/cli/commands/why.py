@@ -13,7 +13,7 @@ from pegboard.model.tool import ToolEntry
 
 
 async def why_command(name: ToolName, /, *, options: SharedOptions) -> Exit:
-    """Tell why a caller may use a tool or not, and what would change that.
+    """Explain why a caller may or may not use a tool, and what would change that.
 
     A tool that is visible may be refused all the same for now: its limit is reached, its server is away, its
     definition waits for a review, nobody can agree to it. Ends with 0 if the tool is visible,

@@ -36,8 +36,8 @@ _SOURCES = (Column(head="Space", style="bold"), Column(head="Source"), Column(he
 _SPACES = (Column(head="Space", style="bold"), Column(head="Sources"), Column(head="Documents"), Column(head="Failed"),
            Column(head="Passages"), Column(head="Characters"), Column(head="Rows"))  # fmt: skip
 _GRANTS = (Column(head="Space", style="bold"), Column(head="Who"), Column(head="Access"))
-_NEW = "Let the space be one that does not exist yet."
-_WHO = "Who, as user:NAME or role:NAME."
+_NEW = "Allow a space that does not exist yet."
+_WHO = "user:NAME or role:NAME."
 Space = Annotated[str, Parameter(help="The space.")]
 Who = Annotated[str, Parameter(help=_WHO)]
 
@@ -48,7 +48,7 @@ async def ls_command(
     *,
     options: SharedOptions,
 ) -> None:
-    """List the sources of documents, and who may use which space."""
+    """List document sources, and who may use which space."""
     async with _opened(options) as project:
         await _list(project, options, space)
 
@@ -62,7 +62,7 @@ async def rm_command(
 
 
 async def stats_command(*, options: SharedOptions) -> None:
-    """Show how much each space holds."""
+    """Show the size of each space."""
     async with _opened(options) as project:
         await _statistics(project, options)
 
@@ -81,19 +81,19 @@ async def fetch_model_command(*, options: SharedOptions) -> None:
 async def grant_command(
     who: Who,
     space: Space,
-    access: Annotated[Access, Parameter(help="What they may do.")] = "read",
+    access: Annotated[Access, Parameter(help="The access to give.")] = "read",
     /,
     *,
     new: Annotated[bool, Parameter(help=_NEW, negative="")] = False,
     options: SharedOptions,
 ) -> None:
-    """Let somebody use a space."""
+    """Give a user or role access to a space."""
     async with _opened(options) as project:
         await _grant(project, options, who, space, access, is_new=new)
 
 
 async def revoke_command(who: Who, space: Space, /, *, options: SharedOptions) -> None:
-    """Take the right to use a space back."""
+    """Withdraw access to a space."""
     async with _opened(options) as project:
         await _revoke(project, options, who, space)
 
