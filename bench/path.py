@@ -155,8 +155,9 @@ def report(name: str, entries: list[Entry], *, brief: bool) -> Iterator[str]:
     for entry in entries:
         yield f"  {entry.file if entry.file != previous else '':40} {entry.name}:{entry.line}"
         previous = entry.file
-    twice = [(entry, count) for entry, count in Counter(entries).most_common() if count > 1]
-    yield "  more than once: " + ", ".join(f"{entry.name} {count}" for entry, count in twice)
+    counts = Counter((entry.file, entry.name, entry.line) for entry in entries)
+    repeated = [(name, count) for (_, name, _), count in counts.most_common() if count > 1]
+    yield "  more than once: " + ", ".join(f"{name} {count}" for name, count in repeated)
     yield "  of the same values: " + (", ".join(dict.fromkeys(entry.name for entry in asked_again(entries))) or "none")
 
 
