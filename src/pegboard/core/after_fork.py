@@ -12,7 +12,7 @@ _of_the_parent: list[object] = []
 
 
 class Inheritor(Protocol):
-    """Something that a fork copies although it works in one process only."""
+    """Something that works in one process only, although a fork copies it."""
 
     def after_fork(self) -> None:
         """Release what belongs to the parent; called in the child, before any of its code."""
@@ -36,7 +36,7 @@ def renew_after_fork(inheritor: Inheritor) -> None:
 
 
 def is_held(lock: Lock) -> bool:
-    """Tell, in a child, whether another thread held a lock at the fork: it is never released here."""
+    """Return whether, in a child, another thread held a lock at the fork: nobody will release it here."""
     if not lock.acquire(blocking=False):
         return True
     lock.release()

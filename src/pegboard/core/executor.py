@@ -126,7 +126,7 @@ class Executor(ExecutorState):
     # -- prediction
 
     def blocked(self, view: View, name: str, entry: ToolEntry) -> Blocked | None:
-        """Return why a call of this visible tool would be refused now; a limit kept elsewhere is not asked."""
+        """Return why a call of this visible tool would be refused now; limits in an external store are not checked."""
         return blocked(Prospect(view, name, self, entry))
 
     async def ablocked(self, view: View, name: str, entry: ToolEntry) -> Blocked | None:
@@ -134,7 +134,7 @@ class Executor(ExecutorState):
         return await ablocked(Prospect(view, name, self, entry))
 
     def off_loop(self, code: Callable[[], Any], ctx: ToolContext) -> Awaitable[Any]:
-        """Run code that has held the event loop in a thread, one of its caller's share."""
+        """Run code that has blocked the event loop in a worker thread, which counts towards its caller's share."""
         return self.checkers.run(code, caller=owner_of(ctx))
 
     # -- control
@@ -147,11 +147,11 @@ class Executor(ExecutorState):
         return call is not None
 
     async def close(self, *, grace_s: float = SHUTDOWN_GRACE_S) -> None:
-        """Take no more calls, let running ones end for `grace_s`, then stop the rest with `shutting_down`."""
+        """Refuse new calls, let running ones finish for `grace_s`, then stop the rest with `shutting_down`."""
         self.closing = True
         clock, tasks = self.ports.clock, self.ports.tasks
         if tasks is not None:
-            # Their runs are calls as well, which nobody waits for here.
+            # Their runs are calls as well; nothing here waits for them.
             await tasks.close()
         ends = clock() + grace_s
         while self.in_flight and clock() < ends:  # noqa: ASYNC110 - at shutdown only; an event would cost every call

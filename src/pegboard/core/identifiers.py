@@ -17,7 +17,7 @@ def new_id() -> str:
 
 
 def _draw() -> str:
-    global _drawn  # noqa: PLW0603 - what was drawn is state of the process, and of nobody in it
+    global _drawn  # noqa: PLW0603 - the drawn ids are state of the process
     digits = 2 * _BYTES
     text = os.urandom(_BYTES * _AT_ONCE).hex()
     first, *others = [text[at : at + digits] for at in range(0, len(text), digits)]

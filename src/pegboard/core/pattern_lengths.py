@@ -1,7 +1,7 @@
 """Pattern lengths: write a pattern such as `^[A-Z][a-z]{1,500}$` as `^[A-Z][a-z]*$` with `minLength` and `maxLength`.
 
-Both accept the same texts. The engine writes a counted repetition out once per count, so the first form takes megabytes
-for a class of letters or a few hundred repetitions, and would be refused. Schemas of public APIs are full of them.
+Both accept the same texts. The engine compiles one copy of the atom for each count of a repetition, so the first form
+takes megabytes for a class of letters or a few hundred repetitions, and would be refused. It is common in public APIs.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 
 _FEW = 16  # repetitions that the engine compiles quickly
-# A class of characters, which matches one. Classes inside a class are left alone.
+# A class of characters, which matches one character. Nested classes are not supported.
 _CLASS = r"\[\^?(?:\\.|[^\\\[\]])+\]|\\[pP]\{[\w=]+\}|\\[wWdDsS]|\."
 _ONE = re.compile(rf"{_CLASS}|[A-Za-z0-9_ /:#@%-]")
-# One class of characters, repeated, from the start of a text to its end; single characters may come before and after.
+# One repeated class of characters from start to end of a text; single characters may precede and follow it.
 _COUNTED_CLASS = re.compile(
     rf"\^(?P<open>\(?)(?P<before>(?:{_ONE.pattern}){{0,4}})(?P<one>{_CLASS})"
     rf"\{{(?P<least>\d{{1,9}}),(?P<most>\d{{1,9}})\}}(?P<after>(?:{_ONE.pattern}){{0,4}})(?P<close>\)?)\$"
@@ -42,7 +42,7 @@ def _rewritten(part: Any) -> Any:
 
 
 def _lengths(schema: JSON) -> JSON:
-    """Return the rules that replace the pattern of a schema; nothing where it stays."""
+    """Return the rules that replace the pattern of a schema; empty if the pattern stays."""
     pattern, low, high = schema.get("pattern"), schema.get("minLength", 0), schema.get("maxLength")
     found = _COUNTED_CLASS.fullmatch(pattern) if isinstance(pattern, str) else None
     if found is None or bool(found["open"]) != bool(found["close"]) or not _is_count(low):

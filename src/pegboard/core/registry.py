@@ -520,6 +520,6 @@ def _tell(notify: Callable[..., object], *told: ToolEntry) -> None:
 
 
 def _private(entry: ToolEntry, catalog: Snapshot) -> ToolEntry:
-    """Return a private tool, which is denied as well by what denies the catalog's tool that its name hides."""
+    """Return a private tool that is also denied wherever the catalog's tool with the same name is denied."""
     hidden = None if entry.is_toolset else catalog.find(entry.spec.name)
     return entry if hidden is None else replace(entry, denied_as=hidden.folded_names)

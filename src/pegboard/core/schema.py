@@ -1,4 +1,4 @@
-"""Schema: judge JSON against a schema, strictly, within bounds, and never touch the network."""
+"""Schema: validates JSON against a schema, strictly, within bounds, and without network access."""
 
 from __future__ import annotations
 
@@ -32,28 +32,28 @@ from pegboard.model.bounds import DEFAULT_BOUNDS, MIB, Bounds
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 
-NAMES_MEANT = 3  # of arguments that are not there, for which it is said what they were probably meant to be
-PROPERTIES_COUNTED = 200  # by their letters with so many that are
-PROPERTIES_COMPARED = 5  # and one by one with these of them
-SCHEMAS_REMEMBERED = 20_000  # compiled
-SCHEMA_PATTERN_BYTES = 4 * MIB  # of one regular expression, compiled
-SCHEMA_VALUES = 20_000  # names, options and all else that one schema is written of
-LONG_DIGITS = 50_000  # of all numbers beyond 64 bits in one value
-COPIED_VALUES = 10_000  # of one value, into an error of the engine
-SHOWN_OPTIONS = 20  # of an enum, in the error of a value that is none of them
-PROBLEMS = 50  # told of one set of arguments
+NAMES_MEANT = 3  # unknown arguments for which we suggest a name
+PROPERTIES_COUNTED = 200  # properties up to which all are compared by their letters
+PROPERTIES_COMPARED = 5  # most similar properties that are then compared exactly
+SCHEMAS_REMEMBERED = 20_000  # compiled schemas in the cache
+SCHEMA_PATTERN_BYTES = 4 * MIB  # memory of one compiled regular expression
+SCHEMA_VALUES = 20_000  # values in one schema: names, options and everything else
+LONG_DIGITS = 50_000  # digits of all numbers beyond 64 bits in one value
+COPIED_VALUES = 10_000  # values that an engine error may copy
+SHOWN_OPTIONS = 20  # options of an enum shown in an error
+PROBLEMS = 50  # problems reported for one set of arguments
 
 # Linear time first; patterns that need look-around run with a step limit instead.
 _LINEAR = jsonschema_rs.RegexOptions(size_limit=SCHEMA_PATTERN_BYTES)
 _BACKTRACKING = jsonschema_rs.FancyRegexOptions(backtrack_limit=PATTERN_STEPS, size_limit=SCHEMA_PATTERN_BYTES)
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# What CPython compares fastest.
+# The types that CPython compares fastest.
 _LEAST, _MOST = -(1 << 30) + 1, (1 << 30) - 1
 _BEYOND, _BEYOND_DIGITS = 1 << 63, 20
 _SHORT = frozenset({int, bool, float})
 _SHARED = frozenset({str, int, bool, float, type(None)})
 NO_ARGUMENT = "is not an argument here"
-_VALUE_CHARS = 80  # how much of a value is shown
+_VALUE_CHARS = 80  # characters of a value in an error
 
 
 class ArgumentProblem(NamedTuple):
@@ -66,9 +66,9 @@ class ArgumentProblem(NamedTuple):
 
 
 class Compiled:
-    """A schema ready to judge: what judges by it, the defaults of its properties, what judging costs.
+    """A schema ready to validate: its validator, the defaults of its properties, and the cost of validating.
 
-    No answer holds the event loop for long: `is_valid` raises `CallError` of kind `schema_too_complex` where it would.
+    No check blocks the event loop for long: `is_valid` raises `CallError` of kind `schema_too_complex` instead.
     """
 
     __slots__ = ("_cost", "_has_alternatives", "_max_steps", "_validator", "defaults", "is_valid", "schema")
@@ -81,7 +81,7 @@ class Compiled:
         self._validator = validator
         self._cost = cost
         self._has_alternatives = not ALTERNATIVE_RULES.isdisjoint(rules)
-        # What is plain needs no looking at its cost; the rest is looked at when it is first used.
+        # Plain schemas need no cost check; others are examined when they are first used.
         self.is_valid: Callable[[JSONValue], bool] = self._counted_valid if rules else validator.is_valid
         properties = schema.get("properties")
         self.defaults: tuple[tuple[str, JSONValue], ...] = tuple(
@@ -92,7 +92,7 @@ class Compiled:
 
     def _counted_valid(self, value: JSONValue) -> bool:
         cost = self._cost_counted()
-        # Most values are so short that counting cannot matter, and writing them takes a fiftieth of its time.
+        # Most values are so short that the cost cannot matter; serialising them is fifty times as fast as counting.
         if not is_written_within(value, cost.uncounted_bytes):
             cost.hold(value)
         return self._validator.is_valid(value)
@@ -110,15 +110,15 @@ class Compiled:
         return args
 
     def explaining_steps(self, value: JSONValue) -> int:
-        """Return the steps that `errors` takes at most; with more than `schema_steps`, do not call it."""
+        """Return an upper bound for the steps of `errors`; if it exceeds `schema_steps`, do not call `errors`."""
         return self._cost_counted().explaining_steps(value)
 
     def errors(self, value: JSONValue) -> list[Any]:
-        """Return every error of the engine for a value; ask `explaining_steps` first."""
+        """Return every error of the engine for a value; check `explaining_steps` first."""
         return list(self._validator.iter_errors(value))
 
     def _first_error(self, value: JSONValue) -> list[Any]:
-        """Return the first error alone, if that takes no time: an error has a copy of the value that it is about."""
+        """Return the first error, or nothing if even that takes too long: an error copies the value that it describes."""
         if self._has_alternatives or size_of(value, at_most=COPIED_VALUES).values > COPIED_VALUES:
             return []
         found: list[Any] = []
@@ -129,9 +129,9 @@ class Compiled:
         return found
 
     def problems(self, value: JSONValue) -> list[ArgumentProblem]:
-        """Return every fault of a value, first ones first, at most 50.
+        """Return at most the first 50 faults of a value.
 
-        Where all of them would take too long to find, the first is told, or what is plain at the top.
+        If finding all of them takes too long, return only the first one, or the obvious ones at the top level.
         """
         found: list[ArgumentProblem] = []
         left = [NAMES_MEANT]
@@ -153,14 +153,14 @@ def _refuse(uri: str) -> JSONValue:
 
 
 def compile_schema(schema: JSON | bool, *, bounds: Bounds = DEFAULT_BOUNDS) -> Compiled:
-    """Return the judge for a JSON Schema 2020-12, made once for equal schemas.
+    """Return the validator for a JSON Schema 2020-12; equal schemas share one.
 
     Raises:
-        CallError: `schema_too_complex`, when it is deeper or larger than the bounds.
-        DefinitionError: it is no valid schema, or refers to something outside itself.
+        CallError: `schema_too_complex`, if it is deeper or larger than the bounds.
+        DefinitionError: it is not a valid schema, or refers to something outside itself.
     """
     whole: JSON = schema if isinstance(schema, dict) else {"allOf": [schema]}
-    # What was let in under these bounds is so again: to look at every part of it takes most of the time.
+    # A schema that was accepted under these bounds is accepted again: checking every part takes most of the time.
     hashed = quick_digest(whole)
     key = (hashed, bounds.schema_depth, bounds.subschemas, bounds.schema_steps)
     cached = _compiled.get(key)
@@ -169,7 +169,7 @@ def compile_schema(schema: JSON | bool, *, bounds: Bounds = DEFAULT_BOUNDS) -> C
     rules = check_schema_size(whole, bounds=bounds)
     if "pattern" in rules:
         whole = with_pattern_lengths(whole)
-    # Before it is compiled, which takes its time too.
+    # Before compiling, which takes time as well.
     cost = SchemaCost(whole, max_steps=bounds.schema_steps) if rules & MULTIPLYING_RULES else None
     compiled = Compiled(whole, _validator(whole), rules, cost, max_steps=bounds.schema_steps)
     return compiled if hashed is None else _compiled.remember(key, compiled)
@@ -192,11 +192,9 @@ def _first_line(error: object) -> str:
 
 
 def check_schema_size(schema: JSONValue, *, bounds: Bounds) -> frozenset[str]:
-    """Refuse a schema deeper than `schema_depth`, of more than `subschemas`, or with integers that JSON readers lose.
+    """Refuse schemas that are too large: deeper than `schema_depth`, too many subschemas, or too many other values.
 
-    And one of so many values (names and options, too) that to look at it would hold the event loop.
-
-    Returns its rules that may make judging by it costly.
+    Also refuses integers that JSON readers round. Returns the rules that may make validating slow.
 
     Raises:
         CallError: `schema_too_complex`.
@@ -216,7 +214,7 @@ def check_schema_size(schema: JSONValue, *, bounds: Bounds) -> frozenset[str]:
                     rules |= COSTLY_RULES & value.keys()
                 if not BOUND_RULES.isdisjoint(value):
                     rules |= {rule for rule in BOUND_RULES & value.keys() if not is_machine_number(value[rule])}
-                # A subschema of an object stands two JSON levels down: `properties`, then the name.
+                # A subschema of an object is two JSON levels down: `properties`, then the name.
                 if depth > 2 * bounds.schema_depth:
                     text = f"The schema is more than {bounds.schema_depth} levels deep (`limits.schema_depth`)."
                     raise CallError("schema_too_complex", text)
@@ -224,7 +222,7 @@ def check_schema_size(schema: JSONValue, *, bounds: Bounds) -> frozenset[str]:
             if values > SCHEMA_VALUES:
                 raise CallError("schema_too_complex", f"The schema has more than {SCHEMA_VALUES:,} values.")
             for inner in inside:
-                # Most are texts; only what holds others needs another turn.
+                # Most are texts; only containers are put on the stack.
                 if type(inner) is str:
                     continue
                 if isinstance(inner, dict | list):
@@ -242,9 +240,9 @@ def check_schema_size(schema: JSONValue, *, bounds: Bounds) -> frozenset[str]:
 
 
 def check_bounds(value: JSONValue, *, bounds: Bounds = DEFAULT_BOUNDS) -> None:
-    """Refuse what no validator should be shown: too deep, too much, huge integers, NaN, keys that are no text.
+    """Refuse values that no validator should see: too deep or large, huge integers, NaN, keys that are not strings.
 
-    Walks without recursion, and stops at the first fault.
+    Does not recurse, and stops at the first fault.
 
     Raises:
         CallError: `invalid_arguments`.
@@ -253,10 +251,10 @@ def check_bounds(value: JSONValue, *, bounds: Bounds = DEFAULT_BOUNDS) -> None:
 
 
 def bounded_copy(value: JSONValue, *, bounds: Bounds = DEFAULT_BOUNDS) -> Any:
-    """Return a copy that shares nothing that can be written to, made on the walk on which `check_bounds` looks.
+    """Check a value as `check_bounds` does, and return a copy that shares nothing mutable with it.
 
     Raises:
-        CallError: as `check_bounds` does.
+        CallError: see `check_bounds`.
     """
     return _walk_within(value, bounds, is_copied=True)
 
@@ -264,7 +262,7 @@ def bounded_copy(value: JSONValue, *, bounds: Bounds = DEFAULT_BOUNDS) -> Any:
 def _walk_within(value: JSONValue, bounds: Bounds, *, is_copied: bool) -> Any:
     values = long_digits = 0
     result: list[Any] = [value]
-    # What is looked at next, the copy in which it stands and where, and its level.
+    # The containers still to visit: the original, its copy in the parent, the place there, and the level.
     stack: list[tuple[Any, Any, Any, int]] = [(value, result, 0, 1)]
     while stack:
         item, holder, place, depth = stack.pop()
@@ -279,11 +277,11 @@ def _walk_within(value: JSONValue, bounds: Bounds, *, is_copied: bool) -> Any:
                 copy = holder[place] = item.copy()
             for at, inner in item.items() if kind is dict else enumerate(item):
                 kind = type(inner)  # pyright: ignore[reportUnknownVariableType] - any JSON
-                # Most are short scalars; only the rest needs another turn.
+                # Most are short scalars; only the rest is put on the stack.
                 if kind is not str and inner is not None and not (kind in _SHORT and _LEAST < inner < _MOST):
                     stack.append((inner, copy, at, depth + 1))
         elif kind is int:
-            # A digit is a little more than 3.32 bits: below that no power need be taken.
+            # A digit has slightly more than 3.32 bits: below that, no power needs to be computed.
             if item.bit_length() > bounds.integer_digits * 3.32 and abs(item) >= 10**bounds.integer_digits:
                 raise _refused(f"an integer has more than {bounds.integer_digits} digits (`limits.integer_digits`)")
             if not -_BEYOND < item < _BEYOND:
@@ -294,7 +292,7 @@ def _walk_within(value: JSONValue, bounds: Bounds, *, is_copied: bool) -> Any:
             if not -_BEYOND < item < _BEYOND:
                 long_digits += _BEYOND_DIGITS
         elif not (kind is str or kind is bool or item is None):
-            # Exact types only: the validator knows no subclass of str or int.
+            # Exact types only: the validator does not accept subclasses of str or int.
             raise _refused(f"a {kind.__name__} is no JSON value")
         if long_digits > LONG_DIGITS:
             raise _refused(f"their numbers beyond 64 bits have more than {LONG_DIGITS} digits in all")
@@ -302,8 +300,8 @@ def _walk_within(value: JSONValue, bounds: Bounds, *, is_copied: bool) -> Any:
 
 
 def is_small(value: JSON) -> bool:
-    """Tell whether an object needs no further look: a few short scalars, as most arguments are."""
-    if len(value) > 64:  # a larger object is looked at in full
+    """Tell whether an object needs no further check: it has only a few short scalars, as most arguments do."""
+    if len(value) > 64:  # larger objects are checked in full
         return False
     for key, item in value.items():
         if type(key) is not str:
@@ -332,7 +330,7 @@ def refused_arguments(text: str, rule: str, *, path: str = "$", value: JSONValue
 
 
 def copied(value: Any) -> Any:
-    """Return a copy of a JSON value that shares nothing that can be written to."""
+    """Return a copy of a JSON value that shares nothing mutable with it."""
     if is_object(value):
         for item in value.values():
             if type(item) not in _SHARED:
@@ -368,7 +366,7 @@ def shown(value: JSONValue) -> str:
 
 
 def _beginning(value: JSONValue, left: list[int]) -> JSONValue:
-    """Return as much of a value as is shown of it; `left` holds the characters that there is room for."""
+    """Return the part of a value that is shown; `left` holds the number of characters that still fit."""
     if isinstance(value, str):
         left[0] -= len(value)
         return value[: _VALUE_CHARS + 1]
@@ -381,9 +379,9 @@ def _beginning(value: JSONValue, left: list[int]) -> JSONValue:
 
 
 def _explain(error: Any, schema: JSONValue, left: list[int]) -> Iterator[ArgumentProblem]:
-    """Turn one validator error into problems at the exact places: a missing property at its own path, and so on.
+    """Convert one validator error to problems with exact paths, e.g. a missing property at its own path.
 
-    `left` holds for how many names it may still be said what was probably meant.
+    `left` holds the number of names for which a suggestion may still be made.
     """
     steps: list[str | int] = list(error.instance_path)
     rule: str = error.kind.name
@@ -416,7 +414,7 @@ def _explain(error: Any, schema: JSONValue, left: list[int]) -> Iterator[Argumen
 
 
 def _plain_problems(schema: JSON, value: JSONValue) -> list[ArgumentProblem]:
-    """Return what can be told of a value without the engine: what is missing and what is not known at the top."""
+    """Return the problems that need no engine: missing and unknown names at the top level."""
     found: list[ArgumentProblem] = []
     if is_object(value):
         properties, required = schema.get("properties"), schema.get("required")
@@ -447,7 +445,7 @@ def _unexpected(
 
 
 def _meant(name: str, instance: JSON, known: JSON, left: list[int]) -> str:
-    """Return what a name was probably meant to be, of those that are not there yet. Comparing is dear."""
+    """Return the missing property that an unknown name was probably meant to be. Comparing names is slow."""
     if left[0] <= 0 or len(name) > MAX_NAME_CHARS:
         return ""
     left[0] -= 1
@@ -460,7 +458,7 @@ def _meant(name: str, instance: JSON, known: JSON, left: list[int]) -> str:
 
 
 def _properties_at(schema: JSONValue, steps: Sequence[str | int]) -> JSON:
-    """Return the properties that the subschema at a place declares; none where another schema has the place."""
+    """Return the properties declared by the subschema at a path; empty if several schemas apply there."""
     at: Any = schema
     with suppress(LookupError, TypeError):
         for step in steps:
@@ -472,7 +470,7 @@ def _properties_at(schema: JSONValue, steps: Sequence[str | int]) -> JSON:
 def _closest_branch(
     error: Any, branches: list[list[Any]], schema: JSONValue, left: list[int]
 ) -> Iterator[ArgumentProblem]:
-    """Explain the alternative that the value came closest to: the one whose first fault lies deepest."""
+    """Explain the alternative that matches the value best: the one whose first fault is deepest."""
     depth = len(error.instance_path)
     inner = [branch for branch in branches if branch and len(branch[0].instance_path) > depth]
     meant = [branch for branch in branches if branch and all(item.kind.name != "type" for item in branch)]

@@ -1,8 +1,8 @@
-"""Schema cost: count the steps of judging a value by a schema, and refuse what takes more than `schema_steps`.
+"""Schema cost: count the steps of validating a value, and refuse a schema that takes more than `schema_steps`.
 
 The engine cannot be interrupted and holds the GIL, so the steps are counted before it starts. A step is about the
-work of looking at one character. Subschemas count once for each way in which a place of the value reaches them; all
-values that are judged by the same subschemas are counted together. Every weight below is an upper bound in steps.
+work of reading one character. A subschema counts once for each way in which it is reached at a place of the value. All
+values with the same subschemas are counted together. Every weight below is an upper bound in steps.
 """
 
 from __future__ import annotations
@@ -22,42 +22,42 @@ from pegboard.model.bounds import DEFAULT_BOUNDS, KIB
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 
-# To compile a schema, to judge one value by it, or to explain what is wrong: some 18 ms each by default.
+# To compile a schema, validate one value, or explain its faults: some 18 ms each by default.
 MAX_STEPS = DEFAULT_BOUNDS.schema_steps
 
-_RULE = 8  # one rule at one place; the same for each member of an object
-_OPTION = 30  # one value inside an option of `enum` or `const` that is an object or a list
-_FORMAT, _SLOW_FORMAT, _STATE, _BACKTRACK = 5, 40, 15, 2 * PATTERN_STEPS  # one character
-_DIGIT, _UNIQUE, _UNIQUE_DIGIT = 32, 30, 250  # one digit compared, one value of a unique item, one of its digits
-_META_SCHEMA = 50_000  # the engine's own schema of schemas, once
-_ERROR, _COPY = 3_000, 200  # one error, and one value that it copies
-_BOUND, _FRACTION = 16, 200  # a number compared with one that fits into 64 bits, or with another
+_RULE = 8  # one rule at one place; also for each member of an object
+_OPTION = 30  # one value inside an object or list among the options of `enum` or `const`
+_FORMAT, _SLOW_FORMAT, _STATE, _BACKTRACK = 5, 40, 15, 2 * PATTERN_STEPS  # per character
+_DIGIT, _UNIQUE, _UNIQUE_DIGIT = 32, 30, 250  # a compared digit, a value in a unique item, a digit in a unique item
+_META_SCHEMA = 50_000  # the engine's own meta-schema, once
+_ERROR, _COPY = 3_000, 200  # an error, and each value that it copies
+_BOUND, _FRACTION = 16, 200  # a comparison of numbers within 64 bits, and of other numbers
 _COMPILE, _COMPILE_PATTERN, _COMPILE_ATOM = 500, 15_000, 1_200
-_COUNT_VALUE, _COUNT_NODE = 25, 250  # counting itself takes time, too
+_COUNT_VALUE, _COUNT_NODE = 25, 250  # counting itself takes time as well
 
 _MAX_UNCOUNTED_BYTES = 64 * KIB  # of a value as JSON
-_DIGITS_A_BYTE = 64  # `5e-324` has the most: 377 in six bytes
-_MAX_LEVELS = 32  # of a schema, to find out what it costs whatever the value
+_DIGITS_A_BYTE = 64  # `5e-324` has the highest ratio: 377 digits in six bytes
+_MAX_LEVELS = 32  # levels of a schema that are examined for the cost of any value
 _MAX_EXPLAINED = 1_000  # values in a value of which all faults are listed
 _ENDLESS = 1 << 60
-_WORD, _SHORTEST = 1 << 63, 20  # integers of the machine, and the digits of the shortest other number
+_WORD, _SHORTEST = 1 << 63, 20  # the range of machine integers, and the digits of the shortest other number
 _ANNOTATIONS = frozenset({
     "$schema", "$id", "$anchor", "$dynamicAnchor", "$comment", "$defs", "definitions", "title", "description",
     "default", "examples", "deprecated", "readOnly", "writeOnly", "nullable",
 })  # fmt: skip
-# A schema with none of these rules is plain, and never counted.
+# A schema with none of these rules is plain, and is never counted.
 COSTLY_RULES = frozenset({
     "$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf", "not", "if", "dependentSchemas", "dependencies",
     "unevaluatedProperties", "unevaluatedItems", "patternProperties", "propertyNames", "contains", "uniqueItems",
     "pattern", "format", "const", "enum", "multipleOf", "dependentRequired", "minLength", "maxLength",
 })  # fmt: skip
-# Nor one with these, unless the bound is a fraction.
+# The same holds for these, unless the bound is a fraction.
 BOUND_RULES = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"})
-# Without these keywords, errors do not contain other errors, and there is no pattern.
+# Without these keywords, errors contain no other errors, and there is no pattern.
 ALTERNATIVE_RULES = COSTLY_RULES - {
     "$ref", "allOf", "uniqueItems", "format", "minLength", "maxLength", "multipleOf", "enum", "const",
 }  # fmt: skip
-# These may take too long whatever the value is, so they are counted before the schema is compiled.
+# These may take too long for any value, so they are counted before the schema is compiled.
 MULTIPLYING_RULES = frozenset({
     "$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf", "not", "if", "dependentSchemas", "dependencies",
     "unevaluatedProperties", "unevaluatedItems", "patternProperties", "pattern",
@@ -69,7 +69,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
 
 
 class Size(NamedTuple):
-    """Values inside a value, their levels, characters, digits that are compared one by one, integers beyond 64 bits."""
+    """The size of a value: inner values, levels, characters, slowly compared digits, and integers beyond 64 bits."""
 
     values: int
     levels: int
@@ -79,7 +79,7 @@ class Size(NamedTuple):
 
 
 class _Node:
-    """One subschema: where its rules lead, and how many steps they take at a place, a character and a digit."""
+    """One subschema: the subschemas of its rules, and the steps that its rules take per place, character and digit."""
 
     __slots__ = (
         "additional", "char", "digit", "each", "faults", "flat", "flat_char", "in_place", "items", "key_char", "kinds",
@@ -99,9 +99,9 @@ class _Node:
         self.kinds: frozenset[type] | None = None
         self.unevaluated = False
         self.place = _RULE
-        self.large_digit = 0  # as `digit`, of numbers beyond 64 bits alone
+        self.large_digit = 0  # like `digit`, only for numbers beyond 64 bits
         self.char = self.digit = self.key_char = self.unique = self.faults = self.rank = 0
-        self.flat = self.flat_char = 0  # of `place` and `char`, with all that is tried at the same place
+        self.flat = self.flat_char = 0  # `place` and `char`, including all subschemas applied at the same place
 
     def others(self) -> list[_Node]:
         return [node for node in (self.additional, self.rest) if node is not None]
@@ -114,7 +114,7 @@ class SchemaCost:
     """Counts the steps of one schema.
 
     Raises:
-        CallError: `schema_too_complex`, when compiling it takes too many, or judging any value at all.
+        CallError: `schema_too_complex`, if compiling it, or validating any value at all, takes too many steps.
     """
 
     def __init__(self, schema: JSON, *, max_steps: int = MAX_STEPS) -> None:
@@ -134,7 +134,7 @@ class SchemaCost:
         self.uncounted_bytes = self._uncounted_bytes()
 
     def hold(self, value: JSONValue) -> None:
-        """Do nothing if the value may be judged.
+        """Check that the value may be validated.
 
         Raises:
             CallError: `schema_too_complex`.
@@ -148,12 +148,12 @@ class SchemaCost:
             )
 
     def explaining_steps(self, value: JSONValue) -> int:
-        """Return the steps of listing every fault of a value; more than `max_steps` is too many."""
+        """Return the steps of listing every fault of a value; above `max_steps` is too many."""
         is_small = size_of(value, at_most=_MAX_EXPLAINED).values <= _MAX_EXPLAINED
         return self.steps(value, is_explained=True) if is_small else _ENDLESS
 
     def steps(self, value: JSONValue, *, is_explained: bool = False) -> int:
-        """Count the steps of judging a value, level by level; past `max_steps` counting stops."""
+        """Count the steps of validating a value, level by level; counting stops above `max_steps`."""
         total = 0
         level: dict[Any, list[JSONValue]] = {frozenset([(self._root, 1)]): [value]}
         while level:
@@ -205,7 +205,7 @@ class SchemaCost:
             times = 3 if node.unevaluated else 1
             node.flat_char = min(node.char + times * sum(child.flat_char for child in node.in_place), _ENDLESS)
             ways[node] = min(1 + sum(ways[child] for child in node.in_place), _ENDLESS)
-            # `unevaluated…` compiles a copy of all that is tried at its place.
+            # `unevaluated…` compiles a copy of every subschema applied at its place.
             self._compile += _COMPILE + 5 * _COMPILE * ways[node] * node.unevaluated
             if node.rank > SCHEMA_HOPS:
                 raise CallError(
@@ -226,9 +226,9 @@ class SchemaCost:
             )
 
     def _uncounted_bytes(self) -> int:
-        """Return how long the JSON of a value may be that surely takes few steps; 0 if the steps grow with its depth.
+        """Return the length of JSON below which a value certainly takes few steps; 0 if the steps grow with its depth.
 
-        Looks at what may be tried at one place, level by level, until nothing new comes.
+        Follows the subschemas that may apply at one place, level by level, until there are no new ones.
         """
         seen: set[frozenset[tuple[_Node, int]]] = set()
         level: Counts = {self._root: 1}
@@ -248,11 +248,11 @@ class SchemaCost:
             if most > self.max_steps or len(seen) > _MAX_LEVELS:
                 return 0
             level = below
-        # Each level of a recursive schema looks again for items that are not unique.
+        # Each level of a recursive schema compares items that must be unique again.
         return 0 if level and unique else min(self.max_steps // (most + unique), _MAX_UNCOUNTED_BYTES)
 
     def _node(self, schema: JSONValue) -> _Node:
-        """Return the subschema at an object, which is read later."""
+        """Return the node of a subschema; its rules are read later."""
         if not is_object(schema):
             return self._never
         node = self._known.get(id(schema))
@@ -264,7 +264,7 @@ class SchemaCost:
 
     def _each(self, schemas: JSONValue) -> list[_Node]:
         parts = schemas.values() if is_object(schemas) else schemas if is_list(schemas) else (schemas,)
-        # A list is one of names, in `dependencies` of earlier drafts.
+        # In earlier drafts, a list in `dependencies` holds names.
         return [self._node(part) for part in parts if part is not True and not is_list(part)]
 
     def _read(self, schema: JSON, node: _Node) -> None:
@@ -287,7 +287,7 @@ class SchemaCost:
                     node.properties = {name: self._node(part) for name, part in value.items() if part is not True}
                 case "patternProperties" if is_object(value):
                     node.each += self._each(value)
-                    # Once for its own subschema, and once for `additionalProperties`.
+                    # Once for its own subschema, once for `additionalProperties`.
                     node.key_char += sum(2 * self._pattern(pattern) for pattern in value)
                 case "additionalProperties" if is_object(value):
                     node.additional = self._node(value)
@@ -324,7 +324,7 @@ class SchemaCost:
                     node.unique = _UNIQUE
                 case "multipleOf" | "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum":
                     if rule != "multipleOf" and is_machine_number(value):
-                        # Compared as machine numbers with all that are.
+                        # If all options are machine numbers, they are compared as such.
                         node.large_digit += _DIGIT
                         node.place += _BOUND
                         continue
@@ -335,7 +335,7 @@ class SchemaCost:
                     pass
 
     def _pattern(self, pattern: str) -> int:
-        """Return the steps of a pattern at one character."""
+        """Return the steps of a pattern per character."""
         steps = self._patterns.get(pattern)
         if steps is None:
             cost = pattern_cost(pattern)
@@ -352,7 +352,7 @@ class SchemaCost:
         targets = find(reference, holder)
         if targets:
             return [*dict.fromkeys(self._node(target) for target in targets if target is not True)]
-        # The engine's own schema of schemas.
+        # The engine's own meta-schema.
         node = _Node()
         self._nodes.append(node)
         node.place, node.char, node.faults = _META_SCHEMA, _SLOW_FORMAT, 100
@@ -374,7 +374,7 @@ def _read_options(node: _Node, options: list[JSONValue]) -> None:
 
 
 def _ordered(nodes: list[_Node]) -> list[_Node] | None:
-    """Return the subschemas with those first that lead to others; `None` if one leads back to itself."""
+    """Return the subschemas, each before those that it leads to; `None` if one leads back to itself."""
     parents = Counter(child for node in nodes for child in node.in_place)
     order = [node for node in nodes if not parents[node]]
     for node in order:
@@ -389,7 +389,7 @@ def _ordered(nodes: list[_Node]) -> list[_Node] | None:
 
 
 def _tried(counts: Counts, goes_on: Callable[[_Node], bool]) -> Iterator[tuple[_Node, int, int]]:
-    """Yield each subschema that is tried: how often, and how often again because of `unevaluated…`."""
+    """Yield each applied subschema, how often it runs, and how often it runs again because of `unevaluated…`."""
     again: Counts = {}
     queue = [(-node.rank, id(node), node) for node in counts]
     heapify(queue)
@@ -404,13 +404,13 @@ def _tried(counts: Counts, goes_on: Callable[[_Node], bool]) -> Iterator[tuple[_
             if child not in counts:
                 counts[child] = 0
                 heappush(queue, (-child.rank, id(child), child))
-            # Each alternative that fits is judged once more to find out what it evaluated.
+            # Each matching alternative is validated once more to find out which members it evaluated.
             counts[child] = min(counts[child] + count + 2 * collected, _ENDLESS)
             again[child] = min(again.get(child, 0) + collected, _ENDLESS)
 
 
 def _goes_on(kind: type, values: list[Any], node: _Node) -> bool:
-    """Return False if the cheap rules, which the engine tries first, refuse all the values."""
+    """Return False if the cheap rules, which the engine checks first, refuse all the values."""
     if node.kinds is not None and kind not in node.kinds:
         return False
     return kind is not dict or not node.required or any(all(name in each for name in node.required) for each in values)
@@ -419,7 +419,7 @@ def _goes_on(kind: type, values: list[Any], node: _Node) -> bool:
 class _OwnSize:
     """The characters and digits of scalars, or the members of containers and the characters of their keys.
 
-    Each is counted when a rule first asks for it, since counting takes time, too.
+    Each is counted when a rule first needs it, since counting takes time.
     """
 
     def __init__(self, kind: type, values: list[Any]) -> None:
@@ -448,7 +448,7 @@ class _OwnSize:
 
 
 def _node_steps(node: _Node, kind: type, values: list[Any], size: _OwnSize, *, at_most: int) -> int:
-    """Return the steps of one subschema for some values; past `at_most` counting stops."""
+    """Return the steps of one subschema for some values; counting stops above `at_most`."""
     steps = node.place * len(values)
     if steps > at_most:
         return steps
@@ -465,7 +465,7 @@ def _node_steps(node: _Node, kind: type, values: list[Any], size: _OwnSize, *, a
         for each in values:
             inner = size_of(each, at_most=MAX_STEPS // _UNIQUE)
             steps += inner.values * (_UNIQUE + _COUNT_VALUE) + inner.digits * _UNIQUE_DIGIT
-            # Integers beyond 64 bits are compared each with each.
+            # Each pair of integers beyond 64 bits is compared.
             steps += 16 * inner.long_integers * inner.digits
     return steps
 
@@ -483,7 +483,7 @@ def _copy_steps(size: Size) -> int:
 
 
 def _below(kind: type, values: list[Any], going: list[tuple[_Node, int]]) -> Iterator[tuple[Counts, list[JSONValue]]]:
-    """Yield what is inside the values, with the subschemas that it is judged by."""
+    """Yield the inner values with the subschemas that apply to them."""
     if kind not in (dict, list):
         return
     by_place: dict[str | int | None, list[JSONValue]] = {}
@@ -523,7 +523,7 @@ def _judging(node: _Node, place: str | int | None, *, is_member: bool) -> Iterat
 
 
 def size_of(value: JSONValue, *, at_most: int = _ENDLESS) -> Size:
-    """Return the size of a value, walking without recursion; past `at_most` values counting stops."""
+    """Return the size of a value, without recursion; counting stops above `at_most` values."""
     row: list[Any] = [value]
     values = chars = levels = digits = long_integers = 0
     while row:
@@ -555,18 +555,18 @@ def size_of(value: JSONValue, *, at_most: int = _ENDLESS) -> Size:
 
 
 def _digits(value: JSONValue) -> int:
-    """Return how many digits the engine compares one by one: none of an integer within 64 bits."""
+    """Return how many digits the engine compares one by one; 0 for integers within 64 bits."""
     if type(value) is float:
-        # The engine writes it out: 1e-300 has three hundred.
+        # The engine writes it out: 1e-300 has three hundred digits.
         return _SHORTEST + (abs(frexp(value)[1]) // 3 if isfinite(value) else 0)
     return _SHORTEST + value.bit_length() // 3 if type(value) is int and not -_WORD < value < _WORD else 0
 
 
 def is_machine_number(value: JSONValue) -> bool:
-    """Tell whether comparing with this number is quick: it is no fraction and fits into 64 bits."""
+    """Tell whether comparing with this number is fast: it is not a fraction and fits into 64 bits."""
     return is_whole_number(value) and (not isinstance(value, int | float) or -_WORD < value < _WORD)
 
 
 def is_whole_number(value: JSONValue) -> bool:
-    """Tell whether comparing with this number is quick: it is not a fraction."""
+    """Tell whether comparing with this number is fast: it is not a fraction."""
     return not isinstance(value, float) or value.is_integer()

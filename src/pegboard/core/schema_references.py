@@ -1,8 +1,8 @@
-"""Schema references: which parts of a schema a reference in it may mean, so that no part is reached unseen.
+"""Schema references: resolves the references in a schema to the parts that they may mean, so that no part is missed.
 
-Engines follow references by the rules of URIs, of which there are many: identifiers that change what others begin at,
-`..`, escapes, anchors, those of earlier drafts. Here a reference is followed if it can be read in one way, to all parts
-that may be meant where names are given twice; every other one is refused.
+Engines follow references by the many rules of URIs: nested identifiers that change the base, `..`, escapes, anchors,
+and those of earlier drafts. Here a reference is followed only if it can be read in one way; if names are duplicated, it
+leads to every part with that name. All other references are refused.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from urllib.parse import unquote, urljoin
 from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSON, JSONValue, at_pointer, is_list, is_object
 
-SCHEMA_BASES = 16  # URIs that the references of one part of a schema may begin at
+SCHEMA_BASES = 16  # base URIs for the references of one part of a schema
 
 _STEP = r"[A-Za-z0-9_~-][A-Za-z0-9._~-]*"
 _NO_PATH = re.compile(r"https?://[^/]+")
-# What a schema without an identifier has for one.
+# The identifier of a schema without one.
 _OWN_BASE = "http://schema.invalid/"
 _LANGUAGE = re.compile(r"https?://json-schema\.org/")
-_SHOWN_CHARS = 80  # how much of a reference is shown
+_SHOWN_CHARS = 80  # characters of a reference in an error
 
 
 class _Place(NamedTuple):
-    """Where a part stands: the parts around it that have an identifier, and the URIs that its references begin at."""
+    """The place of a part: the surrounding parts with an identifier, and the base URIs of its references."""
 
     resources: tuple[JSON, ...]
     bases: frozenset[str]
@@ -40,7 +40,7 @@ class SchemaReferences:
         self._places: dict[int, _Place] = {}
         self._resources: dict[str, list[JSON]] = {}
         self._anchors: dict[str, list[JSON]] = {}
-        # Of the draft of 2019: those that `$recursiveRef` may mean wherever it stands.
+        # In draft 2019: the parts that `$recursiveRef` may mean anywhere.
         self._recursive: list[JSON] = []
         self._has_odd_names = False
         waiting: list[tuple[JSONValue, _Place]] = [(whole, self._whole)]
@@ -55,10 +55,10 @@ class SchemaReferences:
             waiting += [(each, place) for each in inner if is_object(each) or is_list(each)]
 
     def targets(self, reference: str, holder: JSON) -> list[JSONValue]:
-        """Return what a reference may mean that stands in `holder`; nothing for a schema of the schema language.
+        """Return the parts that a reference in `holder` may mean; empty for one to the meta-schema.
 
         Raises:
-            DefinitionError: it leads to nothing here, or is written in a way that is not followed.
+            DefinitionError: it leads to nothing here, or has a form that is not followed.
         """
         uri, _, fragment = reference.partition("#")
         place = self._places.get(id(holder), self._whole)
@@ -77,17 +77,17 @@ class SchemaReferences:
         return targets
 
     def recursive_targets(self, reference: str, holder: JSON) -> list[JSONValue]:
-        """Return what a `$recursiveRef` may mean, which hangs on the way that leads there."""
+        """Return the parts that a `$recursiveRef` may mean; the engine chooses by the path that leads there."""
         return [*self.targets(reference, holder), *self._recursive]
 
     def _named(self, part: JSON, place: _Place) -> _Place:
-        """Note the names of a part, and return where it stands."""
+        """Record the names of a part, and return its place."""
         for rule in ("$anchor", "$dynamicAnchor"):
             if isinstance(name := part.get(rule), str):
                 self._anchors.setdefault(name, []).append(part)
         if part.get("$recursiveAnchor") is True:
             self._recursive.append(part)
-        # The draft of 2013 has no `$`.
+        # Draft 4 (2013) has no `$`.
         for rule in ("$id", "id"):
             if not isinstance(name := part.get(rule), str):
                 continue
@@ -109,10 +109,10 @@ class SchemaReferences:
         return _Place((*place.resources, part), bases)
 
     def _of_uri(self, uri: str, bases: frozenset[str]) -> list[JSON]:
-        """Return the parts with an identifier that a reference may name.
+        """Return the parts whose identifier a reference may name.
 
         Raises:
-            DefinitionError: identifiers, or the reference, may be read in more than one way.
+            DefinitionError: identifiers, or the reference, can be read in more than one way.
         """
         uris = {_joined(base, uri) for base in bases} if _plain().fullmatch(uri) else {None}
         if self._resources and (self._has_odd_names or None in uris):
@@ -123,10 +123,10 @@ class SchemaReferences:
         return [part for each in uris if each is not None for part in self._resources.get(each, ())]
 
 
-# Few schemas name others, and this takes long to compile.
+# Few schemas name others, and this pattern is slow to compile.
 @cache
 def _plain() -> re.Pattern[str]:
-    """Match a URI without default ports, escapes, `.` and `..`, queries and empty steps, which has one spelling."""
+    """Match a URI without default ports, escapes, `.` and `..`, queries and empty steps: it has only one spelling."""
     return re.compile(
         rf"(?:https?://[a-z0-9.-]+(?::(?!0|80\b|443\b)[0-9]{{1,5}})?(?=/|$))?/?(?:{_STEP}/)*(?:{_STEP})?"
         r"|urn:[A-Za-z0-9:._-]+"
@@ -134,7 +134,7 @@ def _plain() -> re.Pattern[str]:
 
 
 def _joined(base: str, uri: str) -> str | None:
-    """Return a plain URI as it stands at a base; `None` where that is read in more than one way."""
+    """Return a plain URI resolved against a base; `None` if it can be read in more than one way."""
     if base.startswith("urn:") and ":" not in uri:
         return None
     joined = urljoin(base, uri)
@@ -142,7 +142,7 @@ def _joined(base: str, uri: str) -> str | None:
 
 
 def _pointed(base: JSON, fragment: str) -> list[JSONValue]:
-    """Return what a JSON Pointer leads to, or nothing."""
+    """Return the part that a JSON Pointer leads to, or nothing."""
     if "%2f" in fragment.lower():
         return []  # a step with a slash, or two steps
     return at_pointer(base, unquote(fragment).split("/")[1:])

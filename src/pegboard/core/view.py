@@ -559,7 +559,7 @@ class View:
             with suppress(AsyncPredicateError):
                 return self.find(name, can_wait=True)
             await self._answer_for(name)
-        return self.find(name)  # pragma: no cover - a predicate that has another question each time it is asked
+        return self.find(name)  # pragma: no cover - a predicate that meets new async questions each time
 
     async def awhy(self, name: str) -> Decision:
         """Like `why`, awaiting predicates, builders and limits.

@@ -43,7 +43,7 @@ class FinishedCall:
     Args:
         started: the record of its start.
         tool: the wire name, or the requested name if no such tool is visible.
-        entry: the tool; `None` if none is visible.
+        entry: the tool; `None` if no such tool is visible.
         arguments: the valid arguments. They belong to the call: an observer digests or copies them at once.
         judge: computes the judge's decision and its rule; called only by observers that record it.
         consent: empty if nobody was asked, else `yes`, `no`, or `nobody` if nobody could be asked.

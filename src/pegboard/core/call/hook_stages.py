@@ -83,7 +83,7 @@ async def ask_after(call: Call, result: ToolResult) -> ToolResult:
     unchanged = copied(structured)
     for hook in call.hooks.after:
         try:
-            # A thread that is late may write when nobody looks any more.
+            # A slow hook runs in a thread, which may write to the result after the check.
             shown = result.with_structured(copied(result.structured)) if hook.pace.is_slow else result
             changed: Any = run_hook(hook, (call, shown), call)
             if changed is not None and is_awaitable(changed):
@@ -96,7 +96,7 @@ async def ask_after(call: Call, result: ToolResult) -> ToolResult:
                 raise _refused_after(call, error) from error
             changed = None
         if structured != unchanged:
-            # What a hook writes into the result that it is shown is lost: nobody would have checked it.
+            # The hook got a copy, so changes that it made there are lost: nobody would have checked them.
             structured = copied(unchanged)
             result = result.with_structured(structured)
         if changed is not None:

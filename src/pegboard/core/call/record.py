@@ -343,7 +343,7 @@ class Call(CancelScope):
         self.has_paid: bool | None = None
         """Whether an earlier round was already charged to the limits; `None` until the client has said so."""
         self.as_task = as_task
-        """Whether it runs as a task; before it is resolved, whether its caller asked for one."""
+        """Whether it runs as a task; before it is resolved, whether its caller asked for a task."""
         self.ran = self.is_by_hand = False
         self.warnings: Mapping[str, JSONValue] | None = None
         self.deliveries: Deliveries | None = None
