@@ -130,7 +130,7 @@ async def test_a_source_that_cannot_say_what_it_has_takes_nothing_else_with_it(
 ) -> None:
     catalog.add_source(Broken(name="broken"))
     assert (await is_well(catalog), catalog.view(ANN).names()) == (True, ["hello"])
-    assert "Source 'broken' cannot say what it has" in caplog.text
+    assert "Source 'broken' failed to list its tools" in caplog.text
 
 
 def echo(ctx: ToolContext, args: dict[str, Any]) -> object:

@@ -1,4 +1,4 @@
-"""Config: one file to declare every tool, and who may use it."""
+"""Config: one file that declares every tool and who may use it."""
 
 from pegboard.config.build import build, load_catalog
 from pegboard.config.config import Config

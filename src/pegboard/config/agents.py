@@ -1,4 +1,4 @@
-"""Agents: make the agents of a config, each with tools that no other has, and refuse what only all of them show."""
+"""Agents: build the agents of a config with their private tools, and report faults between several agents."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _OPENAI_COMPATIBLE_AT: Mapping[str, str] = {
 
 
 def declare_agents(build: BuildContext) -> None:
-    """Put every agent into the catalog, once all shared tools are in it."""
+    """Add every agent to the catalog, after all shared tools."""
     declared: dict[str, AgentEntry] = {}
     for agent in build.config.agents:
         entry = _entry(agent, build)
@@ -112,7 +112,7 @@ def _entry(agent: AgentDeclaration, build: BuildContext) -> AgentEntry | None:
 def _own_tools(
     agent: AgentDeclaration, build: BuildContext, namespace: str
 ) -> tuple[tuple[ToolEntry, ...], tuple[str, ...]]:
-    """Return the private tools of an agent, and the names under which its own sources are known."""
+    """Return the private tools of an agent, and the names of its private sources."""
     aside = Catalog(build.config.name, bounds=build.config.bounds)
     private = replace(build, catalog=aside, is_private=True)
     for tool in agent.tools:
@@ -129,7 +129,7 @@ def _own_tools(
 
 
 def _placed(entry: ToolEntry, namespace: str) -> ToolEntry:
-    """Return a private tool in the namespace of its agent; those of a toolset keep the one they are called by."""
+    """Return a private tool in the namespace of its agent; tools of a toolset keep the toolset's namespace."""
     if entry.is_toolset:
         return entry
     return replace(entry, spec=replace(entry.spec, namespace=namespace), fingerprint="", wire_name="")
@@ -143,7 +143,7 @@ def _unknown_groups(agent: AgentDeclaration, build: BuildContext) -> Iterator[Pr
 
 
 def _shared(agent: AgentDeclaration, build: BuildContext) -> Iterator[str]:
-    """Yield the qualified ids of the shared tools that an agent names; one of a source may not be listed yet."""
+    """Yield the qualified ids of the shared tools that an agent names. A source may not have listed its tools yet."""
     registry = build.catalog.registry
     snapshot = registry.build()
     for item in agent.shared:
@@ -195,7 +195,7 @@ def _memory(form: Any) -> AgentMemory:
 
 
 def _model(file: Declared[Any], build: BuildContext) -> ModelSpec | None:
-    """Return the model of an agent; `None`, and a problem, where there is none such."""
+    """Return the model of an agent; `None` after reporting a problem."""
     form, at = file.value.spec, file.at / "spec" / "model"
     if form.model is None:
         default = build.config.models.get("default")
@@ -235,7 +235,7 @@ def _primary(form: agent_form.PrimaryForm, at: At, build: BuildContext) -> Model
         if base_url is None:
             build.report.add(at.problem(f"{form.provider} needs `endpoint`"))
             return None
-        # Its paths begin there, and those who speak of an endpoint leave it out.
+        # The API's paths begin with /v1, which people usually leave out of an endpoint.
         base_url = base_url.rstrip("/")
         base_url = base_url if base_url.endswith("/v1") else f"{base_url}/v1"
     return ModelSpec(
@@ -251,7 +251,7 @@ def _primary(form: agent_form.PrimaryForm, at: At, build: BuildContext) -> Model
 
 
 class _AgentTool(Struct, frozen=True):
-    """A tool that runs an agent, and where it is declared."""
+    """A tool that runs an agent, and its place in the config."""
 
     target: str
     at: At
@@ -264,7 +264,7 @@ def _agent_tools(config: Config) -> Iterator[_AgentTool]:
 
 
 def _check_targets(build: BuildContext) -> None:
-    """Report the tools that run agents that there are not; one that was refused is no second fault."""
+    """Report tools that run an unknown agent; agents whose own declaration was refused are not reported again."""
     known = {*build.catalog.registry.declarations.agents, *build.config.refused.agents}
     known |= {agent.file.value.metadata.name for agent in build.config.agents}
     for tool in _agent_tools(build.config):
@@ -285,7 +285,7 @@ def _check_cycles(build: BuildContext) -> None:
 
 
 def _told(edge: Edge, build: BuildContext) -> str:
-    """Return by which tool an agent runs another, with the line that gives it that tool."""
+    """Return the tool by which an agent runs another, with the line of the config that gives the agent that tool."""
     told = f"{edge.agent} by {edge.tool.spec.name!r} ({edge.tool.spec.origin})"
     key = taken_by(edge, build.catalog.registry.declarations)
     if key is None:
@@ -302,7 +302,7 @@ def _told(edge: Edge, build: BuildContext) -> str:
 
 
 def _check_prices(build: BuildContext) -> None:
-    """Report an agent under a budget of money whose model, or whose sub-agent's, nobody knows a price of."""
+    """Report agents with a budget in dollars whose model, or whose sub-agent's model, has no known price."""
     agents = build.catalog.registry.declarations.agents
     graph = agent_graph(build.catalog.registry.declarations)
     for agent in build.config.agents:
@@ -323,7 +323,7 @@ def _check_prices(build: BuildContext) -> None:
 
 
 def conversation_store(config: Config, report: Report) -> ConversationStore | None:
-    """Return the store of conversations that a config names; `None` where it names none, or names it wrongly."""
+    """Return the store of conversations in a config; `None` if there is none, or after reporting a problem."""
     declared = config.agent_store
     if declared is None:
         return None

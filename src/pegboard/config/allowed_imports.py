@@ -1,4 +1,4 @@
-"""Allowed imports: which Python a config may name. What a config says is run; what it may say is limited here."""
+"""Allowed imports: the Python modules that a config may name. A config can run code; this limits which code."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from msgspec import Struct
 
 from pegboard.model.tool import ToolEntry
 
-# The program that runs is Pegboard's, whatever its module is called.
+# The running program is Pegboard, whatever its module is called.
 _OWN = frozenset({__name__.partition(".")[0], "pegboard_command", "__main__"})
 _STDLIB = Path(sysconfig.get_path("stdlib")).resolve()
-# Below the standard library's folder, but not of it.
+# Inside the standard library's folder, but not part of it.
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
-# Modules of the standard library whose functions say that they come from another one.
+# Standard modules whose functions report another module as their home.
 _SPELLINGS = {"os": {"posix", "nt"}, "os.path": {"posixpath", "ntpath", "genericpath"}}
 
 
 class AllowedImports(Struct, frozen=True):
-    """What `allow_imports:` lists: globs over module names; `None` if the key is missing.
+    """The globs over module names in `allow_imports:`; `None` if the key is missing.
 
-    Without the key, any installed module may be named except those of Python and of Pegboard, which are on every
-    machine and can run any program. Those must be listed, with at least their first part spelled out. With the key,
-    only listed modules are imported.
+    Without the key, a config may name any installed module except those of Python and of Pegboard: these are on every
+    machine and can run any program. They must be listed, with at least the first part spelled out. With the key, only
+    listed modules are imported.
     """
 
     globs: tuple[str, ...] | None = None
@@ -52,9 +52,9 @@ class AllowedImports(Struct, frozen=True):
         return f"{name!r} is not under `allow_imports:`, so nothing is imported from it. Add it there if it is meant"
 
     def object_fault(self, module: str, target: Any) -> str | None:
-        """Return why what was reached through an allowed module may not be used; `None` where it may.
+        """Return why an object reached through an allowed module may not be used; `None` if it may.
 
-        A module may hold what is another's: what it imported itself, and modules. The other is asked for by its name.
+        A module also contains other modules, and objects that it imported. Those must be allowed by their own module.
         """
         for home in _homes(target):
             if not _belongs(home, module) and (fault := self.module_fault(home)) is not None:
@@ -63,7 +63,7 @@ class AllowedImports(Struct, frozen=True):
 
 
 def _is_guarded(name: str) -> bool:
-    """Tell whether a module is of Pegboard or of the standard library, of which a few are not on Python's own list."""
+    """Tell whether a module belongs to Pegboard or the standard library, including the few modules not on Python's list."""
     top = name.partition(".")[0]
     if top in _OWN or top in sys.stdlib_module_names:
         return True
@@ -78,14 +78,14 @@ def _is_guarded(name: str) -> bool:
 
 
 def _belongs(home: str, module: str) -> bool:
-    """Tell whether what is of `home` is `module`'s own: of a part below it, or of its part written in C."""
+    """Tell whether an object of module `home` belongs to `module`: to a submodule or to its part written in C."""
     if home == module or home.startswith(f"{module}.") or home in _SPELLINGS.get(module, ()):
         return True
     return _is_guarded(module) and home == f"_{module.rpartition('.')[2]}"
 
 
 def _homes(target: Any) -> Iterator[str]:
-    """Yield the modules whose code runs when `target` is called, as far as it tells."""
+    """Yield the modules whose code runs when `target` is called, as far as that can be seen."""
     while isinstance(target, functools.partial | functools.partialmethod):
         target = target.func
     if isinstance(target, ModuleType):
@@ -104,5 +104,5 @@ def _homes(target: Any) -> Iterator[str]:
     elif owner is not None:
         yield (owner if isinstance(owner, type) else type(owner)).__module__
     else:
-        kind: Any = getattr(target, "__objclass__", None)  # a method that is taken from a class written in C
+        kind: Any = getattr(target, "__objclass__", None)  # a method taken from a class written in C
         yield str((kind or type(target)).__module__)

@@ -1,4 +1,4 @@
-"""Build: make a catalog of a config, section by section, and refuse what only the whole can show to be wrong."""
+"""Build: create a catalog from a config, section by section, and report faults that only the whole config shows."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ Clock = Callable[[], float]
 
 
 def build(config: Config, *, clock: Clock = time.monotonic) -> Catalog:
-    """Return a new catalog of all that the config declares. `clock` counts seconds, for rate limits and time-outs.
+    """Return a new catalog with all declarations of a config. `clock` returns seconds, for rate limits and timeouts.
 
-    Modules below the config's folder are executed anew by each call, so that edited ones are seen.
+    Modules in the config's folder are executed again by each call, so that edits take effect.
 
     Raises:
         DefinitionError: with all problems, by file and line.
@@ -77,21 +77,22 @@ def load_catalog(
     strict: bool = False,
     leave_out: bool = False,
 ) -> tuple[Catalog, Config]:
-    """Read a config and make its catalog. With `strict` a config, lock or key store that others may write is refused.
+    """Read a config and create its catalog.
 
     Args:
         path: the config.
-        env: where its `${NAME}` are looked up; by default the environment of the process.
+        env: the variables for its `${NAME}`; by default the environment of the process.
         clock: seconds, monotonic.
-        strict: see above.
-        leave_out: leave out what needs a variable that is not set; `Config.left_out` says what. For looking only.
+        strict: refuse a config, lock or key store that other users may write.
+        leave_out: leave out declarations with unset variables, and list them in `Config.left_out`. Only for commands
+            that read.
 
     Raises:
-        DefinitionError: with the problems of both, together.
+        DefinitionError: with the problems of reading and of building.
     """
     config, report = read(Path(path), env=os.environ if env is None else env, strict=strict, leave_out=leave_out)
     if strict and report:
-        # Before anything runs that it names.
+        # Before any code that the config names can run.
         raise DefinitionError(report.sorted(config.files, config.secrets))
     return _built(config, report, clock), config
 
@@ -105,7 +106,7 @@ def _built(config: Config, report: Report, clock: Clock) -> Catalog:
 
 
 def _server_id(config: Config) -> str:
-    """Return what is the same for all workers on this machine, and another for each other server on it.
+    """Return an id that all workers on this machine share, and no other server on it has.
 
     Containers that share a host's name have the same path, but not the same folder.
     """
@@ -198,7 +199,7 @@ def _declare_groups(context: BuildContext) -> None:
     for name, description in context.config.groups.items():
         context.catalog.group(name, description)
     if context.config.left_out:
-        # Profiles that name what is left out are not at fault.
+        # Profiles may name groups and namespaces of declarations that were left out.
         refused = context.config.refused
         context.catalog.registry.absent_namespaces = frozenset(refused.namespaces | refused.agents)
         names = refused.groups | (workspace.group_names() if "workspace" in refused.sections else set[str]())
@@ -280,7 +281,7 @@ def _declare_identity(context: BuildContext) -> None:
 
 
 def _check_snapshot(context: BuildContext) -> None:
-    """Report what only the whole can show, such as predicates that Python tools name."""
+    """Report problems that only the whole config shows, such as predicates that Python tools name."""
     reported = {tool.at.origin for tool in context.config.tools}
     try:
         context.catalog.snapshot()

@@ -1,4 +1,4 @@
-"""Build context: the catalog in the making, with the config, the problems and the way to Python objects."""
+"""Build context: the catalog being built, with its config and problems, and the import of Python objects."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from pegboard.core.ports import DocumentStore
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.tool import ToolEntry
 
-# The frames of an import that are not of the module itself.
+# Frames of an import that do not belong to the module itself.
 _NO_NAME = re.compile(r"cannot import name '(?P<name>\w+)' from '(?P<module>[\w.]+)'")
 _NOT_THEIRS = ("<", str(Path(__file__).parents[1]), importlib.__file__)
 
 
 class BuildContext(Struct, kw_only=True):
-    """One catalog in the making.
+    """The state of building one catalog.
 
-    `registered` are the tools that `python:` modules registered, by folded qualified id, in `main` by name alone;
-    `collected` are the modules that `python:` names and those that registered something; `is_private` says that the
-    catalog is aside, for the tools of one agent: what modules registered stays where it is. `missed` says that one of
-    `python:` failed, so that what it would have registered is not missed a second time. `documents` is the store of
-    `workspace:`.
+    `registered` are the tools that `python:` modules registered, by folded qualified id, those in `main` by name alone.
+    `collected` are the modules that `python:` names and those that registered something. `is_private` means that
+    `catalog` is a temporary one for the tools of one agent; registered tools stay in the main catalog. `missed` means
+    that a `python:` module failed, so tools that it would have registered are not reported as missing. `documents` is
+    the store of `workspace:`.
     """
 
     config: Config
@@ -49,10 +49,10 @@ class BuildContext(Struct, kw_only=True):
     _aside: Catalog = field(default_factory=Catalog)
 
     def module(self, name: str, at: At, *, collect: bool = False) -> Any:
-        """Import a module; `None`, and a problem, when that fails.
+        """Import a module; `None` after reporting a problem.
 
-        What it registers goes to the catalog when `collect` says so, and nowhere otherwise: a module that is only
-        the home of one function declares no tools by the way.
+        Its registrations go to the catalog only with `collect`: a module that is imported for one function declares no
+        tools.
         """
         fault = self.config.imports.module_fault(name)
         if fault is not None:
@@ -81,7 +81,7 @@ class BuildContext(Struct, kw_only=True):
         return module if self._may_use(name, module, at) else None
 
     def resolve(self, reference: str, at: At) -> Any:
-        """Return what `python:module:name` means; `None`, and a problem, when there is no such callable."""
+        """Return the object that `python:module:name` means; `None` after reporting that there is no such callable."""
         _, module_name, path = reference.split(":")
         target = self.module(module_name, at)
         if target is None:
@@ -103,18 +103,18 @@ class BuildContext(Struct, kw_only=True):
         return target if self._may_use(module_name, target, at) else None
 
     def _may_use(self, module: str, target: Any, at: At) -> bool:
-        """Tell whether what was reached through `module` may be used, and report why not."""
+        """Tell whether an object reached through `module` may be used; report why not."""
         fault = self.config.imports.object_fault(module, target)
         if fault is not None:
             self.report.add(at.problem(fault))
         return fault is None
 
     def refused(self, error: DefinitionError | CallError, at: At) -> None:
-        """Report at `at` what core refused."""
+        """Report the errors of core at `at`."""
         messages = [error.error.message] if isinstance(error, CallError) else [p.message for p in error.problems]
         by_place: dict[str, tuple[At, list[str]]] = {}
         for message in messages:
-            # `renamed_from='x' is …` is said of that key, where it stands here.
+            # Errors such as `renamed_from='x' is …` begin with a key; they are reported at that key, if it is there.
             named = at / message.partition(" ")[0].partition("=")[0]
             place = named if named.exists else at
             by_place.setdefault(place.path, (place, []))[1].append(message)
@@ -123,7 +123,7 @@ class BuildContext(Struct, kw_only=True):
 
 
 def _fault(error: BaseException, module: str, module_names: Sequence[str]) -> str:
-    """Return what an import raised and, where it is the fault of the file itself, in which line."""
+    """Return the error of an import, with its line if the fault is in the module itself."""
     if (
         isinstance(error, ModuleNotFoundError)
         and error.name
@@ -144,7 +144,7 @@ def _fault(error: BaseException, module: str, module_names: Sequence[str]) -> st
 
 
 def _meant(error: BaseException) -> str:
-    """Return which name was meant, which Python itself says only where it ends a program."""
+    """Return a suggestion for a misspelled name; Python suggests one only when it prints a traceback."""
     missing = _NO_NAME.match(str(error)) if isinstance(error, ImportError) else None
     if missing is not None and (module := sys.modules.get(missing["module"])) is not None:
         wanted, known = missing["name"], dir(module)

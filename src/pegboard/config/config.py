@@ -1,4 +1,4 @@
-"""Config: what the files of an operator say, validated, with the place of everything."""
+"""Config: the validated contents of an operator's files, with the place of every value."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Declared(Struct, Generic[T_co], frozen=True, kw_only=True):
-    """Something that a file says, and where."""
+    """A value in a file, and its place."""
 
     value: T_co
     at: At
 
 
 class ExampleFile(Struct, frozen=True, kw_only=True):
-    """Example requests of tools, with the file that they stand in, and the name of the model that writes them."""
+    """Example requests for tools, with their file and the name of the model that writes them."""
 
     path: Path
     model: str | None
@@ -51,9 +51,9 @@ class ExampleFile(Struct, frozen=True, kw_only=True):
 
 
 class Refused(Struct, frozen=True, kw_only=True):
-    """The names that refused declarations would have brought: whoever uses one is not at fault as well.
+    """The names that refused declarations would have declared, so that references to them are not reported as well.
 
-    `sections` are those that tools need and that were left out, wholly or in part.
+    `sections` are the sections that tools need and that were left out, fully or in part.
     """
 
     groups: set[str] = msgspec.field(default_factory=set[str])
@@ -65,7 +65,7 @@ class Refused(Struct, frozen=True, kw_only=True):
 
 
 class AgentDeclaration(Struct, frozen=True, kw_only=True):
-    """The file of one agent: itself, its private tools, and what it takes of the catalog."""
+    """The file of one agent: its declaration, its private tools, and the groups and tools that it takes."""
 
     file: Declared[AgentFile | AstromeshFile]
     tools: tuple[Declared[Any], ...] = ()
@@ -75,14 +75,14 @@ class AgentDeclaration(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False)
 class Config:
-    """One pegboard.yaml with the files that it names. Made by `load`; `build` makes a catalog of it.
+    """One pegboard.yaml with the files that it names. Made by `load`; `build` makes a catalog from it.
 
-    `files` are all files that were read, the main one first, and `globs` what leads to the others: those to watch.
+    `files` are all files that were read, the main one first; `globs` lead to the others. Both are watched for changes.
     `env` are globs over the variables that it may name, `None` for all of them.
-    `kinds` are the types of tools that it may have, its plugins' too.
-    `secrets` has every environment variable that was used and is not empty, `defaulted` each whose default was taken,
-    with the place. `imports` says which Python it may name. `warnings` are no reason to refuse it, nor
-    without `strict` are `open_files`, which other users may write.
+    `kinds` are the types of its tools, including those of plugins.
+    `secrets` has every variable that was used and is not empty, `defaulted` each variable whose default was used, with
+    the place. `imports` are the Python modules that it may name. `warnings` do not prevent loading; neither do
+    `open_files`, which other users may write, unless `strict` is set.
     """
 
     path: Path
@@ -132,7 +132,7 @@ class Config:
 
     @property
     def space(self) -> str | None:
-        """The space of callers of whom nothing is known."""
+        """The space of callers without any other."""
         return None if self.workspace is None else self.workspace.value.space
 
     def __repr__(self) -> str:

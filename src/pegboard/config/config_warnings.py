@@ -1,4 +1,4 @@
-"""Config warnings: what is odd in a config but allowed."""
+"""Config warnings: find oddities in a config that are allowed."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from pegboard.model.error import Problem
 from pegboard.model.record import replace
 from pegboard.model.tool import ToolEntry
 
-DOCUMENT_TOOLS = "pegboard.workspace.tools"  # the origin of each begins with it
-LEFT_OUT_SHOWN = 20  # operations of one API, each as a problem of its own
+DOCUMENT_TOOLS = "pegboard.workspace.tools"  # the beginning of the origin of every document tool
+LEFT_OUT_SHOWN = 20  # rejected operations of one API that are listed one by one
 
 
 def warnings(config: Config, catalog: Catalog) -> list[Problem]:
-    """Return what is odd but allowed: globs that match no file or no tool now, tools that no profile sees."""
+    """Return the warnings for a config, such as globs that match no file or tool now, and tools in no profile."""
     problems = [*config.open_files, *config.warnings]
     for name, declared in config.profiles.items():
         idle = set(unmatched_globs(catalog, name)[1])
@@ -51,7 +51,7 @@ def _idle_pins(declared: Declared[ProfileForm], catalog: Catalog) -> list[Proble
 
 
 def _stale_requests(config: Config, catalog: Catalog) -> Iterator[Problem]:
-    """Yield one warning where tools have changed since their example requests were written."""
+    """Yield one warning for all tools that have changed since their example requests were written."""
     if config.examples is None:
         return
     stale = catalog.discovery.finder.stale_requests(catalog.registry.build().entries)
@@ -62,9 +62,9 @@ def _stale_requests(config: Config, catalog: Catalog) -> Iterator[Problem]:
 
 
 def _idle_permissions(config: Config, catalog: Catalog) -> Iterator[Problem]:
-    """Yield a warning for each permission of an agent that means no tool: none of the catalog's, and of no agent.
+    """Yield a warning for each permission of an agent that matches no tool of the catalog or of any agent.
 
-    What its sub-agents may call is named there too. What sources have not listed yet may be meant as well.
+    Permissions may name tools of sub-agents, and tools that a source has not listed yet.
     """
     registry = catalog.registry
     own = [tool for agent in registry.declarations.agents.values() for tool in registry.own_tools(agent)]
@@ -83,9 +83,9 @@ def _idle_permissions(config: Config, catalog: Catalog) -> Iterator[Problem]:
 
 
 def _unreachable_tools(catalog: Catalog) -> Iterator[Problem]:
-    """Yield warnings for the tools that no caller of any profile can see, because of the names of their groups.
+    """Yield warnings for tools that no profile shows, because it includes none of their groups.
 
-    The tools of a source or a module with the same groups share one warning, as do all tools for documents.
+    Tools of one source or module with the same groups share one warning, as do all document tools.
     """
     profiles = catalog.registry.profiles.values()
     if not profiles or any(profile.include is None for profile in profiles):

@@ -1,4 +1,4 @@
-"""Consents: the store of people's answers that a config names."""
+"""Consents: create the consent store of a config."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ else:
 
 
 def consent_store_of(config: Config, report: Report) -> UsedAnswers | None:
-    """Return the store that a config declares; `None` where it declares none, or one that cannot be used."""
+    """Return the consent store of a config; `None` if there is none, or after reporting a problem."""
     declared = config.consent_store
     if declared is None:
         return None

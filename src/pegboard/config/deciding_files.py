@@ -1,4 +1,4 @@
-"""Deciding files: what decides what runs here and who may run it, so that no tool writes it."""
+"""Deciding files: the files that decide which code runs here and who may call it. No tool may write them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pegboard.storage.store_schema import VERSIONS_TABLE
 
 _PYTHON = (*all_suffixes(), ".pth")
 
-# With a column each, so that another's table of the same name is not taken for one of ours.
+# Each with one of its columns, so that a table of the same name in another schema is not taken for ours.
 DECIDING_TABLES = frozenset({
     (VERSIONS_TABLE, "store"),
     ("consents", "args_digest"), ("used_answers", "mark"), ("pegboard_agent_turns", "messages"),
@@ -34,17 +34,17 @@ DECIDING_TABLES = frozenset({
 
 
 class DecidingFiles:
-    """Tells which files a config is read from, which hold its rights and records, and which are run for it.
+    """Tells whether a file belongs to the config, holds rights or records, or is executed.
 
-    Whoever may write one of them may have any program run, or anybody's call: a tool that writes files does not.
-    Spelling is told apart no more than the file systems do that tell it least.
+    Someone who can write such a file can run any program or make any call, so tools that write files must not.
+    Paths are compared case-insensitively, since some file systems do.
     """
 
     def __init__(self, config: Config) -> None:
         self._config, self._folder = config, config.path.absolute().parent
 
     def __call__(self, path: Path) -> bool:
-        """Tell whether a file, which need not exist yet, is one of them; the folders on its way are no links."""
+        """Tell whether a file is one of them. It need not exist yet; its parent folders must not be links."""
         real = _folded(path.parent.resolve() / path.name)
         return (
             real in self._named
@@ -63,7 +63,7 @@ class DecidingFiles:
         return frozenset(_folded(path) for pair in both for path in pair)
 
     def _is_named_otherwise(self, path: Path) -> bool:
-        """Tell whether a file is one of them by another name: a hard link, or a folder that is mounted twice."""
+        """Tell whether a file is one of them under another path: a hard link, or a folder that is mounted twice."""
         identity = _identity(path)
         return identity is not None and any(_identity(each) == identity for each in self._paths())
 
@@ -97,7 +97,7 @@ class DecidingFiles:
 
 
 def deciding_tables(config: Config) -> frozenset[tuple[str, str]]:
-    """Return the tables of PostgreSQL in which the stores of a config stand, each with a column that it has."""
+    """Return the PostgreSQL tables of the config's stores, each with one of its columns."""
     uses_postgres = any(store.uri.kind == "postgresql" for store in stores_of(config))
     return DECIDING_TABLES if uses_postgres else frozenset()
 
@@ -111,7 +111,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def _run_by(server: Any, folder: Path) -> Iterator[Path]:
-    """Yield what the words of a command may name in the folder that it runs in, a module after `-m` too."""
+    """Yield the files that a command may name in its working folder, including a module after `-m`."""
     words = [word for word in (server.command or "", *server.args) if word and "\0" not in word]
     yield from (folder / word for word in words)
     for module in (word for option, word in pairwise(words) if option == "-m"):
@@ -122,7 +122,7 @@ def _run_by(server: Any, folder: Path) -> Iterator[Path]:
 
 
 def _is_run(real: Path, own_folder: Path) -> bool:
-    """Tell whether a file is, or would be, a module that something here imports."""
+    """Tell whether a file is, or would be, a module that this process imports."""
     if not real.name.endswith(_PYTHON):
         return False
     folder = real.parent.parent if real.parent.name == "__pycache__" else real.parent

@@ -1,4 +1,4 @@
-"""Editor dialect: one JSON Schema for every file of a config, in the draft that editors of all makes read."""
+"""Editor dialect: one JSON Schema for every file of a config, in the draft that all editors support."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _OF_VALUES = frozenset({"const", "enum", "default", "examples"})
 def editor_schema(kinds: Mapping[str, Kind[Any]] = KINDS) -> JSON:
     """Return one JSON Schema of draft-07 for pegboard.yaml, the files that it names, and the files of agents.
 
-    A file with an `apiVersion` is an agent's. Where one key says what the others may be, as `type:` of a tool does, it
-    is asked first, so that an editor marks the one key that is wrong, and not all that it might have been. The settings
-    of the tools that come with Pegboard are in it, as far as what they need is installed. `kinds` are the types of
-    tools: also those of plugins, if the config names some.
+    A file with an `apiVersion` is an agent's. If one key decides the form of the others, such as `type:` of a tool, the
+    schema checks that key first: an editor then marks the one wrong key, and not every form that it might have been.
+    Settings of built-in tools are included if the packages that they need are installed. `kinds` are the types of
+    tools, including those of the config's plugins.
     """
     of_agents = (*agent_form.AGENT_FILES, *agent_form.AGENT_SPECS, agent_form.GroupForm, agent_form.SharedToolForm)
     drawn = _Drawn([MainFile, HookForm, *of_agents, *(kind.form for kind in kinds.values())])
@@ -44,7 +44,7 @@ def editor_schema(kinds: Mapping[str, Kind[Any]] = KINDS) -> JSON:
     tool: JSON = {"$ref": _TEMPLATE.format(model="Tool")}
     drawn.items_of(MainFile, "tools", tool)
     drawn.items_of(MainFile, "hooks", drawn.reference(HookForm))
-    # What has none of the three keys lacks a type.
+    # An item with none of the three keys is a tool without a type.
     shared = _if_key("tool", drawn.reference(agent_form.SharedToolForm), tool)
     of_agent = _if_key("type", tool, _if_key("group", drawn.reference(agent_form.GroupForm), shared))
     for form in agent_form.AGENT_SPECS:
@@ -58,7 +58,7 @@ def editor_schema(kinds: Mapping[str, Kind[Any]] = KINDS) -> JSON:
 
 
 class _Drawn:
-    """The schemas of some forms, and of all that they are made of, each under a name of its own."""
+    """The schemas of some forms and their nested forms, each with its own name."""
 
     def __init__(self, forms: list[type[BaseModel]]) -> None:
         self._references, whole = models_json_schema([(form, "validation") for form in forms], ref_template=_TEMPLATE)
@@ -71,7 +71,7 @@ class _Drawn:
         return self.definitions[self.reference(form)["$ref"].rpartition("/")[2]]
 
     def items_of(self, form: type[BaseModel], key: str, items: JSON) -> None:
-        """Say what the items of a list are, which the form leaves to others."""
+        """Set the schema of a list's items, which the form leaves open."""
         self.body(form)["properties"][key]["items"] = items
 
 
@@ -80,7 +80,7 @@ def _if_key(key: str, then: JSON, otherwise: JSON) -> JSON:
 
 
 def _chosen_by(key: str, forms: Mapping[str, JSON]) -> JSON:
-    """Return the schema of a mapping one key of which says what form the rest has."""
+    """Return the schema of a mapping in which one key decides the form of the others."""
     cases = [
         {"if": {"properties": {key: {"const": name}}, "required": [key]}, "then": form} for name, form in forms.items()
     ]
@@ -88,7 +88,7 @@ def _chosen_by(key: str, forms: Mapping[str, JSON]) -> JSON:
 
 
 def _settings_of_builtins(definitions: JSON) -> JSON:
-    """Return what each built-in tool may have under `config:`, and put the forms of it among the definitions."""
+    """Return the schema of `config:` for each built-in tool, and add the forms that it uses to the definitions."""
     cases: list[JSON] = []
     for name in builtins.BUILTINS:
         with suppress(ImportError):
@@ -103,7 +103,7 @@ def _settings_of_builtins(definitions: JSON) -> JSON:
 
 
 def _in_draft_07(schema: Any) -> Any:
-    """Return a schema in which nothing stands beside a `$ref`, as nothing there would count."""
+    """Return a schema with no keyword next to a `$ref`, where draft-07 ignores it."""
     if is_list(schema):
         return [_in_draft_07(item) for item in schema]
     if not is_object(schema):

@@ -1,4 +1,4 @@
-"""Editor schema: the JSON Schema of pegboard.yaml, for editors; drawn from the models that validate it."""
+"""Editor schema: the JSON Schema of pegboard.yaml, for editors; generated from the models that validate it."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ FROM_ENVIRONMENT: JSON = {
     "pattern": r"\$\{([A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?|file:[^{}]+)\}",
     "description": "A value from the environment: ${NAME}, or ${NAME:-default}; or a file's: ${file:PATH}.",
 }
-# Not text in the file, but may come from the environment, where everything is text.
+# Types that are not text, but may come from the environment, where everything is text.
 _TYPED = frozenset({"integer", "number", "boolean"})
 
 
 def json_schema(kinds: Mapping[str, Kind[Any]] = KINDS) -> JSON:
     """Return the JSON Schema 2020-12 of pegboard.yaml, with every key described.
 
-    `kinds` are the types of tools that it may have: also those of its plugins, if it names some.
+    `kinds` are the types of its tools, including those of plugins.
     """
     forms = [MainFile, HookForm, *(kind.form for kind in kinds.values())]
     drawn, whole = models_json_schema([(form, "validation") for form in forms], ref_template="#/$defs/{model}")
@@ -48,7 +48,7 @@ def json_schema(kinds: Mapping[str, Kind[Any]] = KINDS) -> JSON:
 
 
 def agent_schema(kinds: Mapping[str, Kind[Any]] = KINDS) -> JSON:
-    """Return the JSON Schema 2020-12 of the file of an agent, of either `apiVersion`, with every key described."""
+    """Return the JSON Schema 2020-12 of an agent file of either `apiVersion`, with every key described."""
     forms = [
         *agent_form.AGENT_FILES,
         agent_form.GroupForm,
@@ -71,7 +71,7 @@ def _of_type(name: str, reference: JSON) -> JSON:
 
 
 def polished(schema: Any) -> Any:
-    """Return a part of the schema without made-up titles, and with the environment allowed where values are typed."""
+    """Return a part of the schema without generated titles, and with `${NAME}` allowed for typed values."""
     if is_list(schema):
         return [polished(item) for item in schema]
     if not is_object(schema):
@@ -96,7 +96,7 @@ def _polished_key(key: str, value: Any) -> Any:
 
 
 def _without_null(schema: JSON) -> JSON:
-    """Return the schema of a key that may be missing: where it stands, it has a value."""
+    """Return the schema of an optional key: if it is present, it has a value."""
     alternatives = [item for item in schema.get("anyOf", []) if item != {"type": "null"}]
     rest = {key: value for key, value in schema.items() if key not in ("anyOf", "default")}
     if len(alternatives) == 1:

@@ -1,4 +1,4 @@
-"""Embedders: what a config names to turn texts into vectors, ready to be asked."""
+"""Embedders: create the embedders of a config."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OPENAI_URL = "https://api.openai.com/v1"
 
 
 def embedder_of(config: Config, report: Report) -> Embedder | None:
-    """Return the embedder of tool search; what is wrong with it is reported at its place."""
+    """Return the embedder of tool search; problems are reported at their place."""
     if config.embedder is None:
         return None
     made = _made(config.embedder, config, report)
@@ -38,7 +38,7 @@ def embedder_of(config: Config, report: Report) -> Embedder | None:
 
 
 def passage_embedder_of(config: Config, report: Report) -> Embedder | None:
-    """Return the embedder of documents, whose vectors stand with them; what is wrong with it is reported."""
+    """Return the embedder of documents, whose vectors are stored with them; problems are reported at their place."""
     return None if config.passage_embedder is None else _made(config.passage_embedder, config, report)
 
 
@@ -67,7 +67,7 @@ def _made(declared: Declared[EmbedderForm], config: Config, report: Report) -> E
 
 
 def fastembed_of(form: EmbedderForm, config: Config) -> fastembed_embedder.FastembedEmbedder:
-    """Return the embedder of a form of type fastembed; its folders are beside the config."""
+    """Return the embedder for a form of type fastembed; its folders are relative to the config."""
     beside = config.path.absolute().parent
     return fastembed_embedder.FastembedEmbedder(
         form.model or "",
@@ -79,7 +79,7 @@ def fastembed_of(form: EmbedderForm, config: Config) -> fastembed_embedder.Faste
 
 
 def keys_of(config: Config) -> Iterator[Secret]:
-    """Yield the keys of the embedders, which no output may show."""
+    """Yield the keys of the embedders, which must be redacted."""
     for declared in (config.embedder, config.passage_embedder):
         if declared is not None and (key := _key_of(declared.value, config)) is not None:
             yield key

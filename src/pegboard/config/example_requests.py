@@ -1,4 +1,4 @@
-"""Example requests: the file of a config that has, tool by tool, what people would ask; read here, and written."""
+"""Example requests: read and write the file with people's example requests for each tool."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 else:
     plain_reader = LazyModule("pegboard.config.yaml.plain_reader")
 
-EXAMPLE_FILE_BYTES = 16 * MIB  # of the file
-EXAMPLE_FILE_VALUES = 500_000  # in it
+EXAMPLE_FILE_BYTES = 16 * MIB  # bytes of the file
+EXAMPLE_FILE_VALUES = 500_000  # values in the file
 
 _HEAD = """\
 # What people ask for, tool by tool: the search of tools reads it beside what the tools say of themselves.
@@ -41,7 +41,7 @@ _NO_REQUESTS = "this is no file of example requests: no line begins with `tools:
 
 
 class RequestsForm(Form):
-    """What people ask of one tool."""
+    """Example requests for one tool."""
 
     definition: Maybe[FilledText] = Field(
         None, description="The hash of the tool's definition when the requests were written."
@@ -56,7 +56,7 @@ class RequestsFile(Form):
 
 
 def read_requests(path: Path, report: Report) -> Mapping[str, ExampleRequests]:
-    """Return what a file has; what is wrong with it is reported. One that is not there yet has nothing."""
+    """Return the requests in a file; problems are reported. A missing file has none."""
     if not path.exists():
         return {}
     text = read_text(path, max_bytes=EXAMPLE_FILE_BYTES)
@@ -64,10 +64,10 @@ def read_requests(path: Path, report: Report) -> Mapping[str, ExampleRequests]:
         report.add(text)
         return {}
     try:
-        # No variables: part of it was written by a model, which may not name secrets.
+        # Variables are not expanded: a model wrote part of the file, and must not be able to name secrets.
         plain = plain_reader.PlainReader(bounds=DEFAULT_BOUNDS, most_values=EXAMPLE_FILE_VALUES).read(text)
     except DefinitionError as error:
-        # Nothing that stands there, unless it is what it should be: the name may be that of any file.
+        # Do not quote the file unless it is one of example requests: the path may name any file.
         is_meant = has_top_level_key(text, RequestsFile.model_fields)
         report.add(Problem(where=str(path), message=str(error) if is_meant else _NO_REQUESTS))
         return {}
@@ -77,7 +77,7 @@ def read_requests(path: Path, report: Report) -> Mapping[str, ExampleRequests]:
     try:
         file = RequestsFile.model_validate(plain)
     except ValidationError:
-        # The reader of configs is slow, and knows the places.
+        # The parser of configs is slow, but reports places.
         root, problems = parse(text, file=str(path))
         report.add(*problems)
         if root is not None:
@@ -99,10 +99,10 @@ def _faults(form: RequestsForm) -> Iterator[str]:
 
 
 def write_file(path: Path, requests: Mapping[str, ExampleRequests]) -> None:
-    """Write the file as a whole, in the order of the ids; one that is a link stays one.
+    """Write the whole file, in the order of the ids; a link stays a link.
 
     Raises:
-        OSError: it cannot be written; what was there before is still there.
+        OSError: it cannot be written; the old file is still there.
     """
     path = path.resolve()
     umask = os.umask(0o077)
@@ -123,5 +123,5 @@ def _text(requests: Mapping[str, ExampleRequests]) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return a text as YAML, which takes what JSON writes; letters of every script stay readable."""
+    """Return a text as a YAML string, which may be written as in JSON; letters of every script stay readable."""
     return json.dumps(text, ensure_ascii=not text.isprintable())

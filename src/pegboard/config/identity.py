@@ -1,4 +1,4 @@
-"""Identity: make the rules of who may come in of what the config says."""
+"""Identity: create the authentication rules of a config."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _WAYS_IN = ("api_keys", "jwt", "anonymous")
 
 
 def key_store_of(form: IdentityForm, config: Path) -> Path | None:
-    """Return the file of the API keys, as it is named in a config."""
+    """Return the file of the API keys that a config names."""
     if form.api_keys is None:
         return None
     return StoreUri.parse(form.api_keys.store, folder=config.absolute().parent).path
 
 
 def rules_of(form: IdentityForm, config: Path) -> IdentityRules:
-    """Return the rules that a checked section means."""
+    """Return the rules of a validated section."""
     tokens = form.jwt
     return IdentityRules(
         key_store=key_store_of(form, config),
@@ -58,10 +58,10 @@ def _rule(form: MapRuleForm) -> MapRule:
 
 
 def faults_of(declared: Declared[IdentityForm], profiles: Sequence[str]) -> Iterator[Problem]:
-    """Yield what is wrong with a section, in a catalog that has these profiles."""
+    """Yield the problems of a section, in a catalog with these profiles."""
     form, at = declared.value, declared.at
     named = set(at.node.items) if isinstance(at.node, Table) else set[str]()
-    # A key that is not ours was meant to be one of these, and is a problem of its own already.
+    # An unknown key was probably meant to be one of these, and has its own problem already.
     if not any(name in _WAYS_IN or name not in IdentityForm.model_fields for name in named):
         yield at.problem("nobody could come in; add api_keys, jwt or anonymous, or remove the section")
     if (form.api_keys or form.jwt) and not form.map:
@@ -77,7 +77,7 @@ def faults_of(declared: Declared[IdentityForm], profiles: Sequence[str]) -> Iter
 def _jwt_faults(form: JwtForm, at: At) -> Iterator[Problem]:
     if importlib.util.find_spec("jwt") is None:
         yield at.problem(needs_package("PyJWT", "auth"))
-    # An audience may be any word; one that begins like an address is told to clients as one.
+    # An audience may be any word; one that begins like an address is shown to clients as one.
     if form.audience.startswith(("https://", "http://")) and not _host_of(form.audience):
         yield (at / "audience").problem(f"{form.audience!r} is no address; write https://host/path")
     host = _host_of(form.jwks_url)
@@ -88,7 +88,7 @@ def _jwt_faults(form: JwtForm, at: At) -> Iterator[Problem]:
 
 
 def _host_of(url: str) -> str | None:
-    """Return the host of an http or https URL; `None` for whatever is none."""
+    """Return the host of an http or https URL; `None` for other texts."""
     try:
         parts = urlsplit(url)
         return parts.hostname if parts.scheme in ("https", "http") and parts.port != 0 else None

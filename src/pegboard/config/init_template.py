@@ -1,4 +1,4 @@
-"""Init template: what `pegboard init` writes."""
+"""Init template: the files that `pegboard init` writes."""
 
 from __future__ import annotations
 

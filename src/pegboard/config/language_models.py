@@ -1,4 +1,4 @@
-"""Language models: the language models of a config, ready to be asked."""
+"""Language models: create the language models of a config."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from pegboard.models.language_models import base_url_of
 from pegboard.models.openai_compatible import ChatModel
 from pegboard.models.text_model import TextModel
 
-# One text of these is had without the packages that agents need.
+# These providers work without the packages that agents need.
 _SPEAK_CHAT = ("openai", "openai_compatible")
 
 
 def models_of(build: BuildContext) -> Mapping[str, Model]:
-    """Return the models by name; what is wrong with one is reported at its place."""
+    """Return the models by name; problems are reported at their place."""
     models: dict[str, Model] = {}
     for name, declared in build.config.models.items():
         try:
@@ -36,10 +36,10 @@ def models_of(build: BuildContext) -> Mapping[str, Model]:
 
 
 def model_named(name: str, catalog: Catalog, config: Config) -> Model:
-    """Return one model of a config, whose key no output of the catalog shows from now on.
+    """Return one model of a config. Its key is redacted in all output of the catalog from now on.
 
     Raises:
-        DefinitionError: its base URL is no http or https URL.
+        DefinitionError: its base URL is not an http or https URL.
     """
     model, key = _model_with_key(config.models[name].value, config)
     if key is not None:

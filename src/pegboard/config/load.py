@@ -1,4 +1,4 @@
-"""Load: read pegboard.yaml and the files that it names, and collect everything that is wrong with them."""
+"""Load: read pegboard.yaml and the files that it names, and collect all problems."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ else:
     agent_form = LazyModule("pegboard.config.forms.agent_form")
     plugin = LazyModule("pegboard.config.kinds.plugin")
 
-CONFIG_FILES = 1_000  # that one config leads to
+CONFIG_FILES = 1_000  # files that one config may lead to
 
 M = TypeVar("M", bound=BaseModel)
 F = TypeVar("F", bound=Fragment)
@@ -60,18 +60,18 @@ _NO_CONFIG = (
     "this is not a Pegboard config: no line begins with one of its keys, such as `tools:` or `profiles:`. "
     "`pegboard init` writes a config to start from"
 )
-# Sections of the main file that commands that only read can do without, and how much of one is left out together.
+# Sections of the main file that read-only commands can work without, and the part to leave out together.
 _DISPENSABLE = {
     ("models",): 2, ("profiles",): 2, ("settings",): 2, ("discovery",): 2, ("workspace", "embedder"): 2,
     ("workspace",): 1, ("server",): 1, ("consents",): 1, ("identity",): 1, ("agents",): 1, ("tasks",): 1,
     ("rate_limits",): 1,
 }  # fmt: skip
-# Keys of other files may be shown if they are words; values never are.
+# Unknown keys of other files may be quoted if they are words; values never.
 _WORD = re.compile(r"[A-Za-z][A-Za-z_-]{0,31}")
 
 
 def load(path: Path, *, env: Mapping[str, str]) -> Config:
-    """Read a config. `env` are the environment variables that its `${NAME}` may name; its `${file:PATH}` are read.
+    """Read a config. `env` are the variables for its `${NAME}`; files for its `${file:PATH}` are read.
 
     Raises:
         DefinitionError: with all problems, by file and line.
@@ -83,10 +83,10 @@ def load(path: Path, *, env: Mapping[str, str]) -> Config:
 
 
 def read(path: Path, *, env: Mapping[str, str], strict: bool = False, leave_out: bool = False) -> tuple[Config, Report]:
-    """Return what could be read of a config, and the problems of the rest.
+    """Return the valid part of a config, and the problems of the rest.
 
-    A file that other users may write is a problem with `strict`, and a warning without. With `leave_out` a tool or an
-    agent that needs a variable that is not set is left out, instead of being a problem.
+    A file that other users may write is a problem with `strict`, otherwise a warning. With `leave_out`, tools and
+    agents with unset variables are left out instead of reported.
     """
     environment = Environment(env, folder=path.parent)
     loading = _Load(path=path, environment=environment, strict=strict, leaves_out=leave_out)
@@ -105,7 +105,7 @@ def read(path: Path, *, env: Mapping[str, str], strict: bool = False, leave_out:
 
 
 class _Load(Struct, kw_only=True):
-    """One load in progress: what has been collected of all files so far."""
+    """One load in progress: the declarations of all files so far."""
 
     path: Path
     environment: Environment
@@ -132,7 +132,7 @@ class _Load(Struct, kw_only=True):
     # ------------------------------------------------------------ files
 
     def check_permissions(self, paths: Iterable[Path]) -> None:
-        """Report, or warn of, each of these files that others may write, once."""
+        """Report each of these files that other users may write, once, as a problem or a warning."""
         if self.strict and platform.NO_OWNERS is not None:
             self.report.add(Problem(where=str(self.path), message=f"{platform.NO_OWNERS}; leave out --strict"))
             return
@@ -143,7 +143,7 @@ class _Load(Struct, kw_only=True):
                 self.open_files.append(problem)
 
     def file(self, path: Path, model: type[F]) -> Declared[F] | None:
-        """Read and validate one file; `None` when nothing can be made of it."""
+        """Read and validate one file; `None` if nothing in it is usable."""
         self.files.append(path)
         root = self._tree(path)
         if root is None:
@@ -171,10 +171,10 @@ class _Load(Struct, kw_only=True):
         return file
 
     def _judge_unset(self, plain: Any, *, is_agent: bool) -> bool:
-        """Report the variables that are not set, or note what is left out for them; tell whether any tool or agent is.
+        """Report unset variables, or leave out the declarations with them; return whether a tool or agent is left out.
 
-        Whole tools, agents, models and sections are left out, the last two from `plain`. Nothing is ever made of a
-        declaration with an unset variable in it.
+        Whole tools, agents, models and sections are left out; the last two are removed from `plain`. A declaration with
+        an unset variable is never used.
         """
         is_any = False
         for at, problem in self.environment.unset:
@@ -192,7 +192,7 @@ class _Load(Struct, kw_only=True):
         return is_any
 
     def _drop(self, plain: JSON, steps: Sequence[str]) -> None:
-        """Take a section, or one entry of it, out of what a file says."""
+        """Remove a section, or one entry of it, from the contents of a file."""
         inner = plain.get(steps[0]) if len(steps) > 1 else plain
         if is_object(inner):
             inner.pop(steps[-1], None)
@@ -222,9 +222,9 @@ class _Load(Struct, kw_only=True):
             self.refused.namespaces.add(str(metadata.get("namespace", "")))
 
     def _restrict(self, at: At) -> None:
-        """Take the limits of the main file before anything of it is used; one that is no list allows nothing."""
+        """Apply the limits of the main file before using anything else in it; an invalid list allows nothing."""
         if (at / "env").exists:
-            # As it stands: what may be read of the environment cannot come from there.
+            # Unexpanded: the environment must not decide which variables may be read.
             self.environment.restrict(_texts(at / "env"))
         if (at / "allow_imports").exists:
             self.imports = replace(self.imports, globs=_texts(at / "allow_imports"))
@@ -240,7 +240,7 @@ class _Load(Struct, kw_only=True):
             self.report.add(Problem(where=str(Mark(str(path), 1, 1)), message=empty))
             return None
         if not problems and root is not None and not isinstance(root, Table):
-            # Not what stands there: this may be any file.
+            # Do not quote the file: the path may name any file.
             what = "a list" if isinstance(root, Items) else "a text"
             self.report.add(At(root).problem(f"expected a mapping, such as `tools: […]`, not {what}"))
             return None
@@ -252,7 +252,7 @@ class _Load(Struct, kw_only=True):
             place = problems[0].where if problems else str(Mark(str(path), 1, 1))
             self.report.add(Problem(where=place, message=_NO_CONFIG))
             return None
-        # What cannot be read as YAML may be any file in which some word stands before a colon.
+        # An invalid YAML file may be any file that happens to have a word before a colon.
         if isinstance(root, Table) or has_top_level_key(text, _TOP_LEVEL):
             self.report.may_show(str(path), text)
         self.report.add(*problems)
@@ -267,7 +267,7 @@ class _Load(Struct, kw_only=True):
         return None if form is None else Declared(value=form, at=at)
 
     def fragments(self, main: Declared[MainFile]) -> Iterable[Declared[Fragment]]:
-        """Yield the files that the main one names, each once, in the order of the globs and then of their names."""
+        """Yield the files that the main file names, each once, in the order of the globs and then of names."""
         seen = {self.path.resolve()}
         for index, pattern in enumerate(main.value.files):
             at = main.at / "files" / index
@@ -295,7 +295,7 @@ class _Load(Struct, kw_only=True):
     # ------------------------------------------------------------ content
 
     def collect(self, file: Declared[Fragment]) -> None:
-        """Add what one file declares to what the others declared."""
+        """Add the declarations of one file to those of the others."""
         content, at = file.value, file.at
         self.python += [Declared(value=name, at=at / "python" / i) for i, name in enumerate(content.python)]
         for section in ("predicates", "groups", "profiles", "settings"):
@@ -310,9 +310,9 @@ class _Load(Struct, kw_only=True):
                 self.hooks.append(hook)
 
     def load_plugins(self, main: Declared[MainFile]) -> None:
-        """Let the plugins that the main file names bring their kinds."""
+        """Let the plugins that the main file names add their kinds."""
         if self.strict and self.report:
-            return  # They are code, and others may have named them.
+            return  # Plugins are code, and another user may have changed the file that names them.
         taken = dict.fromkeys(KINDS, "Pegboard")
         for index, name in enumerate(main.value.plugins):
             try:
@@ -390,7 +390,7 @@ class _Load(Struct, kw_only=True):
             self._keep(tool, self.tools, self.tool_names, fold(f"{namespace}.{tool.value.called}"))
 
     def _one_tool(self, plain: Any, at: At) -> Declared[Any] | None:
-        """Return one tool as it is declared; `None`, and a problem, where it is none."""
+        """Return one declared tool; `None` after reporting that it is invalid."""
         if not is_object(plain):
             self.report.add(at.problem(f"expected a mapping, such as {{name: …, type: internal}}, not {at.shown}"))
             return None
@@ -401,12 +401,12 @@ class _Load(Struct, kw_only=True):
         return tool
 
     def _lose_tool(self, plain: JSON) -> None:
-        """Remember the names that a refused tool would have brought."""
+        """Remember the names that a refused tool would have declared."""
         self.refused.namespaces.update(str(plain[key]) for key in ("name", "namespace") if key in plain)
         self.refused.groups.update(_groups_in(plain))
 
     def _running(self, tools: Iterable[Declared[Any]]) -> tuple[Declared[Any], ...]:
-        """Return the tools without those that run an agent that is left out."""
+        """Return the tools, except those that run an agent that is left out."""
         if not self.leaves_out:
             return tuple(tools)
         kept: list[Declared[Any]] = []
@@ -421,7 +421,7 @@ class _Load(Struct, kw_only=True):
         return tuple(kept)
 
     def _keep(self, tool: Declared[Any], tools: list[Declared[Any]], names: dict[str, At], key: str) -> None:
-        """Add a tool to those of a catalog, or of an agent, unless there is one of its name."""
+        """Add a tool to those of the catalog, or of an agent, unless its name is taken."""
         at = tool.at
         first = names.setdefault(key, at)
         if first is at:
@@ -445,7 +445,7 @@ class _Load(Struct, kw_only=True):
         if name in self.kinds:
             return self.kinds[name]
         unknown = f"{at.shown} is no type of tool.{nearest(name, self.kinds, label='Types')}"
-        # A plugin that could not be loaded may have brought it, and was reported.
+        # It may be a kind of a plugin that could not be loaded, which was reported.
         if not self.lacks_kinds:
             self.report.add(at.problem(refusal(at.steps, name) or unknown))
         return None
@@ -453,7 +453,7 @@ class _Load(Struct, kw_only=True):
     # ------------------------------------------------------------ whole
 
     def _models(self, main: MainFile, at: At | None) -> dict[str, Declared[ModelForm | str]]:
-        """Return the language models, and report those whose key is nowhere."""
+        """Return the language models, and report those without a key."""
         if at is None:
             return {}
         models: dict[str, Declared[ModelForm | str]] = {}
@@ -473,13 +473,13 @@ class _Load(Struct, kw_only=True):
         return models
 
     def _embedder(self, main: MainFile, at: At | None) -> Declared[EmbedderForm] | None:
-        """Return the embedder of tool search, and report one whose key is nowhere."""
+        """Return the embedder of tool search, and report one without a key."""
         if main.discovery is None or main.discovery.embedder is None or at is None:
             return None
         return self._with_key(main.discovery.embedder, at / "discovery" / "embedder")
 
     def _examples(self, main: MainFile, at: At | None) -> Declared[ExampleFile] | None:
-        """Return the example requests of tools, and report what is wrong with their file."""
+        """Return the example requests of tools, and report problems of their file."""
         form = None if main.discovery is None else main.discovery.examples
         if form is None or at is None:
             return None
@@ -488,13 +488,13 @@ class _Load(Struct, kw_only=True):
             text = f"{form.model!r} is none of `models:`.{nearest(form.model, main.models, label='Models')}"
             self.report.add((here / "model").problem(text))
         path = self.path.parent / form.file
-        # Also while there is none: to write it is a change.
+        # Watched even if it does not exist yet.
         self.files.append(path)
         requests = read_requests(path, self.report)
         return Declared(value=ExampleFile(path=path, model=form.model, requests=requests), at=here)
 
     def _passage_embedder(self, main: MainFile, at: At | None) -> Declared[EmbedderForm] | None:
-        """Return the embedder of documents, in the same way."""
+        """Return the embedder of documents, and report one without a key."""
         if main.workspace is None or at is None or main.workspace.embedder == "none":
             return None
         form, here = main.workspace.embedder, at / "workspace" / "embedder"
@@ -512,7 +512,7 @@ class _Load(Struct, kw_only=True):
         return Declared(value=form, at=here)
 
     def config(self, main: MainFile, at: At | None = None) -> Config:
-        """Return all that was collected."""
+        """Return everything collected."""
         predicates: dict[str, Declared[PredicateForm]] = self.named.get("predicates", {})
         for entry in predicates.values():
             for name in secret_names(entry.value):
@@ -533,7 +533,7 @@ class _Load(Struct, kw_only=True):
             else {name: Declared(value=folder / path, at=at / "skills" / name) for name, path in main.skills.items()}
         )
         for skill in skills.values():
-            # Those that are watched; whether they are in order is seen when the catalog is built.
+            # Only files are watched here; the build validates them.
             self.files += islice(filter(Path.is_file, skill.value.rglob("*")), SKILL_FILES)
         limits = main.limits.model_dump(exclude_none=True) if main.limits is not None else {}
         store = None if main.rate_limits is None else main.rate_limits.store
@@ -589,18 +589,18 @@ class _Load(Struct, kw_only=True):
 
 
 def _dispensable(steps: Sequence[Step]) -> tuple[str, ...]:
-    """Return what is left out together with a value of the main file; nothing if commands need it."""
+    """Return the part that is left out together with a value of the main file; empty if commands need it."""
     depths = (depth for prefix, depth in _DISPENSABLE.items() if tuple(steps[: len(prefix)]) == prefix)
     return tuple(map(str, steps[: next(depths, 0)]))
 
 
 def is_agent_file(root: Node) -> bool:
-    """Tell whether a file is one of an agent, as far as its first words say so."""
+    """Tell whether a file is an agent's, by its top-level keys."""
     return isinstance(root, Table) and not root.items.keys().isdisjoint({"apiVersion", "kind"})
 
 
 def _groups_in(plain: JSON) -> set[str]:
-    """Return the groups that a tool names anywhere: its own, and those of the tools of a server."""
+    """Return all groups that a tool names: its own, and those for the tools of a server."""
     found: set[str] = set()
     for key, value in plain.items():
         if key == "groups":
@@ -612,6 +612,6 @@ def _groups_in(plain: JSON) -> set[str]:
 
 
 def _texts(at: At) -> tuple[str, ...]:
-    """Return the texts of a list, as they stand in the file."""
+    """Return the texts of a list, as written in the file."""
     node = at.node
     return tuple(item.text for item in node.items if isinstance(item, Scalar)) if isinstance(node, Items) else ()

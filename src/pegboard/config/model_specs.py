@@ -1,4 +1,4 @@
-"""Model specs: the language models that a config declares, as agents and tools have them."""
+"""Model specs: convert the declared language models of a config to the specs that agents and tools use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PROVIDERS: Mapping[str, ModelProvider] = {
 
 
 def model_spec(form: ModelForm | str, config: Config) -> ModelSpec:
-    """Return the declaration of a model that a config has."""
+    """Return the spec of a declared model."""
     if isinstance(form, str):
         provider, _, name = form.partition(":")
         return ModelSpec(provider=PROVIDERS[provider], name=name, api_key=config.secrets.get(key_variable(form) or ""))

@@ -1,4 +1,4 @@
-"""Parameters: read `parameters:`, in shorthand or as JSON Schema, and fit them to the function that takes them."""
+"""Parameters: read `parameters:`, in shorthand or as JSON Schema, and compare them with the function's own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pegboard.core.names import nearest_one
 from pegboard.model.error import Problem
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 
-# The vocabulary of JSON Schema 2020-12. In the shorthand another key is a slip of the pen: `requierd: true`.
+# The vocabulary of JSON Schema 2020-12. In the shorthand, any other key is a typo: `requierd: true`.
 _KEYWORDS = frozenset(
     "$anchor $comment $defs $dynamicAnchor $dynamicRef $id $ref $schema $vocabulary additionalProperties allOf anyOf "
     "const contains contentEncoding contentMediaType contentSchema default dependentRequired dependentSchemas "
@@ -21,12 +21,12 @@ _KEYWORDS = frozenset(
     "patternProperties prefixItems properties propertyNames readOnly required then title type unevaluatedItems "
     "unevaluatedProperties uniqueItems writeOnly".split()
 )
-# Keywords beside which the properties of an object are not all that may be given.
+# Keywords that may allow more properties than those listed.
 _COMPOSED = frozenset({"allOf", "anyOf", "oneOf", "$ref", "if", "dependentSchemas", "patternProperties"})
 
 
 def is_schema(declared: Mapping[str, Any]) -> bool:
-    """Tell whether `parameters:` is a whole JSON Schema: then its own `type` is a text, and it is `object`."""
+    """Tell whether `parameters:` is a full JSON Schema: then its `type` is the text `object`."""
     return isinstance(declared.get("type"), str)
 
 
@@ -38,9 +38,9 @@ _PYTHON_TYPES = {
 
 
 def read_parameters(declared: Mapping[str, Any], at: At) -> tuple[JSON, list[Problem]]:
-    """Return the JSON Schema of `parameters:`, and what is wrong with it.
+    """Return the JSON Schema of `parameters:`, and its problems.
 
-    In the shorthand each key is a parameter, and `required: true` stands on it.
+    In the shorthand each key is a parameter, which may have `required: true`.
     """
     problems: list[Problem] = []
     if is_schema(declared):
@@ -56,7 +56,7 @@ def read_parameters(declared: Mapping[str, Any], at: At) -> tuple[JSON, list[Pro
 
 
 def read_schema(declared: Mapping[str, Any], at: At) -> tuple[JSON, list[Problem]]:
-    """Return a JSON Schema that is written out, and what is wrong with it."""
+    """Return a full JSON Schema, and its problems."""
     return dict(declared), _schema_problems(dict(declared), at, is_shorthand=False)
 
 
@@ -81,7 +81,7 @@ def _from_shorthand(declared: Mapping[str, Any], at: At, problems: list[Problem]
 
 
 def _property(declared: Mapping[str, Any], at: At, problems: list[Problem]) -> JSON:
-    """Return one property without the shorthand's `required`; an object's own properties may use the shorthand too."""
+    """Return one property without the shorthand's `required`; properties of a nested object may use the shorthand."""
     for key in declared:
         if key not in _KEYWORDS and not key.startswith("x-"):
             near = nearest_one(key, _KEYWORDS)
@@ -101,7 +101,7 @@ def _property(declared: Mapping[str, Any], at: At, problems: list[Problem]) -> J
 
 
 def _schema_problems(schema: JSON, at: At, *, is_shorthand: bool) -> list[Problem]:
-    """Judge a schema by the meta schema, and say where in the file it fails."""
+    """Validate a schema against the meta-schema, and report the place of each fault in the file."""
     try:
         jsonschema_rs.meta.validate(schema)
     except jsonschema_rs.ValidationError as error:
@@ -123,13 +123,13 @@ def _schema_problems(schema: JSON, at: At, *, is_shorthand: bool) -> list[Proble
 
 
 def misfits(schema: JSON, taken: JSON, *, takes_extra: bool, at: At) -> Iterator[Problem]:
-    """Yield what the parameters declare and the function does not take, and what it needs and they do not give.
+    """Yield parameters that the function does not accept, and required ones of the function that are not declared.
 
     Args:
         schema: the declared parameters.
-        taken: the schema of the function's own signature.
-        takes_extra: the function takes arguments of any name.
-        at: where the parameters stand.
+        taken: the schema of the function's signature.
+        takes_extra: the function accepts arguments of any name.
+        at: the place of the declaration.
     """
     declared: Mapping[str, Any] = schema.get("properties", {})
     parameters: Mapping[str, Any] = taken.get("properties", {})
@@ -157,7 +157,7 @@ def misfits(schema: JSON, taken: JSON, *, takes_extra: bool, at: At) -> Iterator
 
 
 def _fits(declared: Any, taken: Any) -> bool:
-    """Tell whether each value of the declared type is one of the taken type, as far as both name their types."""
+    """Tell whether each value of the declared type is valid for the function, as far as both name their types."""
     given_types, taken_types = _types(declared), _types(taken)
     if not given_types or not taken_types:
         return True

@@ -1,4 +1,4 @@
-"""Predicates: make the questions of `predicates:` that tools name under `available:`."""
+"""Predicates: register the predicates under `predicates:`, which tools name under `available:`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WORDS_FOR_NO = frozenset({"", "false", "no", "off", "0"})
 
 
 def declare_predicates(build: BuildContext) -> None:
-    """Register every predicate of the config, in the order in which they need each other."""
+    """Register every predicate of the config, each after those that it names."""
     builder = _PredicateBuilder(build)
     for name in build.config.refused.predicates:
         builder.stand_in(name)
@@ -28,7 +28,7 @@ def declare_predicates(build: BuildContext) -> None:
 
 
 class _PredicateBuilder:
-    """Turns forms into what core reads; the questions that stand in them unnamed are kept aside, by their words."""
+    """Converts forms to conditions for core; predicates nested in them without a name are cached by their text."""
 
     def __init__(self, build: BuildContext) -> None:
         self._build = build
@@ -39,7 +39,7 @@ class _PredicateBuilder:
         self._open: list[str] = []
 
     def stand_in(self, name: str) -> None:
-        """Register a no under the name of a predicate that was refused, so that only its own fault is reported."""
+        """Register "no" under the name of a refused predicate, so that only its own fault is reported."""
         if name not in self._registry.predicates:
             self._registry.add_predicate(name, self._composed(name, form=False))
 
@@ -61,7 +61,7 @@ class _PredicateBuilder:
             self._registry.add_predicate(name, question)
 
     def _form(self, form: PredicateRef, at: At) -> object:
-        """Return a form as core reads it; `False` for what is reported, so that nothing else is."""
+        """Return a form as core reads it; `False` for a reported one, so that nothing else is reported."""
         match form:
             case str(name):
                 return self._named(name, at)
@@ -101,7 +101,7 @@ class _PredicateBuilder:
         if name not in known:
             self._report(at, f"the context has no field {name!r}.{nearest(name, known, label='Fields')}")
             return False
-        # Presence, not truth: an empty queue is there. An empty text names nobody.
+        # Test for presence, not truth: an empty queue counts as present, an empty text does not.
         return self._unless(
             f"context {name}", f"the context has no {name}", lambda ctx: getattr(ctx, name, None) not in (None, "")
         )
@@ -138,7 +138,7 @@ class _PredicateBuilder:
         )
 
     def _composed(self, name: str, form: object) -> Question:
-        """Return one question for several; each of them still runs at most once a context."""
+        """Return one predicate for several; each of them still runs at most once per context."""
         tree, states = self._compiled(form), self._registry.states
         waiting = [question for question in tree.questions if question.waits]
 
@@ -159,7 +159,7 @@ class _PredicateBuilder:
 
 
 def _is_on(value: Any) -> bool:
-    # The environment gives texts: a text that says no must not open a tool.
+    # Variables are texts: one that means "no", such as "false", must not make a tool available.
     return value.strip().casefold() not in _WORDS_FOR_NO if isinstance(value, str) else bool(value)
 
 

@@ -1,4 +1,4 @@
-"""Profiles: make the policies and profiles of what a config says, and check the names in them."""
+"""Profiles: create the policies and profiles of a config, and check the names in them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from pegboard.model.profile import Profile
 
 
 def declare_profiles(build: BuildContext) -> None:
-    """Register every profile of the config; a group that nobody declares is a problem."""
+    """Register every profile of the config; an undeclared group is a problem."""
     registry = build.catalog.registry
-    # The groups of a tool that is wrong in another point are declared all the same.
+    # Groups of refused tools count as declared.
     known = registry.known_groups() | {group for tool in build.config.tools for group in tool.value.groups or ()}
     known |= build.config.refused.groups
     for name, declared in build.config.profiles.items():
@@ -48,7 +48,7 @@ def _profile(name: str, declared: Declared[ProfileForm]) -> Profile:
 
 
 def _policy(form: ProfileForm, at: At) -> Policy:
-    """Return the policy of a profile. Each side is a layer of its own, so that `why` names the line of the rule."""
+    """Return the policy of a profile. Each list is a separate layer, so that `why` can name the line of the rule."""
     deny = Policy(deny=form.deny, origin=(at / "deny").origin) if form.deny else None
     allow = Policy(allow=form.allow, origin=(at / "allow").origin) if form.allow is not None else None
     if deny is not None and allow is not None:
@@ -56,20 +56,20 @@ def _policy(form: ProfileForm, at: At) -> Policy:
     return deny or allow or Policy(origin=at.origin)
 
 
-# ---- what is wrong with them, in a catalog that has its tools
+# ---- problems, once the catalog has its tools
 
 
 def check_profiles(build: BuildContext) -> None:
-    """Report the namespaces that policies name and nobody declares, and tools that a meta tool would hide."""
+    """Report undeclared namespaces in policies, and tools that a meta tool would hide."""
     for name, declared in build.config.profiles.items():
         for fault in unmatched_globs(build.catalog, name, more=build.config.refused.namespaces)[0]:
-            # The fault starts with the glob, quoted.
+            # The error begins with the glob in quotes.
             build.report.add(*(at.problem(fault) for glob, at in globs_of(declared) if fault.startswith(repr(glob))))
         _check_meta_names(name, declared, build)
 
 
 def _check_meta_names(name: str, declared: Declared[ProfileForm], build: BuildContext) -> None:
-    """Report a declared tool that a meta tool of the profile would hide by its name."""
+    """Report declared tools with the same name as one of the profile's meta tools."""
     if declared.value.exposure == "direct":
         return
     registry = build.catalog.registry
@@ -81,9 +81,9 @@ def _check_meta_names(name: str, declared: Declared[ProfileForm], build: BuildCo
 
 
 def unmatched_globs(catalog: Catalog, profile: str, *, more: Set[str] = frozenset()) -> tuple[list[str], list[str]]:
-    """Return what is wrong with the globs of a profile's policy, and those that match no tool at present.
+    """Return the problems of the globs in a profile's policy, and the globs that match no tool at present.
 
-    `more` are namespaces that count as declared besides those of the catalog.
+    `more` are additional namespaces that count as declared.
     """
     registry = catalog.registry
     return unmatched(
@@ -92,12 +92,12 @@ def unmatched_globs(catalog: Catalog, profile: str, *, more: Set[str] = frozense
 
 
 def globs_of(declared: Declared[ProfileForm]) -> Iterator[tuple[str, At]]:
-    """Yield every glob of `allow:` and `deny:`, and where it stands."""
+    """Yield every glob of `allow:` and `deny:` with its place."""
     for side, globs in (("allow", declared.value.allow or ()), ("deny", declared.value.deny)):
         for index, glob in enumerate(globs):
             yield glob, place_of(declared.at / side, index)
 
 
 def place_of(at: At, index: int) -> At:
-    """Return the place of one name of a list that may also be written as a single text."""
+    """Return the place of one name in a list that may also be a single text."""
     return at / index if (at / index).exists else at

@@ -1,4 +1,4 @@
-"""Python files: those in the folder of a config that the config may import."""
+"""Python files: the Python files in a config's folder that the config may import."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-PYTHON_FILES = 2_000  # of one package next to a config, whose permissions are checked
+PYTHON_FILES = 2_000  # files of one package next to a config whose permissions are checked
 
 
 def python_beside(folder: Path) -> Iterator[Path]:
-    """Yield the Python files that a config in this folder may name: modules, and packages with all that is in them."""
+    """Yield the Python files that a config in this folder may name: modules, and packages with their contents."""
     yield from folder.glob("*.py")
     packages = {path.parent for path in folder.glob("*/*.py") if path.parent.name.isidentifier()}
     for package in sorted(packages):

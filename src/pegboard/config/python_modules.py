@@ -1,14 +1,14 @@
-"""Python modules: import an operator's Python, collect what it registers, and leave no trace in the next load.
+"""Python modules: import an operator's modules, collect their registrations, and leave no state for the next load.
 
-* Modules below the config's folder are importable, after those of Python and of installed packages: a `yaml.py` there
-  replaces no package. That holds while a config is built and no longer: a module imports what it needs of the folder at
-  its top, not inside a function that runs later.
-* While they are imported, `pegboard.default_catalog` writes into the catalog that is being built. So nothing has to be
-  copied, and nothing stays behind for another config in the same process.
-* What one load brought in from the folder, or what registered something, the next one runs afresh, so that it sees
-  edited files. A library that is only the home of a handler is not run twice. What the host had imported itself is
-  taken as it is: its registrations are those that stand on `default_catalog` under its name.
-* When a load fails, the modules of the load before are put back.
+* Modules in the config's folder are importable, but those of Python and installed packages take precedence: a `yaml.py`
+  there replaces no package. They are importable only while a config is built, so a module must import its neighbours at
+  the top, not inside a function that runs later.
+* During the import, `pegboard.default_catalog` writes to the catalog that is being built. So nothing has to be copied,
+  and nothing is left for another config in the same process.
+* Modules from the folder, and modules that registered something, are executed again by the next load, so that edits
+  take effect. A library that only provides a handler is not executed twice. Modules that the host had imported are used
+  as they are: their registrations are those on `default_catalog` under their name.
+* If a load fails, the modules of the previous load are restored.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from typing import Any
 from pegboard.catalog import Catalog, default_catalog
 from pegboard.model.tool import ToolEntry
 
-# One load at a time: what modules are known and where default_catalog writes to belong to the process.
+# One load at a time: `sys.modules` and the target of default_catalog belong to the process.
 _lock = threading.RLock()
-# What the last load brought in and the next one runs afresh; and what loads brought in for one of its functions only.
+# Modules that the next load executes again; and modules that were imported for a single function only.
 _brought: dict[str, ModuleType] = {}
 _homes: dict[str, ModuleType] = {}
 
 
 def _renew_lock() -> None:
     """Let a forked child load: a thread of its parent may have been loading."""
-    global _lock  # noqa: PLW0603 - it belongs to the process, as what it guards
+    global _lock  # it belongs to the process, as does the state that it guards
     _lock = threading.RLock()
 
 
@@ -46,10 +46,10 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def importing(folder: Path) -> Generator[set[str]]:
-    """Make the modules of `folder` importable, and those of an earlier load be imported anew.
+    """Make the modules of `folder` importable, and have modules of an earlier load imported again.
 
-    Gives the set in which the caller puts the names of the modules that it collects from. If the block raises,
-    the modules are as before.
+    Yields the set in which the caller stores the names of the modules that it collects from. If the block raises, the
+    previous modules are restored.
     """
     with _lock:
         former = {name: module for name, module in _brought.items() if sys.modules.get(name) is module}
@@ -83,7 +83,7 @@ def importing(folder: Path) -> Generator[set[str]]:
 
 
 def hidden_modules(folder: Path, pattern: str = "*") -> dict[str, str]:
-    """Return the modules in a folder that are never imported, each with the place of the one that Python takes."""
+    """Return the modules in a folder that can never be imported, each with the file that Python imports instead."""
     names = {path.stem for path in folder.glob(f"{pattern}.py")}
     names |= {path.parent.name for path in folder.glob(f"{pattern}/__init__.py")}
     with _lock:
@@ -112,7 +112,7 @@ def importable_last(folder: Path) -> Generator[None]:
 
 
 def hidden_module(name: str, place: str) -> str:
-    """Say that a module in the folder of the config is never imported, and what to do."""
+    """Return the problem of a module in the config's folder that can never be imported, with a remedy."""
     return (
         f"the module {name!r} in the folder of this config is never imported: Python takes the one of that name in "
         f"{place!r}. Rename yours"
@@ -129,7 +129,7 @@ def _move_behind(folder: Path) -> list[tuple[int, str]]:
 
 
 def _move_back(moved: list[tuple[int, str]]) -> None:
-    # Modules that were imported may have added entries of their own, which stay.
+    # Imported modules may have added entries to `sys.path`, which stay.
     for index, entry in moved:
         if entry in sys.path:
             del sys.path[len(sys.path) - 1 - sys.path[::-1].index(entry)]
@@ -137,13 +137,13 @@ def _move_back(moved: list[tuple[int, str]]) -> None:
 
 
 def _installed(name: str, folder: Path) -> str | None:
-    """Return where a module of this name is that is not in the folder; `None` if there is none."""
+    """Return the location of a module of this name outside the folder; `None` if there is none."""
     if name in sys.stdlib_module_names:
         return "Python's standard library"
     for finder in sys.meta_path:
         find = None if isinstance(finder, _FolderFinder) else getattr(finder, "find_spec", None)
         spec: ModuleSpec | None = None if find is None else find(name, None)
-        # A folder without `__init__.py` is a package only where there is no other module of that name.
+        # A folder without `__init__.py` is a package only if there is no other module of that name.
         if spec is not None and spec.loader is not None and spec.origin is not None:
             file = Path(spec.origin)
             parent = file.parent if spec.submodule_search_locations is None else file.parent.parent
@@ -152,7 +152,7 @@ def _installed(name: str, folder: Path) -> str | None:
 
 
 def forget_home(name: str) -> None:
-    """Let a module be run afresh that a load imported before for one of its functions: its tools were not collected."""
+    """Forget a module that an earlier load imported for one function, since its tools were not collected."""
     for known in list(sys.modules):
         if (known == name or known.startswith(f"{name}.")) and _homes.get(known) is sys.modules[known]:
             del sys.modules[known], _homes[known]
@@ -166,12 +166,12 @@ def registering_on(catalog: Catalog) -> Generator[None]:
 
 
 def brought_files() -> list[Path]:
-    """Return the files of the modules that the last load brought in: those that the next one runs afresh."""
+    """Return the files of the modules that the next load executes again."""
     return [Path(module.__file__) for module in list(_brought.values()) if module.__file__]
 
 
 def is_imported(name: str) -> bool:
-    """Tell whether the process has this module already."""
+    """Tell whether the process has imported this module."""
     return name in sys.modules
 
 
@@ -198,7 +198,7 @@ def registrations_of(name: str, catalog: Catalog) -> None:
 
 
 def homes_of_registrations(catalog: Catalog) -> set[str]:
-    """Return the modules that registered something on `catalog`: a library may do so that another module imports."""
+    """Return the modules that registered something on `catalog`, including libraries that other modules import."""
     registry = catalog.registry
     homes = {_home_of_entry(entry) for entry in registry.build().entries}
     homes |= {_home_of(question.key) for question in registry.predicates.values()}
@@ -214,7 +214,7 @@ def _home_of_entry(entry: ToolEntry) -> str:
 
 
 class _FolderFinder:
-    """Finds modules below one folder that no other finder has."""
+    """Finds modules in one folder, unless another finder has them."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -226,7 +226,7 @@ class _FolderFinder:
         if spec is None:
             return None
         if spec.origin is None or not spec.has_location:
-            # A folder without __init__.py is a package only where there is no real one of that name.
+            # A folder without __init__.py is a package only if there is no regular one of that name.
             return spec if path is None and PathFinder.find_spec(name) is None else None
         if not Path(spec.origin).resolve().is_relative_to(self._folder) or not isinstance(
             spec.loader, SourceFileLoader
@@ -237,14 +237,14 @@ class _FolderFinder:
         return spec
 
     def is_inside(self, name: str) -> bool:
-        """Tell whether a module that is imported now lies below the folder."""
+        """Tell whether a module of this name has been imported from the folder."""
         module = sys.modules.get(name)
         places = [getattr(module, "__file__", None), *list(getattr(module, "__path__", []))]
         return any(place is not None and Path(place).resolve().is_relative_to(self._folder) for place in places)
 
 
 class _Uncached(SourceFileLoader):
-    """Compiles the source each time: a cache knows seconds and sizes, and two edits may agree in both."""
+    """Compiles the source each time: caches compare time in seconds and size, which two edits may share."""
 
     def path_stats(self, path: Any) -> Any:
         raise OSError(f"no cache for {path}")

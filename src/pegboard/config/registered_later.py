@@ -1,4 +1,4 @@
-"""Registered later: what modules added to a running catalog outlives a reload, where the files say nothing else."""
+"""Registered later: keep the registrations of a running catalog across a reload, unless the files now conflict."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ log = logging.getLogger("pegboard")
 
 
 def keep_registered(made: Registry, running: Declarations, of_files: Declarations) -> None:
-    """Add to a new reading of the files what was registered beside the one before.
+    """Add to a new catalog the registrations that were made after the previous one was built from its files.
 
-    What the files declare now wins, and what no longer fits them is dropped; the log says either.
+    Current declarations of the files win, and registrations that no longer fit are dropped; both are logged.
 
     Args:
-        made: of the new reading, not yet served.
-        running: everything that is declared now.
-        of_files: what of it the files declared.
+        made: the new catalog, not yet served.
+        running: all current declarations.
+        of_files: those of the files.
     """
     for name, question in _later(running.predicates, of_files.predicates).items():
         if name not in made.predicates:

@@ -1,4 +1,4 @@
-"""Reload: watch the files of a config, and swap what a good change declares into the running catalog, in one step."""
+"""Reload: watch the files of a config, and apply a valid change to the running catalog in one step."""
 
 from __future__ import annotations
 
@@ -19,45 +19,46 @@ from pegboard.core.ports import Source, StatefulHandler
 from pegboard.model.error import DefinitionError, PegboardError, Problem
 from pegboard.model.record import replace
 
-RELOAD_INTERVAL_S = 0.25  # between two looks at the files
-RELOAD_RETIRE_S = 60.0  # for calls of a source that a reload took away
+RELOAD_INTERVAL_S = 0.25  # seconds between two checks of the files
+RELOAD_RETIRE_S = 60.0  # seconds for calls of a source that a reload removed
 
 log = logging.getLogger("pegboard")
-# What tells two contents of a file apart without reading it; `None` where there is none.
+# Identifies the contents of a file without reading it; `None` if the file is missing.
 Mark = tuple[int, int, int, int] | None
 
 
 @runtime_checkable
 class Kept(Source, Protocol):
-    """A source that can go on under another reading of the config."""
+    """A source that can continue after a reload of the config."""
 
     def fits(self, other: object) -> bool:
-        """Tell whether the other source, of the new reading, would only do the same again."""
+        """Tell whether the new source would behave in the same way."""
         ...
 
     def renew(self, other: Any) -> None:
-        """Take over what the other says, and keep the connection."""
+        """Take over the settings of the new source, and keep the connection."""
         ...
 
 
 class Reloader:
     """Keeps a running catalog equal to its files.
 
-    A good change is swapped in between two steps of the loop: a list is of the old config or of the new one, and calls
-    in flight finish on the handlers they began with. A bad one changes nothing; `problems` says where it is wrong until
-    a good one comes. What lives in the process stays: who subscribes and observes, what has been counted for limits
-    in memory, the secrets seen so far, which are still kept out of results, and what was registered while it ran.
+    A valid change is applied between two steps of the event loop: a list is entirely old or entirely new, and running
+    calls finish with the handlers that they began with. An invalid change has no effect; `problems` lists its faults
+    until the next valid one. State of the process is kept: subscribers and observers, rate-limit counts in memory,
+    secrets to redact, and registrations made while it ran.
 
     Args:
         path: the config file.
         env: the environment variables that it may name.
-        catalog: the running one, whose declarations are replaced.
-        config: what it was made of.
-        check: called with each new catalog; a `DefinitionError` that it raises refuses the change.
+        catalog: the running catalog, whose declarations are replaced.
+        config: the config that it was built from.
+        check: called with each new catalog; raises `DefinitionError` to refuse the change.
         on_reload: called with the new config after each swap.
-        on_refused: called with the problems of a change that was refused.
-        interval_s: how often the files are looked at. A change is taken when two looks agree: nobody is still writing.
-        sleep: waits between the looks.
+        on_refused: called with the problems of a refused change.
+        interval_s: how often files are checked. A change is applied once two checks agree, so that nobody is still
+            writing.
+        sleep: waits between checks.
     """
 
     def __init__(
@@ -79,14 +80,14 @@ class Reloader:
         self._check, self._on_reload, self._on_refused = check, on_reload, on_refused
         self._interval_s, self._sleep = interval_s, sleep
         self._watched = config
-        # Those that the files declare: what stands beside them in the catalog was registered while it ran.
+        # The declarations of the files; all others in the catalog were registered while it ran.
         self._of_files = catalog.registry.declarations
         self._lock = self._locks()
         self._known = self._marks()
         self._retiring: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        """Look at the files until cancelled."""
+        """Check the files until cancelled."""
         last = self._known
         while True:
             await self._sleep(self._interval_s)
@@ -97,12 +98,12 @@ class Reloader:
             last = now
 
     async def reload(self) -> bool:
-        """Load the files now; tell whether they were taken."""
+        """Load the files now; return whether they were applied."""
         before = self._marks()
         try:
-            # In a thread: modules may take long to import, and the callers of now must not wait for it.
+            # In a thread: imports may take long, and current callers must not wait for them.
             made, config = await asyncio.to_thread(load_catalog, self._path, env=self._env, strict=self.config.strict)
-            # Its sources ask others before they are ours, and in our name.
+            # Its sources may send requests before the swap, and must use our server id.
             made.registry.server_id = self._catalog.registry.server_id
             made.registry.link_key = self._catalog.registry.link_key
             self._check(made)
@@ -110,7 +111,7 @@ class Reloader:
             problems = error.problems if isinstance(error, DefinitionError) else (Problem(message=str(error)),)
             self._refuse(problems, before)
             return False
-        except Exception as error:  # noqa: BLE001 - boundary: whatever a load runs into, the old config goes on serving
+        except Exception as error:  # boundary: whatever fails in a load, the old config continues to serve
             self._refuse([Problem(where=str(self._path), message=f"{type(error).__name__}: {error}")], before)
             return False
         kept = self._kept(made)
@@ -122,7 +123,7 @@ class Reloader:
         return True
 
     def _kept(self, made: Catalog) -> dict[str, Kept]:
-        """Return the sources of now that go on: the new config reaches them in the same way."""
+        """Return the current sources that continue, since the new config reaches them in the same way."""
         return {
             name: source
             for name, source in self._catalog.registry.sources.items()
@@ -130,12 +131,12 @@ class Reloader:
         }
 
     def _swap(self, made: Catalog, config: Config, kept: Mapping[str, Kept]) -> None:
-        """Replace everything without giving up the loop in between."""
+        """Replace everything without yielding to the event loop."""
         catalog = self._catalog
         retired = tuple(source for name, source in catalog.registry.sources.items() if name not in kept)
         for name, source in kept.items():
             source.renew(made.registry.sources[name])
-        # What the new catalog's own questions ask of a source reaches the one that goes on.
+        # Conditions of the new catalog must ask the source that continues, not its replacement.
         made.registry.lend_sources({**made.registry.sources, **kept})
         executor = catalog.executor
         if _uri(config) != _uri(self.config):
@@ -145,7 +146,7 @@ class Reloader:
             _store_of_answers(self.config),
             self.config.consent_page,
         ):
-            # States that wait for an answer are bound to how they are used up.
+            # Continuation tokens depend on the store of used answers.
             log.warning("consents.store or consents.url has changed: it counts from the next start on.")
             kept_as = {"consent_store": self.config.consent_store, "consent_page": self.config.consent_page}
             config = replace(config, **kept_as)
@@ -165,7 +166,7 @@ class Reloader:
         keep_registered(made.registry, catalog.registry.declarations, self._of_files)
         self._of_files = of_files
         _carry_on(made, catalog)
-        # Calls in flight may still hold the old secrets.
+        # Running calls may still hold the old secrets.
         seen = (*catalog.secrets, *(secret for secret in made.secrets if secret not in catalog.secrets))
         catalog.registry.swap(replace(made.registry.declarations, secrets=seen))
         executor.adopt_bounds()
@@ -176,7 +177,7 @@ class Reloader:
             task.add_done_callback(self._retiring.discard)
 
     async def _retire(self, sources: Sequence[Source], calls: set[str]) -> None:
-        """Stop sources that are no longer declared when the calls that may use them have ended."""
+        """Stop removed sources once the calls that may use them have ended."""
         try:
             for _ in range(int(RELOAD_RETIRE_S / self._interval_s)):
                 if calls.isdisjoint(self._catalog.executor.in_flight):
@@ -191,26 +192,26 @@ class Reloader:
         self.problems = tuple(problems)
         for problem in self.problems:
             log.error("config_reload_refused: %s (the config of before goes on serving)", problem)
-        # What the bad files name is watched too: the fault may be mended there.
+        # Files that the invalid config names are watched as well: the fault may be fixed there.
         self._remember(read(self._path, env=self._env)[0], before)
         self._on_refused(self.problems)
 
     def _locks(self) -> tuple[Path, ...]:
-        """Return the lock that was there when the config was read: what `pegboard lock accept` takes counts at once."""
+        """Return the lock that existed when the config was read; `pegboard lock accept` then takes effect at once."""
         path = self._path.absolute().parent / LOCK_NAME
         return (path,) if path.exists() else ()
 
     def _remember(self, config: Config, before: Mapping[Path, Mark]) -> None:
         self._watched = config
         self._lock = self._locks()
-        # Taken before the load where there is one: what was written while it ran is a change.
+        # Taken before the load if possible: a file written during the load is a change.
         self._known = {path: before.get(path, mark) for path, mark in self._marks().items()}
 
     def _marks(self) -> dict[Path, Mark]:
-        """Return every file that matters with its mark: those read, those that globs find now, and Python modules."""
+        """Return the mark of every relevant file: files that were read, files that globs match now, Python modules."""
         config, folder = self._watched, self._path.absolute().parent
         paths = {self._path, *config.files, *self.config.files, *brought_files(), *folder.glob("*.py")}
-        # One that comes to be while Pegboard runs is of its own making.
+        # A lock file that appears while Pegboard runs was written by Pegboard.
         paths.update(self._lock)
         for pattern in config.globs:
             try:
@@ -221,7 +222,7 @@ class Reloader:
 
 
 def _carry_on(made: Catalog, before: Catalog) -> None:
-    """Let tools that keep something between calls go on with what those of the same name have kept."""
+    """Let handlers with state between calls take over the state of the previous ones with the same name."""
     known = before.snapshot()
     for entry in made.snapshot().entries:
         old = known.find(entry.qualified_id)

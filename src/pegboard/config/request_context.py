@@ -1,4 +1,4 @@
-"""Request context: who asks and what for, with the settings and secrets of a config."""
+"""Request context: the caller and purpose of a request, with the settings and secrets of a config."""
 
 from __future__ import annotations
 

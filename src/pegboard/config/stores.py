@@ -60,7 +60,7 @@ def stores_of(config: Config) -> Iterator[DeclaredStore]:
     )
     for name, text in by_uri:
         if text:
-            # Memory and Redis; a URI that cannot be read is reported where the store is built.
+            # In memory or in Redis; an invalid URI is reported where the store is built.
             with suppress(DefinitionError):
                 yield DeclaredStore(name=name, uri=StoreUri.parse(text, folder=folder))
     if config.learn is not None:

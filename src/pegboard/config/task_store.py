@@ -1,4 +1,4 @@
-"""Tasks: where a config keeps the calls that outlive their request."""
+"""Tasks: create the task store of a config."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PACKAGE = "dbos"
 
 
 def tasks_of(config: Config, report: Report) -> kept_tasks.Tasks | None:
-    """Return the place of tasks that a config names; `None` where it names none, or names it wrongly."""
+    """Return the task store of a config; `None` if there is none, or after reporting a problem."""
     declared = config.tasks
     if declared is None:
         return None
@@ -45,6 +45,6 @@ def tasks_of(config: Config, report: Report) -> kept_tasks.Tasks | None:
 
 
 def _context_for(config: Config) -> Callable[[TaskCall], ToolContext]:
-    """Return what makes the context of a task: what the config lends to every request, and the caller that was kept."""
+    """Return a function that makes the context of a task from the config's settings and the stored caller."""
     host = Host(settings=config.settings, secrets=config.secrets)
     return lambda call: ToolContext(caller=call.caller, host=host)

@@ -1,6 +1,6 @@
-"""Unsupported: keys and kinds of tools that are documented, known, and refused by name in this version.
+"""Unsupported: documented keys and kinds of tools that this version refuses by name.
 
-Whoever brings such a piece deletes its rows here.
+When you implement one, delete its rows here.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from pegboard.config.yaml.tree import Step
 
 _SECTIONS_OF_MANY = frozenset({"tools", "profiles", "hooks"})
 
-# A key by its path, or `path=value` for one value of a key; `*` stands for an index or a chosen name.
-# The text says what the piece will bring, so that the reader knows what to do without it.
+# A key by its path, or `path=value` for one value of a key; `*` matches an index or a chosen name.
+# The text says what the feature will do, so that the reader knows how to work without it.
 UNSUPPORTED: Final[Mapping[str, str]] = {
     "audit": "calls are not recorded; observe them with `catalog.observe`",
     "spec.chain": "an agent calls others by tools of `type: agent`",
@@ -40,7 +40,7 @@ UNSUPPORTED: Final[Mapping[str, str]] = {
 
 
 def refusal(steps: Sequence[Step], value: str | None = None) -> str | None:
-    """Return why a key, or one value of a key, is refused although it is documented; `None` where it is not."""
+    """Return why a documented key, or one value of it, is refused; `None` if it is supported."""
     if steps[:2] == ("spec", "tools"):
         steps = steps[1:]
     spot = ".".join("*" if i == 1 and steps[0] in _SECTIONS_OF_MANY else str(step) for i, step in enumerate(steps))

@@ -1,4 +1,4 @@
-"""Workspace: the document store of a config, and the tools on it."""
+"""Workspace: create the document store of a config, and declare its tools."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _PACKAGE = "re2"
 
 
 def store_of(config: Config, report: Report) -> document_store.SqlDocumentStore | None:
-    """Return the document store that a config names; `None` where it names none, or names it wrongly."""
+    """Return the document store of a config; `None` if there is none, or after reporting a problem."""
     declared = config.workspace
     if declared is None:
         return None
@@ -67,10 +67,10 @@ def store_of(config: Config, report: Report) -> document_store.SqlDocumentStore 
 
 
 def declare_workspace(build: BuildContext, declared: Declared[WorkspaceForm], store: DocumentStore) -> None:
-    """Put the tools for documents into a catalog.
+    """Add the tools for documents to a catalog.
 
     Raises:
-        DefinitionError: a host of `web_fetch` cannot be read, or a package is missing.
+        DefinitionError: a host of `web_fetch` is invalid, or a package is missing.
     """
     catalog, config, form = build.catalog, build.config, declared.value
     if form.model is not None and form.model not in config.models:
@@ -92,12 +92,12 @@ def declare_workspace(build: BuildContext, declared: Declared[WorkspaceForm], st
 
 
 def group_names() -> set[str]:
-    """Return the groups that the tools for documents may be in."""
+    """Return the groups that document tools may have."""
     return {*toolset.GROUPS, "web"}
 
 
 def groups_beside(config: Config, builtin: str) -> tuple[str, ...]:
-    """Return the groups of the documents' tools in which a built-in stands as well: one tool, in both."""
+    """Return the groups that contain both document tools and built-in tools with the same name: one tool, in both."""
     return ("web",) if config.workspace is not None and builtin == "web_search" else ()
 
 

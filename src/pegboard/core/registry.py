@@ -443,7 +443,7 @@ class Registry:
                 except DefinitionError as error:
                     if not self.leaves_faults_out:
                         raise
-                    log.error("The tools of a builder that names them anew, %s, are left out: %s", list(names), error)
+                    log.error("A builder that computes its names declared invalid tools: %s are left out: %s", list(names), error)
         self._sealed.keep_only({(name, each) for name in declared.sources for each in KINDS})
         for name in sorted(declared.sources):
             offered = _listed(declared.sources[name], kind)
@@ -485,7 +485,7 @@ def _listed(source: Source, kind: Kind) -> Sequence[ToolEntry]:
             return source.entries()
         return source.resource_entries() if isinstance(source, OffersResources) else ()
     except Exception:  # boundary: foreign code
-        log.exception("Source %r cannot say what it has: its tools are left out.", source.name)
+        log.exception("Source %r failed to list its tools; they are left out.", source.name)
         return ()
 
 
@@ -500,7 +500,7 @@ class LiveStates:
         try:
             return default if source is None else source.state()
         except Exception as error:
-            log.warning("Source %r cannot say how it is: its tools are hidden.", name, exc_info=error)
+            log.warning("Source %r failed to report its state; its tools are hidden.", name, exc_info=error)
             return SourceState(status="unreachable", is_up=False, reason=type(error).__name__)
 
 

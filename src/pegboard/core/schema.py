@@ -118,7 +118,7 @@ class Compiled:
         return list(self._validator.iter_errors(value))
 
     def _first_error(self, value: JSONValue) -> list[Any]:
-        """Return the first error, or nothing if even that takes too long: an error copies the value that it describes."""
+        """Return only the first error; nothing if even that takes too long, since an error copies the value."""
         if self._has_alternatives or size_of(value, at_most=COPIED_VALUES).values > COPIED_VALUES:
             return []
         found: list[Any] = []

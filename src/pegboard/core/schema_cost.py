@@ -142,7 +142,7 @@ class SchemaCost:
         if self.steps(value) > self.max_steps:
             raise CallError(
                 "schema_too_complex",
-                f"The schema is too complex to judge this value by: that takes more than {self.max_steps:,} steps. "
+                f"The schema is too complex to validate this value: that takes more than {self.max_steps:,} steps. "
                 "Send less at once, have the schema made simpler (fewer nested alternatives, references and regular "
                 "expressions), or have `limits.schema_steps` raised.",
             )

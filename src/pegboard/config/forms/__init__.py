@@ -1,1 +1,1 @@
-"""forms: every key of pegboard.yaml, what may stand there, and what is refused. The keys of tools are in `kinds/`."""
+"""forms: every key of pegboard.yaml, its valid values, and the errors for others. Keys of tools are in `kinds/`."""

@@ -1,4 +1,4 @@
-"""Agent form: what may stand in the file of an agent, in our own words and in those of `astromesh/v1`."""
+"""Agent form: the keys of an agent's file, in our own format and in that of `astromesh/v1`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from pegboard.config.forms.value_types import (
     definition_error,
 )
 
-AGENT_NAME_CHARS = 32  # of an agent's name, which others' tools may start with
+AGENT_NAME_CHARS = 32  # characters of an agent's name, which may be a prefix of tool names
 
 KIND = "Agent"
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
@@ -45,7 +45,7 @@ AgentName: TypeAlias = Annotated[Text, AfterValidator(_agent_name)]
 
 
 class MetadataForm(Form):
-    """What the agent is called."""
+    """The name of the agent."""
 
     name: AgentName = Field(description="Its name: 1 to 32 of A-Z a-z 0-9 _ -, without `__`.")
     version: Maybe[Text] = Field(None, description="Its version, for people.")
@@ -68,7 +68,7 @@ class PrimaryForm(Form):
 
 
 class AstromeshModelForm(Form):
-    """The models of an `astromesh/v1` agent, of which the first is taken."""
+    """The models of an `astromesh/v1` agent; only the first is used."""
 
     primary: PrimaryForm = Field(description="The model.")
 
@@ -91,13 +91,13 @@ def agent_key_variable(model: ModelForm | AstromeshModelForm | str | None) -> st
 
 
 class PromptsForm(Form):
-    """What the model is told beside the query."""
+    """The system prompt."""
 
     system: Text = Field("", description="A template that sees the context: `{{ context.company }}`.")
 
 
 class OrchestrationForm(Form):
-    """How the agent goes about it."""
+    """How the agent runs."""
 
     pattern: Literal["react"] = Field("react", description="The model calls tools until it answers.")
     max_iterations: Maybe[PositiveWhole] = Field(
@@ -107,21 +107,21 @@ class OrchestrationForm(Form):
 
 
 class PermissionsForm(Form):
-    """Which of its tools the agent may call; globs. With both, the allowed ones without the denied ones."""
+    """Globs over the tools that the agent may call. With both lists, denied tools are removed from the allowed ones."""
 
     allowed_actions: Maybe[tuple[FilledText, ...]] = Field(None, description="Only these may be called.")
     denied_actions: tuple[FilledText, ...] = Field((), description="These may not be called.")
 
 
 class GuardrailsForm(Form):
-    """Functions that judge a run."""
+    """Functions that check the input and output of a run."""
 
     input: tuple[Reference, ...] = Field((), description="Judge the query, each as `python:module:function`.")
     output: tuple[Reference, ...] = Field((), description="Judge the answer, each as `python:module:function`.")
 
 
 class BudgetsForm(Form):
-    """How much one run may use, with everything that its sub-agents use."""
+    """The limits of one run, including its sub-agents."""
 
     requests: Maybe[PositiveWhole] = Field(None, description="Requests to models.")
     tool_calls: Maybe[Count] = Field(None, description="Calls of tools.")
@@ -132,7 +132,7 @@ class BudgetsForm(Form):
 
 
 class MemoryForm(Form):
-    """What is remembered of a session."""
+    """The memory of a session."""
 
     conversation: Flag = Field(True, description="Whether the next run of a session goes on from the last.")
     max_turns: PositiveWhole = Field(50, description="How many runs are remembered.")
@@ -152,7 +152,7 @@ class AstromeshMemoryForm(Form):
 
 
 class IdentityForm(Form):
-    """What the agent is, for people and for those who may call it."""
+    """A description of the agent, for people and for callers."""
 
     display_name: Maybe[Text] = Field(None, description="Its name, for people.")
     description: Maybe[Text] = Field(None, description="What it is for.")
@@ -185,7 +185,7 @@ class AgentSpecForm(_SpecForm):
 
 
 class AstromeshSpecForm(_SpecForm):
-    """The agent, in the words of `astromesh/v1`."""
+    """The agent, in the format of `astromesh/v1`."""
 
     model: Maybe[AstromeshModelForm] = Field(None, description="Its model; `default` of `models:` without.")
     memory: Maybe[AstromeshMemoryForm] = Field(None, description="What is remembered of a session.")
@@ -201,7 +201,7 @@ class AgentFile(Form):
 
 
 class AstromeshFile(Form):
-    """The file of an agent in the words of `astromesh/v1`."""
+    """The file of an agent in the format of `astromesh/v1`."""
 
     apiVersion: Literal["astromesh/v1"] = Field(description="astromesh/v1.")  # noqa: N815 - the file's word
     kind: Literal["Agent"] = Field(description="Agent.")
@@ -210,7 +210,7 @@ class AstromeshFile(Form):
 
 
 class GroupForm(Form):
-    """A whole group of the catalog."""
+    """All tools of a group of the catalog."""
 
     group: FilledText = Field(description="The group.")
 

@@ -1,6 +1,6 @@
-"""Agent words: by what a file is known for that of an agent, and which variables have the keys of models.
+"""Agent words: the marks by which a file is recognised as an agent's, and the variables with keys of models.
 
-They are asked of every config; the forms themselves, in `agent_form`, of one with agents.
+They are needed for every config; the forms, in `agent_form`, only for those with agents.
 """
 
 from __future__ import annotations

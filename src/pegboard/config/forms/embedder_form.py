@@ -1,4 +1,4 @@
-"""Embedder form: what turns texts into vectors, of tools and of documents."""
+"""Embedder form: the embedders of tools and of documents."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _KEYS: Final = {
 
 
 class EmbedderForm(Form):
-    """What turns texts into vectors, whose cosine says how alike their meanings are."""
+    """An embedder: converts texts to vectors, whose cosine measures the similarity of their meaning."""
 
     type: Literal["openai", "fastembed", "hashing"] = Field(
         description=(

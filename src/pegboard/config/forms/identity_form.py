@@ -1,4 +1,4 @@
-"""Identity form: who may come in over HTTP, as a config says it."""
+"""Identity form: HTTP authentication in a config."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Wanted: TypeAlias = StrictBool | StrictInt | FilledText
 
 
 class ApiKeysForm(Form):
-    """Keys that `pegboard keys add` makes."""
+    """API keys made by `pegboard keys add`."""
 
     store: Annotated[Text, AfterValidator(_store)] = Field(
         json_schema_extra={"pattern": "^sqlite:"},
@@ -46,7 +46,7 @@ class ApiKeysForm(Form):
 
 
 class JwtForm(Form):
-    """Access tokens of an authorization server: signed JWTs that were made for this server."""
+    """Access tokens of an authorization server: signed JWTs issued for this server."""
 
     issuer: FilledText = Field(description="The required `iss` of a token: the authorization server.")
     audience: FilledText = Field(description="The required `aud` of a token: the public URL of this server's /mcp.")
@@ -55,7 +55,7 @@ class JwtForm(Form):
 
 
 class WhenForm(Form):
-    """Which credential a rule is for: exactly one key."""
+    """The credentials to which a rule applies: exactly one key."""
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
 
@@ -75,7 +75,7 @@ class WhenForm(Form):
 
 
 class MapRuleForm(Form):
-    """What a credential is given. `{claim}` in a text is what the token says; without that claim it is refused."""
+    """The rights of a credential. `{claim}` is replaced by the token's claim; a token without it is refused."""
 
     when: WhenForm = Field(description="The credential this rule applies to. The first matching rule wins.")
     user: Maybe[Filled] = Field(
@@ -89,7 +89,7 @@ class MapRuleForm(Form):
 
 
 class AnonymousForm(Form):
-    """What callers without a credential may do."""
+    """The rights of callers without a credential."""
 
     profile: Maybe[FilledText] = Field(None, description="The profile they may use.")
     profiles: Maybe[Names] = Field(None, description="The profiles that they may use; the first is for /mcp.")
@@ -105,12 +105,12 @@ class AnonymousForm(Form):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The profiles, however they are written."""
+        """The profiles as a tuple, in either spelling."""
         return (self.profile,) if self.profile is not None else self.profiles or ()
 
 
 class IdentityForm(Form):
-    """Who may come in over HTTP, and as whom. Without this section everybody on this machine may."""
+    """Who may connect over HTTP, and with which rights. Without this section, everybody on this machine may connect."""
 
     api_keys: Maybe[ApiKeysForm] = Field(None, description="Accept API keys.")
     jwt: Maybe[JwtForm] = Field(None, description="Accept access tokens (OAuth 2.1).")

@@ -45,7 +45,7 @@ from pegboard.model.lint_rule import LintRule
 
 
 class AgentsForm(Form):
-    """What all agents have in common."""
+    """Settings that all agents share."""
 
     store: Maybe[ConcealedText] = Field(
         None, description="Where their conversations are kept: sqlite:FILE, or a PostgreSQL by its URL."
@@ -53,7 +53,7 @@ class AgentsForm(Form):
 
 
 class HookForm(Form):
-    """A function of yours, or a service, that takes part in every call that it matches."""
+    """A function of yours, or a service, that runs with every matching call."""
 
     on: HookKind = Field(description="When it runs. A `before` hook that fails refuses the call.")
     match: FilledText = Field("*", description="A glob over tool names.")
@@ -80,7 +80,7 @@ class HookForm(Form):
 
 
 class RateLimits(Form):
-    """How calls are limited where a tool says nothing, and where they are counted."""
+    """The limit of tools that have none, and the store that counts calls."""
 
     store: Maybe[ConcealedText] = Field(
         None,
@@ -93,7 +93,7 @@ class RateLimits(Form):
 
 
 class ConsentsForm(Form):
-    """What is remembered of people's answers, and the inbox of questions that wait for them."""
+    """The store of people's answers, and the inbox of open questions."""
 
     store: ConcealedText = Field(
         description="Where answers of people are kept, and questions that wait for one: sqlite:FILE for the processes "
@@ -108,7 +108,7 @@ class ConsentsForm(Form):
 
 
 class ServingForm(Form):
-    """What servers of this config have in common."""
+    """Secrets and a bus that all servers of this config share."""
 
     keys: tuple[ConcealedText, ...] = Field(
         (),
@@ -122,7 +122,7 @@ class ServingForm(Form):
 
 
 class IgnoreForm(Form):
-    """Findings of `pegboard lint` that are meant to be so."""
+    """Findings of `pegboard lint` that are intended."""
 
     tool: FilledText = Field(description="A glob over names of tools.")
     rule: LintRule = Field(description="The rule whose findings are let pass.")
@@ -130,13 +130,13 @@ class IgnoreForm(Form):
 
 
 class LintForm(Form):
-    """What `pegboard lint` lets pass."""
+    """Findings that `pegboard lint` ignores."""
 
     ignore: tuple[IgnoreForm, ...] = Field((), description="Findings that are meant to be so, each with its reason.")
 
 
 def _limits() -> type[Form]:
-    """Return a form with one key for each bound of core, of the type that the bound has."""
+    """Return a form with one key for each bound of core, with the type of the bound."""
     defaults: dict[str, int | float] = asdict(Bounds())
     keys: dict[str, Any] = {}
     for name, value in defaults.items():
@@ -176,7 +176,7 @@ ModelRef: TypeAlias = Annotated[
 
 
 class ExamplesForm(Form):
-    """A file of example requests, which the search of tools reads beside what the tools say of themselves."""
+    """A file of example requests, which tool search reads in addition to descriptions."""
 
     file: FilledText = Field(
         "search-examples.yaml",
@@ -188,7 +188,7 @@ class ExamplesForm(Form):
 
 
 class LearnForm(Form):
-    """A file that remembers, for each space, which tools were called after which searches; it lifts them later."""
+    """A file that records, for each space, which tools were called after which searches, to rank later searches."""
 
     file: FilledText = Field(
         ".pegboard-search-use.sqlite",
@@ -198,7 +198,7 @@ class LearnForm(Form):
 
 
 class DiscoveryForm(Form):
-    """How tools are found, beside the words that they are described in."""
+    """Additional data for tool search."""
 
     embedder: Maybe[EmbedderForm] = Field(None, description="What compares the meanings of requests and tools.")
     learn: Maybe[LearnForm] = Field(None, description="Whether use counts: which tool was called after which search.")
@@ -206,7 +206,7 @@ class DiscoveryForm(Form):
 
 
 class Fragment(Form):
-    """What any file may hold: the main file, and those that it names under `files:`.
+    """The keys of every file: the main file, and those that it names under `files:`.
 
     Tools and hooks are validated one by one, by their own forms.
     """

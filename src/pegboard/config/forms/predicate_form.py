@@ -25,7 +25,7 @@ ONE_KEY = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
 
 
 def one_key(form: Form, what: str) -> None:
-    """Refuse a form that says nothing, or more than one thing."""
+    """Refuse a form with no key or with several."""
     if len(form.model_fields_set) != 1:
         known = ", ".join(field.alias or name for name, field in type(form).model_fields.items())
         raise PydanticCustomError(
@@ -34,7 +34,7 @@ def one_key(form: Form, what: str) -> None:
 
 
 class PredicateForm(Form):
-    """One yes/no question on the context: exactly one key."""
+    """One yes/no question about the context: exactly one key."""
 
     model_config = ONE_KEY
 
@@ -62,7 +62,7 @@ PredicateRef: TypeAlias = Annotated[
 
 
 class AvailableForm(Form):
-    """Several questions as one: exactly one key."""
+    """Several questions combined into one: exactly one key."""
 
     model_config = ONE_KEY
 
@@ -77,7 +77,7 @@ class AvailableForm(Form):
         return self
 
     def spelled(self) -> dict[str, object]:
-        """Return the form in which core reads availability."""
+        """Return the form of availability that core reads."""
         parts = {"all": self.all, "any": self.any, "not": self.not_, "source": self.source}
         return {key: availability(part) for key, part in parts.items() if part is not None}
 
@@ -89,14 +89,14 @@ Available: TypeAlias = Annotated[
 
 
 def availability(form: Any) -> object:
-    """Return what core reads for a validated `Available`."""
+    """Return the form that core reads for a validated `Available`."""
     if isinstance(form, AvailableForm):
         return form.spelled()
     return [availability(part) for part in form] if isinstance(form, tuple) else form  # pyright: ignore[reportUnknownVariableType] - Available
 
 
 def secret_names(form: PredicateForm | str) -> Iterable[str]:
-    """Yield the names of the secrets that a predicate asks for."""
+    """Yield the names of the secrets that a predicate requires."""
     if isinstance(form, str):
         return
     if form.secret is not None:

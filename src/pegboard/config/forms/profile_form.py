@@ -10,14 +10,14 @@ from pegboard.config.forms.value_types import Flag, Form, Limit, Maybe, Names, P
 
 
 class RenameForm(Form):
-    """Other names for the meta tools of a profile."""
+    """Other names for the meta tools in a profile."""
 
     searchTools: Maybe[ToolName] = Field(None, description="Another name for `searchTools`.")  # noqa: N815 - its name
     getTools: Maybe[ToolName] = Field(None, description="Another name for `getTools`.")  # noqa: N815 - its name
     useTools: Maybe[ToolName] = Field(None, description="Another name for `useTools`.")  # noqa: N815 - its name
 
     def names(self) -> dict[str, str]:
-        """Return the names that are said, by those they replace."""
+        """Return the new names by the names that they replace."""
         names = {"searchTools": self.searchTools, "getTools": self.getTools, "useTools": self.useTools}
         return {name: other for name, other in names.items() if other is not None}
 
@@ -31,7 +31,7 @@ class RenameForm(Form):
 
 
 class ProfileForm(Form):
-    """What one kind of caller sees."""
+    """The tools that one kind of caller sees."""
 
     include: Maybe[Names] = Field(None, description="The groups whose tools are visible. Default: all groups.")
     allow: Maybe[Names] = Field(

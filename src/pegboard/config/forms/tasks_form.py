@@ -1,4 +1,4 @@
-"""Tasks form: what runs tasks, where they are kept, and how long."""
+"""Tasks form: the engine that runs tasks, their store, and how long they are kept."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OF_DBOS = "sqlite:./tasks.db"
 
 
 class TasksForm(Form):
-    """The calls that outlive their request."""
+    """Tasks: calls that outlive their request."""
 
     engine: Maybe[Literal["inline", "dbos"]] = Field(
         None,
@@ -43,5 +43,5 @@ class TasksForm(Form):
 
     @property
     def place(self) -> str | Secret:
-        """Where tasks are kept, whether or not it is said."""
+        """The place of the task store, or the default."""
         return self.store or (_OF_DBOS if self.engine == "dbos" else _IN_MEMORY)

@@ -1,6 +1,6 @@
-"""Validation: what a file says against the form for it. Unknown keys, missing ones and wrong values are refused here.
+"""Validation: check the contents of a file against its form. Refuses unknown and missing keys and wrong values.
 
-Each problem stands at its place in the file, in words that say what would be right.
+Each problem has its place in the file, and says what would be right.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from pegboard.model.json_types import JSON, is_object
 
 M = TypeVar("M", bound=BaseModel)
 Refusal: TypeAlias = Callable[[Sequence[Step], str | None], str | None]
-"""Tells why a key, or one value of it, is refused although it is documented; `None` where it is not."""
+"""Returns why a documented key, or one value of it, is not supported; `None` if it is."""
 
-# What was expected, for the types of pydantic's errors.
+# The expected values, by the type of pydantic's error.
 _EXPECTED = {
     "string_type": "text",
     "int_type": "a whole number",
@@ -45,7 +45,7 @@ _COMPARED = {
     "less_than": ("less than", "lt"),
     "less_than_equal": ("at most", "le"),
 }
-# What others call the same thing.
+# Other programs' words for our values.
 _OTHER_WORDS = {
     "exclude": "deny",
     "streamable-http": "http",
@@ -55,11 +55,11 @@ _OTHER_WORDS = {
 _OF_OTHER_FILES = {
     "mcpservers": "This is the form of MCP clients: `pegboard import FILE` converts it.",
 }
-# A nested mapping with more keys names none of them; the top level names all.
+# The keys of a nested mapping are listed only if there are at most this many; those of the top level always are.
 _LISTED_KEYS = 12
 _KEY_CHARS = 80
-_UNKNOWN_SHOWN = 20  # unknown keys of one mapping, in one problem
-_PLAIN = re.compile(r"[\w.*/-]{1,40}")  # may be written in a list without quotes
+_UNKNOWN_SHOWN = 20  # unknown keys of one mapping that are listed in a problem
+_PLAIN = re.compile(r"[\w.*/-]{1,40}")  # text that may be written in a list without quotes
 _KEY = "[key]"
 _KEY_FAULTS = {"string_too_short": "may not be empty"}
 _ASIDE = frozenset({_KEY, MAPPING, TEXT, FLAG})
@@ -73,8 +73,8 @@ def _nothing_refused(_steps: Sequence[Step], _value: str | None) -> None:
 def validated(model: type[M], plain: Any, at: At, *, report: Report, refusal: Refusal = _nothing_refused) -> M | None:
     """Return the form of `plain`, and report its faults.
 
-    Where it has any, the faulty keys are left out, then the entries that hold them, so that the rest is checked
-    too; `None` where nothing remains.
+    If there are faults, the faulty keys are left out, then the entries that contain them, so that the rest is checked
+    as well. Returns `None` if nothing valid remains.
     """
     try:
         return model.model_validate(plain)
@@ -90,7 +90,7 @@ def validated(model: type[M], plain: Any, at: At, *, report: Report, refusal: Re
 
 
 def _drop(plain: JSON, steps: tuple[Step, ...]) -> None:
-    """Take away what stands at `steps`; a list as a whole, as what comes after would move up."""
+    """Remove the value at `steps`. A value in a list is removed with the list, since later items would move up."""
     for position, step in enumerate(steps):
         inner = plain.get(str(step))
         if position == len(steps) - 1 or not is_object(inner):
@@ -102,7 +102,7 @@ def _drop(plain: JSON, steps: tuple[Step, ...]) -> None:
 def explain(
     error: ValidationError, at: At, model: type[BaseModel], *, refusal: Refusal = _nothing_refused
 ) -> Iterator[Problem]:
-    """Yield a problem for each error that `model` found in what stands at `at`."""
+    """Yield a problem for each error of `model` in the value at `at`."""
     faults = error.errors(include_url=False, include_input=False)
     misspelled = {
         (loc[:-1], meant)
@@ -113,7 +113,7 @@ def explain(
     unknown: dict[tuple[Step, ...], list[str]] = {}
     for fault in faults:
         loc = _keys_of(fault["loc"])
-        # What is missing stands there, misspelled: that is said once.
+        # A missing key that is misspelled is reported once, as misspelled.
         if fault["type"] == "missing" and loc and (loc[:-1], loc[-1]) in misspelled:
             continue
         if fault["loc"][-1:] == (_KEY,):
@@ -138,7 +138,7 @@ def explain(
 
 
 def unknown_top_level(names: Iterable[str], at: At, model: type[BaseModel]) -> Iterator[Problem]:
-    """Yield the problems of a file that has only unknown keys: one each for those with a hint, one for the others."""
+    """Yield the problems of a file with only unknown keys: one for each key with a hint, one for all others."""
     hints = {name: _hint(name, [model]) for name in names}
     for name, hint in hints.items():
         if hint is not None:
@@ -148,12 +148,12 @@ def unknown_top_level(names: Iterable[str], at: At, model: type[BaseModel]) -> I
 
 
 def _keys_of(loc: tuple[Step, ...]) -> tuple[Step, ...]:
-    """Return the steps of a fault that stand in the file, without what pydantic says of its own alternatives."""
+    """Return the steps of a fault that are in the file, without pydantic's names of union alternatives."""
     return tuple(step for step in loc if step not in _ASIDE)
 
 
 def _documented(kind: str, at: At, refusal: Refusal) -> Problem | None:
-    """Return the problem of a key or a value that is documented and not supported."""
+    """Return the problem of a documented key or value that is not supported."""
     match kind:
         case "extra_forbidden":
             value = None
@@ -195,7 +195,7 @@ def _meant_key(name: str, keys: Mapping[str, str]) -> str | None:
 
 
 def _as_list(kind: str, at: At) -> str:
-    """Return what to write instead of a single value where a list is expected; nothing for any other value."""
+    """Return a hint for a single value where a list is expected; empty for any other value."""
     is_single = kind in ("tuple_type", "list_type") and isinstance(at.node, Scalar) and isinstance(at.node.value, str)
     if not is_single or not _PLAIN.fullmatch(at.text):
         return ""
@@ -213,7 +213,7 @@ def _unknown_keys(names: Sequence[str], keys: Mapping[str, str], *, lists_all: b
 
 
 def _hint(name: str, holders: Iterable[type[BaseModel]]) -> str | None:
-    """Return what to write instead of an unknown key; `None` if it resembles none of the known ones."""
+    """Return a hint for an unknown key; `None` if it resembles none of the known ones."""
     keys = _keys_of_forms(holders)
     if (elsewhere := _OF_OTHER_FILES.get(re.sub("[_-]", "", name.casefold()))) is not None:
         return elsewhere
@@ -230,7 +230,7 @@ def _hint(name: str, holders: Iterable[type[BaseModel]]) -> str | None:
 
 
 def _one_level_deeper(name: str, holders: Iterable[type[BaseModel]]) -> tuple[str, str] | None:
-    """Return the key under which there is such a key, and that; of all of these the most alike."""
+    """Return the key under which a similar key exists, and that key; the most similar of all."""
     places = {
         inner: field.alias or outer
         for form in holders
@@ -249,7 +249,7 @@ def _choice(at: At, choices: list[str]) -> str:
 
 
 def _keys(model: type[BaseModel], loc: tuple[Step, ...]) -> Mapping[str, str]:
-    """Return the keys, with what they are for, of the mapping that holds the last step of `loc`."""
+    """Return the keys, with their descriptions, of the mapping that holds the last step of `loc`."""
     return _keys_of_forms(_holders(model, loc))
 
 
@@ -263,7 +263,7 @@ def _holders(model: type[BaseModel], loc: tuple[Step, ...]) -> list[type[BaseMod
             for name, field in form.model_fields.items()
             if (field.alias or name) == step
         ]
-        # An index, a chosen name or the tag of a union leads to no other form.
+        # Indexes, chosen names and union tags lead to no other form.
         here = {form for annotation in annotations for form in _forms(annotation)} if annotations else here
     return sorted(here, key=lambda form: form.__name__)
 
@@ -277,7 +277,7 @@ def _keys_of_forms(forms: Iterable[type[BaseModel]]) -> Mapping[str, str]:
 
 
 def _is_of_many(annotation: Any) -> bool:
-    """Tell whether an annotation is a list or a mapping of whatever it is made of."""
+    """Tell whether an annotation contains a list or a mapping of arbitrary items."""
     origin = typing.get_origin(annotation)
     if inspect.isclass(origin) and issubclass(origin, Mapping | Sequence):
         return True
@@ -285,7 +285,7 @@ def _is_of_many(annotation: Any) -> bool:
 
 
 def _forms(annotation: Any) -> Iterator[type[BaseModel]]:
-    """Yield the forms that an annotation is made of."""
+    """Yield the forms that an annotation contains."""
     if inspect.isclass(annotation) and issubclass(annotation, BaseModel):
         yield annotation
     for part in typing.get_args(annotation):

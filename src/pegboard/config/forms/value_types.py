@@ -1,4 +1,4 @@
-"""Value types: the types of single values in a config, each strict, and each able to come from the environment."""
+"""Value types: the types of single values in a config; each is strict and may come from the environment."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from pegboard.model.json_types import JSONValue, is_list
 from pegboard.model.rate_limit import LimitScope, RateLimit, WhenStoreIsDown
 from pegboard.model.secret import Secret
 
-MODEL_RETRIES = 10  # of one request to a language model, at most
+MODEL_RETRIES = 10  # maximum retries of one request to a language model
 
 T = TypeVar("T")
 _MODULE = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*"
@@ -39,13 +39,13 @@ MAPPING, TEXT, FLAG = "as a mapping", "as a text", "as a flag"
 
 
 class Form(BaseModel):
-    """A mapping of known keys. Nothing in it is ignored, nothing in it changes."""
+    """A mapping of known keys; unknown keys are refused, and instances are immutable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class _Apart:
-    """Has a form judge by itself what stands at a key, so that it is built where a config has the key."""
+    """Validates a key with its own form, which is then built only if a config has the key."""
 
     def __get_pydantic_core_schema__(self, form: type[Form], _handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
         return core_schema.no_info_plain_validator_function(form.model_validate, metadata={"form": form})
@@ -53,7 +53,7 @@ class _Apart:
     def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         form: type[Form] = schema["metadata"]["form"]
         form.model_rebuild()
-        # In a chain, so that it is drawn by its name, as the form of a key is.
+        # As a chain, so that the schema refers to it by name, as to other forms.
         return handler(core_schema.chain_schema([form.__pydantic_core_schema__]))
 
 
@@ -79,12 +79,12 @@ def _as_typed(value: object) -> object:
 
 
 def definition_error(text: str) -> PydanticCustomError:
-    """Return the error by which a validator says, in words of its own, what is wrong: they become the problem."""
+    """Return the error with which a validator reports a problem in its own words."""
     return PydanticCustomError("definition", "{text}", {"text": text})
 
 
 def checked(check: Callable[[str], T]) -> Callable[[str], T]:
-    """Return `check` as a validator: what core says of a bad declaration becomes a problem at its place."""
+    """Return `check` as a validator: its `DefinitionError` becomes a problem at the value's place."""
 
     def validate(value: str) -> T:
         try:
@@ -104,7 +104,7 @@ def _concealed_text(value: object) -> str | Secret:
 
 
 def reference(value: str) -> str:
-    """Return a reference to a Python object, once it is one."""
+    """Return a valid reference to a Python object."""
     _as_written(value)
     if not _REFERENCE.fullmatch(value):
         raise PydanticCustomError("reference", "expected `python:module:function`")
@@ -112,12 +112,12 @@ def reference(value: str) -> str:
 
 
 def is_url(text: str) -> bool:
-    """Tell whether a text is meant as a URL."""
+    """Tell whether a text is a URL."""
     return text.startswith(("http://", "https://"))
 
 
 def _url_or_written(value: object) -> object:
-    # The environment may say where a service is, but not which code runs.
+    # The environment may provide addresses of services, but must not choose the code that runs.
     return str(value) if isinstance(value, str) and is_url(value) else _as_written(value)
 
 
@@ -126,7 +126,7 @@ def _hook_target(value: str) -> str:
 
 
 def module_of_file(name: str) -> str | None:
-    """Return the module that a `.py` file in a config's folder is, such as `lib.tools` for `./lib/tools.py`."""
+    """Return the module name of a `.py` file in a config's folder, e.g. `lib.tools` for `./lib/tools.py`."""
     module = name.removeprefix("./").removesuffix(".py").replace("/", ".").removesuffix(".__init__")
     return module if name.endswith(".py") and re.fullmatch(_MODULE, module) else None
 
@@ -172,26 +172,26 @@ def _profile_name(value: str) -> str:
 
 
 def tag_of(value: object) -> str:
-    """Return which alternative of a union a value is meant for, so that only that one's faults are reported."""
+    """Return the alternative of a union that a value belongs to, so that only its faults are reported."""
     value = _as_typed(value) if isinstance(value, Expanded) and value.is_plain else value
     return MAPPING if isinstance(value, dict) else FLAG if isinstance(value, bool) else TEXT
 
 
 # A mapping that few configs have.
 Section: TypeAlias = Annotated[T, _Apart()]
-# A key that may be missing, but not stand there without a value: `allow:` with nothing after it would allow everything.
+# An optional key that needs a value if it is present: `allow:` followed by nothing would allow everything.
 Maybe: TypeAlias = Annotated[T | None, BeforeValidator(_present)]
-# The constraints stand before what reads the environment, so that the editor's schema has them too.
+# The constraints come before the validators that read the environment, so that the editor's schema has them too.
 Text: TypeAlias = Annotated[str, Strict(), BeforeValidator(_as_text)]
 FilledText: TypeAlias = Annotated[str, Strict(), Field(min_length=1), BeforeValidator(_as_text)]
-# Names of code and of what may be read, which come from the file alone.
+# Names of code and of readable files and variables, which must be in the file itself.
 WrittenText: TypeAlias = Annotated[str, Strict(), Field(min_length=1), BeforeValidator(_as_written)]
 Variable: TypeAlias = Annotated[str, Strict(), Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$"), BeforeValidator(_as_text)]
 PositiveNumber: TypeAlias = Annotated[float, Strict(), Field(gt=0), BeforeValidator(_as_typed)]
 PositiveWhole: TypeAlias = Annotated[int, Strict(), Field(gt=0), BeforeValidator(_as_typed)]
 Count: TypeAlias = Annotated[int, Strict(), Field(ge=0), BeforeValidator(_as_typed)]
 Flag: TypeAlias = Annotated[bool, Strict(), BeforeValidator(_as_typed)]
-# Any JSON. `Concealed` is for what may hold credentials: headers, environments, keys, the config of a tool.
+# Any JSON. `Concealed` is for values that may contain credentials: headers, environments, keys, tool configs.
 Anything: TypeAlias = Annotated[JSONValue, BeforeValidator(typed)]
 Concealed: TypeAlias = Annotated[JSONValue, BeforeValidator(concealed)]
 ConcealedText: TypeAlias = Annotated[
@@ -218,7 +218,7 @@ VariableGlob: TypeAlias = Annotated[WrittenText, AfterValidator(_variable_glob)]
 
 
 class RetriesForm(Form):
-    """How often a request to a language model is sent again, where its endpoint was busy or could not be reached."""
+    """How often a request to a language model is repeated if its endpoint is busy or unreachable."""
 
     max: Annotated[int, Strict(), Field(ge=0, le=MODEL_RETRIES), BeforeValidator(_as_typed)] = Field(
         2, description="The maximum number of retries; 0 sends each request once."
@@ -226,7 +226,7 @@ class RetriesForm(Form):
 
 
 class RateLimitForm(Form):
-    """So many calls in so many seconds."""
+    """A number of calls per number of seconds."""
 
     max_calls: Count = Field(description="The number of calls per window; 0 refuses every call.")
     window_seconds: PositiveNumber = Field(description="The length of the window, in seconds.")
@@ -255,7 +255,7 @@ Limit: TypeAlias = Annotated[
 
 
 def rate_limit(limit: RateLimitForm | str | None) -> RateLimit | None:
-    """Return the limit that a validated field says."""
+    """Return the rate limit of a validated field."""
     if limit is None:
         return None
     return RateLimit.parse(limit if isinstance(limit, str) else limit.model_dump())
@@ -266,7 +266,7 @@ def _as_names(value: object) -> object:
 
 
 def as_names(value: object) -> list[str]:
-    """Return the names in a list, or the one that a text is; nothing of anything else."""
+    """Return the names in a list, or a single text as one name; empty for any other value."""
     listed = _as_names(value)
     return [name for name in listed if isinstance(name, str)] if is_list(listed) else []
 

@@ -1,4 +1,4 @@
-"""Workspace form: where documents are stored, and what can be done with them."""
+"""Workspace form: where documents are stored, and the tools for them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pegboard.config.forms.value_types import (
 
 
 class WebFetchForm(Form):
-    """Which pages of the web may be fetched."""
+    """The pages of the web that may be fetched."""
 
     allow_hosts: tuple[FilledText, ...] = Field(
         (), description="The allowed hosts: `example.com`, `*.example.com`, `10.0.0.0/8`. Default: every public host."

@@ -31,23 +31,23 @@ Declare = Callable[[Declared[F], BuildContext], None]
 
 
 class Kind(Struct, Generic[F], frozen=True):
-    """One type of tools. Its parts are asked for where a config has such a tool: their forms take long to make."""
+    """One type of tools. Its form and function are loaded when a config needs them, since forms are slow to build."""
 
     parts: Callable[[], tuple[type[F], Declare[F]]]
 
     @classmethod
     def of(cls, form: type[F], declare: Declare[F]) -> Kind[F]:
-        """Return a kind whose parts are there already."""
+        """Return a kind whose parts are loaded already."""
         return cls(lambda: (form, declare))
 
     @property
     def form(self) -> type[F]:
-        """The keys that one may have."""
+        """The form with the keys of such a tool."""
         return self.parts()[0]
 
     @property
     def declare(self) -> Declare[F]:
-        """What puts one into the catalog that is being built."""
+        """The function that adds such a tool to the catalog being built."""
         return self.parts()[1]
 
 

@@ -39,7 +39,7 @@ class AgentForm(DescribedForm):
 
 
 def declare(tool: Declared[AgentForm], build: BuildContext) -> None:
-    """Put the tool into the catalog. That there is such an agent is looked at when all are known."""
+    """Add the tool to the catalog. Whether the agent exists is checked when all agents are known."""
     form, at = tool.value, tool.at
     if (missing := missing_package()) is not None:
         build.report.add((at / "type").problem(missing))
@@ -64,13 +64,13 @@ def declare(tool: Declared[AgentForm], build: BuildContext) -> None:
 
 
 def missing_package() -> str | None:
-    """Return what is said where the packages of agents are not installed."""
+    """Return the error if the packages for agents are not installed; otherwise `None`."""
     missing = next((said for name, said in _PACKAGES.items() if find_spec(name) is None), None)
     return None if missing is None else needs_package(missing, "agents")
 
 
 def _lacking(form: AgentForm, names: tuple[str, ...], place: At) -> Iterator[Problem]:
-    """Yield a problem for each name that the template reads and the declared parameters lack."""
+    """Yield a problem for each name that the template reads and that is not a declared parameter."""
     declared = form.parameters or {}
     known = declared.get("properties", {}) if isinstance(declared.get("type"), str) else declared
     for name in names:

@@ -1,4 +1,4 @@
-"""Builtin: one of the tools that come with Pegboard, with a config of its own."""
+"""Builtin: one of the tools that come with Pegboard, with its own config."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pegboard.sources.builtin.kind import Services
 
 
 class BuiltinForm(ToolForm):
-    """A tool that comes with Pegboard; `name` says which."""
+    """A tool that comes with Pegboard; `name` selects it."""
 
     as_: Maybe[ToolName] = Field(
         None, alias="as", description="Another name for the tool, if it is declared more than once."
@@ -38,12 +38,12 @@ class BuiltinForm(ToolForm):
 
     @property
     def when_repeated(self) -> str:
-        """What to do where two tools are called the same."""
+        """A hint for two tools with the same name."""
         return f"Give one of them another name: `as: my_{self.name}`"
 
 
 def declare(tool: Declared[BuiltinForm], build: BuildContext) -> None:
-    """Put the tool into the catalog, once its config can be honoured."""
+    """Add the tool to the catalog, if its config is valid."""
     form, at = tool.value, tool.at
     if form.name not in BUILTINS:
         unknown = f"there is no built-in tool {form.name!r}.{nearest(form.name, BUILTINS, label='Built-in tools')}"

@@ -1,4 +1,4 @@
-"""Client: a tool that is announced to the host, which does the work."""
+"""Client: a tool that is shown to the model and executed by the host of the conversation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pegboard.sources.client import client_entry
 
 
 class ClientForm(DescribedForm):
-    """A tool that is announced to the host of the conversation, which does the work."""
+    """A tool that is shown to the model and executed by the host of the conversation."""
 
     wait: Flag = Field(
         False,
@@ -26,7 +26,7 @@ class ClientForm(DescribedForm):
 
 
 def declare(tool: Declared[ClientForm], build: BuildContext) -> None:
-    """Put the tool into the catalog."""
+    """Add the tool to the catalog."""
 
     def make(spec: ToolSpec) -> ToolEntry:
         if spec.output_schema is not None and not tool.value.wait:

@@ -1,4 +1,4 @@
-"""Described: a tool of our own whose parameters stand in the config, and nowhere else."""
+"""Described: a tool whose parameters are declared in the config only."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pegboard.model.tool import ToolEntry, ToolSpec
 
 
 class DescribedForm(ToolForm):
-    """A tool whose parameters stand in the config."""
+    """A tool whose parameters are declared in the config."""
 
     parameters: Maybe[Mapping[Text, Anything]] = Field(
         None, description="The arguments: `{query: {type: string, required: true}}`, or a JSON Schema. Default: none."
@@ -28,7 +28,7 @@ class DescribedForm(ToolForm):
 def declare_described(
     tool: Declared[DescribedForm], build: BuildContext, make: Callable[[ToolSpec], ToolEntry], *, section: str
 ) -> None:
-    """Put what `make` makes of the declaration into the catalog; its problems stand below `section`."""
+    """Add the entry that `make` creates to the catalog; its problems are reported below `section`."""
     form, at = tool.value, tool.at
     spec = described_spec(tool, build)
     if spec is None:
@@ -51,7 +51,7 @@ def declare_described(
 
 
 def described_spec(tool: Declared[DescribedForm], build: BuildContext) -> ToolSpec | None:
-    """Return the declaration as the config has it; `None` where its parameters are no schema."""
+    """Return the declaration in the config; `None` if its parameters are not a schema."""
     schema: JSON = {"type": "object", "properties": {}}
     if tool.value.parameters is not None:
         schema, problems = read_parameters(tool.value.parameters, tool.at / "parameters")
@@ -62,6 +62,6 @@ def described_spec(tool: Declared[DescribedForm], build: BuildContext) -> ToolSp
 
 
 def _place(at: At, path: str) -> At:
-    """Return the place of a problem; `headers.X` is a key of `headers`, whatever dots it has."""
+    """Return the place of a problem; `headers.X` is a key of `headers`, even if it contains dots."""
     first, _, rest = path.partition(".")
     return (at / first / rest if rest else at / first) if first else at

@@ -1,4 +1,4 @@
-"""Internal: a tool whose work a Python function of the operator does."""
+"""Internal: a tool that runs a Python function of the operator."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pegboard.model.tool import ToolEntry
 
 
 class InternalForm(ToolForm):
-    """A tool whose work a Python function does."""
+    """A tool that runs a Python function."""
 
     handler: Maybe[Reference] = Field(
         None,
@@ -43,7 +43,7 @@ class InternalForm(ToolForm):
 
 
 def declare(tool: Declared[InternalForm], build: BuildContext) -> None:
-    """Put the tool into the catalog, on the function that it names or that is registered under its name."""
+    """Add the tool to the catalog, with the function that it names or that is registered under its name."""
     base = _base(tool, build)
     if base is None:
         return
@@ -62,10 +62,10 @@ def declare(tool: Declared[InternalForm], build: BuildContext) -> None:
 
 
 def _base(tool: Declared[InternalForm], build: BuildContext) -> ToolEntry | None:
-    """Return the function as a tool, still with the words of its own declaration; `None` where there is none."""
+    """Return the function as a tool, still with its own description; `None` after reporting that there is none."""
     form, at = tool.value, tool.at
     namespace = form.option("namespace")
-    # A key may move what is registered in `main`; what is registered there already comes first.
+    # `namespace:` may move a tool registered in `main`; one that is registered in that namespace takes precedence.
     names = (form.name,) if namespace is None else (f"{namespace}.{form.name}", form.name)
     registered = next((build.registered[fold(name)] for name in names if fold(name) in build.registered), None)
     if form.handler is not None:
@@ -81,7 +81,7 @@ def _base(tool: Declared[InternalForm], build: BuildContext) -> ToolEntry | None
         entry = None if target is None else _entry(target, tool, build)
         return None if entry is None else replace(entry, reaches=digest(form.handler))
     if registered is None:
-        # A `handlr:` was told of already: what it stands for is no second mistake.
+        # A misspelled `handler` was reported already: its absence is not a second mistake.
         keys = at.node.items.keys() if isinstance(at.node, Table) else set[str]()
         is_misspelled = nearest_one("handler", keys - type(form).model_fields.keys()) is not None
         if not build.missed and not is_misspelled:
@@ -106,7 +106,7 @@ def _base(tool: Declared[InternalForm], build: BuildContext) -> ToolEntry | None
 def _entry(
     target: Callable[..., Any] | ToolEntry, tool: Declared[InternalForm], build: BuildContext
 ) -> ToolEntry | None:
-    """Return the tool for what `handler:` names: a function, a class of tools, or a bound specification."""
+    """Return the tool for `handler:`: a function, a class tool, or a specification with a handler."""
     if isinstance(target, ToolEntry):
         return target
     if inspect.isclass(target) and issubclass(target, Tool) and not target.is_abstract:
@@ -119,7 +119,7 @@ def _entry(
 
 
 def _with_parameters(entry: ToolEntry, tool: Declared[InternalForm], build: BuildContext) -> ToolEntry | None:
-    """Return the entry with the declared parameters, once they fit the function; without any it keeps its own."""
+    """Return the entry with the declared parameters if they fit the function; without declared ones, unchanged."""
     declared, at = tool.value.parameters, tool.at / "parameters"
     if declared is None:
         return entry
@@ -127,5 +127,5 @@ def _with_parameters(entry: ToolEntry, tool: Declared[InternalForm], build: Buil
     spec = entry.spec
     problems = problems or list(misfits(schema, spec.input_schema, takes_extra=spec.allow_unknown, at=at))
     build.report.add(*problems)
-    # The function may take anything; what the config declares is all that a call may bring.
+    # The function may accept anything, but calls may pass only the declared parameters.
     return None if problems else replace(entry, spec=replace(spec, input_schema=schema, allow_unknown=False))

@@ -41,14 +41,14 @@ def _text(value: object) -> object:
     return value
 
 
-# What came from the environment is a Secret, which pydantic has no schema for.
+# Values from the environment are Secrets, for which pydantic has no schema.
 ConcealedText: TypeAlias = Annotated[
     Any, BeforeValidator(concealed), AfterValidator(_text), WithJsonSchema({"type": "string"})
 ]
 
 
 class McpToolsForm(Form):
-    """Which tools of a server are taken, and what becomes of their names and groups."""
+    """Which tools of a server are used, and their names and groups."""
 
     only: Maybe[Names] = Field(None, description="Globs over the server's own names: only these tools.")
     skip: Names = Field((), description="Globs over the server's own names: never these tools.")
@@ -74,7 +74,7 @@ class McpToolsForm(Form):
 
 
 class ServerForm(Form):
-    """An MCP server: how it is reached and how far it is trusted."""
+    """An MCP server: its transport and how far it is trusted."""
 
     transport: Literal["stdio", "sse", "http"] = Field(description="The transport: stdio, http or sse.")
     command: Maybe[FilledText] = Field(None, description="The program to start (stdio), without a shell.")
@@ -121,7 +121,7 @@ class McpForm(ToolForm):
 
 
 def declare(tool: Declared[McpForm], build: BuildContext) -> None:
-    """Add the server to the catalog as a source of tools; it is reached when the catalog starts."""
+    """Add the server to the catalog as a source of tools; it is connected when the catalog starts."""
     at = tool.at / "mcp"
     problems = [
         *_misplaced(tool.value, tool.at),
@@ -170,12 +170,12 @@ def _settings(tool: Declared[McpForm], build: BuildContext) -> ServerSettings:
 
 
 def _is_unset(value: object) -> bool:
-    """Tell whether a value is a variable that is not set here: `${NAME:-}`. Many programs take an empty one for one."""
+    """Tell whether a variable as in `${NAME:-}` is unset: many programs take an empty variable for an invalid one."""
     return isinstance(value, Secret) and not value.reveal()
 
 
 def _lock(build: BuildContext) -> LockFile:
-    """Return the lock beside the config; one for all servers, as each writes the whole file."""
+    """Return the lock file next to the config; all servers share one, since each writes the whole file."""
     known = (source.lock for source in build.catalog.registry.sources.values() if isinstance(source, McpSource))
     return next(known, None) or LockFile(build.config.path.absolute().parent / LOCK_NAME)
 
@@ -191,7 +191,7 @@ def _misplaced(form: McpForm, at: At) -> list[Any]:
 
 
 def _out_of_reach(server: ServerForm, at: At, folder: Path) -> Iterator[Problem]:
-    """Yield a problem for each word that names something beside the config where the program would not find it."""
+    """Yield a problem for each word that names a file next to the config which the program would not find."""
     if server.transport != "stdio" or server.cwd is not None:
         return
     words = [("command", server.command if "/" in (server.command or "") else None)]
@@ -216,12 +216,12 @@ def _exists(path: Path) -> bool:
 
 
 def _is_with_arguments(command: str) -> bool:
-    """Tell whether a command looks like a line for a shell: a path may have spaces in it, and a bare name has none."""
+    """Tell whether a command looks like a shell command line. Paths may contain spaces; bare names do not."""
     return " " in command.strip() and not any(mark in command.split(maxsplit=1)[0] for mark in "/\\")
 
 
 def _paths_in(word: object, *, is_module: bool) -> Iterator[str]:
-    """Yield the relative paths that a word may be: as a whole, behind `--option=`, or as the module of `-m`."""
+    """Yield the relative paths that a word may be: the whole word, the value of `--option=`, or the module of `-m`."""
     if not isinstance(word, str) or not word or "\0" in word:
         return
     if is_module:
@@ -233,7 +233,7 @@ def _paths_in(word: object, *, is_module: bool) -> Iterator[str]:
 
 
 def _unfit(server: ServerForm, at: At) -> list[Any]:
-    """Return what does not go with the transport, and what cannot be honoured yet."""
+    """Return the problems of keys that do not fit the transport or are not supported yet."""
     kind = "stdio" if server.transport == "stdio" else "http"
     needed = "command" if kind == "stdio" else "url"
     problems = [

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 else:
     plain_reader = LazyModule("pegboard.config.yaml.plain_reader")
 
-OPENAPI_CAREFUL_YAML_CHARS = 256 * KIB  # of YAML with a fault, read again by the slow reader that can explain it
+OPENAPI_CAREFUL_YAML_CHARS = 256 * KIB  # size of invalid YAML that the slow parser reads again to explain the fault
 
-# Of an API it can be said: all of its operations end with it.
+# Keys of a single tool that apply to an API as well: all of its operations have the same end date.
 _DEPRECATED = "deprecated"
 
 
@@ -48,7 +48,7 @@ class BasicForm(Form):
 
 
 class AuthForm(Form):
-    """The credentials of an API: they go to `base_url`, or to the server that `spec` was fetched from."""
+    """The credentials of an API; they are sent to `base_url`, or to the server that `spec` was fetched from."""
 
     bearer: Maybe[ConcealedText] = Field(None, description="Sent as `Authorization: Bearer …`.")
     basic: Maybe[BasicForm] = Field(None, description="Sent as `Authorization: Basic …`.")
@@ -67,13 +67,13 @@ class AuthForm(Form):
         return self
 
 
-# What a reason has of the text: in quotes, or the name of an alias.
+# The parts of an error that quote the text: in quotes, or the name of an alias.
 _QUOTED = re.compile(r"""'[^']*'|"[^"]*"|(?<=alias )\*\S+""")
 _DESCRIPTION_KEYS = ("openapi", "swagger")
 
 
 class ApiForm(Form):
-    """An API: where its description is, and which operations are taken."""
+    """An API: the place of its description, and the operations to use."""
 
     spec: FilledText = Field(
         description="The OpenAPI document, version 3.0 to 3.2: a URL, or a file relative to this one."
@@ -111,12 +111,12 @@ class OpenApiForm(ToolForm):
     openapi: ApiForm = Field(description="The API.")
 
     def files_beside(self, folder: Path) -> Sequence[Path]:
-        """Return the files that it is made of beside the config, which are watched too."""
+        """Return the files of the description in the config's folder, which are watched for changes."""
         return () if _is_url(self.openapi.spec) else (folder / self.openapi.spec,)
 
 
 def declare(tool: Declared[OpenApiForm], build: BuildContext) -> None:
-    """Add the API to the catalog as a source of tools; a description behind a URL is fetched when it starts."""
+    """Add the API to the catalog as a source of tools; a description at a URL is fetched when the catalog starts."""
     at, api = tool.at, tool.value.openapi
     misplaced = [
         (at / key).problem("is said of one tool; an API has many. Remove it", at_key=True)
@@ -188,7 +188,7 @@ def _plain(value: str | Secret) -> str:
 
 
 def description_value(text: str, *, bounds: Bounds, is_explained: bool = True) -> JSONValue:
-    """Return what a description says, which is JSON or YAML. What is wrong with it can be explained, slowly.
+    """Parse a description in JSON or YAML. `is_explained` allows a slow second pass to explain faults.
 
     Raises:
         DefinitionError: it is neither, or too large.
@@ -211,7 +211,7 @@ def description_value(text: str, *, bounds: Bounds, is_explained: bool = True) -
     except DefinitionError as error:
         if not is_explained or len(text) > OPENAPI_CAREFUL_YAML_CHARS:
             raise DefinitionError(f"cannot be read as YAML: {_unquoted(str(error), text)}") from None
-    # What is small is read once more by the reader of configs, which knows what was probably meant.
+    # A small text is parsed again by the parser of configs, which can suggest corrections.
     root, problems = parse(text, file="line", scalar_keys=True)
     if problems or root is None:
         reason = _unquoted(str(problems[0]), text) if problems else "it is empty"
@@ -220,11 +220,11 @@ def description_value(text: str, *, bounds: Bounds, is_explained: bool = True) -
 
 
 def _of_a_document(message: str) -> str:
-    """Return what is wrong with JSON in the words for one document, which are those for arguments otherwise."""
+    """Return an error about JSON arguments, reworded for a document."""
     reason = message.removeprefix("The arguments were refused unread: ")
     return re.sub(r"^they (are|have) ", lambda verb: "it is " if verb[1] == "are" else "it has ", reason)
 
 
 def _unquoted(reason: str, text: str) -> str:
-    """Return a reason that quotes nothing of what is no description: it may be any file."""
+    """Return an error without quotes from a text that is not a description: it may be any file."""
     return reason if looks_like_config(text, _DESCRIPTION_KEYS) else _QUOTED.sub("…", reason)

@@ -1,4 +1,4 @@
-"""Plugin: a kind of tools that another package brings."""
+"""Plugin: a kind of tools from another package."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from pegboard.sources.plugins import Declaration, PluginKind
 
 
 def plugin_form(kind: PluginKind) -> type[DescribedForm]:
-    """Return the keys that a tool of this kind may have."""
+    """Return the form of such a tool."""
     if kind.settings is None:
         return DescribedForm
-    # Where nothing need be said, the key may be missing.
+    # If no setting is required, the key itself is optional.
     default: Any = ... if _needs_settings(kind.settings) else None
     text = f"The settings of {kind.name}, as {kind.plugin} describes them."
     section: Any = (
@@ -42,7 +42,7 @@ def _needs_settings(settings: type[BaseModel]) -> bool:
 
 
 def plugin_declare(kind: PluginKind) -> Callable[[Declared[Any], BuildContext], None]:
-    """Return what puts a tool of this kind into the catalog."""
+    """Return the function that adds such a tool to the catalog."""
 
     def declare(tool: Declared[Any], build: BuildContext) -> None:
         spec = described_spec(tool, build)

@@ -1,4 +1,4 @@
-"""Rag: a tool of its own name that searches one collection of documents."""
+"""Rag: a tool with its own name that searches one collection of documents."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Passages: TypeAlias = Annotated[int, Strict(), Field(ge=1, le=50), BeforeValidat
 
 
 class CollectionForm(Form):
-    """What is searched, and what counts as found."""
+    """The documents to search, and what counts as a match."""
 
     collection: FilledText = Field(description="The collection: the name or id of a document source.")
     top_k: Passages = Field(5, description="The number of passages to return, unless the call sets it.")
@@ -37,7 +37,7 @@ class RagForm(ToolForm):
 
 
 def declare(tool: Declared[RagForm], build: BuildContext) -> None:
-    """Put the tool into the catalog: `rag_query` on one collection, which its caller cannot change."""
+    """Add the tool to the catalog: `rag_query` on one collection, which its caller cannot change."""
     form, at = tool.value, tool.at
     services = Services(bounds=build.config.bounds, documents=build.documents)
     try:

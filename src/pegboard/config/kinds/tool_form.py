@@ -1,4 +1,4 @@
-"""Tool form: the keys that tools of every kind may have, made of the table of options, and what becomes of them."""
+"""Tool form: the keys that tools of every kind may have, generated from the table of options, and their effects."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from pegboard.model.tool import ConsentRule, ToolEntry, ToolSpec
 
 
 def _consent_rule(value: object) -> object:
-    # `true`, as many write first, is told which words there are, and not that it is no text.
+    # People often write `true`; the error then lists the valid words, and does not complain that it is not text.
     if not isinstance(value, str) or not (value in ("never", "always", "destructive") or value.startswith("python:")):
         raise PydanticCustomError("consent", "expected never, always, destructive or `python:module:function`")
     return reference(value) if value.startswith("python:") else value
@@ -82,7 +82,7 @@ def _schema(value: Any, at: At, build: BuildContext) -> JSON | None:
 
 
 class _ValueForm(Struct, frozen=True, kw_only=True):
-    """What may stand at a key, and how it is read as the value of its option; as it is without `read`."""
+    """The type of a key, and the function that reads it as the value of its option; by default it is unchanged."""
 
     type: Any
     read: Callable[[Any, At, BuildContext], Any] = lambda value, at, build: value
@@ -114,12 +114,12 @@ _VALUE_FORMS: Final[Mapping[YamlForm, _ValueForm]] = {
     "task": _ValueForm(type=Maybe[Literal["forbidden", "optional", "required"]]),
     "text": _ValueForm(type=Maybe[Text]),
 }
-# In Python each hint is an option; in a config they stand together, under the name that MCP gives them.
+# In Python each hint is an option; in a config they are grouped under MCP's name for them.
 _HINTS = "annotations"
 
 
 def _yaml_keys(within: str) -> dict[str, Any]:
-    """Return the fields of a form for the options that the table says in `within`; MCP's spellings come last."""
+    """Return the fields for the options that the table puts in the mapping `within`; MCP's spellings come last."""
     hints = None if within else (Maybe[_AnnotationsForm], Field(None, description="Hints about the tool's effects."))
     keys: dict[str, Any] = {}
     wire_keys: dict[str, Any] = {}
@@ -151,12 +151,12 @@ class _NamedForm(Form):
     type: FilledText = Field(description="The kind of tool.")
 
 
-# A new option is a row of the table: the keys come from there.
+# Keys are generated from the table, so a new option needs only a new row.
 _OptionsForm = create_model("_OptionsForm", __base__=_NamedForm, __module__=__name__, **_yaml_keys(""))
 
 
 class ToolForm(_OptionsForm):
-    """What may be said of any tool: its name, its type, and every option of the table that has a YAML key."""
+    """The keys of any tool: its name, its type, and every option of the table that has a YAML key."""
 
     @property
     def called(self) -> str:
@@ -165,15 +165,15 @@ class ToolForm(_OptionsForm):
 
     @property
     def when_repeated(self) -> str:
-        """What to do where two tools are called the same."""
+        """A hint for two tools with the same name."""
         return "Rename one"
 
     def files_beside(self, folder: Path) -> Sequence[Path]:
-        """Return the files that it is made of beside the config, in `folder`; they are watched too."""
+        """Return its files in the config's folder `folder`, which are watched for changes."""
         return ()
 
     def option(self, name: str) -> Any:
-        """Return what the form says of an option, in the form of its key; `None` where it says nothing."""
+        """Return the value of an option in the form; `None` if it is not set."""
         option = BY_NAME[name]
         yaml = option.yaml
         holder = getattr(self, yaml.within) if yaml is not None and yaml.within else self
@@ -184,13 +184,13 @@ class ToolForm(_OptionsForm):
 
 
 def keys_of_one_tool() -> list[str]:
-    """Return the keys that say something of one tool, so that a source of many tools cannot have them."""
+    """Return the keys that apply to a single tool, so a source of many tools cannot have them."""
     keyed = [(option.yaml_key, option.yaml) for option in OPTIONS if option.yaml is not None]
     return list(dict.fromkeys(yaml.within or key for key, yaml in keyed if yaml.of_one_tool))
 
 
 def guards_of_each_tool() -> list[str]:
-    """Return the fields of a `ToolSpec` that a source hands on to each of its tools, as it stands."""
+    """Return the fields of a `ToolSpec` that a source copies to each of its tools."""
     return [
         option.name
         for option in OPTIONS
@@ -198,12 +198,12 @@ def guards_of_each_tool() -> list[str]:
     ]
 
 
-# A source has words and a time limit of its own, and groups for some of its tools.
+# A source has its own description and time limit, and may set groups for some of its tools.
 _OF_THE_SOURCE = ("description", "groups", "timeout_s")
 
 
 def overlaid(spec: ToolSpec, tool: Declared[ToolForm], build: BuildContext) -> ToolSpec:
-    """Return `spec` with what the config says of the tool; what it does not say stays.
+    """Return `spec` with the options of the config; unset options keep their values.
 
     Aliases are left to `check_aliases`, which needs the parameters.
     """
@@ -232,7 +232,7 @@ def check_examples(entry: ToolEntry, tool: Declared[ToolForm], build: BuildConte
 
 
 def check_aliases(spec: ToolSpec, tool: Declared[ToolForm], build: BuildContext) -> ToolSpec:
-    """Return `spec` with the aliases of the config, each resolved to the parameter it stands for."""
+    """Return `spec` with the aliases of the config, each resolved to its parameter."""
     properties: Mapping[str, Any] = spec.input_schema.get("properties", {})
     own = {alias: target for alias, target in spec.aliases.items() if target in properties}
     declared: Mapping[str, str] = tool.value.option("aliases") or {}

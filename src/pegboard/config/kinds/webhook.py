@@ -1,4 +1,4 @@
-"""Webhook: a tool that a service of the operator runs, asked over HTTP."""
+"""Webhook: a tool that calls a service of the operator over HTTP."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pegboard.sources.webhook import Method, WebhookSettings, webhook_entry
 
 
 class RequestForm(Form):
-    """How the service is asked, and which part of its answer is the result."""
+    """The request to the service, and the part of its response that is the result."""
 
     url: FilledText = Field(
         description="The service's URL. `{name}` in the path or query is replaced by that argument, as one segment."
@@ -39,14 +39,14 @@ class RequestForm(Form):
 
 
 class WebhookForm(DescribedForm):
-    """A tool that a service runs, asked over HTTP."""
+    """A tool that calls a service over HTTP."""
 
     description: Maybe[FilledText] = Field(description="What the tool does and when to use it, for the model.")
     webhook: RequestForm = Field(description="The request to the service.")
 
 
 def declare(tool: Declared[WebhookForm], build: BuildContext) -> None:
-    """Put the tool into the catalog, once its request can be made."""
+    """Add the tool to the catalog, if its request can be built."""
     request = tool.value.webhook
 
     def make(spec: ToolSpec) -> ToolEntry:

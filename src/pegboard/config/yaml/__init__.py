@@ -1,1 +1,1 @@
-"""yaml: from text to a tree that knows its lines, the environment put in, and the problems of one load."""
+"""yaml: parse text to a tree with line numbers, expand the environment, and collect the problems of one load."""

@@ -1,4 +1,4 @@
-"""Config files: read the files of a config, and find those that it names."""
+"""Config files: read the files of a config, and find the files that it names."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from pegboard.core.names import nearest_one
 from pegboard.model.bounds import MIB
 from pegboard.model.error import Problem
 
-CONFIG_FILE_BYTES = 1 * MIB  # of one file
-CONFIG_KEYS_LOOKED_AT = 200  # to tell whether a file is a config at all
+CONFIG_FILE_BYTES = 1 * MIB  # bytes of one file
+CONFIG_KEYS_LOOKED_AT = 200  # keys examined to tell whether a file is a config
 
-# A key as YAML and JSON have it; `root:x:0` is none.
+# A key in YAML or JSON; `root:x:0` is not one.
 _KEY = re.compile(r"""(?:^|[{,]\s*)(?:["'](\w+)["']\s*:|(\w+)[ \t]*:(?=\s|$))""", re.MULTILINE)
 _VARIABLE = re.compile(r"\$\{(?!file:)(\w+)")
 
 
 def read_text(path: Path, *, max_bytes: int = CONFIG_FILE_BYTES) -> str | Problem:
-    """Return the text of a file, or why there is none."""
+    """Return the text of a file, or the problem of reading it."""
 
     def refused(message: str) -> Problem:
         return Problem(where=str(path), message=message)
@@ -47,9 +47,9 @@ def read_text(path: Path, *, max_bytes: int = CONFIG_FILE_BYTES) -> str | Proble
 
 
 def find_files(pattern: str, *, beside: Path) -> list[Path]:
-    """Return the files that a glob relative to the folder of `beside` names, by name; a plain name must exist.
+    """Return the files that a glob relative to the folder of `beside` matches, by name; a plain name must exist.
 
-    None of them leaves that folder: not by `..`, and not by a link.
+    Files outside that folder are not returned, whether reached by `..` or by a link.
 
     Raises:
         ValueError: why the glob cannot be used.
@@ -68,7 +68,7 @@ def find_files(pattern: str, *, beside: Path) -> list[Path]:
             raise ValueError(f"{pattern!r} is no glob: {error}") from None
     else:
         paths = [beside.parent / pattern]
-    # Before anything is said of what lies there: whether it exists is nobody's business either.
+    # Checked first: an error must not reveal whether a file outside exists.
     if not all(is_below(path, folder) for path in paths):
         raise ValueError(leads_out)
     if not is_glob and not paths[0].exists():
@@ -77,9 +77,9 @@ def find_files(pattern: str, *, beside: Path) -> list[Path]:
 
 
 def looks_like_config(text: str, keys: Iterable[str]) -> bool:
-    """Tell whether a text has a line that begins with one of these keys, or nearly.
+    """Tell whether a text has a line that begins with one of these keys, or a similar one.
 
-    Of any other file nothing may be quoted: somebody named the wrong one, and it may hold anything.
+    Other files must not be quoted: somebody may have named the wrong file, with any contents.
     """
     known = frozenset(keys)
     names = [quoted or plain for quoted, plain in _KEY.findall(text)]
@@ -87,12 +87,12 @@ def looks_like_config(text: str, keys: Iterable[str]) -> bool:
 
 
 def has_top_level_key(text: str, keys: Iterable[str]) -> bool:
-    """Tell whether a line of a text begins, without an indent, with one of these keys: then it was meant for one."""
+    """Tell whether an unindented line begins with one of these keys: the text was probably meant for such a file."""
     return re.search(rf"^(?:{'|'.join(map(re.escape, keys))}):(?:\s|$)", text, re.MULTILINE) is not None
 
 
 def is_below(path: Path, folder: Path) -> bool:
-    """Tell whether a path stays below a folder when every link is followed."""
+    """Tell whether a path stays in a folder after all links are followed."""
     try:
         return path.resolve().is_relative_to(folder.resolve())
     except (OSError, RuntimeError):
@@ -100,7 +100,7 @@ def is_below(path: Path, folder: Path) -> bool:
 
 
 def named_variables(path: Path) -> frozenset[str]:
-    """Return every `${VARIABLE}` that a config, or another file of YAML beside it or one folder down, names."""
+    """Return every `${VARIABLE}` in a config, and in other YAML files in its folder or one folder down."""
     files = {path, *path.parent.glob("*.y*ml"), *path.parent.glob("*/*.y*ml")}
     texts = [content for file in files if isinstance(content := read_text(file), str)]
     return frozenset(name for text in texts for name in _VARIABLE.findall(text))

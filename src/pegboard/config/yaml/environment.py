@@ -1,4 +1,4 @@
-"""Environment: put the values of its variables and of files into what a config says, once, when it is loaded."""
+"""Environment: expand variables and files in a config, once, when it is loaded."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from pegboard.model.error import Problem
 from pegboard.model.json_types import JSONValue, is_list, is_object
 from pegboard.model.secret import Secret
 
-SECRET_FILE_BYTES = 64 * 1024  # of a file that `${file:…}` names
+SECRET_FILE_BYTES = 64 * 1024  # bytes of a file that `${file:…}` names
 
-# `$$` · `${file:PATH}` · `${NAME}` · `${NAME:-default}` · and what looks like one of them but is none.
+# `$$` · `${file:PATH}` · `${NAME}` · `${NAME:-default}` · and invalid forms of them.
 _REFERENCE = re.compile(
     r"\$(?:(?P<dollar>\$)|\{file:(?P<file>[^{}]+)\}|\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>(?:(?!\$\{)[^}])*))?\}|(?P<broken>\{))"
 )
 
 
 _ADDRESS_KEYS = frozenset({"url", "base_url", "spec"})
-# Of plain words alone: some addresses are credentials, by a login, a query or a segment of random letters.
+# Addresses of plain words only: a login, a query or a segment of random letters may be a credential.
 _PLAIN_ADDRESS = re.compile(r"https?://[A-Za-z0-9.\[\]:-]+(?:/(?:v\d+(?:\.\d+)*|[a-z][a-z._~-]{0,23}))*/?")
 
 
 class Expanded(str):
-    """A text into which the environment went. It must not be shown: what a message quotes is the file's own text."""
+    """A text with expanded variables. It must not be shown: messages quote the file's own text instead."""
 
     __slots__ = ("is_plain",)
     is_plain: bool
@@ -40,18 +40,17 @@ class Expanded(str):
         return expanded
 
     def typed(self) -> ScalarValue:
-        """Return what it means where any value may stand: without quotes the YAML value, with quotes the text."""
+        """Return the value for a place that accepts any: unquoted, the YAML value; quoted, the text."""
         return scalar_value(str(self)) if self.is_plain else str(self)
 
 
 class Environment:
-    """The environment of one load, and what was taken from it.
+    """The environment of one load, and the values used from it.
 
-    `secrets` has every variable and file that was used and is not empty, addresses without a credential aside;
-    `defaulted` the variables whose default was taken, with the place; `unset` the places of variables that are not set
-    and of files that cannot be read; `problems` what else is wrong, such as what stands for no variable where a secret
-    is expected; `warnings` what stands for none elsewhere. A file that is not absolute lies beside the config, in
-    `folder`.
+    `secrets` has every variable and file that was used and is not empty, except addresses without a credential.
+    `defaulted` has the variables whose default was used, with the place. `unset` has the places of unset variables and
+    unreadable files. `problems` are other faults, such as `$NAME` where a secret is expected; `warnings` are such
+    texts elsewhere. Relative file paths start at `folder`, that of the config.
     """
 
     def __init__(self, env: Mapping[str, str], *, folder: Path = Path()) -> None:
@@ -64,18 +63,18 @@ class Environment:
         self.warnings: list[Problem] = []
 
     def restrict(self, globs: tuple[str, ...]) -> None:
-        """Let nothing be read from now on but the variables that one of these fits."""
+        """Allow only variables and files that match one of these globs from now on."""
         self._allowed = globs
 
     def fault(self, name: str) -> str | None:
-        """Return why a variable may not be read; `None` where it may."""
+        """Return why a variable may not be read; `None` if it may."""
         if self._allowed is None or any(fnmatchcase(name, glob) for glob in self._allowed):
             return None
         shown = f"file {name[5:]!r}" if name.startswith("file:") else f"variable {name!r}"
         return f"the {shown} is not under `env:` of the main file. Add it there if it is meant"
 
     def variable(self, name: str) -> str | None:
-        """Return the value of a variable and remember it as a secret; `None` when it is not set or may not be read."""
+        """Return the value of a variable, and record it as a secret; `None` if it is unset or may not be read."""
         if self.fault(name) is not None:
             return None
         value = self._env.get(name)
@@ -84,7 +83,7 @@ class Environment:
         return value
 
     def plain(self, at: At) -> JSONValue:
-        """Return the tree below `at` as plain values, with `Expanded` texts where variables stood."""
+        """Return the tree below `at` as plain values, with `Expanded` texts in place of variables."""
         node = at.node
         if isinstance(node, Table):
             for key in node.items:
@@ -120,12 +119,12 @@ class Environment:
         return Expanded(expanded, is_plain=node.is_plain) if is_expanded else expanded
 
     def _is_address(self, match: re.Match[str], at: At) -> bool:
-        """Tell whether a variable gives the beginning of an address, in which nothing could be a secret."""
+        """Tell whether a variable provides the beginning of an address, which contains no secret."""
         is_beginning = match.start() == 0 and bool(at.steps) and at.steps[-1] in _ADDRESS_KEYS
         return is_beginning and _PLAIN_ADDRESS.fullmatch(self._env.get(match["name"], "")) is not None
 
     def _content(self, match: re.Match[str], at: At) -> str:
-        """Return what a file holds, such as a secret that a container is given, without the end of its last line."""
+        """Return the contents of a file, such as a container's secret, without the end of its last line."""
         name = match["file"]
         path = self._folder / name
         if (fault := self.fault(f"file:{name}")) is not None:
@@ -133,7 +132,7 @@ class Environment:
             return match.group()
         content = read_text(path, max_bytes=SECRET_FILE_BYTES)
         if isinstance(content, Problem):
-            # What follows is how to mend a config.
+            # The rest of the message is advice for a config.
             reason = content.message.partition(";")[0]
             self.unset.append((at, at.problem(f"the file {str(path)!r} {reason}")))
             return match.group()
@@ -163,12 +162,12 @@ class Environment:
 
 
 def typed(value: JSONValue) -> JSONValue:
-    """Return a plain value whose texts from the environment mean what YAML says; for places that take any value."""
+    """Return a plain value with expanded texts read as YAML; for places that accept any value."""
     return _changed(value, Expanded.typed)
 
 
 def concealed(value: JSONValue) -> JSONValue:
-    """Return a plain value whose texts from the environment are secrets; for headers, keys and the config of a tool."""
+    """Return a plain value with expanded texts as secrets; for headers, keys and the config of a tool."""
     return _changed(value, lambda text: Secret(str(text)))
 
 

@@ -1,4 +1,4 @@
-"""Insertion: add items and groups to a config while every other character of the file stays as it is."""
+"""Insertion: add items and groups to a config, and keep every other character of the file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 
 _PLAIN = re.compile(r"-{0,2}[A-Za-z_./][A-Za-z0-9_./@+-]*(?: [A-Za-z0-9_./@+-]+)*")
-# Other readers take them for yes and no.
+# YAML 1.1 readers take these words for yes and no.
 _WORDS_OF_YAML_1_1 = frozenset({"y", "n", "yes", "no", "on", "off"})
 _COMMENT = re.compile(r"( *)#")
 _BREAK = "\n"
@@ -23,12 +23,12 @@ _INDENT = 2
 
 
 def with_items(text: str, section: str, items: Sequence[JSONValue]) -> str:
-    """Return the text of a config with these items at the end of a list at its top; the list is made if need be.
+    """Return the text of a config with these items at the end of a top-level list, which is created if it is missing.
 
-    What is returned means what it should: it has been read again.
+    The result has been parsed again to check that it means what is intended.
 
     Raises:
-        DefinitionError: the text is no YAML, or written in a way that cannot be changed without touching the rest.
+        DefinitionError: the text is not YAML, or its style does not allow an insertion without other changes.
     """
     mark, body = ("\ufeff", text[1:]) if text.startswith("\ufeff") else ("", text)
     before = _read(body)
@@ -100,7 +100,7 @@ def with_groups(text: str, groups: Mapping[str, str]) -> str:
 
 
 def _with_meaning(candidates: Iterable[str], wanted: JSONValue) -> str | None:
-    """Return the first text that means what is wanted."""
+    """Return the first candidate text with the intended meaning."""
     for candidate in candidates:
         try:
             if _read(candidate) == wanted:
@@ -111,7 +111,7 @@ def _with_meaning(candidates: Iterable[str], wanted: JSONValue) -> str | None:
 
 
 def _with_pairs(text: str, groups: Mapping[str, str]) -> Iterator[str]:
-    """Yield texts with more pairs at the end of `groups:`."""
+    """Yield candidate texts with more pairs at the end of `groups:`."""
     newline = "\r\n" if "\r\n" in text else "\n"
     root = _composed(text)
     written = json.dumps(groups)
@@ -135,7 +135,7 @@ def _with_pairs(text: str, groups: Mapping[str, str]) -> Iterator[str]:
 
 
 def _at(text: str, *keys: str) -> Any:
-    """Return the node below these keys, all of which are there."""
+    """Return the node below these keys, which must exist."""
     node = _composed(text)
     for key in keys:
         node = next((value for name, value in node.value if name.value == key), node)
@@ -143,7 +143,7 @@ def _at(text: str, *keys: str) -> Any:
 
 
 def _with_more(text: str, node: Any, items: Sequence[str]) -> Iterator[str]:
-    """Yield texts with more at the end of a list that is not empty."""
+    """Yield candidate texts with more items at the end of a list that is not empty."""
     if node.id != "sequence":
         return
     if node.flow_style:
@@ -174,11 +174,11 @@ def _read(text: str) -> JSONValue:
     return None if root is None else plain_value(root)
 
 
-# ---- where
+# ---- places
 
 
 def _candidates(text: str, section: str, items: Sequence[JSONValue]) -> Iterator[str]:
-    """Yield texts that may be meant, the most natural first."""
+    """Yield candidate texts, the most natural style first."""
     newline = "\r\n" if "\r\n" in text else "\n"
     root = _composed(text)
     pairs = [] if root is None else [pair for pair in root.value if pair[0].value == section]
@@ -206,13 +206,13 @@ def _candidates(text: str, section: str, items: Sequence[JSONValue]) -> Iterator
 
 
 def _composed(text: str) -> Any:
-    """Return the nodes of a text that has been read before; `None` where it says nothing."""
+    """Return the nodes of a valid YAML text; `None` if it is empty."""
     yaml: Any = YAML(typ="safe", pure=True)
     return yaml.compose(text)
 
 
 def _inside(text: str, node: Any, written: str) -> Iterator[str]:
-    """Yield the text with more at the end of a list or mapping in brackets, whatever stands before its end."""
+    """Yield candidate texts with more items at the end of a list or mapping in brackets."""
     end = node.end_mark.index - 1
     for comma in (", ", "") if node.value else ("",):
         yield f"{text[:end].rstrip()}{comma}{written}{text[end:]}"
@@ -220,7 +220,7 @@ def _inside(text: str, node: Any, written: str) -> Iterator[str]:
 
 
 def _after_last_item(lines: Sequence[str], node: Any) -> int:
-    """Return the line after the last item of a list, and after the comments that are indented as a part of it."""
+    """Return the line after the last item of a list, and after the comments that are indented as part of it."""
     end = node.end_mark.line + (1 if node.end_mark.column else 0)
     used = [number for number in range(end) if lines[number].strip() and not _COMMENT.match(lines[number])]
     after = max([_last_line(node), *(number + 1 for number in used[-1:])])
@@ -232,14 +232,14 @@ def _after_last_item(lines: Sequence[str], node: Any) -> int:
 
 
 def _last_line(node: Any) -> int:
-    """Return the line after the last text below a node, comments aside: a text in a block may look like one."""
+    """Return the line after the last text below a node, ignoring comments; a block text may look like one."""
     if node.id == "scalar":
         return node.end_mark.line + (0 if node.style in ("|", ">") and node.end_mark.column == 0 else 1)
     inner: list[Any] = list(node.value[-1]) if node.value and node.id == "mapping" else list(node.value[-1:])
     return max(map(_last_line, inner), default=0)
 
 
-# ---- how
+# ---- styles
 
 
 def _item_lines(item: JSONValue, indent: str) -> Iterator[str]:
@@ -275,14 +275,14 @@ def _flow(value: JSONValue) -> str:
 
 
 def _fits_block(text: str) -> bool:
-    """Tell whether a text of several lines means the same when it is written as such."""
+    """Tell whether a text of several lines keeps its meaning as a block text."""
     lines = text.removesuffix(_BREAK).split(_BREAK)
     are_plain = all(line.isprintable() and line == line.rstrip() for line in lines)
     return len(lines) > 1 and are_plain and bool(lines[0]) and bool(lines[-1]) and not lines[0].startswith(" ")
 
 
 def _scalar(text: str) -> str:
-    """Return a text as it may stand anywhere in YAML; in quotes unless it is plain words."""
+    """Return a text in a form that is valid anywhere in YAML; quoted unless it is plain words."""
     if _PLAIN.fullmatch(text) and text.lower() not in _WORDS_OF_YAML_1_1:
         try:
             if scalar_value(text) == text:

@@ -1,4 +1,4 @@
-"""Near references: what stands for a variable elsewhere, and is a plain text here: `$NAME`, `{{NAME}}`, `%NAME%`."""
+"""Near references: find references in other programs' syntax, plain text here: `$NAME`, `{{NAME}}`, `%NAME%`."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from pegboard.config.yaml.source_line import names_secret
 from pegboard.config.yaml.tree import Step
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
-# Of shells, PowerShell, Compose, Actions, templates, cmd and frameworks. `$$NAME` is how a plain `$NAME` is written.
+# Syntax of shells, PowerShell, Compose, Actions, templates, cmd and frameworks. `$$NAME` means a literal `$NAME`.
 _FORMS = (
     rf"\$env:{_NAME}", rf"\$\({_NAME}\)", rf"\$(?!env:){_NAME}", rf"\{{\{{\s*(?:env|secrets)?\.?{_NAME}\s*\}}\}}",
     rf"\{{{_NAME}\}}", rf"%{_NAME}%", rf"env:{_NAME}", rf"os\.environ/{_NAME}",
 )  # fmt: skip
 _NEAR = re.compile(rf"(?<![\w$%{{\\])(?:{'|'.join(_FORMS)})(?![\w}}])")
 _LAST_NAME = re.compile(rf"({_NAME})[\s)}}%]*\Z")
-# Everything below them goes to a server or a program as it is.
+# Everything below these keys is sent to a server or a program unchanged.
 _OF_SECRETS = frozenset({"headers", "auth", "env", "secrets"})
-# Below them a text may be a template, or what a model is told.
+# Texts below these keys may be templates or prompts.
 _OF_TEXTS = frozenset({"body", "template", "parameters", "examples", "schema", "description", "prompts"})
-# There stands the name of a variable, and not what it holds.
+# These keys hold the name of a variable, not its value.
 _OF_NAMES = frozenset({"secret", "api_key_env"})
-# Their value is an address or a file, which never begins with such a reference.
+# These keys hold an address or a file, which never begins with such a reference.
 _OF_ADDRESSES = frozenset({"url", "base_url", "spec", "endpoint"})
 _LOGIN = re.compile(r"://[^\s/@]*\Z")
 
 
 class NearReference(NamedTuple):
-    """What was written, and of which variable.
+    """A reference, and the variable that it names.
 
-    `is_secret` where a secret is expected, `is_name` where a name is, `is_address` where an address would begin.
+    `is_secret` if a secret is expected there, `is_name` if a name is, `is_address` if an address would begin there.
     """
 
     written: str
@@ -42,7 +42,7 @@ class NearReference(NamedTuple):
 
     @property
     def message(self) -> str:
-        """What to say of it."""
+        """The text of the warning or problem."""
         if self.is_name:
             return f"{self.written!r} is taken as it stands; here the name of a variable is written alone: {self.name}"
         if self.is_address:
@@ -52,12 +52,12 @@ class NearReference(NamedTuple):
 
 
 def near_reference(text: str, steps: Sequence[Step], env: Mapping[str, str]) -> NearReference | None:
-    """Return the first of them in a text that nothing would be put into; `None` where there is none.
+    """Return the first such reference in a text without variables; `None` if there is none.
 
     Args:
-        text: the value as it stands in the file.
-        steps: where it stands.
-        env: the variables that there are. In small letters, what is none of them may be any word.
+        text: the value in the file.
+        steps: its place.
+        env: the existing variables. A lower-case name that is not among them may be any word.
     """
     keys = [step for step in steps if isinstance(step, str)]
     if not _OF_TEXTS.isdisjoint(keys):

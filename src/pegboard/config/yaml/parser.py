@@ -1,4 +1,4 @@
-"""Parser: YAML 1.2 text to a tree, within bounds, building nothing but text, numbers, lists and mappings."""
+"""Parser: parse YAML 1.2 text to a tree, within bounds; creates only text, numbers, lists and mappings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from pegboard.model.bounds import DEFAULT_BOUNDS
 from pegboard.model.error import Problem
 from pegboard.model.record import replace
 
-YAML_NODES = 100_000  # as if every alias were written out: a few aliases of aliases can mean billions
+YAML_NODES = 100_000  # nodes with all aliases expanded: a few nested aliases can mean billions
 
 MAX_DEPTH: Final = DEFAULT_BOUNDS.json_depth
 
@@ -53,7 +53,7 @@ _HINTS = {
 
 
 class _StopError(Exception):
-    """The text cannot be read any further."""
+    """Parsing cannot continue."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.message)
@@ -61,9 +61,9 @@ class _StopError(Exception):
 
 
 def parse(text: str, *, file: str, scalar_keys: bool = False) -> tuple[Node | None, list[Problem]]:
-    """Return the tree of one YAML document, `None` where there is none, and everything wrong with it.
+    """Return the tree of one YAML document, `None` if it is empty, and all of its faults.
 
-    With `scalar_keys` a key such as `200:` is the text that stands there; without, a fault.
+    With `scalar_keys` a key such as `200:` is read as its text; otherwise it is a fault.
     """
     composer = _Composer(file, scalar_keys=scalar_keys)
     try:
@@ -75,10 +75,10 @@ def parse(text: str, *, file: str, scalar_keys: bool = False) -> tuple[Node | No
 
 
 def scalar_value(text: str) -> ScalarValue:
-    """Return what an unquoted text means by the core schema of YAML 1.2.
+    """Return the value of an unquoted text in the core schema of YAML 1.2.
 
     Raises:
-        ValueError: a number that JSON does not have, or one that is too long.
+        ValueError: it is a number that JSON does not have, or one that is too long.
     """
     if text in _WORDS:
         return _WORDS[text]
@@ -101,7 +101,7 @@ def scalar_value(text: str) -> ScalarValue:
 
 
 def _events(text: str, file: str) -> Iterator[Any]:
-    # The event level of ruamel: positions are kept, and no constructor that a tag could call is ever reached.
+    # The event level of ruamel keeps positions, and never runs a constructor that a tag could name.
     yaml: Any = YAML(typ="safe", pure=True)
     try:
         yield from yaml.parse(text)
@@ -132,7 +132,7 @@ def _stop(mark: Mark, message: str) -> _StopError:
 
 
 class _Open(Struct, kw_only=True):
-    """A list or mapping whose end has not been met. `key` is the key that waits for its value."""
+    """A list or mapping that is still open. `key` is waiting for its value."""
 
     mark: Mark
     is_table: bool
@@ -146,7 +146,7 @@ class _Open(Struct, kw_only=True):
 
 
 class _Composer:
-    """Puts events together, without recursion. Faults that do not stop the reading are collected."""
+    """Builds nodes from events, without recursion. Collects faults that do not stop parsing."""
 
     def __init__(self, file: str, *, scalar_keys: bool) -> None:
         self.root: Node | None = None
@@ -158,10 +158,10 @@ class _Composer:
         self._documents = 0
 
     def take(self, event: Any) -> None:
-        """Take the next event.
+        """Process the next event.
 
         Raises:
-            _StopError: the document is over a bound, or there is a second one.
+            _StopError: the document exceeds a bound, or there is a second one.
         """
         mark = Mark(self._file, event.start_mark.line + 1, event.start_mark.column + 1)
         if isinstance(event, ScalarEvent):
@@ -214,7 +214,7 @@ class _Composer:
             )
 
     def _place(self, node: Node) -> None:
-        """Put a finished node where it belongs: the root, the next item, a key, or the value of the waiting key."""
+        """Store a finished value: as the root, the next item, a key, or the value of the waiting key."""
         if not self._open:
             self.root = node
             return
@@ -266,7 +266,7 @@ class _Composer:
         return self._named(event.anchor, Scalar(mark=mark, value=value, text=text, is_plain=is_plain))
 
     def _whole(self, text: str, mark: Mark) -> str:
-        """Return a text whose characters beyond 16 bits may be escaped in two halves, as JSON does."""
+        """Decode characters beyond 16 bits that are escaped as surrogate pairs, as in JSON."""
         if not _HALF.search(text):
             return text
         try:

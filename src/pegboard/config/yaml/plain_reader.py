@@ -1,7 +1,7 @@
-"""Plain reader: YAML 1.2 to a plain value, fast; for large documents of others, where no positions are needed.
+"""Plain reader: parse YAML 1.2 to a plain value, fast; for large foreign documents, where positions are not needed.
 
-It holds what the parser of configs holds: no tag builds anything, no key stands twice, aliases count as if they were
-written out. The scanner is libyaml; where PyYAML came without it, its own in Python does the same, slowly.
+It follows the rules of the config parser: tags create nothing, duplicate keys are refused, expanded aliases count. It
+uses libyaml's scanner, or PyYAML's own in Python, which is slow, if PyYAML was built without libyaml.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _TAGS: Final[Mapping[object, frozenset[str | None]]] = {
 
 
 class _Extent(NamedTuple):
-    """How many values there are, aliases written out, and how many levels."""
+    """The number of values with aliases expanded, and of levels."""
 
     values: int = 1
     levels: int = 1
 
 
 class _Open:
-    """A list or mapping whose end has not been met. `key` is the key that waits for its value."""
+    """A list or mapping that is still open. `key` is waiting for its value."""
 
     __slots__ = ("anchor", "is_merge", "items", "key", "levels", "merges", "table", "values")
 
@@ -49,7 +49,7 @@ class _Open:
 
 
 class PlainReader:
-    """Reads one document. Made for it, and of no use afterwards."""
+    """Reads one document; used once."""
 
     def __init__(self, *, bounds: Bounds, most_values: int) -> None:
         self._most_levels, self._most_values = bounds.json_depth, most_values
@@ -60,10 +60,10 @@ class PlainReader:
         self._documents = 0
 
     def read(self, text: str) -> JSONValue:
-        """Return the value of a document; of a key that is no text, the text that stands there.
+        """Return the value of a document. Keys that are not text are read as their text.
 
         Raises:
-            DefinitionError: the text is none of YAML, or a rule of this reader is broken; with line and column.
+            DefinitionError: the text is not YAML, or breaks a rule of this reader; with line and column.
         """
         if not text.isascii() and _HALF.search(text):
             raise DefinitionError("half of a character stands in it")
@@ -128,7 +128,7 @@ class PlainReader:
         self._place(value, extent)
 
     def _place(self, value: JSONValue, extent: _Extent, *, text: str | None = None, is_plain: bool = False) -> None:
-        """Put a finished value where it belongs: the root, the next item, a key, or the value of the waiting key."""
+        """Store a finished value: as the root, the next item, a key, or the value of the waiting key."""
         if extent.levels + len(self._open) > self._most_levels + 1:
             raise ValueError(f"there are more than {self._most_levels} levels, aliases written out")
         if not self._open:

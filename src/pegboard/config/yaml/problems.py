@@ -1,4 +1,4 @@
-"""Problems: what is wrong with a config, collected as it is found, and put in the order of its files."""
+"""Problems: collect the problems of a config, and sort them by file and line."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from pegboard.model.error import Problem
 from pegboard.model.record import replace
 from pegboard.model.secret import Secret
 
-PROBLEM_LINES = 100  # of a config, shown with the problems in them; the problems after those come without
+PROBLEM_LINES = 100  # problems of a config that are shown with their lines; later ones are shown without
 
 
 def unseen(config: Path, error: OSError) -> Problem:
-    """Return the problem of a config that names what the system does not even let be looked at.
+    """Return the problem of a config with a path that the system refuses to examine.
 
-    A name that is too long, a folder of somebody else: any check of any path may end so.
+    Any check of a path may end so, e.g. if a name is too long or a folder belongs to another user.
     """
     what = "something" if error.filename is None else repr(str(error.filename)[:200])
     return Problem(where=str(config), message=f"it names {what}, which cannot be looked at: {error.strerror or error}")
 
 
 class Report:
-    """The problems of one load, as they are found. At one place only the first counts: the rest follows from it."""
+    """The problems of one load. Only the first at each place is kept, since others follow from it."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, str], Problem] = {}
@@ -36,8 +36,8 @@ class Report:
             self._found.setdefault((problem.where or problem.message, problem.path), problem)
 
     def may_show(self, file: str, text: str) -> None:
-        """Let problems show their lines of this file: it is a config, and not anything that somebody named."""
-        # The lines of YAML, which have no form feeds in them.
+        """Allow problems to show lines of this file, because it is a config and not an arbitrary file."""
+        # Lines as in YAML, where a form feed does not end a line.
         self._lines[file] = re.split(r"\r\n|\r|\n", text)
 
     def __bool__(self) -> bool:
@@ -47,7 +47,7 @@ class Report:
         return len(self._found)
 
     def sorted(self, files: Iterable[Path], secrets: Mapping[str, Secret]) -> list[Problem]:
-        """Return the problems by file, in the order of `files`, and by line; without any secret."""
+        """Return the problems by file, in the order of `files`, and by line; without secrets."""
         order = {str(file): index for index, file in enumerate(files)}
         redactor = Redactor(secrets.values())
 
@@ -56,7 +56,7 @@ class Report:
             return order.get(file, len(order)), file, line, column
 
         found = sorted(self._found.values(), key=key)
-        # Whether a line may be shown depends on those above it: of thousands of problems that would take minutes.
+        # Whether a line may be shown depends on those above it; for thousands of problems that would take minutes.
         return [
             self._shown(problem, redactor, with_line=number < PROBLEM_LINES) for number, problem in enumerate(found)
         ]

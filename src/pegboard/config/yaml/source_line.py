@@ -1,4 +1,4 @@
-"""Source line: the line of a config that a problem is about, as it may be shown."""
+"""Source line: the line of a config at a problem, in a form that may be shown."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Iterator, Sequence
 
 from pegboard.core.redaction import Redactor
 
-PROBLEM_LINE_CHARS = 1_000  # of one such line: to look for secrets in a longer one takes too long, so it is not shown
+PROBLEM_LINE_CHARS = 1_000  # characters of a shown line; longer ones take too long to redact
 
-# Of a longer line the part around the problem is shown.
+# Of a longer line, only the part around the problem is shown.
 _SHOWN_CHARS = 100
 _KEPT_BEFORE = 60
-# Whoever writes a secret into the file itself must not find it in a log: `${NAME}` is what they should have written.
+# An operator who wrote a secret into the file instead of `${NAME}` must not find it in a log.
 _SECRET_WORDS = (
     *("key", "apikey", "token", "secret", "password", "passwd", "pwd", "passphrase", "auth", "authorization"),
     *("bearer", "cookie", "header", "credential", "dsn", "private", "signature"),
 )
-# `api_kee` and `tokn` are as secret as what was meant; in a short word one letter is much.
+# `api_kee` and `tokn` count as the words that were meant; in a short word one letter matters.
 _LIKENESS = 0.8
 _LIKENESS_OF_SHORT = 0.66
 _SHORT_CHARS = 3
@@ -31,12 +31,12 @@ _KEY = re.compile(r"^\s*(?:-\s+)*[\"']?([\w.-]+)[\"']?\s*:")
 
 
 def source_line(lines: Sequence[str], line: int, column: int, *, path: str, redactor: Redactor) -> tuple[str, int]:
-    """Return what may be shown of a line, and in which column of that the problem is; empty where nothing may be.
+    """Return the part of a line that may be shown, and the problem's column in it; empty if nothing may be shown.
 
     Args:
-        lines: the text of a file that is a config, or nearly.
-        line: from 1; a file may end before it.
-        column: from 1; 0 where only the line is known.
+        lines: the lines of a file that is, or resembles, a config.
+        line: counted from 1; may be past the end of the file.
+        column: counted from 1; 0 if only the line is known.
         path: the keys that lead to the problem.
         redactor: knows the secrets of the environment.
     """
@@ -58,7 +58,7 @@ def source_line(lines: Sequence[str], line: int, column: int, *, path: str, reda
 
 
 def names_secret(name: str) -> bool:
-    """Tell whether a key, or a path of them, says that what stands there is a secret."""
+    """Tell whether a key, or a path of keys, says that its value is a secret."""
     return any(
         part[0] == word[0] and difflib.SequenceMatcher(None, part, word).ratio() >= _least_likeness(word)
         for part in (found.lower().removesuffix("s") for found in _WORD.findall(name))
@@ -83,7 +83,7 @@ def _without_named_secrets(text: str) -> str:
 def _masked(match: re.Match[str]) -> str:
     start, end = match.start("value") - match.start(), match.end("value") - match.start()
     whole, value = match.group(), match["value"]
-    # As long as it was, so that the mark below stands where it should.
+    # Same length, so that the mark below points to the right column.
     return whole[:start] + _MASKED.sub(_starred, value) + whole[end:]
 
 
@@ -92,7 +92,7 @@ def _starred(match: re.Match[str]) -> str:
 
 
 def _keys_above(lines: Sequence[str], line: int) -> Iterator[str]:
-    """Yield the keys that a line stands below, by their indents: a value of many lines has none of its own."""
+    """Yield the keys above a line, by indentation: lines of a block text have no key of their own."""
     indent = _indent(lines[line - 1]) if lines[line - 1].strip() else len(lines[line - 1])
     for text in reversed(lines[: line - 1]):
         if text.strip() and _indent(text) < indent:

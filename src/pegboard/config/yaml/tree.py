@@ -1,4 +1,4 @@
-"""Tree: what a YAML file says, as nodes that know where they stand."""
+"""Tree: the contents of a YAML file, as nodes with positions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ScalarValue: TypeAlias = str | int | float | bool | None
 
 
 class Mark(NamedTuple):
-    """A place in a file. Line and column count from 1."""
+    """A position in a file. Line and column count from 1."""
 
     file: str
     line: int
@@ -27,7 +27,7 @@ class Mark(NamedTuple):
 
 
 class Scalar(Struct, frozen=True, kw_only=True):
-    """One value. `text` is how it stands in the file; `is_plain` means without quotes."""
+    """One value. `text` is its spelling in the file; `is_plain` means unquoted."""
 
     mark: Mark
     value: ScalarValue
@@ -38,7 +38,7 @@ class Scalar(Struct, frozen=True, kw_only=True):
 
 
 class Items(Struct, frozen=True, kw_only=True):
-    """A list. `size` counts its nodes as if every alias were written out, `depth` its levels."""
+    """A list. `size` counts its nodes with all aliases expanded, `depth` its levels."""
 
     mark: Mark
     items: tuple[Node, ...]
@@ -47,7 +47,7 @@ class Items(Struct, frozen=True, kw_only=True):
 
 
 class Table(Struct, frozen=True, kw_only=True):
-    """A mapping from text keys; `keys` tells where each key stands."""
+    """A mapping with text keys; `keys` has the position of each key."""
 
     mark: Mark
     items: Mapping[str, Node]
@@ -60,14 +60,14 @@ Node: TypeAlias = Scalar | Items | Table
 
 
 def plain_value(node: Node) -> JSONValue:
-    """Return what a tree says, without the places."""
+    """Return the values of a tree, without positions."""
     if isinstance(node, Table):
         return {key: plain_value(inner) for key, inner in node.items.items()}
     return [plain_value(inner) for inner in node.items] if isinstance(node, Items) else node.value
 
 
 class At(NamedTuple):
-    """A place in a tree, by the steps from its root: `at / "tools" / 0`. The place itself need not exist."""
+    """A place in a tree, by the steps from its root: `at / "tools" / 0`. It need not exist."""
 
     root: Node
     steps: tuple[Step, ...] = ()
@@ -76,9 +76,9 @@ class At(NamedTuple):
         return At(self.root, (*self.steps, step))
 
     def under(self, steps: tuple[Step, ...]) -> At:
-        """Return the place `steps` below this one; steps that the tree does not have on the way are left out.
+        """Return the place `steps` below this one; intermediate steps that the tree does not have are skipped.
 
-        A validator may name its own alternatives among the steps. The last step is kept: it may name a missing key.
+        A validator's steps may include its own alternatives. The last step is kept, since it may name a missing key.
         """
         here = self
         for position, step in enumerate(steps):
@@ -88,7 +88,7 @@ class At(NamedTuple):
 
     @property
     def node(self) -> Node:
-        """The node here, or the nearest one above."""
+        """The node at this place, or the nearest one above."""
         return self._walk()[0]
 
     @property
@@ -110,7 +110,7 @@ class At(NamedTuple):
 
     @property
     def key_mark(self) -> Mark:
-        """Where the key of this place stands, or the place itself where it has none."""
+        """The position of this place's key, or of the place itself if it has none."""
         parent = At(self.root, self.steps[:-1]).node
         last = self.steps[-1] if self.steps else None
         return parent.keys.get(str(last), self.mark) if isinstance(parent, Table) else self.mark
@@ -122,17 +122,17 @@ class At(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The scalar here as it stands in the file; empty for a list or a mapping."""
+        """The scalar at this place, as written in the file; empty for a list or a mapping."""
         return self.node.text if isinstance(self.node, Scalar) else ""
 
     @property
     def origin(self) -> str:
-        """The place as `file:line`, the form in which tools and policies tell where they come from."""
+        """The place as `file:line`, as in the `origin` of tools and policies."""
         return f"{self.mark.file}:{self.mark.line}"
 
     @property
     def shown(self) -> str:
-        """What stands here, in words, as it is in the file: a value from the environment is never shown."""
+        """A description of the value as written in the file; a value from the environment is never shown."""
         node = self.node
         if not isinstance(node, Scalar):
             return "a mapping" if isinstance(node, Table) else "a list"
@@ -141,7 +141,7 @@ class At(NamedTuple):
         return shown(node.text) if isinstance(node.value, str) else node.text[:80]
 
     def problem(self, message: str, *, at_key: bool = False, variable: str = "") -> Problem:
-        """Return the problem `message` at this place, or at its key; `variable` is the one that is not set."""
+        """Return the problem `message` at this place, or at its key; `variable` is the unset one."""
         where = str(self.key_mark if at_key else self.mark)
         return Problem(where=where, path=self.path, message=message, variable=variable)
 
