@@ -215,14 +215,14 @@ def _hint(name: str, meaning: str, wire_key: str) -> Option:
 OPTIONS: Final[tuple[Option, ...]] = (
     Option(
         name="name",
-        meaning="How it is called: 1 to 64 of A-Z a-z 0-9 _ -. Else the name of the function or class.",
+        meaning="The tool's name: 1 to 64 of A-Z a-z 0-9 _ -. Default: the name of the function or class.",
         check=_all_of(_MAYBE_TEXT, _by_definition(check_tool_name)),
         inheritance="own",
         built="built",
     ),
     Option(
         name="namespace",
-        meaning="What sets it apart from other tools of its name.",
+        meaning="Its namespace, which distinguishes it from other tools with its name.",
         default="main",
         check=_all_of(_TEXT, _by_definition(check_namespace)),
         built="builder",
@@ -230,29 +230,29 @@ OPTIONS: Final[tuple[Option, ...]] = (
     ),
     Option(
         name="description",
-        meaning="What it does and when to use it: the model reads this.",
+        meaning="What the tool does and when to use it, for the model.",
         check=_MAYBE_TEXT,
         inheritance="own",
         yaml=YamlKey(form="text"),
     ),
     Option(
         name="groups",
-        meaning="The groups it belongs to; `core` where none is said.",
+        meaning="The tool's groups. Default: `core`.",
         default=(),
         check=_LIST,
         convert=as_groups,
         built="builder",
-        yaml=YamlKey(form="names", meaning="The groups it belongs to; `core` without this key."),
+        yaml=YamlKey(form="names"),
     ),
     Option(
         name="available",
-        meaning="When it is there: a predicate, true, false, or several as one.",
+        meaning="When the tool is available: a predicate, true, false, or a combination.",
         built="declaration",
         yaml=YamlKey(form="availability"),
     ),
     Option(
         name="rate_limit",
-        meaning="How often it may be called, such as 10/60s, or {max_calls, window_seconds}.",
+        meaning="The rate limit, such as 10/60s, or {max_calls, window_seconds}.",
         check=_all_of(
             _of_type((str, Mapping, RateLimit, type(None)), 'like "10/60s", a mapping, or a RateLimit'),
             _by_definition(RateLimit.parse, label="rate_limit: "),
@@ -263,34 +263,34 @@ OPTIONS: Final[tuple[Option, ...]] = (
     ),
     Option(
         name="timeout_s",
-        meaning="How long one call may take, in seconds.",
+        meaning="The time limit of one call, in seconds.",
         check=_positive(int, float),
         built="smaller",
         yaml=YamlKey(form="positive number", key="timeout_seconds"),
     ),
     Option(
         name="max_concurrency",
-        meaning="How many calls of it may run at once.",
+        meaning="The maximum number of calls that run at the same time.",
         check=_positive(int),
         built="smaller",
     ),
     Option(
         name="max_result_bytes",
-        meaning="How long its result may be, in bytes.",
+        meaning="The maximum size of a result, in bytes.",
         check=_positive(int),
         built="smaller",
     ),
     Option(
         name="output_check",
-        meaning="Whether a result that misses its schema in a format, an extra or write-only member or a number's kind "
-        "is refused (`strict`, our own tools) or given with a warning in `meta` (`warn`, foreign ones). With `relax`, "
-        "tools of MCP servers are listed with a schema that such results fit, in place of the exact one.",
+        meaning="What happens to results that violate their schema only by a format, an extra or write-only member, or "
+        "the kind of a number: `strict` refuses them (default for our own tools), `warn` adds a warning to `meta` (default "
+        "for foreign tools), `relax` also lists tools of MCP servers with a schema that accepts such results.",
         check=lambda key, value: "" if value is None else _one_of("strict", "warn", "relax")(key, value),
         yaml=YamlKey(form="output check"),
     ),
     Option(
         name="consent",
-        meaning="Whether a person must say yes to a call; or a function of the arguments that tells.",
+        meaning="Whether a person must approve calls, or a function of the arguments that decides it.",
         default="never",
         check=_consent,
         built="same",
@@ -298,14 +298,14 @@ OPTIONS: Final[tuple[Option, ...]] = (
     ),
     Option(
         name="task",
-        meaning="Whether a call may, or must, be started as a task that is asked for later.",
+        meaning="Whether a call may, or must, run as a task whose result is fetched later.",
         default="forbidden",
         check=_one_of("forbidden", "optional", "required"),
         yaml=YamlKey(form="task"),
     ),
     Option(
         name="internal_only",
-        meaning="It is for host code alone, and no caller sees it.",
+        meaning="Only host code can call the tool; callers do not see it.",
         default=False,
         check=_FLAG,
         built="declaration",
@@ -318,13 +318,13 @@ OPTIONS: Final[tuple[Option, ...]] = (
         convert=lambda value: value or None,
         yaml=YamlKey(form="text", within="annotations", of_one_tool=True),
     ),
-    _hint("read_only", "It changes nothing.", "readOnlyHint"),
-    _hint("destructive", "What it changes may be lost.", "destructiveHint"),
-    _hint("idempotent", "Twice is the same as once.", "idempotentHint"),
-    _hint("open_world", "It reaches beyond what this catalog knows.", "openWorldHint"),
+    _hint("read_only", "The tool changes nothing.", "readOnlyHint"),
+    _hint("destructive", "The tool may destroy data.", "destructiveHint"),
+    _hint("idempotent", "Repeating a call has no further effect.", "idempotentHint"),
+    _hint("open_world", "The tool interacts with the outside world, such as the web.", "openWorldHint"),
     Option(
         name="annotations",
-        meaning="Further hints, which clients get as they are.",
+        meaning="Further hints, passed to clients unchanged.",
         check=_all_of(_MAPPING, _json),
         lands=("annotations", "extra"),
         convert=_as_mapping,
@@ -333,14 +333,14 @@ OPTIONS: Final[tuple[Option, ...]] = (
     ),
     Option(
         name="repair",
-        meaning="Mend arguments that are slightly wrong, such as numbers in text.",
+        meaning="Repair slightly wrong arguments, such as numbers in quotes.",
         default=False,
         check=_FLAG,
         yaml=YamlKey(form="flag"),
     ),
     Option(
         name="aliases",
-        meaning="Other names that arguments are accepted under: `alias: parameter`.",
+        meaning="Other accepted names of parameters: `alias: parameter`.",
         check=_MAPPING,
         of_code=True,
         inheritance="own",
@@ -349,7 +349,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
     ),
     Option(
         name="additional_properties",
-        meaning="Whether it takes arguments beyond its parameters, or the JSON Schema of those.",
+        meaning="Whether further arguments are accepted, or their JSON Schema.",
         default=False,
         check=_of_type((bool, dict), "True, False or a JSON Schema"),
         lands=(),
@@ -358,15 +358,15 @@ OPTIONS: Final[tuple[Option, ...]] = (
     ),
     Option(
         name="output",
-        meaning="The type of its result, or the JSON Schema; else what the function says it returns.",
+        meaning="The type of the result, or its JSON Schema. Default: the return annotation.",
         lands=("output_schema",),
         of_code=True,
         built="built",
-        yaml=YamlKey(form="schema", meaning="The JSON Schema of its result.", of_one_tool=True),
+        yaml=YamlKey(form="schema", meaning="The JSON Schema of the result.", of_one_tool=True),
     ),
     Option(
         name="inline",
-        meaning="Run a plain function in the event loop: for those that never wait.",
+        meaning="Run a synchronous function in the event loop; only for functions that never wait.",
         default=False,
         check=_FLAG,
         lands=(),
@@ -375,7 +375,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
     ),
     Option(
         name="examples",
-        meaning="Arguments of example calls, or requests in words that it serves; a search of tools reads both.",
+        meaning="Arguments of example calls, or example requests in words; tool search uses both.",
         default=(),
         check=_all_of(_LIST, _json),
         convert=tuple,
@@ -384,7 +384,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
     ),
     Option(
         name="renamed_from",
-        meaning="Names that it had before; calls under them still work, and rules for them still mean it.",
+        meaning="Former names of the tool; calls and rules that use them still work.",
         default=(),
         check=_LIST,
         convert=as_names,
@@ -393,7 +393,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
     ),
     Option(
         name="deprecated",
-        meaning="The day on which it ends, such as 2027-01-01.",
+        meaning="The day from which the tool is no longer available, such as 2027-01-01.",
         check=_all_of(_MAYBE_TEXT, _day),
         inheritance="own",
         yaml=YamlKey(form="day", of_one_tool=True),
@@ -407,14 +407,14 @@ OPTIONS: Final[tuple[Option, ...]] = (
     ),
     Option(
         name="icons",
-        meaning="Its pictures, as MCP has them: `[{'src': …}]`.",
+        meaning="Icons in MCP's form: `[{'src': …}]`.",
         default=(),
         check=_all_of(_LIST, _json),
         convert=tuple,
     ),
     Option(
         name="meta",
-        meaning="What clients get under `_meta`.",
+        meaning="Data for clients, in MCP's `_meta`.",
         check=_all_of(_MAPPING, _json),
         convert=_as_mapping,
         inheritance="merged",
@@ -422,15 +422,15 @@ OPTIONS: Final[tuple[Option, ...]] = (
     # Both are part of `meta`, which a built tool sets or takes over as a whole.
     Option(
         name="ui",
-        meaning="The address of its interface, `ui://…`.",
+        meaning="The URI of the tool's user interface, `ui://…`.",
         check=_ui,
         lands=("meta", "ui", "resourceUri"),
         built="built",
     ),
     Option(
         name="ui_visibility",
-        meaning="Who sees it where there is an interface: `model`, `app`, or both. With `app` alone no list, export or "
-        "search for a model has it, but `tools/list` of a client that shows interfaces.",
+        meaning="Who sees a tool with a user interface: `model`, `app`, or both. With `app` alone it is only in "
+        "`tools/list` of clients that show interfaces, and not in lists, exports and searches for models.",
         default=(),
         check=_all_of(_LIST, _visibility),
         lands=("meta", "ui", "visibility"),
@@ -439,13 +439,13 @@ OPTIONS: Final[tuple[Option, ...]] = (
     ),
     Option(
         name="factory",
-        meaning="The factory of the context that it needs; without that it is not there.",
+        meaning="The name of a context factory that the tool needs; without it the tool is not available.",
         check=_MAYBE_TEXT,
         built="declaration",
     ),
     Option(
         name="full_names",
-        meaning="The names that stand for it in a list of names; `[]` makes a builder a bundle of any tools.",
+        meaning="The names that replace its own in lists of names; `[]` makes a builder a bundle of any tools.",
         inheritance="own",
         built="declaration",
     ),

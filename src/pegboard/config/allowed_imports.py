@@ -63,7 +63,7 @@ class AllowedImports(Struct, frozen=True):
 
 
 def _is_guarded(name: str) -> bool:
-    """Tell whether a module belongs to Pegboard or the standard library, including the few modules not on Python's list."""
+    """Tell whether a module belongs to Pegboard or the standard library, also one that Python does not list."""
     top = name.partition(".")[0]
     if top in _OWN or top in sys.stdlib_module_names:
         return True

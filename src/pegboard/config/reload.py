@@ -147,16 +147,16 @@ class Reloader:
             self.config.consent_page,
         ):
             # Continuation tokens depend on the store of used answers.
-            log.warning("consents.store or consents.url has changed: it counts from the next start on.")
+            log.warning("consents.store or consents.url has changed; it takes effect at the next start.")
             kept_as = {"consent_store": self.config.consent_store, "consent_page": self.config.consent_page}
             config = replace(config, **kept_as)
         if _tasks(config) != _tasks(self.config):
-            log.warning("tasks has changed: it counts from the next start on.")
+            log.warning("tasks has changed; it takes effect at the next start.")
             config = replace(config, tasks=self.config.tasks)
         if _embedder(config) != _embedder(self.config):
             catalog.discovery.finder.use_embedder(made.discovery.finder.embedder)
         if _learn(config) != _learn(self.config):
-            log.warning("discovery.learn has changed: it counts from the next start on.")
+            log.warning("discovery.learn has changed; it takes effect at the next start.")
             config = replace(config, learn=self.config.learn)
         if _examples(config) != _examples(self.config):
             catalog.discovery.finder.use_requests(made.discovery.finder.requests)
@@ -191,7 +191,7 @@ class Reloader:
     def _refuse(self, problems: Sequence[Problem], before: Mapping[Path, Mark]) -> None:
         self.problems = tuple(problems)
         for problem in self.problems:
-            log.error("config_reload_refused: %s (the config of before goes on serving)", problem)
+            log.error("config_reload_refused: %s (still serving the previous config)", problem)
         # Files that the invalid config names are watched as well: the fault may be fixed there.
         self._remember(read(self._path, env=self._env)[0], before)
         self._on_refused(self.problems)

@@ -48,7 +48,7 @@ def end_of(spec: ToolSpec) -> str:
 
 
 def has_ended(spec: ToolSpec, today: date) -> bool:
-    """Tell whether the last day of a tool has passed; from then on it is hidden."""
+    """Tell whether a tool's end date has been reached; from that day on it is hidden."""
     return spec.deprecated is not None and today >= date.fromisoformat(spec.deprecated)
 
 

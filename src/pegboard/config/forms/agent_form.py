@@ -49,7 +49,7 @@ class MetadataForm(Form):
 
     name: AgentName = Field(description="Its name: 1 to 32 of A-Z a-z 0-9 _ -, without `__`.")
     version: Maybe[Text] = Field(None, description="Its version, for people.")
-    namespace: Maybe[Namespace] = Field(None, description="The namespace of its private tools; its name without.")
+    namespace: Maybe[Namespace] = Field(None, description="The namespace of its private tools. Default: its name.")
 
 
 class PrimaryForm(Form):
@@ -57,13 +57,13 @@ class PrimaryForm(Form):
 
     provider: Literal[
         "openai", "anthropic", "google", "gemini", "openai_compatible", "openai_compat", "ollama", "vllm", "llamacpp"
-    ] = Field(description="Whose it is.")
-    model: FilledText = Field(description="What the provider calls it.")
-    endpoint: Maybe[FilledText] = Field(None, description="Where it is.")
-    api_key: Maybe[ConcealedText] = Field(None, description="The key.")
-    api_key_env: Maybe[Variable] = Field(None, description="The variable that has the key.")
+    ] = Field(description="The provider of the model.")
+    model: FilledText = Field(description="The provider's name for the model.")
+    endpoint: Maybe[FilledText] = Field(None, description="The URL of the endpoint.")
+    api_key: Maybe[ConcealedText] = Field(None, description="The API key.")
+    api_key_env: Maybe[Variable] = Field(None, description="The environment variable with the API key.")
     parameters: Mapping[Text, Anything] = Field(
-        default_factory=dict[str, Any], description="Settings of each request, such as temperature and max_tokens."
+        default_factory=dict[str, Any], description="Settings for each request, such as temperature and max_tokens."
     )
 
 
@@ -93,7 +93,7 @@ def agent_key_variable(model: ModelForm | AstromeshModelForm | str | None) -> st
 class PromptsForm(Form):
     """The system prompt."""
 
-    system: Text = Field("", description="A template that sees the context: `{{ context.company }}`.")
+    system: Text = Field("", description="The system prompt, a template with the context: `{{ context.company }}`.")
 
 
 class OrchestrationForm(Form):
@@ -101,94 +101,103 @@ class OrchestrationForm(Form):
 
     pattern: Literal["react"] = Field("react", description="The model calls tools until it answers.")
     max_iterations: Maybe[PositiveWhole] = Field(
-        None, description="How many requests one run makes to the model; then it ends with the answer so far."
+        None, description="The maximum number of model requests in one run; then it ends with the answer so far."
     )
-    timeout_seconds: Maybe[PositiveNumber] = Field(None, description="How long one run may take, in seconds.")
+    timeout_seconds: Maybe[PositiveNumber] = Field(None, description="The time limit of one run, in seconds.")
 
 
 class PermissionsForm(Form):
     """Globs over the tools that the agent may call. With both lists, denied tools are removed from the allowed ones."""
 
-    allowed_actions: Maybe[tuple[FilledText, ...]] = Field(None, description="Only these may be called.")
-    denied_actions: tuple[FilledText, ...] = Field((), description="These may not be called.")
+    allowed_actions: Maybe[tuple[FilledText, ...]] = Field(
+        None, description="Globs over tool names: only these may be called."
+    )
+    denied_actions: tuple[FilledText, ...] = Field((), description="Globs over tool names: these may not be called.")
 
 
 class GuardrailsForm(Form):
     """Functions that check the input and output of a run."""
 
-    input: tuple[Reference, ...] = Field((), description="Judge the query, each as `python:module:function`.")
-    output: tuple[Reference, ...] = Field((), description="Judge the answer, each as `python:module:function`.")
+    input: tuple[Reference, ...] = Field(
+        (), description="Functions that check the query, each as `python:module:function`."
+    )
+    output: tuple[Reference, ...] = Field(
+        (), description="Functions that check the answer, each as `python:module:function`."
+    )
 
 
 class BudgetsForm(Form):
     """The limits of one run, including its sub-agents."""
 
-    requests: Maybe[PositiveWhole] = Field(None, description="Requests to models.")
-    tool_calls: Maybe[Count] = Field(None, description="Calls of tools.")
-    input_tokens: Maybe[PositiveWhole] = Field(None, description="Tokens that models read.")
-    output_tokens: Maybe[PositiveWhole] = Field(None, description="Tokens that models write.")
-    total_tokens: Maybe[PositiveWhole] = Field(None, description="Tokens in all.")
-    usd: Maybe[PositiveNumber] = Field(None, description="Money in dollars; each model of the run needs a price.")
+    requests: Maybe[PositiveWhole] = Field(None, description="The maximum number of model requests.")
+    tool_calls: Maybe[Count] = Field(None, description="The maximum number of tool calls.")
+    input_tokens: Maybe[PositiveWhole] = Field(None, description="The maximum number of input tokens.")
+    output_tokens: Maybe[PositiveWhole] = Field(None, description="The maximum number of output tokens.")
+    total_tokens: Maybe[PositiveWhole] = Field(None, description="The maximum number of input and output tokens.")
+    usd: Maybe[PositiveNumber] = Field(
+        None, description="The maximum cost in dollars; each model of the run needs a known price."
+    )
 
 
 class MemoryForm(Form):
     """The memory of a session."""
 
-    conversation: Flag = Field(True, description="Whether the next run of a session goes on from the last.")
-    max_turns: PositiveWhole = Field(50, description="How many runs are remembered.")
+    conversation: Flag = Field(True, description="Whether a run continues the conversation of its session.")
+    max_turns: PositiveWhole = Field(50, description="The number of runs that are remembered.")
 
 
 class ConversationalForm(Form):
     """The memory of an `astromesh/v1` agent."""
 
-    strategy: Literal["sliding_window"] = Field("sliding_window", description="The last turns are remembered.")
-    max_turns: PositiveWhole = Field(50, description="How many.")
+    strategy: Literal["sliding_window"] = Field("sliding_window", description="The most recent turns are remembered.")
+    max_turns: PositiveWhole = Field(50, description="The number of turns that are remembered.")
 
 
 class AstromeshMemoryForm(Form):
     """The memory of an `astromesh/v1` agent."""
 
-    conversational: Maybe[ConversationalForm] = Field(None, description="Its conversations.")
+    conversational: Maybe[ConversationalForm] = Field(None, description="Its conversations are remembered.")
 
 
 class IdentityForm(Form):
     """A description of the agent, for people and for callers."""
 
     display_name: Maybe[Text] = Field(None, description="Its name, for people.")
-    description: Maybe[Text] = Field(None, description="What it is for.")
+    description: Maybe[Text] = Field(None, description="The purpose of the agent.")
 
 
 class _SpecForm(Form):
-    description: Maybe[Text] = Field(None, description="What the agent is for.")
-    identity: Maybe[IdentityForm] = Field(None, description="What the agent is.")
-    prompts: Maybe[PromptsForm] = Field(None, description="What the model is told.")
-    orchestration: Maybe[OrchestrationForm] = Field(None, description="How the agent goes about it.")
+    description: Maybe[Text] = Field(None, description="The purpose of the agent, for people and for callers.")
+    identity: Maybe[IdentityForm] = Field(None, description="A name and description for people.")
+    prompts: Maybe[PromptsForm] = Field(None, description="Prompts for the model.")
+    orchestration: Maybe[OrchestrationForm] = Field(None, description="How the agent runs.")
     tools: tuple[Any, ...] = Field(
-        (), description="Its private tools, each as under `tools:`; `{group: …}` and `{tool: …}` take shared ones."
+        (), description="Its private tools, declared as under `tools:`; `{group: …}` and `{tool: …}` add shared ones."
     )
-    permissions: Maybe[PermissionsForm] = Field(None, description="Which of its tools it may call.")
+    permissions: Maybe[PermissionsForm] = Field(None, description="The tools it may call.")
     output_schema: Maybe[Mapping[Text, Anything]] = Field(
-        None, description="A JSON Schema of type object that its answer fits."
+        None, description="A JSON Schema of type object for its answer."
     )
-    secrets: Maybe[tuple[FilledText, ...]] = Field(None, description="The secrets of its caller's that reach it.")
-    budgets: Maybe[BudgetsForm] = Field(None, description="How much one run may use.")
-    guardrails: Maybe[GuardrailsForm] = Field(None, description="Functions that judge a run.")
+    secrets: Maybe[tuple[FilledText, ...]] = Field(None, description="The secrets of its caller that it may use.")
+    budgets: Maybe[BudgetsForm] = Field(None, description="Limits of one run.")
+    guardrails: Maybe[GuardrailsForm] = Field(None, description="Functions that check the query and the answer.")
 
 
 class AgentSpecForm(_SpecForm):
     """The agent."""
 
     model: Maybe[ModelChoice] = Field(
-        None, description="`provider:name`, a name under `models:`, or a mapping; `default` of `models:` without."
+        None,
+        description="The model: `provider:name`, a name under `models:`, or a mapping. Default: `models.default`.",
     )
-    memory: Maybe[MemoryForm] = Field(None, description="What is remembered of a session.")
+    memory: Maybe[MemoryForm] = Field(None, description="The memory of a session.")
 
 
 class AstromeshSpecForm(_SpecForm):
     """The agent, in the format of `astromesh/v1`."""
 
-    model: Maybe[AstromeshModelForm] = Field(None, description="Its model; `default` of `models:` without.")
-    memory: Maybe[AstromeshMemoryForm] = Field(None, description="What is remembered of a session.")
+    model: Maybe[AstromeshModelForm] = Field(None, description="Its model. Default: `default` of `models:`.")
+    memory: Maybe[AstromeshMemoryForm] = Field(None, description="The memory of a session.")
 
 
 class AgentFile(Form):
@@ -196,7 +205,7 @@ class AgentFile(Form):
 
     apiVersion: Literal["pegboard/v1"] = Field(description="pegboard/v1, or astromesh/v1.")  # noqa: N815 - the file's word
     kind: Literal["Agent"] = Field(description="Agent.")
-    metadata: MetadataForm = Field(description="What the agent is called.")
+    metadata: MetadataForm = Field(description="The name of the agent.")
     spec: AgentSpecForm = Field(description="The agent.")
 
 
@@ -205,7 +214,7 @@ class AstromeshFile(Form):
 
     apiVersion: Literal["astromesh/v1"] = Field(description="astromesh/v1.")  # noqa: N815 - the file's word
     kind: Literal["Agent"] = Field(description="Agent.")
-    metadata: MetadataForm = Field(description="What the agent is called.")
+    metadata: MetadataForm = Field(description="The name of the agent.")
     spec: AstromeshSpecForm = Field(description="The agent.")
 
 

@@ -48,7 +48,7 @@ class AgentsForm(Form):
     """Settings that all agents share."""
 
     store: Maybe[ConcealedText] = Field(
-        None, description="Where their conversations are kept: sqlite:FILE, or a PostgreSQL by its URL."
+        None, description="Where conversations are stored: sqlite:FILE or postgresql://HOST/NAME."
     )
 
 
@@ -58,13 +58,14 @@ class HookForm(Form):
     on: HookKind = Field(description="When it runs. A `before` hook that fails refuses the call.")
     match: FilledText = Field("*", description="A glob over tool names.")
     use: HookTarget = Field(
-        description="The function, as `python:module:function`, or the https URL of a service that gets each call as "
-        "a signed message."
+        description="The function, as `python:module:function`, or the https URL of a service that receives each call "
+        "as a signed message."
     )
     secret: Maybe[ConcealedText] = Field(
-        None, description="Signs what is sent to the service (HMAC-SHA256), such as ${HOOK_SECRET}. Required for a URL."
+        None,
+        description="The secret that signs messages to the service (HMAC-SHA256), such as ${HOOK_SECRET}. Required for a URL.",
     )
-    required: Flag = Field(False, description="Whether the call fails when a hook after it fails.")
+    required: Flag = Field(False, description="Whether the call fails if an `after` hook fails.")
 
     @model_validator(mode="after")
     def _is_signed(self) -> HookForm:
@@ -84,26 +85,24 @@ class RateLimits(Form):
 
     store: Maybe[ConcealedText] = Field(
         None,
-        description="A Redis or Valkey by URI, such as redis://localhost:6379, to share counts between processes; "
-        "without it they are counted in this process.",
+        description="The Redis or Valkey server that counts calls for several processes, such as redis://localhost:6379. "
+        "Default: each process counts its own.",
     )
-    default: Maybe[Limit] = Field(
-        None, description="The limit of every tool that has none of its own, such as 100/60s."
-    )
+    default: Maybe[Limit] = Field(None, description="The limit of every tool without its own, such as 100/60s.")
 
 
 class ConsentsForm(Form):
     """The store of people's answers, and the inbox of open questions."""
 
     store: ConcealedText = Field(
-        description="Where answers of people are kept, and questions that wait for one: sqlite:FILE for the processes "
-        "of one machine, postgresql://HOST/NAME between machines. redis://HOST:PORT keeps only which answers were "
-        "used, and has no inbox. Without it each process remembers answers for itself.",
+        description="Where people's answers and open questions are stored: sqlite:FILE for the processes of one machine, "
+        "postgresql://HOST/NAME for several machines. redis://HOST:PORT only records which answers were used, and has "
+        "no inbox. Without `consents:` each process keeps its answers in memory.",
     )
     url: Maybe[Annotated[str, Field(pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*[^\s/?#])?$")]] = Field(
         None,
-        description="The address of `pegboard serve --http`, without a slash at its end: refused calls then name the "
-        "page below it, /consents/ID, on which a person decides.",
+        description="The URL of `pegboard serve --http`, without a trailing slash. Refused calls then name the page "
+        "URL/consents/ID, where a person decides.",
     )
 
 
@@ -112,27 +111,27 @@ class ServingForm(Form):
 
     keys: tuple[ConcealedText, ...] = Field(
         (),
-        description="Secrets of 32 bytes or more that seal what clients carry: the first seals, all open. The same for "
-        "all servers that answer for each other; the workers of one `pegboard serve` need none.",
+        description="Secrets of at least 32 bytes that encrypt the state that clients carry: the first one encrypts, all "
+        "decrypt. Use the same keys on all servers behind one address; the workers of one `pegboard serve` need none.",
     )
     bus: Maybe[ConcealedText] = Field(
         None,
-        description="Where workers with the same keys hear each other: redis://HOST:PORT or postgresql://HOST/NAME.",
+        description="The message bus of workers with the same keys: redis://HOST:PORT or postgresql://HOST/NAME.",
     )
 
 
 class IgnoreForm(Form):
     """Findings of `pegboard lint` that are intended."""
 
-    tool: FilledText = Field(description="A glob over names of tools.")
-    rule: LintRule = Field(description="The rule whose findings are let pass.")
-    reason: FilledText = Field(description="Why it is meant to be so.")
+    tool: FilledText = Field(description="A glob over tool names.")
+    rule: LintRule = Field(description="The rule whose findings are ignored.")
+    reason: FilledText = Field(description="Why the finding is intended.")
 
 
 class LintForm(Form):
     """Findings that `pegboard lint` ignores."""
 
-    ignore: tuple[IgnoreForm, ...] = Field((), description="Findings that are meant to be so, each with its reason.")
+    ignore: tuple[IgnoreForm, ...] = Field((), description="The findings to ignore, each with a reason.")
 
 
 def _limits() -> type[Form]:
@@ -183,7 +182,8 @@ class ExamplesForm(Form):
         description="The file, relative to this one; `pegboard search --write-examples` writes it.",
     )
     model: Maybe[FilledText] = Field(
-        None, description="Which of `models:` writes the requests; `default` without it. Searches ask no model."
+        None,
+        description="The entry of `models:` that writes the requests. Default: `default`. Searching needs no model.",
     )
 
 
@@ -192,17 +192,16 @@ class LearnForm(Form):
 
     file: FilledText = Field(
         ".pegboard-search-use.sqlite",
-        description="The file, relative to this one. It holds stems of words of requests, ids of tools and marks of "
-        "callers.",
+        description="The file, relative to this one. It contains word stems of requests, tool ids and hashes of callers.",
     )
 
 
 class DiscoveryForm(Form):
     """Additional data for tool search."""
 
-    embedder: Maybe[EmbedderForm] = Field(None, description="What compares the meanings of requests and tools.")
-    learn: Maybe[LearnForm] = Field(None, description="Whether use counts: which tool was called after which search.")
-    examples: Maybe[ExamplesForm] = Field(None, description="What people ask for, tool by tool, in a file.")
+    embedder: Maybe[EmbedderForm] = Field(None, description="The embedder that compares requests and tools by meaning.")
+    learn: Maybe[LearnForm] = Field(None, description="Learn from use: which tool was called after which search.")
+    examples: Maybe[ExamplesForm] = Field(None, description="A file of example requests for each tool.")
 
 
 class Fragment(Form):
@@ -212,7 +211,7 @@ class Fragment(Form):
     """
 
     python: tuple[ModuleName, ...] = Field(
-        (), description="Modules to import; what they register on pegboard.default_catalog is collected."
+        (), description="Modules to import, with the tools that they register on pegboard.default_catalog."
     )
     settings: Mapping[Text, Anything] = Field(
         default_factory=dict[str, Any], description="Values for your code, as `ctx.settings`, and for predicates."
@@ -221,11 +220,11 @@ class Fragment(Form):
         default_factory=dict[str, PredicateForm], description="Named yes/no questions, for `available:` of tools."
     )
     groups: Mapping[FilledText, Text | None] = Field(
-        default_factory=dict[str, str | None], description="Groups of tools and what each is for."
+        default_factory=dict[str, str | None], description="Groups of tools, each with a description."
     )
-    tools: tuple[Any, ...] = Field((), description="The tools, each of a `type`.")
+    tools: tuple[Any, ...] = Field((), description="The tools, each with a `type`.")
     profiles: Mapping[ProfileName, Section[ProfileForm]] = Field(
-        default_factory=dict[str, ProfileForm], description="Named slices of the catalog, one for each kind of caller."
+        default_factory=dict[str, ProfileForm], description="Named selections of tools, one for each kind of caller."
     )
     hooks: tuple[Any, ...] = Field((), description="Functions that run before, around or after calls.")
 
@@ -235,36 +234,39 @@ class MainFile(Fragment):
 
     name: Namespace = Field("pegboard", description="The name of this catalog, shown to clients.")
     plugins: tuple[WrittenText, ...] = Field(
-        (), description="Plugins to load, by the names of their entry points: they bring more types of tools."
+        (), description="Plugins to load, by the names of their entry points; they add types of tools."
     )
     files: tuple[FilledText, ...] = Field((), description="More files, as globs relative to this one.")
     allow_imports: Maybe[tuple[ModuleGlob, ...]] = Field(
         None,
-        description="Globs over modules: only these may be named after `python:`. Modules of Python itself and of "
+        description="Globs over module names: only these modules may be imported. Modules of Python itself and of "
         "Pegboard must always be listed.",
     )
     env: Maybe[tuple[VariableGlob, ...]] = Field(
         None,
-        description="Globs over environment variables, and over files as `file:/run/secrets/*`: only these may stand "
-        "in `${…}` or under `secret:`.",
+        description="Globs over environment variables, and over files, such as `file:/run/secrets/*`: only these may be "
+        "used in `${…}` or `secret:`.",
     )
     models: Mapping[FilledText, ModelRef] = Field(
-        default_factory=dict[str, Any], description="Language models by name; tools that name none use `default`."
+        default_factory=dict[str, Any],
+        description="Language models by name. `default` is for tools that do not name one.",
     )
-    discovery: Maybe[Section[DiscoveryForm]] = Field(None, description="How tools are found.")
+    discovery: Maybe[Section[DiscoveryForm]] = Field(None, description="Tool search.")
     limits: Maybe[Section[LimitsForm]] = Field(None, description="Limits of this process.")
     rate_limits: Maybe[Section[RateLimits]] = Field(None, description="Limits on calls.")
-    consents: Maybe[Section[ConsentsForm]] = Field(None, description="People's answers to what tools ask.")
+    consents: Maybe[Section[ConsentsForm]] = Field(None, description="People's approvals of calls.")
     tasks: Maybe[Section[TasksForm]] = Field(None, description="Calls that outlive their request.")
     server: Maybe[Section[ServingForm]] = Field(
-        None, description="What several workers or servers of this config share."
+        None, description="Keys and a bus shared by several servers of this config."
     )
-    identity: Maybe[Section[IdentityForm]] = Field(None, description="Who may come in over HTTP, and as whom.")
+    identity: Maybe[Section[IdentityForm]] = Field(
+        None, description="Who may connect over HTTP, and with which rights."
+    )
     workspace: Maybe[Section[WorkspaceForm]] = Field(None, description="Documents that agents browse, search and read.")
-    agents: Maybe[Section[AgentsForm]] = Field(None, description="What all agents have in common.")
+    agents: Maybe[Section[AgentsForm]] = Field(None, description="Settings of all agents.")
     skills: Mapping[FilledText, FilledText] = Field(
         default_factory=dict[str, str],
-        description="How the tools of a namespace are used together, by namespace: a folder with a SKILL.md, relative "
-        "to this file.",
+        description="A skill for each namespace that explains how to use its tools: a folder with a SKILL.md, relative to "
+        "this file.",
     )
-    lint: Maybe[Section[LintForm]] = Field(None, description="What `pegboard lint` lets pass.")
+    lint: Maybe[Section[LintForm]] = Field(None, description="Findings that `pegboard lint` ignores.")

@@ -25,19 +25,21 @@ class ModelForm(Form):
     """A language model of a provider, or behind an endpoint that speaks OpenAI's chat completions."""
 
     provider: Literal["openai", "anthropic", "google", "openai_compatible"] = Field(
-        description="Whose it is; the last needs a base_url."
+        description="The provider of the model; `openai_compatible` needs a base_url."
     )
-    name: FilledText = Field(description="What the provider calls it.")
+    name: FilledText = Field(description="The provider's name for the model.")
     base_url: Maybe[FilledText] = Field(
-        None, description="Where it is, such as http://127.0.0.1:8000/v1; the provider's own endpoint without it."
+        None, description="The URL of the endpoint, such as http://127.0.0.1:8000/v1. Default: the provider's."
     )
-    api_key: Maybe[ConcealedText] = Field(None, description="The key; the provider's variable without it.")
+    api_key: Maybe[ConcealedText] = Field(
+        None, description="The API key. Default without `base_url`: the provider's environment variable."
+    )
     parameters: Mapping[Text, Anything] = Field(
-        default_factory=dict[str, Any], description="Settings of each request, such as temperature and max_tokens."
+        default_factory=dict[str, Any], description="Settings for each request, such as temperature and max_tokens."
     )
-    timeout_seconds: PositiveNumber = Field(60.0, description="How long one answer may take, in seconds.")
+    timeout_seconds: PositiveNumber = Field(60.0, description="The time limit of one answer, in seconds.")
     retries: RetriesForm = Field(
-        default_factory=lambda: RetriesForm.model_validate({}), description="When a request is sent again: `{max: 2}`."
+        default_factory=lambda: RetriesForm.model_validate({}), description="Retries of failed requests: `{max: 2}`."
     )
 
     @model_validator(mode="after")

@@ -19,18 +19,16 @@ class TasksForm(Form):
 
     engine: Maybe[Literal["inline", "dbos"]] = Field(
         None,
-        description="What runs them: inline, this process, with which they end; or dbos, with a database, after a "
-        "crash too. Without this key what the store is for.",
+        description="What runs tasks: `inline`, this process, until it ends; `dbos`, with a database, so that tasks "
+        "survive a crash. Default: the engine that fits `store`.",
     )
     store: Maybe[ConcealedText] = Field(
         None,
-        description="Where tasks are kept: memory, until the process ends; sqlite:FILE beside this file, or "
-        "postgresql://… for workers on several machines, where they survive it. Without this key memory, and "
-        f"{_OF_DBOS} for dbos.",
+        description="Where tasks are stored: `memory`, until the process ends; sqlite:FILE, relative to this file; or "
+        "postgresql://… for workers on several machines. Default: memory, or "
+        f"{_OF_DBOS} with dbos.",
     )
-    ttl_seconds: PositiveNumber = Field(
-        TASK_TTL_S, description="How many seconds a task is kept, from its beginning; then it is forgotten."
-    )
+    ttl_seconds: PositiveNumber = Field(TASK_TTL_S, description="How long a task is kept after its start, in seconds.")
 
     @model_validator(mode="after")
     def _fits_its_engine(self) -> TasksForm:

@@ -54,7 +54,7 @@ class WorkspaceForm(Form):
     ] = Field(
         "none",
         description=(
-            "What makes vectors of passages, in addition to searching words: `none`; `hashing`, which needs no model "
+            "The embedder of passages, in addition to searching words: `none`; `hashing`, which needs no model "
             "and finds misspelled words; or a mapping with `type`, as under `discovery:`."
         ),
     )

@@ -61,8 +61,8 @@ class McpToolsForm(Form):
     )
     consent: Mapping[FilledText, SimpleConsent] = Field(
         default_factory=dict[str, SimpleConsent],
-        description="Whether a person must say yes to calls of the tools that a glob fits, in place of the entry's own "
-        "`consent:`; of several globs the strictest.",
+        description="Whether a person must approve calls of the tools that match a glob; replaces the entry's "
+        "`consent:`. If several globs match, the strictest applies.",
     )
     call_intent: Mapping[FilledText, tuple[FilledName, ...]] = Field(
         default_factory=dict[str, tuple[FilledName, ...]],
