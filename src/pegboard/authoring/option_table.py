@@ -283,8 +283,8 @@ OPTIONS: Final[tuple[Option, ...]] = (
     Option(
         name="output_check",
         meaning="What happens to results that violate their schema only by a format, an extra or write-only member, or "
-        "the kind of a number: `strict` refuses them (default for our own tools), `warn` adds a warning to `meta` (default "
-        "for foreign tools), `relax` also lists tools of MCP servers with a schema that accepts such results.",
+        "the kind of a number: `strict` refuses them (default for our own tools), `warn` adds a warning to `meta` "
+        "(default for foreign tools), `relax` also lists tools of MCP servers with a schema that accepts such results.",
         check=lambda key, value: "" if value is None else _one_of("strict", "warn", "relax")(key, value),
         yaml=YamlKey(form="output check"),
     ),

@@ -36,7 +36,7 @@ _homes: dict[str, ModuleType] = {}
 
 def _renew_lock() -> None:
     """Let a forked child load: a thread of its parent may have been loading."""
-    global _lock  # it belongs to the process, as does the state that it guards
+    global _lock  # noqa: PLW0603 - it belongs to the process, as does the state that it guards
     _lock = threading.RLock()
 
 

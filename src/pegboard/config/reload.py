@@ -111,7 +111,7 @@ class Reloader:
             problems = error.problems if isinstance(error, DefinitionError) else (Problem(message=str(error)),)
             self._refuse(problems, before)
             return False
-        except Exception as error:  # boundary: whatever fails in a load, the old config continues to serve
+        except Exception as error:  # noqa: BLE001 - boundary: whatever fails in a load, the old config still serves
             self._refuse([Problem(where=str(self._path), message=f"{type(error).__name__}: {error}")], before)
             return False
         kept = self._kept(made)

@@ -443,7 +443,7 @@ class Registry:
                 except DefinitionError as error:
                     if not self.leaves_faults_out:
                         raise
-                    log.error("A builder that computes its names declared invalid tools: %s are left out: %s", list(names), error)
+                    log.error("A builder declared invalid names, and %s are left out: %s", list(names), error)
         self._sealed.keep_only({(name, each) for name in declared.sources for each in KINDS})
         for name in sorted(declared.sources):
             offered = _listed(declared.sources[name], kind)

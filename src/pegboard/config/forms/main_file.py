@@ -63,7 +63,8 @@ class HookForm(Form):
     )
     secret: Maybe[ConcealedText] = Field(
         None,
-        description="The secret that signs messages to the service (HMAC-SHA256), such as ${HOOK_SECRET}. Required for a URL.",
+        description="The secret that signs messages to the service (HMAC-SHA256), such as ${HOOK_SECRET}. Required "
+        "for a URL.",
     )
     required: Flag = Field(False, description="Whether the call fails if an `after` hook fails.")
 
@@ -85,8 +86,8 @@ class RateLimits(Form):
 
     store: Maybe[ConcealedText] = Field(
         None,
-        description="The Redis or Valkey server that counts calls for several processes, such as redis://localhost:6379. "
-        "Default: each process counts its own.",
+        description="The Redis or Valkey server that counts calls for several processes, such as "
+        "redis://localhost:6379. Default: each process counts its own.",
     )
     default: Maybe[Limit] = Field(None, description="The limit of every tool without its own, such as 100/60s.")
 
@@ -95,9 +96,9 @@ class ConsentsForm(Form):
     """The store of people's answers, and the inbox of open questions."""
 
     store: ConcealedText = Field(
-        description="Where people's answers and open questions are stored: sqlite:FILE for the processes of one machine, "
-        "postgresql://HOST/NAME for several machines. redis://HOST:PORT only records which answers were used, and has "
-        "no inbox. Without `consents:` each process keeps its answers in memory.",
+        description="Where people's answers and open questions are stored: sqlite:FILE for the processes of one "
+        "machine, postgresql://HOST/NAME for several machines. redis://HOST:PORT only records which answers "
+        "were used, and has no inbox. Without `consents:` each process keeps its answers in memory.",
     )
     url: Maybe[Annotated[str, Field(pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*[^\s/?#])?$")]] = Field(
         None,
@@ -111,8 +112,9 @@ class ServingForm(Form):
 
     keys: tuple[ConcealedText, ...] = Field(
         (),
-        description="Secrets of at least 32 bytes that encrypt the state that clients carry: the first one encrypts, all "
-        "decrypt. Use the same keys on all servers behind one address; the workers of one `pegboard serve` need none.",
+        description="Secrets of at least 32 bytes that encrypt the state that clients carry: the first one encrypts, "
+        "all decrypt. Use the same keys on all servers behind one address; the workers of one `pegboard serve` need "
+        "none.",
     )
     bus: Maybe[ConcealedText] = Field(
         None,
@@ -192,7 +194,7 @@ class LearnForm(Form):
 
     file: FilledText = Field(
         ".pegboard-search-use.sqlite",
-        description="The file, relative to this one. It contains word stems of requests, tool ids and hashes of callers.",
+        description="The file, relative to this one. It has word stems of requests, tool ids and hashes of callers.",
     )
 
 
@@ -244,8 +246,8 @@ class MainFile(Fragment):
     )
     env: Maybe[tuple[VariableGlob, ...]] = Field(
         None,
-        description="Globs over environment variables, and over files, such as `file:/run/secrets/*`: only these may be "
-        "used in `${…}` or `secret:`.",
+        description="Globs over environment variables, and over files, such as `file:/run/secrets/*`: only these may "
+        "be used in `${…}` or `secret:`.",
     )
     models: Mapping[FilledText, ModelRef] = Field(
         default_factory=dict[str, Any],
@@ -266,7 +268,7 @@ class MainFile(Fragment):
     agents: Maybe[Section[AgentsForm]] = Field(None, description="Settings of all agents.")
     skills: Mapping[FilledText, FilledText] = Field(
         default_factory=dict[str, str],
-        description="A skill for each namespace that explains how to use its tools: a folder with a SKILL.md, relative to "
-        "this file.",
+        description="A skill for each namespace that explains how to use its tools: a folder with a SKILL.md, "
+        "relative to this file.",
     )
     lint: Maybe[Section[LintForm]] = Field(None, description="Findings that `pegboard lint` ignores.")
