@@ -20,9 +20,11 @@ from pegboard.agents.runtime import AGENT_STREAM_ITEMS
 from pegboard.model.agent import AgentBudgets, AgentMemory, AgentResult, Guardrail, ModelSpec
 from pegboard.model.bounds import Bounds
 from pegboard.model.tool import ToolSpec
+from pegboard.models.language_models import LanguageModels
 from pegboard.sources.agent_tool import QUERY, agent_entry, agent_tool
 from pegboard.testing import CallsTool, Hangup, ModelServer
 from tests.agents.team import Recorder, agent, asked, catalog_of, returned
+from tests.core.parts import Clock
 from tests.timing import PATIENCE_S
 
 
@@ -408,4 +410,22 @@ async def test_an_answer_that_never_fits_its_schema_ends_after_as_many_requests_
         result = await catalog.agents.run("a", "go")
         assert (result.status, result.output, result.stopped_reason) == ("completed", None, "max_iterations")
         assert result.usage.requests == most
+        await catalog.close()
+
+
+async def test_the_time_limit_of_an_agent_begins_after_the_import_of_its_provider(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = Clock()
+
+    def load(self: LanguageModels, spec: ModelSpec) -> None:
+        clock.now += 60.0
+
+    monkeypatch.setattr(LanguageModels, "load", load)
+    catalog = Catalog(clock=clock)
+    async with ModelServer(["Hello."]) as server:
+        model = ModelSpec(provider="openai_compatible", name="m", base_url=server.openai_url)
+        catalog.agent(agent("greeter", model=model, timeout_s=30.0))
+        result = await catalog.agents.run("greeter", "Greet.")
+        assert (result.status, result.output, clock.now) == ("completed", "Hello.", 1_060.0)
         await catalog.close()

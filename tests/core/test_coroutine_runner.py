@@ -220,3 +220,26 @@ async def test_a_caller_cancelled_just_as_a_wait_ends_hears_of_it() -> None:
     with pytest.raises(asyncio.CancelledError):
         await running
     assert [event.ok for event in recorder.results()] == [False]
+
+
+async def test_code_that_cleans_up_while_others_hold_the_loop_is_not_abandoned(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = asyncio.get_running_loop()
+    clock, held_s = loop.time, 0.0
+    monkeypatch.setattr(loop, "time", lambda: clock() + held_s)
+    said: list[str] = []
+
+    async def tidy(ctx: Any, args: Any) -> None:
+        nonlocal held_s
+        try:
+            await asyncio.Event().wait()
+        finally:
+            for _ in range(10):
+                held_s += 0.3  # longer than the grace
+                await asyncio.sleep(0)
+            said.append("tidy")
+
+    assert kind_of(await one_tool(tidy, timeout_s=0.02).view(ANN).call("echo")) == "timeout"
+    assert said == ["tidy"]
+    assert "ignored its cancellation" not in caplog.text

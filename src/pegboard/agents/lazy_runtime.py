@@ -47,7 +47,6 @@ class LazyAgentRuntime:
     ) -> None:
         self._registry, self._parts, self._clock, self._redactor = registry, parts, clock, redactor
         self.make_model, self._own_models, self._load_model = make_model, make_model, load_model
-        self._loaded: set[tuple[str, bool]] = set()
         self.store: ConversationStore | None = None
 
     @cached_property
@@ -62,6 +61,7 @@ class LazyAgentRuntime:
                 self._registry,
                 self._parts,
                 make_model=self.make_model,
+                load_model=self._load_model if self.make_model == self._own_models else None,
                 clock=self._clock,
                 redactor=self._redactor,
                 store=self.store,
@@ -69,10 +69,10 @@ class LazyAgentRuntime:
         except ImportError as error:
             raise DefinitionError(f"Running agents {needs_package(error.name, 'agents')}.") from error
 
-    async def ready_for(self, agent: AgentEntry | None) -> AgentRuntime:
-        """Return the runtime, with everything imported for running an agent.
+    async def ready(self) -> AgentRuntime:
+        """Return the runtime.
 
-        The first import takes seconds, so it runs in a thread and does not block other calls.
+        Its first import takes seconds, so it runs in a thread and does not block other calls.
 
         Raises:
             DefinitionError: the required packages are not installed.
@@ -80,12 +80,6 @@ class LazyAgentRuntime:
         if "runtime" not in self.__dict__:
             with suppress(ImportError):
                 await asyncio.to_thread(getattr, agent_runtime, "AgentRuntime")
-        if agent is not None and self.make_model == self._own_models:
-            model = agent.spec.model
-            if (kind := (model.provider, model.base_url is None)) not in self._loaded:
-                with suppress(ImportError):
-                    await asyncio.to_thread(self._load_model, model)
-                self._loaded.add(kind)
         return self.runtime
 
     async def run_below(
@@ -99,14 +93,14 @@ class LazyAgentRuntime:
         view: View,
     ) -> ToolResult:
         """Run an agent as part of a call; see `AgentRuntime.run_below`."""
-        runtime = await self.ready_for(self._registry.declarations.agents.get(agent))
+        runtime = await self.ready()
         return await runtime.run_below(agent, query, data, transform=transform, ctx=ctx, view=view)
 
     async def run_own(
         self, agent: AgentEntry, query: str, *, on_text: Callable[[str], None], ctx: CallContext, view: View
     ) -> AgentResult:
         """Run a private agent of a tool; see `AgentRuntime.run_own`."""
-        return await (await self.ready_for(agent)).run_own(agent, query, on_text=on_text, ctx=ctx, view=view)
+        return await (await self.ready()).run_own(agent, query, on_text=on_text, ctx=ctx, view=view)
 
     async def close(self) -> None:
         """Close the runtime, if it was created."""

@@ -79,12 +79,14 @@ class AgentRuntime:
         parts: ViewParts,
         *,
         make_model: ModelFactory,
+        load_model: Callable[[ModelSpec], None] | None = None,
         clock: Callable[[], float],
         redactor: Callable[[ToolContext], Redactor | None],
         store: ConversationStore | None = None,
     ) -> None:
         self._registry, self._parts, self._clock, self._redactor = registry, parts, clock, redactor
-        self.make_model = make_model
+        self.make_model, self._load_model = make_model, load_model
+        self._loaded: set[tuple[str, bool]] = set()
         self.store = store or MemoryConversations()
         self._tools: dict[str, AgentTools] = {}
         self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopState] = WeakKeyDictionary()
@@ -336,9 +338,6 @@ class AgentRuntime:
         bounds = self._registry.bounds
         budget = RunBudget(spec.name, spec.budgets, ctx.budget)
         timeout_s = bounds.agent_timeout_s if spec.timeout_s is None else spec.timeout_s
-        ends = self._clock() + timeout_s
-        deadline = ends if ctx.deadline is None else min(ends, ctx.deadline)
-        ctx = ctx.with_request(budget=budget, deadline=deadline)
         state = self._state()
         running = _Running()
         away = away_sources(entry, self._registry.sources)
@@ -346,9 +345,12 @@ class AgentRuntime:
         async def work() -> Answer:
             if spec.budgets.usd is not None or budget.wants_prices:
                 budget.price(spec.model, _NO_USAGE)
+            await self._load(spec.model)
+            ends = self._clock() + timeout_s
+            deadline = ends if ctx.deadline is None else min(ends, ctx.deadline)
             run = Run(
                 spec=spec,
-                view=self._view(entry, ctx),
+                view=self._view(entry, ctx.with_request(budget=budget, deadline=deadline)),
                 budget=budget,
                 model=traced_model(self._model(state, spec.model)),
                 templates=state.templates,
@@ -384,6 +386,14 @@ class AgentRuntime:
             )
             note_outcome(span, result)
             return result
+
+    async def _load(self, spec: ModelSpec) -> None:
+        """Import the packages of a model in a thread, since it takes seconds that are not the agent's own."""
+        kind = (spec.provider, spec.base_url is None)
+        if self._load_model is not None and kind not in self._loaded:
+            with suppress(ImportError):
+                await asyncio.to_thread(self._load_model, spec)
+            self._loaded.add(kind)
 
     def _state(self) -> _LoopState:
         loop = asyncio.get_running_loop()
@@ -424,6 +434,8 @@ class _Running:
         except asyncio.CancelledError:
             task.cancel()
             await asyncio.wait([task], timeout=AGENT_ENDING_S)
+            # Nobody waits for it any more, so how it ends is not reported as an exception that was never retrieved.
+            task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
             raise
         if task.cancelled():
             return Answer(), CallError("cancelled", f"The run of the agent {spec.name!r} was cancelled.").error

@@ -15,6 +15,7 @@ from types import CoroutineType
 from typing import Any, Literal, cast
 
 STEP_GRACE_S = 0.25  # seconds that code may continue after its cancellation before it is abandoned
+STEP_GRACE_TURNS = 25  # turns of the event loop that it gets in any case: a busy loop takes long for each
 LOOP_BLOCKED_S = 0.1  # seconds of CPU without a break before async code is logged as blocking the event loop
 CPU_SAMPLE_S = 0.01  # seconds for which a reading of the CPU clock is reused; the log may be late by as much
 
@@ -192,6 +193,7 @@ class Pending:
         "_cancelling",
         "_code",
         "_given_up",
+        "_grace",
         "_is_stop_sent",
         "_is_stopped_around",
         "_loop",
@@ -209,6 +211,7 @@ class Pending:
         self._waker = self._loop.create_future()
         self._given_up = self._is_stop_sent = self._is_stopped_around = False
         self._cancelled: asyncio.CancelledError | None = None
+        self._grace: asyncio.TimerHandle | None = None
 
     def __await__(self) -> Generator[Any, None, Any]:
         scope = self._scope
@@ -247,6 +250,8 @@ class Pending:
         finally:
             scope.attach(None)
             self._timer.cancel()
+            if self._grace is not None:
+                self._grace.cancel()
 
     def _until_done(self) -> Generator[Any, None, BaseException | None]:
         """Wait until the awaited future is done or the code is abandoned; return the exception to throw into it."""
@@ -291,27 +296,30 @@ class Pending:
 
     def _stop(self) -> None:
         """Cancel the code, and abandon it if it has not ended after the grace period."""
-        self._start_grace()
+        self._timer.cancel()
+        if self._grace is not None:
+            self._grace.cancel()
+        self._tick(STEP_GRACE_TURNS)
         if self._waited is not None:
             self._is_stop_sent = self._waited.cancel(_STOPPED)
-
-    def _start_grace(self) -> None:
-        self._timer.cancel()
-        self._timer = self._loop.call_later(STEP_GRACE_S, self._give_up)
 
     def _cancel_by(self, error: asyncio.CancelledError) -> None:
         self._cancelled = error
         self._is_stopped_around |= _is_stop_of_a_scope(error)
-        self._loop.call_later(STEP_GRACE_S, self._give_up_cancelled)
+        if self._grace is None:
+            self._tick(STEP_GRACE_TURNS)
 
-    def _give_up_cancelled(self) -> None:
-        """Abandon the code if its caller is still cancelled; the code's own scope would have undone that by now."""
-        if self._task.cancelling() > self._cancelling:
-            self._give_up()
-
-    def _give_up(self) -> None:
-        self._given_up = True
-        self._wake(None)
+    def _tick(self, turns_left: int) -> None:
+        """Count the turns of the loop in the grace period, and abandon the code at its end."""
+        if turns_left:
+            wait_s = STEP_GRACE_S / STEP_GRACE_TURNS
+            self._grace = self._loop.call_later(wait_s, self._tick, turns_left - 1)
+            return
+        self._grace = None
+        # A cancellation of the caller that its own scope in the code has undone by now does not count.
+        if self._scope.reason is not None or self._task.cancelling() > self._cancelling:
+            self._given_up = True
+            self._wake(None)
 
     def _leave(self) -> None:
         log.warning("%r ignored its cancellation and was left alone; what it holds may leak.", self._scope.name)

@@ -65,7 +65,7 @@ class AgentRoutes:
             # The same words as for an unknown agent, so that nobody learns which agents others have.
             raise not_found(f"No agent named {name[:100]!r} is available to this caller.")
         asked = AgentQuery.of(await self._api.body(request))
-        runtime = await catalog.runtime.agents.ready_for(catalog.registry.declarations.agents.get(name))
+        runtime = await catalog.runtime.agents.ready()
         items = runtime.stream(
             name, asked.query, context=asked.context, session_id=asked.session_id, ctx=caller_of(view)
         )
