@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pydantic_ai.models.function import FunctionModel
 
-from pegboard import CallContext, Catalog, Event, Secret, ToolContext, Verdict
+from pegboard import CallContext, Catalog, Event, Policy, Secret, ToolContext, Verdict
 from pegboard.agents.agent_run import CONVERSATION_BYTES
 from pegboard.agents.conversations import MemoryConversations, SessionKey, SqliteConversations
 from pegboard.agents.guardrails import GuardedRun
@@ -429,3 +429,26 @@ async def test_the_time_limit_of_an_agent_begins_after_the_import_of_its_provide
         result = await catalog.agents.run("greeter", "Greet.")
         assert (result.status, result.output, clock.now) == ("completed", "Hello.", 1_060.0)
         await catalog.close()
+
+
+async def test_a_run_names_the_declared_tools_that_it_does_not_have(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", logger="pegboard")
+    catalog = catalog_of({"a": ["done"]})
+    for name in ("kept", "removed"):
+        catalog.registry.add(ToolSpec(name=name, description=name).bind(lambda ctx, args: "x"))
+    own = ToolSpec(name="look", description="Look.", available=lambda ctx: ctx.user_id == "ann").bind(lambda c, a: "x")
+    shared = ("main.kept", "main.removed", "main.misspelt")
+    catalog.agent(agent("a", shared=shared, groups=("nobody",)), tools=[own])
+    catalog.registry.remove("main.removed")
+    result = await catalog.agents.run("a", "go", ctx=ToolContext(user_id="bob", policy=Policy(deny=("main.kept",))))
+    assert result.error is not None
+    assert (result.status, result.error.kind, result.usage.requests) == ("failed", "config_invalid", 0)
+    names = [each.partition(" (")[0] for each in result.missing_tools]
+    assert names == ["'a.look'", "'main.kept'", "'main.removed'", "'main.misspelt'", "group 'nobody'"]
+    assert all(each in result.error.message for each in result.missing_tools)
+    result = await catalog.agents.run("a", "go", ctx=ToolContext(user_id="ann"))
+    assert (result.status, result.output) == ("completed", "done")
+    names = [each.partition(" (")[0] for each in result.missing_tools]
+    assert names == ["'main.removed'", "'main.misspelt'", "group 'nobody'"]
+    assert "Agent 'a' runs without: 'main.removed' (" in caplog.text
+    await catalog.close()

@@ -767,3 +767,16 @@ def test_commands_that_read_go_on_without_documents_settings_and_a_profile(
     assert ran.code == 2
     assert "The profile 'limited' is left out, because it needs a variable that is not set." in ran.err
     assert run("check").code == 2
+
+
+def test_why_names_the_agents_that_lack_a_tool_that_is_not_there(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "pegboard.yaml").write_text(
+        "files: [agents/*.yaml]\n"
+        f"tools: [{{name: fs, type: mcp, mcp: {{transport: stdio, command: {sys.executable}, args: [-c, exit()]}}}}]\n"
+    )
+    (tmp_path / "agents").mkdir()
+    (tmp_path / "agents" / "reader.yaml").write_text(
+        READER.replace("{group: search}, {tool: search_documents}", "{tool: fs.read}")
+    )
+    answer = orjson.loads(run("why", "fs__read", "--json").out)
+    assert answer["notes"] == ["the agent 'reader' declares this tool and runs without it"]

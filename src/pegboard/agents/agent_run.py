@@ -29,6 +29,7 @@ from pydantic_ai.usage import UsageLimits
 from pegboard.agents.budgets import IterationsOverError, RunBudget
 from pegboard.agents.conversations import ConversationStore, SessionKey
 from pegboard.agents.guardrails import GuardedRun, OffLoop, guarded
+from pegboard.agents.missing_tools import MissingTool, missing_tools
 from pegboard.agents.text_redaction import TextStream
 from pegboard.agents.toolset import AGENT_ITERATIONS, ViewToolset
 from pegboard.core.ports import TemplateRenderer
@@ -41,6 +42,7 @@ from pegboard.model.error import CallError, ErrorKind
 from pegboard.model.json_types import JSON, JSONValue, is_awaitable
 from pegboard.model.record import replace
 from pegboard.model.result import call_error
+from pegboard.model.tool import ToolEntry
 from pegboard.models.retries import retried
 
 CONVERSATION_BYTES = 4 * MIB  # bytes of one turn of a conversation
@@ -79,6 +81,9 @@ class Run:
     off_loop: OffLoop
     away: tuple[str, ...]
     """The sources of its tools that are not up, with the reason."""
+    own_tools: Sequence[ToolEntry]
+    missing: list[MissingTool]
+    """Filled when it begins: what it declares and does not have."""
     left_s: Callable[[], float]
     """The seconds until its deadline."""
     answer_parts: list[str] = field(default_factory=list[str])
@@ -118,19 +123,29 @@ class Run:
         return Answer(output=output, stopped_reason=stopped)
 
     async def _check_tools(self) -> None:
-        """Report sources that are not up; without any tool left, the model would make its answer up.
+        """Report declared tools that are missing; without any tool left, the model would make its answer up.
 
         Raises:
-            CallError: `upstream_unavailable`.
+            CallError: `upstream_unavailable`, sources are not up; `config_invalid`, the tools do not exist.
         """
-        if not self.away:
+        name, tools = self.spec.name, await self.view.atools()
+        self.missing += await missing_tools(self.spec, self.view, self.own_tools, tools)
+        if self.away:
+            which = ", ".join(self.away)
+            if not tools:
+                text = f"Agent {name!r} did not run: it has no tools, because these sources are not up: {which}."
+                hint = "Wait for the sources (`await catalog.start()`), or try again later."
+                raise CallError("upstream_unavailable", text, hint=hint, retryable=True)
+            log.warning("Agent %r runs without the tools of these sources: %s.", name, which)
+        if not self.missing:
             return
-        which = ", ".join(self.away)
-        if not await self.view.atools():
-            text = f"Agent {self.spec.name!r} did not run: it has no tools, because these sources are not up: {which}."
-            hint = "Wait for the sources (`await catalog.start()`), or try again later."
-            raise CallError("upstream_unavailable", text, hint=hint, retryable=True)
-        log.warning("Agent %r runs without the tools of these sources: %s.", self.spec.name, which)
+        which = "; ".join(map(str, self.missing))
+        are_hidden = all(each.is_hidden for each in self.missing)
+        if not tools and not are_hidden:
+            text = f"Agent {name!r} did not run: none of the tools that it declares is available: {which}."
+            raise CallError("config_invalid", text, hint="Correct its declaration, or add the tools again.")
+        # A rule may hide a tool from one caller; that is not a fault.
+        log.log(logging.INFO if are_hidden else logging.WARNING, "Agent %r runs without: %s.", name, which)
 
     # -- loop
 

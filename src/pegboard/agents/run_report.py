@@ -16,6 +16,7 @@ def report_of(result: AgentResult) -> JSON:
         "stoppedReason": result.stopped_reason,
         "usage": _usage(result.usage),
         **({"awaySources": list(result.away_sources)} if result.away_sources else {}),
+        **({"missingTools": list(result.missing_tools)} if result.missing_tools else {}),
     }
 
 

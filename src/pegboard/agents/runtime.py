@@ -21,6 +21,7 @@ from pegboard.agents.agent_spans import note_outcome, run_span, traced_model
 from pegboard.agents.away_sources import away_sources
 from pegboard.agents.budgets import RunBudget
 from pegboard.agents.conversations import ConversationStore, MemoryConversations
+from pegboard.agents.missing_tools import MissingTool
 from pegboard.agents.model_factory import ModelFactory
 from pegboard.agents.relay import Relay
 from pegboard.agents.templates import SandboxedTemplates
@@ -341,6 +342,7 @@ class AgentRuntime:
         state = self._state()
         running = _Running()
         away = away_sources(entry, self._registry.sources)
+        missing: list[MissingTool] = []
 
         async def work() -> Answer:
             if spec.budgets.usd is not None or budget.wants_prices:
@@ -361,6 +363,8 @@ class AgentRuntime:
                 redactor=redactor,
                 off_loop=self._parts.runner.off_loop,
                 away=away,
+                own_tools=self._registry.own_tools(entry),
+                missing=missing,
                 left_s=lambda: deadline - self._clock(),
             )
             async with asyncio.timeout(max(deadline - self._clock(), 0.0)):
@@ -383,6 +387,7 @@ class AgentRuntime:
                 usage=budget.usage(),
                 run_id=run_id,
                 away_sources=away,
+                missing_tools=tuple(map(str, missing)),
             )
             note_outcome(span, result)
             return result

@@ -111,6 +111,7 @@ class AgentResult(Struct, frozen=True, kw_only=True):
 
     `stopped_reason` explains why a completed run returned only a partial answer. `error` is set unless the run
     completed. `away_sources` are sources of the agent's tools that were not up, with the reason: it ran without them.
+    `missing_tools` are the tools and groups that the agent declares and the run did not have, with the reason.
     """
 
     agent: str
@@ -121,6 +122,7 @@ class AgentResult(Struct, frozen=True, kw_only=True):
     usage: AgentUsage = AgentUsage()
     run_id: str = ""
     away_sources: tuple[str, ...] = ()
+    missing_tools: tuple[str, ...] = ()
 
 
 class AgentCall(Protocol):

@@ -103,6 +103,8 @@ class _Shown:
             self._terminal.say(result.output)
         for source in result.away_sources:
             self._terminal.note(f"It ran without the tools of {source}. `pegboard doctor` says more.")
+        for tool in result.missing_tools:
+            self._terminal.note(f"It ran without {tool}.")
         if result.stopped_reason is not None:
             self._terminal.note(f"Stopped before it was done: {result.stopped_reason}. This is what it had until then.")
         return Exit.DONE

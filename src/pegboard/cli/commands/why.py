@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pegboard.cli.command_error import Exit
 from pegboard.cli.commands.call import approval
 from pegboard.cli.options import SharedOptions, ToolName
 from pegboard.cli.project import left_out, opened
 from pegboard.core.lifecycle import end_of
+from pegboard.core.names import fold
+from pegboard.model.agent import AgentEntry
 from pegboard.model.decision import Decision
 from pegboard.model.json_types import JSON
 from pegboard.model.tool import ToolEntry
@@ -24,7 +28,7 @@ async def why_command(name: ToolName, /, *, options: SharedOptions) -> Exit:
         view,
     ):
         decision = await view.awhy(name)
-        notes = _notes(name, view.snapshot.find(name))
+        notes = _notes(name, view.snapshot.find(name), project.catalog.registry.declarations.agents)
         if options.json:
             # Without --json they are on stderr.
             notes += [f"left out: {text}" for text in left_out(project.config)]
@@ -46,10 +50,15 @@ async def why_command(name: ToolName, /, *, options: SharedOptions) -> Exit:
     return Exit.DONE if decision.visible else Exit.REFUSED
 
 
-def _notes(name: str, entry: ToolEntry | None) -> list[str]:
-    """Return what else there is to know of a name: what it is called now, and when it ends."""
+def _notes(name: str, entry: ToolEntry | None, agents: Mapping[str, AgentEntry]) -> list[str]:
+    """Return what else there is to know of a name: what it is called now, when it ends, which agents lack it."""
     if entry is None:
-        return []
+        ids = {fold(text) for text in (name, f"main.{name}", name.replace("__", ".", 1))}
+        return [
+            f"the agent {agent!r} declares this tool and runs without it"
+            for agent, each in agents.items()
+            if not ids.isdisjoint(map(fold, each.spec.shared))
+        ]
     notes = [f"{name!r} is now called {entry.wire_name!r}"] if name in entry.spec.renamed_from else []
     is_ending = entry.spec.deprecated is not None or entry.spec.replaced_by is not None
     return [*notes, end_of(entry.spec)] if is_ending else notes
