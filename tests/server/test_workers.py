@@ -139,7 +139,6 @@ async def test_a_session_goes_on_at_whichever_worker_answers_and_is_the_same_the
             result = {"jsonrpc": "2.0", "id": f"pegboard-{'0' * 16}-x", "result": {"action": "accept", "content": {}}}
             strays = [
                 await client.post("/mcp", headers={**JSON_HEADERS, **session}, json=result),
-                await client.get("/metrics"),
                 await client.get("/v1/events"),
                 await client.post("/v1/calls/x/cancel"),
             ]
@@ -153,7 +152,7 @@ async def test_a_session_goes_on_at_whichever_worker_answers_and_is_the_same_the
                 else "server: {bus:" in stray.text,
             )
             for stray in strays
-        ] == [(503, True)] * 5
+        ] == [(503, True)] * 4
 
 
 async def test_a_worker_that_is_killed_loses_its_own_calls_alone_and_another_takes_its_place(tmp_path: Path) -> None:
@@ -236,12 +235,75 @@ async def test_a_hangup_replaces_the_workers_with_what_the_files_say_now_and_no_
         (tmp_path / "mine.py").write_text("raise RuntimeError('not today')")
         now = {-pid for pid in told if pid < 0}
         os.kill(server.pid, signal.SIGHUP)
-        await until(lambda: "Those of before go on" in server.said.read_text())
+        await until(lambda: "config_reload_refused" in server.said.read_text())
         assert {-pid for pid in await pids(server.url)} == now
         # One that dies now is started again and again, each time later; the other answers.
         os.kill(next(iter(now)), signal.SIGKILL)
         await until(lambda: "takes its place in" in server.said.read_text())
         assert (await who(server.url))["pid"] == -(now - {next(iter(now))}).pop()
+
+
+async def test_a_hangup_during_a_failing_one_is_followed_by_an_attempt_of_its_own(tmp_path: Path) -> None:
+    slow = "from pathlib import Path\nimport time\nhere = Path(__file__).parent\n(here / 'began').touch()\n"
+    slow += "while not (here / 'fail').exists(): time.sleep(0.01)\nraise RuntimeError('not today')"
+    async with many(tmp_path, "--log-format", "json") as server:
+        before = await pids(server.url)
+        (tmp_path / "mine.py").write_text(slow)
+        os.kill(server.pid, signal.SIGHUP)
+        await until((tmp_path / "began").exists)
+        # The first attempt has read the bad file, and still runs.
+        (tmp_path / "mine.py").write_text(MODULE.replace("os.getpid(), ", "-os.getpid(), "))
+        os.kill(server.pid, signal.SIGHUP)
+        await until(lambda: server.said.read_text().count("workers are replaced") == 2)
+        (tmp_path / "fail").touch()
+        await until(lambda: not any(map(is_alive, before)))
+        after = await pids(server.url)
+        assert max(after) < 0
+        (refused,) = refusals(server)
+        assert (refused["level"], refused["logger"]) == ("error", "pegboard")
+        assert ["not today" in problem["message"] for problem in refused["problems"]] == [True]
+        assert await healths(server.url) == {"ok"}
+        assert await refused_gauges(server.url) == {0.0}
+        # A bad file is logged once, and each running worker reports it.
+        (tmp_path / "pegboard.yaml").write_text(CONFIG.replace("internal, handler", "intern, handler"))
+        os.kill(server.pid, signal.SIGHUP)
+        await until(lambda: len(refusals(server)) == 2)
+        assert len(refusals(server)[1]["problems"]) == 5
+        assert refusals(server)[1]["problems"][0]["where"].endswith("pegboard.yaml:3:23")
+        assert await refused_gauges(server.url) == {1.0}
+        (told,) = await healths(server.url)
+        assert told.startswith("ok, but the last change of the config was refused (5 problems)")
+        assert "pegboard.yaml:3:23" in told
+        assert await pids(server.url) == after
+
+
+def refusals(server: Server) -> list[dict[str, Any]]:
+    """Return the records of refused reloads; every whole line of the log is one of JSON."""
+    records = [json.loads(line) for line in server.said.read_text().rpartition("\n")[0].splitlines()]
+    return [record for record in records if record["message"].startswith("config_reload_refused")]
+
+
+async def refused_gauges(url: str) -> set[float]:
+    """Return the gauge of refused configs of each worker; without a bus, each answers with its own figures."""
+    gauges: dict[str, float] = {}
+    async with asyncio.timeout(60):
+        while len(gauges) < 2:
+            async with httpx2.AsyncClient(base_url=url, timeout=60) as client:
+                lines = (await client.get("/metrics")).text.splitlines()
+            values = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+            assert (values["pegboard_workers_heard"], values["pegboard_metrics_partial"]) == ("1.0", "1.0")
+            (worker,) = {line.partition('worker="')[2].partition('"')[0] for line in lines if 'worker="' in line}
+            gauges[worker] = float(values["pegboard_config_refused"])
+    return set(gauges.values())
+
+
+async def healths(url: str) -> set[str]:
+    """Return the answers of `/healthz` over several connections, which reach both workers."""
+    told: set[str] = set()
+    for _ in range(16):
+        async with httpx2.AsyncClient(base_url=url, timeout=60) as client:
+            told.add((await client.get("/healthz")).text)
+    return told
 
 
 @pytest.mark.soak

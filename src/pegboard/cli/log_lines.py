@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from pegboard.cli.safe_text import safe
 from pegboard.cli.terminal import Terminal, json_text
@@ -32,11 +32,15 @@ class _TextLines(logging.Formatter):
             text = f"{_time(record)} {text}"
         if record.exc_info and record.exc_info[1] is not None:
             text = f"{text}\n{''.join(traceback.format_exception(record.exc_info[1]))}"
+        # On a terminal, each problem of a refused config gets its own line.
+        problems: list[dict[str, str]] = getattr(record, "fields", {}).get("problems", [])
+        listed = [": ".join(filter(None, problem.values())) for problem in problems]
         text = self._terminal.clean(text)
         if os.environ.get("PEGBOARD_DEBUG"):
             return safe(text.rstrip(), lines=True)
         first, *rest = filter(None, text.splitlines())
-        return safe(f"{first} {rest[-1]}" if rest else first)
+        line = safe(f"{first} {rest[-1]}" if rest else first)
+        return "\n".join([line, *(f"  {safe(self._terminal.clean(one))}" for one in listed)])
 
 
 class _JsonLines(logging.Formatter):
@@ -61,7 +65,15 @@ class _JsonLines(logging.Formatter):
         return json_text(line, indent=False)
 
     def _cleaned(self, value: object) -> object:
-        return self._terminal.clean(value) if isinstance(value, str) else value
+        match value:
+            case str():
+                return self._terminal.clean(value)
+            case list():
+                return [self._cleaned(one) for one in cast("list[object]", value)]
+            case dict():
+                return {name: self._cleaned(one) for name, one in cast("dict[str, object]", value).items()}
+            case _:
+                return value
 
 
 def _time(record: logging.LogRecord) -> str:

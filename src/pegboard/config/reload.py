@@ -16,8 +16,9 @@ from pegboard.config.python_modules import brought_files
 from pegboard.config.registered_later import keep_registered
 from pegboard.config.yaml.config_files import find_files
 from pegboard.core.ports import Source, StatefulHandler
-from pegboard.model.error import DefinitionError, PegboardError, Problem
+from pegboard.model.error import PegboardError, Problem
 from pegboard.model.record import replace
+from pegboard.telemetry.reload_log import log_refusal, problems_of
 
 RELOAD_INTERVAL_S = 0.25  # seconds between two checks of the files
 RELOAD_RETIRE_S = 60.0  # seconds for calls of a source that a reload removed
@@ -56,6 +57,7 @@ class Reloader:
         check: called with each new catalog; raises `DefinitionError` to refuse the change.
         on_reload: called with the new config after each swap.
         on_refused: called with the problems of a refused change.
+        logs_refusals: whether a refused change is logged here; False if another worker logs it.
         interval_s: how often files are checked. A change is applied once two checks agree, so that nobody is still
             writing.
         sleep: waits between checks.
@@ -71,6 +73,7 @@ class Reloader:
         check: Callable[[Catalog], object] = lambda _: None,
         on_reload: Callable[[Config], object] = lambda _: None,
         on_refused: Callable[[Sequence[Problem]], object] = lambda _: None,
+        logs_refusals: bool = True,
         interval_s: float = RELOAD_INTERVAL_S,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
@@ -78,7 +81,7 @@ class Reloader:
         self.problems: tuple[Problem, ...] = ()
         self._path, self._env, self._catalog = path, env, catalog
         self._check, self._on_reload, self._on_refused = check, on_reload, on_refused
-        self._interval_s, self._sleep = interval_s, sleep
+        self._logs_refusals, self._interval_s, self._sleep = logs_refusals, interval_s, sleep
         self._watched = config
         # The declarations of the files; all others in the catalog were registered while it ran.
         self._of_files = catalog.registry.declarations
@@ -108,8 +111,7 @@ class Reloader:
             made.registry.link_key = self._catalog.registry.link_key
             self._check(made)
         except PegboardError as error:
-            problems = error.problems if isinstance(error, DefinitionError) else (Problem(message=str(error)),)
-            self._refuse(problems, before)
+            self._refuse(problems_of(error), before)
             return False
         except Exception as error:  # noqa: BLE001 - boundary: whatever fails in a load, the old config still serves
             self._refuse([Problem(where=str(self._path), message=f"{type(error).__name__}: {error}")], before)
@@ -190,8 +192,8 @@ class Reloader:
 
     def _refuse(self, problems: Sequence[Problem], before: Mapping[Path, Mark]) -> None:
         self.problems = tuple(problems)
-        for problem in self.problems:
-            log.error("config_reload_refused: %s (still serving the previous config)", problem)
+        if self._logs_refusals:
+            log_refusal(self.problems, "The previous config stays in use.")
         # Files that the invalid config names are watched as well: the fault may be fixed there.
         self._remember(read(self._path, env=self._env)[0], before)
         self._on_refused(self.problems)

@@ -152,6 +152,7 @@ def app_of(catalog: Catalog, options: AppOptions) -> Starlette:
         is_serving=lambda: endpoint.is_running,
         problems=options.problems,
         others=others,
+        worker=lambda: sealing.worker,
     )
     parts = AppParts(
         catalog=catalog,

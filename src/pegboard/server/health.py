@@ -38,6 +38,7 @@ class Health:
         is_serving: tells whether calls are taken.
         problems: gives what is wrong with a config whose change was refused.
         others: the other workers, whose calls are counted together with those of this one.
+        worker: returns the name of this worker.
     """
 
     def __init__(
@@ -50,11 +51,13 @@ class Health:
         is_serving: Callable[[], bool],
         problems: Callable[[], Sequence[object]] = tuple,
         others: Others = ALONE,
+        worker: Callable[[], str] = str,
     ) -> None:
         self._gateway, self._host_guard = gateway, host_guard
         self._authenticator, self._event_hub = authenticator, event_hub
         self._is_serving, self._problems = is_serving, problems
         self._call_metrics, self._bus, self._counts = CallMetrics(), others.bus, WorkerCounts()
+        self._worker, self._has_others = worker, others.are_known or others.bus is not None
         if self._bus is not None:
             self._bus.on("metrics", lambda _who, _said: self._counted())
             self._bus.on("metrics.known", self._learn)
@@ -63,7 +66,7 @@ class Health:
         self._counts.learn(said["known"])
 
     def _counted(self) -> JSON:
-        worker = "" if self._bus is None else self._bus.worker
+        worker = self._worker()
         self._counts.note(worker, self._call_metrics.said())
         return {
             "worker": worker,
@@ -118,8 +121,6 @@ class Health:
             headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in refusal.headers}
             return PlainTextResponse(refusal.text, status_code=refusal.status, headers=headers)
         counted = [self._counted()]
-        if self._event_hub.refusal is not None:
-            return PlainTextResponse(f"Other workers count, too. {self._event_hub.refusal}", status_code=503)
         theirs = await self._others_counted()
         counted += theirs.said
         registry = self._gateway.registry
@@ -127,7 +128,7 @@ class Health:
         text = prometheus_text(
             # A sum that lacks a worker would look like calls that never were.
             self._counts.sum([one["worker"] for one in counted]) if theirs.are_all else self._call_metrics,
-            worker="" if theirs.are_all or self._bus is None else self._bus.worker,
+            worker="" if theirs.are_all else self._worker(),
             workers_heard=len(counted),
             in_flight=sum(one["in_flight"] for one in counted),
             streams=sum(one["streams"] for one in counted),
@@ -139,14 +140,14 @@ class Health:
             },
             is_refused=any(one["is_refused"] for one in counted),
             # Which worker answers is chance: what it has used would rise and fall.
-            has_process=self._bus is None,
+            has_process=not self._has_others,
         )
         return Response(text, media_type=MEDIA_TYPE, headers={"cache-control": "no-store"})
 
     async def _others_counted(self) -> Answers:
-        """Ask the other workers what they have counted; in an outage of the bus, nobody is heard."""
+        """Ask the other workers for their counters; without a bus, or while it is away, none of them answers."""
         if self._bus is None:
-            return Answers([], are_all=True)
+            return Answers([], are_all=not self._has_others)
         theirs = Answers([], are_all=False)
         # A silent bus lets one message after the other run into its time limit.
         with suppress(ConnectionError, TimeoutError):

@@ -26,6 +26,8 @@ from msgspec import Struct
 
 from pegboard.model.error import PegboardError
 from pegboard.server.limits import SEALING_KEY_BYTES
+from pegboard.server.worker_refusals import WorkerRefusals
+from pegboard.telemetry.reload_log import log_refusal
 
 CONNECTIONS_AHEAD = 2  # more than another has, up to which a worker takes the next at once
 WORKER_RESTART_S = 0.5  # before one that fails again and again is started once more; doubled each time
@@ -69,7 +71,7 @@ class Worker(Struct, frozen=True, kw_only=True):
     """What one worker has of its parent: the socket to listen on, a key to seal with, and the way back.
 
     `is_first` is set for the first of all, which says where the server is. Answers of people that were used are
-    remembered in `answers`, unless the config says where.
+    remembered in `answers`, unless the config says where. `refusals` has the reasons why the last reload was refused.
     """
 
     number: int
@@ -78,6 +80,7 @@ class Worker(Struct, frozen=True, kw_only=True):
     listening: socket.socket
     key: bytes
     answers: Path
+    refusals: WorkerRefusals
     link: socket.socket
     shares: Shares
 
@@ -104,18 +107,24 @@ class _Process(Struct, eq=False):
     number: int
     link: socket.socket
     began: float
+    hangup: int
+    """The number of the last SIGHUP before it was forked."""
     is_ready: bool = False
     is_silent: bool = False
     is_ending: bool = False
 
 
 class _Place(Struct):
-    """The place of one worker: who has it, who shall have it, and when the next is due."""
+    """The place of one worker: its process, the successor of that, and when the next start is due.
+
+    `hangup` is the number of the last SIGHUP before the latest start in this place.
+    """
 
     process: _Process | None = None
     successor: _Process | None = None
     failures: int = 0
     due: float | None = None
+    hangup: int = 0
 
 
 @dataclass(kw_only=True)
@@ -136,7 +145,11 @@ class Workers:
     exit_code: int = 0
     _places: list[_Place] = field(init=False)
     _leaving: list[_Process] = field(default_factory=list[_Process], init=False)
-    _to_replace: list[int] = field(default_factory=list[int], init=False)
+    _hangups: int = field(default=0, init=False)
+    _refused_hangup: int = field(default=0, init=False)
+    """The last SIGHUP after which a successor could not start; a later one gets its own attempt."""
+    _refused_at: float = field(default=0.0, init=False)
+    """When the worker of the latest refusal was started."""
     _ends_at: float | None = field(default=None, init=False)
     _was_ready: bool = field(default=False, init=False)
 
@@ -155,7 +168,7 @@ class Workers:
         self.listening.listen(socket.SOMAXCONN)
         self.listening.setblocking(False)
         folder = Path(tempfile.mkdtemp(prefix="pegboard-"))
-        self._answers = folder / "answers.db"
+        self._answers, self._refusals = folder / "answers.db", WorkerRefusals(folder)
         with self._signals() as wake:
             worker = self._look_after(wake)
         if worker is None:
@@ -196,6 +209,8 @@ class Workers:
             word = one.link.recv(1)
         if word == _READY:
             one.is_ready = self._was_ready = True
+            if one.began >= self._refused_at:
+                self._refusals.clear()
         # It has ended, or is about to: the signal of that comes.
         one.is_silent = not word
 
@@ -204,16 +219,14 @@ class Workers:
             if number in (signal.SIGTERM, signal.SIGINT):
                 self._end(0)
             elif number == signal.SIGHUP and self._ends_at is None:
-                # One by one, each when its successor answers: at no time does anybody find less.
-                self._to_replace = [at for at in range(self.count) if at not in self._to_replace] + self._to_replace
-                self.say(f"SIGHUP: {self.count} workers are replaced, one after the other.")
+                self._hangups += 1
+                self.say(f"SIGHUP {self._hangups}: {self.count} workers are replaced, one after the other.")
 
     def _end(self, code: int) -> None:
         """Let all workers end; at the second time at once."""
         word = _DRAIN if self._ends_at is None else _LEAVE
         self.exit_code = self.exit_code or code
         self._ends_at = self.clock() + WORKER_END_S if self._ends_at is None else self._ends_at
-        self._to_replace.clear()
         for one in self._processes():
             self._tell(one, word)
 
@@ -237,8 +250,9 @@ class Workers:
         if place.successor is one:
             place.successor = None
             if self._ends_at is None:
-                self._to_replace.clear()
-                self.say(f"The new worker {one.number + 1} {_how(code)} before it answered. Those of before go on.")
+                # What is wrong for one is wrong for all, but a later SIGHUP may have other files.
+                self._refused_hangup = one.hangup
+                self._refuse(one, f"The new worker {one.number + 1} {_how(code)} before it answered.")
             return
         place.process = None
         self._shares.leave_out(one.number)
@@ -256,6 +270,14 @@ class Workers:
         place.due = self.clock() + wait_s
         when = "now" if not wait_s else f"in {wait_s:g} s"
         self.say(f"Worker {one.number + 1} (process {one.pid}) {_how(code)}. Another takes its place {when}.")
+        if self._refusals.has_report(one.pid):
+            self._refuse(one, "")
+
+    def _refuse(self, one: _Process, reason: str) -> None:
+        """Log in one record why a worker could not start; the other workers report it in /healthz and /metrics."""
+        self._refused_at = one.began
+        problems = self._refusals.take(one.pid, reason=reason)
+        log_refusal(problems, "The workers that already run stay.")
 
     def _move_on(self) -> Worker | None:
         """Do what is due; return in a worker that was started."""
@@ -276,13 +298,14 @@ class Workers:
             # The others wait until the first answers: what is wrong with a config is told once.
             is_new = place.process is None and place.due is None and self._was_ready
             if is_due or is_new:
-                place.due = None
                 worker = self._start(place, number)
                 if worker is not None:
                     return worker
-        if self._to_replace and self._was_ready and all(place.successor is None for place in self._places):
-            number = self._to_replace.pop(0)
-            return self._start(self._places[number], number)
+        if self._hangups > self._refused_hangup and self._was_ready:
+            # One by one, each when the successor before it answers: at no time are there fewer workers.
+            earlier = [number for number, place in enumerate(self._places) if place.hangup < self._hangups]
+            if earlier and all(place.successor is None for place in self._places):
+                return self._start(self._places[earlier[0]], earlier[0])
         return None
 
     # -- one worker
@@ -291,10 +314,11 @@ class Workers:
         """Fork a worker; return in it what it has of us, and `None` here."""
         ours, theirs = socket.socketpair()
         is_first = not self._was_ready and number == 0
+        place.hangup, place.due = self._hangups, None
         pid = os.fork()  # noqa: TID251 - a copy of ourselves, and no program
         if pid:
             theirs.close()
-            one = _Process(pid, number, ours, self.clock())
+            one = _Process(pid, number, ours, self.clock(), self._hangups)
             if place.process is None:
                 place.process = one
             else:
@@ -308,7 +332,7 @@ class Workers:
         theirs.setblocking(False)
         return Worker(
             number=number, count=self.count, is_first=is_first, listening=self.listening, key=self._key,
-            answers=self._answers, link=theirs, shares=self._shares,
+            answers=self._answers, refusals=self._refusals, link=theirs, shares=self._shares,
         )  # fmt: skip
 
     @contextmanager

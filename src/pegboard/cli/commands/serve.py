@@ -17,7 +17,7 @@ from cyclopts import Parameter
 from msgspec import Struct
 
 from pegboard.catalog import Catalog
-from pegboard.cli.command_error import CommandError
+from pegboard.cli.command_error import CommandError, Exit
 from pegboard.cli.log_lines import LogForm, LogLevel, log_as, tell
 from pegboard.cli.options import Options, SharedOptions, Strict
 from pegboard.cli.project import Project, load
@@ -26,6 +26,7 @@ from pegboard.config.reload import Reloader
 from pegboard.consent.sqlite_store import SqliteConsents
 from pegboard.lazy import LazyModule
 from pegboard.model.context import ToolContext
+from pegboard.model.error import PegboardError
 from pegboard.model.record import replace
 from pegboard.model.secret import Secret
 from pegboard.platforms import platform
@@ -187,7 +188,16 @@ def _serve_with(serving: Serving, count: int) -> Any:
     # Loaded before the fork, so that the workers share it.
     assert app.serve_http
     worker = parent.run()
-    return parent.exit_code if worker is None else _serve_alone(serving, worker)
+    if worker is None:
+        return parent.exit_code
+    try:
+        return _serve_alone(serving, worker)
+    except PegboardError as error:
+        if worker.is_first:
+            raise
+        # The parent logs it once, and the running workers report it in /healthz and /metrics.
+        worker.refusals.report(error, clean=serving.options.terminal.clean)
+        return Exit.USAGE
 
 
 def _serve_alone(serving: Serving, worker: Worker | None = None) -> Any:
@@ -215,8 +225,10 @@ def _serve_alone(serving: Serving, worker: Worker | None = None) -> Any:
     begin: Callable[[], None] = _nothing
     if worker is not None:
         _share(catalog, worker)
+        problems = worker.refusals.problems
     if serving.reload:
-        config, problems, begin = _reloading(project, serving, worker)
+        config, watched, begin = _reloading(project, serving, worker)
+        problems = _first_of(watched, problems)
         note = ", and reloading what changes"
 
     def ready(address: str) -> None:
@@ -301,6 +313,8 @@ def _reloading(
     def on_reload(config: Config) -> None:
         nonlocal make_context
         make_context = context_maker(config)
+        if worker is not None:
+            worker.refusals.clear()
         if worker is None or worker.number == 0:
             serving.say(f"Reloaded {str(config.path)!r}.\n")
 
@@ -312,7 +326,13 @@ def _reloading(
             _share(candidate, worker)
 
     reloader: Reloader = Reloader(
-        project.config.path, os.environ, catalog, config=project.config, check=check, on_reload=on_reload
+        project.config.path,
+        os.environ,
+        catalog,
+        config=project.config,
+        check=check,
+        on_reload=on_reload,
+        logs_refusals=worker is None or worker.number == 0,
     )
 
     def context_of(principal: Principal) -> ToolContext:
@@ -322,6 +342,11 @@ def _reloading(
         tasks.append(asyncio.get_running_loop().create_task(reloader.run()))
 
     return context_of, lambda: reloader.problems, begin
+
+
+def _first_of(*sources: Callable[[], Sequence[object]]) -> Callable[[], Sequence[object]]:
+    """Return a function that gives the problems of the first source that has any."""
+    return lambda: next(filter(None, (source() for source in sources)), ())
 
 
 def _no_problems() -> Sequence[object]:
