@@ -173,3 +173,20 @@ def test_the_handler_is_not_shared_between_two_catalogs_that_narrow_one_source()
     whole, narrow = board(source), board(Toolset(source).only("log"))
     assert names(whole) == ["git__log", "git__pull_all", "git__push"]
     assert names(narrow) == ["git__log"]
+
+
+def test_a_new_name_that_another_tool_has_is_refused_with_both_names(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(DefinitionError, match="'log' cannot be renamed to 'push', since 'push' has that name"):
+        Toolset(git()).renamed({"log": "push"})
+    with pytest.raises(DefinitionError, match="'push' cannot be renamed to 'Sent', since 'log' has that name"):
+        Toolset(git()).renamed({"log": "sent", "push": "Sent"})
+    swapped = Toolset(git()).renamed({"log": "push", "push": "log"})
+    assert names(board(swapped)) == ["git__log", "git__pull_all", "git__push"]
+    assert names(board(Toolset(git()).skip("push").renamed({"log": "push"}))) == ["git__pull_all", "git__push"]
+    # A server that adds such a tool later: the one that has the name keeps it.
+    source = FakeSource(name="git", listed=[foreign("git", "log")])
+    catalog = board(Toolset(source).renamed({"log": "push"}))
+    assert names(catalog) == ["git__push"]
+    source.relist([foreign("git", "log"), foreign("git", "push")])
+    assert names(catalog) == ["git__push"]
+    assert "'log' cannot be renamed to 'push', since 'push' has that name" in caplog.text

@@ -26,6 +26,7 @@ from pegboard.egress.transport import CAP_EXTENSION, EXCHANGE_EXTENSION, Guarded
 from pegboard.egress.urls import join_url, parse_url
 from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.model.hops import HOPS_HEADER
+from pegboard.model.record import CarriesCredentials
 
 OnOverflow = Literal["raise", "truncate"]
 
@@ -69,7 +70,7 @@ class _Deadline(Struct, frozen=True, kw_only=True):
             raise timed_out(exchange, after_s=self.after_s) from None
 
 
-class _Hop(Struct, frozen=True, kw_only=True):
+class _Hop(CarriesCredentials, frozen=True, kw_only=True):
     """One request of a chain of redirects. Header names are lower case."""
 
     method: str

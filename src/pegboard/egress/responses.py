@@ -9,10 +9,9 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from msgspec import Struct
-
 from pegboard.core.json_reader import TooManyValuesError, read_answer
 from pegboard.model.error import CallError
+from pegboard.model.record import CarriesCredentials
 
 LONGEST_RETRY_AFTER_S = 999_999.0  # the longest `Retry-After` that is believed, in seconds
 
@@ -34,7 +33,7 @@ _CHARSETS = frozenset({
 })  # fmt: skip
 
 
-class Response(Struct, frozen=True, kw_only=True):
+class Response(CarriesCredentials, frozen=True, kw_only=True):
     """A response, read to its end or to the cap.
 
     `headers` has lower-case names; repeated ones are joined with ", ". `body` is unpacked. `url` is the final one after

@@ -59,7 +59,7 @@ class SandboxPool:
     memory_bytes: int
     output_bytes: int
     expected: str
-    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     _idle: list[_Child] = field(default_factory=list[_Child], init=False)
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Record: additions to `msgspec.Struct`: a copy with changes, and a property computed once."""
+"""Record: additions to `msgspec.Struct`: a copy with changes, a property computed once, a repr without credentials."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import msgspec
 
 R = TypeVar("R")
 T_co = TypeVar("T_co", covariant=True)
+CREDENTIAL_FIELDS = frozenset({"headers", "env", "key", "keys"})
 
 
 def replace(record: R, /, **changes: Any) -> R:
@@ -28,6 +29,20 @@ def replace(record: R, /, **changes: Any) -> R:
         return msgspec.structs.replace(record, **changes)
     plain: Any = record
     return dataclasses.replace(plain, **changes)
+
+
+class CarriesCredentials(msgspec.Struct, frozen=True, kw_only=True):
+    """A record whose repr masks the fields that may hold credentials: `headers`, `env`, `key` and `keys`.
+
+    Reprs are found in logs, tracebacks and failed assertions.
+    """
+
+    def __repr__(self) -> str:
+        shown = [
+            f"{name}={'***' if name in CREDENTIAL_FIELDS else repr(getattr(self, name))}"
+            for name in self.__struct_fields__
+        ]
+        return f"{type(self).__name__}({', '.join(shown)})"
 
 
 class lazy_property(Generic[T_co]):  # noqa: N801 - a decorator

@@ -22,7 +22,7 @@ from pegboard.extras import needs_package
 from pegboard.lazy import LazyModule
 from pegboard.model.error import DefinitionError, PegboardError
 from pegboard.model.hops import server_id_of
-from pegboard.model.record import replace
+from pegboard.model.record import CarriesCredentials, replace
 from pegboard.model.secret import Secret
 from pegboard.server.authenticator import Authenticator
 from pegboard.server.bus import Bus, Others, Transport
@@ -101,7 +101,7 @@ def http_app(
     return app_of(catalog, options)
 
 
-class AppOptions(Struct, frozen=True, kw_only=True):
+class AppOptions(CarriesCredentials, frozen=True, kw_only=True):
     """The options for serving a catalog over HTTP; see `http_app`."""
 
     config: object = None

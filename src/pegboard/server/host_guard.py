@@ -7,10 +7,9 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.model.error import DefinitionError
+from pegboard.model.record import CarriesCredentials
 
 if TYPE_CHECKING:
     # Only for servers over HTTP; stdio does not load it.
@@ -29,7 +28,7 @@ FORWARDED_HOST = "pegboard.forwarded_host"
 Headers = Sequence[tuple[bytes, bytes]]
 
 
-class Refusal(Struct, frozen=True, kw_only=True):
+class Refusal(CarriesCredentials, frozen=True, kw_only=True):
     """The reason for refusing a request: an HTTP status, one sentence, and headers that tell the client what to do."""
 
     status: int

@@ -25,6 +25,7 @@ from types import FrameType
 from msgspec import Struct
 
 from pegboard.model.error import PegboardError
+from pegboard.model.record import CarriesCredentials
 from pegboard.server.limits import SEALING_KEY_BYTES
 from pegboard.server.worker_refusals import WorkerRefusals
 from pegboard.telemetry.reload_log import log_refusal
@@ -67,7 +68,7 @@ class Shares:
         return min(self._counts) + CONNECTIONS_AHEAD < connections
 
 
-class Worker(Struct, frozen=True, kw_only=True):
+class Worker(CarriesCredentials, frozen=True, kw_only=True):
     """What one worker has of its parent: the socket to listen on, a key to seal with, and the way back.
 
     `is_first` is set for the first of all, which says where the server is. Answers of people that were used are

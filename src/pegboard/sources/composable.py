@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from pegboard.core.names import check_tool_name, matches
+from pegboard.core.names import check_tool_name, fold, matches
 from pegboard.core.ports import HoldsSecrets, LeadsElsewhere, OffersResources, Source, StartsSlowly
 from pegboard.model.error import DefinitionError
 from pegboard.model.rate_limit import RateLimit
@@ -14,7 +15,15 @@ from pegboard.model.secret import Secret
 from pegboard.model.source_state import SourceState
 from pegboard.model.tool import ConsentRule, ToolEntry, ToolSpec
 
+log = logging.getLogger("pegboard")
 Change = Callable[[ToolSpec], "ToolSpec | None"]
+
+
+def _taken(source: str, old: str, new: str, owner: str) -> str:
+    return (
+        f"Source {source!r}: {old!r} cannot be renamed to {new!r}, since {owner!r} has that name. "
+        "Choose another name, or rename or skip that tool first."
+    )
 
 
 class Composable:
@@ -39,12 +48,19 @@ class Composable:
     def renamed(self: Source, names: Mapping[str, str]) -> Toolset:
         """Give tools other names: `{"their name": "our name"}`.
 
+        If the source lists a tool with one of these names later, the renamed tool is left out and an error is logged.
+
         Raises:
-            DefinitionError: a new name is not a tool name.
+            DefinitionError: a new name is not a tool name, or belongs to another tool.
         """
         ours = dict(names)
-        for name in ours.values():
+        listed = [entry.spec.name for entry in self.entries()]
+        owners = {fold(name): name for name in listed if name not in ours}
+        for old, name in ours.items():
             check_tool_name(name)
+            owner = owners.setdefault(fold(name), old)
+            if owner != old and (old in listed or owner in ours):
+                raise DefinitionError(_taken(self.name, old, name, owner))
         return Toolset(self, lambda spec: replace(spec, name=ours.get(spec.name, spec.name)))
 
     def in_groups(self: Source, *groups: str, tools: str = "*") -> Toolset:
@@ -91,6 +107,7 @@ class Toolset(Composable):
         self.source = source
         self._change, self._groups = change, frozenset(groups)
         self._made: dict[int, tuple[ToolEntry, ToolEntry | None]] = {}
+        self._clashes: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:
@@ -110,7 +127,23 @@ class Toolset(Composable):
         for entry in listed:
             # The value keeps the source's entry alive, so that its id cannot be reused.
             self._made[id(entry)] = known.get(id(entry)) or (entry, self._changed(entry))
-        return [made for _, made in self._made.values() if made is not None]
+        return self._distinct([(entry, made) for entry, made in self._made.values() if made is not None])
+
+    def _distinct(self, tools: Sequence[tuple[ToolEntry, ToolEntry]]) -> Sequence[ToolEntry]:
+        """Return the changed tools without those whose new name belongs to another one; report these once."""
+        owners = {fold(made.spec.name): entry for entry, made in tools if made.spec.name == entry.spec.name}
+        kept: list[ToolEntry] = []
+        clashes: dict[str, str] = {}
+        for entry, made in tools:
+            owner = owners.setdefault(fold(made.spec.name), entry)
+            if owner is entry:
+                kept.append(made)
+            else:
+                clashes[entry.spec.name] = _taken(self.name, entry.spec.name, made.spec.name, owner.spec.name)
+        for name in clashes.keys() - self._clashes:
+            log.error("%s", clashes[name])
+        self._clashes = frozenset(clashes)
+        return kept
 
     def _changed(self, entry: ToolEntry) -> ToolEntry | None:
         spec = entry.spec if self._change is None else self._change(entry.spec)

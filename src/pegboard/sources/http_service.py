@@ -8,7 +8,6 @@ from typing import Final
 from urllib.parse import quote
 
 import msgspec
-from msgspec import Struct
 
 from pegboard.core.json_reader import TooManyValuesError, read_answer
 from pegboard.core.json_text import json_bytes
@@ -24,7 +23,7 @@ from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError, ErrorKind
 from pegboard.model.hops import HOPS_HEADER, check_may_leave, header_of
 from pegboard.model.json_types import JSONValue, is_list, is_object
-from pegboard.model.record import replace
+from pegboard.model.record import CarriesCredentials, replace
 from pegboard.model.secret import Secret
 
 # seconds that the executor waits past a request's own deadline, so that the tool can report the timeout
@@ -42,7 +41,7 @@ _KINDS: Final[Mapping[int, ErrorKind]] = {
 }  # fmt: skip
 
 
-class ServiceRequest(Struct, frozen=True, kw_only=True):
+class ServiceRequest(CarriesCredentials, frozen=True, kw_only=True):
     """One request: a full URL, the headers from the arguments, and the body."""
 
     method: str
@@ -60,7 +59,7 @@ class HttpService:
 
     who: str
     destinations: Destinations
-    headers: Mapping[str, str | Secret] = field(default_factory=dict[str, "str | Secret"])
+    headers: Mapping[str, str | Secret] = field(default_factory=dict[str, "str | Secret"], repr=False)
     timeout_s: float = DEFAULT_BOUNDS.tool_timeout_s
     bounds: Bounds = DEFAULT_BOUNDS
     resolve: Resolve = field(default=system_resolve, repr=False)

@@ -68,7 +68,7 @@ class WebhookSettings:
 
     url: str
     method: Method = "POST"
-    headers: Mapping[str, str | Secret] = field(default_factory=dict[str, "str | Secret"])
+    headers: Mapping[str, str | Secret] = field(default_factory=dict[str, "str | Secret"], repr=False)
     timeout_s: float = 30.0
     body: JSONValue = "args"
     result: str | None = None

@@ -11,6 +11,7 @@ import orjson
 from msgspec import Struct, field
 
 from pegboard.model.json_types import JSON, JSONValue
+from pegboard.model.record import CarriesCredentials
 
 ModelApi = Literal["openai", "openai_responses", "anthropic", "google"]
 Stop = Literal["end", "length", "filtered"]
@@ -159,7 +160,7 @@ class ModelMessage(Struct, frozen=True, kw_only=True):
     outcomes: tuple[ToolOutcome, ...] = ()
 
 
-class ModelRequest(Struct, frozen=True, kw_only=True):
+class ModelRequest(CarriesCredentials, frozen=True, kw_only=True):
     """A request as the server read it. `body` and `headers` are as they came, names of headers in lower case."""
 
     api: ModelApi

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
-from msgspec import Struct
-
 from pegboard.cli.command_error import CommandError
 from pegboard.cli.declarations.clear_secrets import without_secrets
 from pegboard.cli.declarations.command_words import (
@@ -27,6 +25,7 @@ from pegboard.cli.declarations.registry_entry import is_registry_entry, registry
 from pegboard.core.names import check_namespace
 from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSON, JSONValue, is_object
+from pegboard.model.record import CarriesCredentials
 
 _FORMS = (
     "Known are: the command of an MCP server (`npx -y PACKAGE`, `uvx PACKAGE`, `docker run -i --rm IMAGE`, any "
@@ -38,7 +37,7 @@ _SUFFIXES = frozenset({".json", ".yaml", ".yml"})
 _DOCUMENT = re.compile(r"(?:\.json|\.ya?ml|openapi|swagger|api-docs)(?:$|[/?])", re.IGNORECASE)
 
 
-class AddedWords(Struct, frozen=True, kw_only=True):
+class AddedWords(CarriesCredentials, frozen=True, kw_only=True):
     """What was said on the command line. `folder` is that of the config, `here` where the command runs."""
 
     what: tuple[str, ...]

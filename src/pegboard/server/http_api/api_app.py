@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl
 
-from msgspec import Struct
 from starlette.types import Receive, Scope, Send
 
 from pegboard.model.context import ToolContext
 from pegboard.model.error import CallError
 from pegboard.model.hops import HOPS_HEADER, ids_of_header
 from pegboard.model.json_types import JSON, is_object
+from pegboard.model.record import CarriesCredentials
 from pegboard.server.authenticator import Authenticator
 from pegboard.server.body_reader import BodyError, BodyReader, ClientLeftError, is_json_body
 from pegboard.server.event_hub import EventHub
@@ -31,7 +31,7 @@ QUERY_FIELDS = 20  # of one URL
 log = logging.getLogger("pegboard.serve")
 
 
-class ApiRequest(Struct, frozen=True, kw_only=True):
+class ApiRequest(CarriesCredentials, frozen=True, kw_only=True):
     """An admitted request."""
 
     principal: Principal

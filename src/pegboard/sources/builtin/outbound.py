@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import Annotated, Self
 
 import orjson
-from msgspec import Struct
 from pydantic import AfterValidator, Field, model_validator
 
 from pegboard.egress.credential_redaction import credentials_in
@@ -17,6 +16,7 @@ from pegboard.egress.responses import Response
 from pegboard.model.bounds import MIB
 from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSONValue
+from pegboard.model.record import CarriesCredentials
 from pegboard.model.secret import Secret
 from pegboard.sources.builtin.kind import BuiltinConfig, SecretText, Services
 
@@ -106,7 +106,7 @@ def check_headers(headers: Mapping[str, str]) -> None:
         raise ValueError(exc.error.message) from None
 
 
-class Web(Struct, frozen=True, kw_only=True):
+class Web(CarriesCredentials, frozen=True, kw_only=True):
     """The outbound access of one tool: its settings and fixed headers."""
 
     config: NetworkConfig

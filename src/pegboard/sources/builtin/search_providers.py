@@ -15,6 +15,7 @@ from pegboard.egress.responses import Response, json_of, text_of
 from pegboard.egress.sandbox import run_sandboxed
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, is_list, is_object
+from pegboard.model.record import CarriesCredentials
 
 SEARCH_PAGE_HITS = 100  # hits read from one response
 SEARCH_PAGE_S = 6.0  # seconds to parse a page of hits
@@ -42,7 +43,7 @@ class Search(Struct, frozen=True, kw_only=True):
         return f"{self.query} site:{self.site}" if self.site else self.query
 
 
-class Request(Struct, frozen=True, kw_only=True):
+class Request(CarriesCredentials, frozen=True, kw_only=True):
     """One request to a provider, below its base URL."""
 
     method: str
@@ -51,7 +52,7 @@ class Request(Struct, frozen=True, kw_only=True):
     body: bytes | None = None
 
 
-class Provider(Struct, frozen=True, kw_only=True):
+class Provider(CarriesCredentials, frozen=True, kw_only=True):
     """How to call one provider and read its response: results as `{title, url, snippet, published?}`."""
 
     base_url: str

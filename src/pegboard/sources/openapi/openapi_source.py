@@ -58,7 +58,7 @@ class ApiSettings:
     spec: str | None = None
     operations: tuple[str, ...] = ("*",)
     base_url: str | None = None
-    headers: Mapping[str, str | Secret] = field(default_factory=dict[str, "str | Secret"])
+    headers: Mapping[str, str | Secret] = field(default_factory=dict[str, "str | Secret"], repr=False)
     query: Mapping[str, str | Secret] = field(default_factory=dict[str, "str | Secret"])
     groups: tuple[str, ...] = ("core",)
     rename: Mapping[str, str] = field(default_factory=dict[str, str])

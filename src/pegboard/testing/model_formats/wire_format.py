@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import orjson
-from msgspec import Struct
 
 from pegboard.model.json_types import JSON, is_list, is_object
+from pegboard.model.record import CarriesCredentials
 from pegboard.testing.model_script import (
     CallsTool,
     Hangup,
@@ -39,7 +39,7 @@ class RefusedRequestError(Exception):
         self.status = status
 
 
-class HttpCall(Struct, frozen=True, kw_only=True):
+class HttpCall(CarriesCredentials, frozen=True, kw_only=True):
     """A request before its format is known. Names of headers are in lower case."""
 
     path: str
