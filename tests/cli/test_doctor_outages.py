@@ -91,7 +91,7 @@ def test_every_dead_store_bus_server_and_model_has_a_row_and_comes_back_with_it(
     assert {row for name, row in down.items() if name not in alive} == {("unreachable", True)}
     assert (ran.code, "canary-word" in ran.out + ran.err) == (1, False)
     assert {name.removeprefix("store ") for name in up if name.startswith("store ")} == {
-        *EVERY_STORE, "rate_limits.store",
+        *EVERY_STORE, "limits",
     }  # fmt: skip
 
 

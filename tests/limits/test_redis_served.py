@@ -15,7 +15,7 @@ from tests.config.project import Project
 from tests.limits.server import SILENCE_S, RedisServer
 from tests.server.doors import call
 from tests.server.processes import serving
-from tests.timing import is_within
+from tests.timing import PATIENCE_S, is_within
 
 TOOL = '  - {{name: {}, type: internal, handler: "python:mine:{}", rate_limit: {}}}\n'
 CONFIG = f"""\
@@ -114,7 +114,10 @@ async def test_without_the_store_each_server_goes_by_the_tools_rule_and_with_it_
         while await over_mcp(client, "write") == "ratelimit_unavailable":
             assert is_within(time.perf_counter() - back, 2)
     assert is_within(time.perf_counter() - back, 2)
-    assert 'pegboard_store_up{store="limits"} 1.0' in (await pair[0].get("/metrics")).text
+    async with asyncio.timeout(PATIENCE_S):
+        # A probe counts for two seconds.
+        while 'pegboard_store_up{store="limits"} 1.0' not in (await pair[0].get("/metrics")).text:
+            await asyncio.sleep(0.05)
     assert [await over_http(client, "write") for client in pair] == ["rate_limited"] * 2
     (key,) = server.client.keys("*main.write*")
     assert server.client.llen(key) == 2, "both servers count there again"

@@ -1,19 +1,23 @@
 """For operators: health, readiness and metrics, and who may see them."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import httpx2
 from prometheus_client.parser import text_string_to_metric_families
 
 from pegboard import Catalog, Profile, http_app
+from pegboard.config import load_catalog
 from pegboard.model.error import Problem
+from pegboard.model.probe import Part
 from pegboard.model.source_state import SourceState
+from pegboard.telemetry.part_states import PROBE_KEPT_S, PartStates
 from tests.core.parts import FakeSource, foreign
 from tests.server.doors import call, inside, served, workshop
 from tests.server.http_callers import context_of_user, known_callers
 
-LABELS = ("tool", "source", "outcome", "status", "le")
+LABELS = ("tool", "source", "store", "server", "outcome", "status", "le")
 
 
 def samples(text: str) -> dict[tuple[str, ...], float]:
@@ -133,3 +137,50 @@ async def test_a_tool_that_a_builder_makes_is_counted_under_its_name() -> None:
     async with inside(http_app(catalog)) as client:
         assert (await client.post("/v1/tools/made/call")).status_code == 200
         assert samples((await client.get("/metrics")).text)["pegboard_calls_total", "made", "ok"] == 1
+
+
+async def test_a_server_is_not_ready_while_calls_would_fail_and_operators_see_which_part_is_away(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "pegboard.yaml"
+    config = """\
+consents: {store: "sqlite:consents.db"}
+profiles: {chat: {include: [core]}}
+identity: {api_keys: {store: "sqlite:keys.db"}, map: [{when: {key: "*"}, profiles: [chat]}], anonymous: {profile: chat}}
+"""
+    file.write_text(config)
+    (tmp_path / "consents.db").mkdir(mode=0o700)
+    catalog, loaded = load_catalog(file, env={})
+    async with inside(http_app(catalog, config=loaded, allowed_hosts=["127.0.0.1", "tools.example.com"])) as client:
+        assert (await client.get("/readyz")).text == "ready"
+        told = samples((await client.get("/metrics")).text)
+        assert {name[1]: value for name, value in told.items() if name[0] == "pegboard_store_up"} == {
+            "api_keys": 1, "consents": 0,
+        }  # fmt: skip
+    (tmp_path / "keys.db").mkdir(mode=0o700)
+    catalog, loaded = load_catalog(file, env={})
+    async with inside(http_app(catalog, config=loaded, allowed_hosts=["127.0.0.1", "tools.example.com"])) as client:
+        answer = await client.get("/readyz")
+        assert (answer.status_code, answer.text.partition(":")[0]) == (503, "not ready\nstore api_keys")
+        outside = await client.get("/readyz", headers={"host": "tools.example.com"})
+        assert (outside.status_code, outside.text) == (503, "not ready")
+
+
+async def test_a_part_is_probed_once_in_two_seconds_however_many_ask() -> None:
+    asked, now = list[str](), [0.0]
+
+    async def check() -> None:
+        asked.append("check")
+        await asyncio.sleep(0)
+        raise ConnectionError("it is away")
+
+    part = Part(kind="store", name="limits", where="", check=check, is_required=True)
+    states = PartStates(lambda: [part], clock=lambda: now[0])
+    for _ in range(2):
+        first, second = await asyncio.gather(states.probes(), states.probes(only_required=True))
+        assert first == second
+        assert first["store", "limits"].detail == "it is away"
+    assert len(asked) == 1
+    now[0] = PROBE_KEPT_S
+    await states.probes()
+    assert len(asked) == 2

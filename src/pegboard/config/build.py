@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,14 +41,16 @@ from pegboard.model.context import ToolContext
 from pegboard.model.error import DefinitionError
 from pegboard.model.hook import Hook
 from pegboard.model.hops import server_id_of
+from pegboard.model.probe import Part
 from pegboard.model.secret import Secret
 
 if TYPE_CHECKING:
-    from pegboard.config import workspace
+    from pegboard.config import probes, workspace
     from pegboard.discovery.learning import search_use, use_store
     from pegboard.limits import redis_store
     from pegboard.sources import http_hook
 else:
+    probes = LazyModule("pegboard.config.probes")
     workspace = LazyModule("pegboard.config.workspace")
     redis_store = LazyModule("pegboard.limits.redis_store")
     http_hook = LazyModule("pegboard.sources.http_hook")
@@ -143,7 +146,7 @@ def _catalog_of(config: Config, report: Report, clock: Clock) -> Catalog:
         catalog.use_tasks(tasks)
     catalog.registry.server_id = _server_id(config)
     catalog.add_secrets(*config.secrets.values(), *keys_of(config))
-    catalog.registry.change(default_limit=config.default_limit)
+    catalog.registry.change(default_limit=config.default_limit, parts=partial(_parts, config))
     with importing(config.path.absolute().parent) as collected:
         documents = None if config.workspace is None else workspace.store_of(config, report)
         context = BuildContext(config=config, catalog=catalog, report=report, collected=collected, documents=documents)
@@ -163,6 +166,10 @@ def _catalog_of(config: Config, report: Report, clock: Clock) -> Catalog:
             raise DefinitionError(report.sorted(config.files, config.secrets))
     catalog.stand_for_default()
     return catalog
+
+
+def _parts(config: Config, catalog: Catalog) -> Iterator[Part]:
+    return probes.parts_of(config, catalog)
 
 
 def _limit_store(config: Config, report: Report) -> LimitStore | None:

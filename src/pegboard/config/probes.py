@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Literal
 from urllib.parse import urlsplit
-
-from msgspec import Struct
 
 from pegboard.catalog import Catalog
 from pegboard.config.config import Config, Declared
@@ -25,46 +21,8 @@ from pegboard.egress.limits import PROBE_S
 from pegboard.egress.reachability import check_reachable
 from pegboard.egress.urls import expand_path, placeholders_of
 from pegboard.model.agent import ModelSpec
-from pegboard.model.error import CallError, DefinitionError
-from pegboard.model.probe import Probe
+from pegboard.model.probe import Part, PartKind
 from pegboard.models.language_models import base_url_of
-
-PartKind = Literal["store", "bus", "server", "model"]
-
-
-class Part(Struct, frozen=True, kw_only=True):
-    """Something that can be away: `check` raises if it is.
-
-    `where` is its place in the config. Without `is_required` Pegboard works without it, except for what needs it.
-    """
-
-    kind: PartKind
-    name: str
-    where: str
-    check: Callable[[], Awaitable[None]]
-    is_required: bool = False
-    source: str = ""
-    """The source that must have started before it is known where this is."""
-
-
-async def probe_all(parts: Iterable[Part], *, deadline_s: float = PROBE_S) -> dict[tuple[PartKind, str], Probe]:
-    """Probe all parts at the same time; one that takes longer than the deadline does not answer."""
-    named: dict[tuple[PartKind, str], Part] = {(part.kind, part.name): part for part in parts}
-    probes = await asyncio.gather(*(_probe(part, deadline_s) for part in named.values()))
-    return dict(zip(named, probes, strict=True))
-
-
-async def _probe(part: Part, deadline_s: float) -> Probe:
-    began = time.monotonic()
-    detail = ""
-    try:
-        async with asyncio.timeout(deadline_s):
-            await part.check()
-    except TimeoutError:
-        detail = f"it did not answer within {deadline_s:g} s"
-    except (OSError, CallError, DefinitionError, ImportError) as error:
-        detail = str(error) or type(error).__name__
-    return Probe(ok=not detail, detail=detail, seconds=time.monotonic() - began)
 
 
 def parts_of(config: Config, catalog: Catalog, *, bus: Probed | None = None) -> Iterator[Part]:
@@ -82,8 +40,8 @@ def parts_of(config: Config, catalog: Catalog, *, bus: Probed | None = None) -> 
 def _stores(config: Config, catalog: Catalog) -> Iterator[Part]:
     ports = catalog.executor.ports
     if config.limit_store is not None and isinstance(ports.limits, Probed):
-        where = config.limit_store.at.origin
-        yield Part(kind="store", name="rate_limits.store", where=where, check=ports.limits.probe, is_required=True)
+        where, is_required = config.limit_store.at.origin, _needs_limits(catalog)
+        yield Part(kind="store", name="limits", where=where, check=ports.limits.probe, is_required=is_required)
     if config.consent_store is not None and isinstance(ports.used_answers, Probed):
         # On Redis; those on SQLite and PostgreSQL are among the declared stores.
         yield Part(kind="store", name="consents", where=config.consent_store.at.origin, check=ports.used_answers.probe)
@@ -96,6 +54,17 @@ def _stores(config: Config, catalog: Catalog) -> Iterator[Part]:
             check=partial(_check_store, store),
             is_required=store.name == "api_keys",
         )
+
+
+def _needs_limits(catalog: Catalog) -> bool:
+    """Tell whether calls are refused while the store of rate limits is away."""
+    declared = catalog.registry.declarations
+    specs = [entry.spec for entry in declared.tools.values()]
+    return any(
+        limit is not None and (limit.when_store_is_down or ("local" if spec.is_read_only else "closed")) == "closed"
+        for spec in specs
+        for limit in (spec.rate_limit or declared.default_limit,)
+    )
 
 
 def _places(config: Config) -> Mapping[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -12,6 +13,7 @@ from pegboard.catalog import Catalog
 from pegboard.config.build import load_catalog
 from pegboard.config.config import LOCK_NAME, Config
 from pegboard.config.load import read
+from pegboard.config.probes import parts_of
 from pegboard.config.python_modules import brought_files
 from pegboard.config.registered_later import keep_registered
 from pegboard.config.yaml.config_files import find_files
@@ -170,7 +172,9 @@ class Reloader:
         _carry_on(made, catalog)
         # Running calls may still hold the old secrets.
         seen = (*catalog.secrets, *(secret for secret in made.secrets if secret not in catalog.secrets))
-        catalog.registry.swap(replace(made.registry.declarations, secrets=seen))
+        # Stores that are kept until the next start are those of the kept config.
+        parts = partial(parts_of, config)
+        catalog.registry.swap(replace(made.registry.declarations, secrets=seen, parts=parts))
         executor.adopt_bounds()
         log.info("config_reloaded: %s", self._path)
         if retired:

@@ -15,6 +15,7 @@ from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.model.error import DuplicateToolError
 from pegboard.model.hook import Hook
 from pegboard.model.memo import Question
+from pegboard.model.probe import Part
 from pegboard.model.profile import Profile
 from pegboard.model.rate_limit import RateLimit
 from pegboard.model.record import replace
@@ -199,6 +200,8 @@ class Declarations(Struct, frozen=True, kw_only=True, eq=False):
     secrets: tuple[Secret, ...] = ()
     documents: DocumentStore | None = None
     skills: Mapping[str, Skill] = field(default_factory=dict[str, Skill])
+    parts: Callable[[Any], Iterable[Part]] = field(default=lambda catalog: ())
+    """Returns the stores and servers that a catalog with these declarations depends on."""
 
     def with_entries(self, entries: Sequence[ToolEntry], *, replace_existing: bool = False) -> Declarations:
         """Return the declarations with these tools, resources, prompts or completions, all or none.

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from typing import Literal
+
 from msgspec import Struct
+
+PartKind = Literal["store", "bus", "server", "model"]
 
 
 class Probe(Struct, frozen=True, kw_only=True):
@@ -11,3 +16,18 @@ class Probe(Struct, frozen=True, kw_only=True):
     ok: bool
     detail: str = ""
     seconds: float = 0.0
+
+
+class Part(Struct, frozen=True, kw_only=True):
+    """A store, bus or server that a catalog depends on. `check` raises if it does not work.
+
+    `where` is its place in the config. If a part with `is_required` is away, calls fail; other parts are needed only by
+    some tools. `source` is the source that must have started before the address of the part is known.
+    """
+
+    kind: PartKind
+    name: str
+    where: str
+    check: Callable[[], Awaitable[None]]
+    is_required: bool = False
+    source: str = ""

@@ -7,7 +7,7 @@ import hmac
 import logging
 import socket  # noqa: TID251 - listens, and calls nobody
 import sys
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ from pegboard.extras import needs_package
 from pegboard.lazy import LazyModule
 from pegboard.model.error import DefinitionError, PegboardError
 from pegboard.model.hops import server_id_of
+from pegboard.model.probe import Part
 from pegboard.model.record import CarriesCredentials, replace
 from pegboard.model.secret import Secret
 from pegboard.server.authenticator import Authenticator
@@ -44,6 +45,7 @@ from pegboard.server.sealing import Sealing, sealing_with
 from pegboard.server.start_page import StartPage
 from pegboard.server.workers import Worker
 from pegboard.telemetry.call_log import log_calls
+from pegboard.telemetry.part_states import PartStates
 from pegboard.telemetry.served_request import serving_http
 from pegboard.telemetry.tracing import trace_calls
 
@@ -153,6 +155,7 @@ def app_of(catalog: Catalog, options: AppOptions) -> Starlette:
         problems=options.problems,
         others=others,
         worker=lambda: sealing.worker,
+        part_states=PartStates(lambda: _parts(catalog, others.bus)),
     )
     parts = AppParts(
         catalog=catalog,
@@ -165,6 +168,16 @@ def app_of(catalog: Catalog, options: AppOptions) -> Starlette:
         bus=others.bus,
     )
     return App(parts, grace_s=options.grace_s)
+
+
+def _parts(catalog: Catalog, bus: Bus | None) -> Iterator[Part]:
+    """Yield what a served catalog depends on; the address of a source's server is known once the source is up."""
+    sources = catalog.registry.sources
+    for part in catalog.registry.declarations.parts(catalog):
+        if not part.source or sources[part.source].state().status == "ok":
+            yield part
+    if bus is not None:
+        yield Part(kind="bus", name="server.bus", where="", check=bus.probe)
 
 
 def _bus(uri: str | Secret | None, catalog: Catalog, sealing: Sealing, keys: tuple[bytes, ...]) -> Bus | None:

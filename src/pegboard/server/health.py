@@ -21,9 +21,11 @@ from pegboard.server.host_guard import HostGuard, Refusal
 from pegboard.server.principal import ANONYMOUS, Principal
 from pegboard.server.worker_counts import WorkerCounts
 from pegboard.telemetry.call_metrics import CallMetrics
+from pegboard.telemetry.part_states import PartStates
 from pegboard.telemetry.prometheus_text import MEDIA_TYPE, prometheus_text
 
 OPERATOR = "operator"
+_STORES = frozenset({"store", "bus"})
 METRICS_WAIT_S = 3.0  # for the other workers, before a worker tells what it has counted itself
 
 
@@ -39,6 +41,7 @@ class Health:
         problems: gives what is wrong with a config whose change was refused.
         others: the other workers, whose calls are counted together with those of this one.
         worker: returns the name of this worker.
+        part_states: probes the parts that the catalog depends on.
     """
 
     def __init__(
@@ -52,11 +55,13 @@ class Health:
         problems: Callable[[], Sequence[object]] = tuple,
         others: Others = ALONE,
         worker: Callable[[], str] = str,
+        part_states: PartStates,
     ) -> None:
         self._gateway, self._host_guard = gateway, host_guard
         self._authenticator, self._event_hub = authenticator, event_hub
         self._is_serving, self._problems = is_serving, problems
         self._call_metrics, self._bus, self._counts = CallMetrics(), others.bus, WorkerCounts()
+        self._part_states = part_states
         self._worker, self._has_others = worker, others.are_known or others.bus is not None
         if self._bus is not None:
             self._bus.on("metrics", lambda _who, _said: self._counted())
@@ -111,9 +116,16 @@ class Health:
             lines += map(str, problems)
         return PlainTextResponse("\n".join(lines))
 
-    async def _readiness(self, _request: Request) -> Response:
-        is_ready = self._is_serving() and not self._gateway.catalog.executor.closing
-        return PlainTextResponse("ready" if is_ready else "not ready", status_code=200 if is_ready else 503)
+    async def _readiness(self, request: Request) -> Response:
+        """Return 200 while calls are accepted and every part works without which they would fail."""
+        if not self._is_serving() or self._gateway.catalog.executor.closing:
+            return PlainTextResponse("not ready", status_code=503)
+        probes = await self._part_states.probes(only_required=True)
+        away = [f"{kind} {name}: {probe.detail}" for (kind, name), probe in probes.items() if not probe.ok]
+        if not away:
+            return PlainTextResponse("ready")
+        shown = away if await self._refusal(request) is None else []
+        return PlainTextResponse("\n".join(["not ready", *shown]), status_code=503)
 
     async def _metrics(self, request: Request) -> Response:
         refusal = await self._refusal(request)
@@ -123,6 +135,7 @@ class Health:
         counted = [self._counted()]
         theirs = await self._others_counted()
         counted += theirs.said
+        probes = await self._part_states.probes()
         registry = self._gateway.registry
         states, usual = registry.states(), SourceState()
         text = prometheus_text(
@@ -133,11 +146,13 @@ class Health:
             in_flight=sum(one["in_flight"] for one in counted),
             streams=sum(one["streams"] for one in counted),
             sources={name: states.get(name, usual) for name in registry.sources},
-            # One worker that cannot reach a store is enough to look.
+            # A store counts as down if one worker cannot reach it.
             stores={
                 name: all(one.get("stores", {}).get(name, True) for one in counted)
                 for name in {name for one in counted for name in one.get("stores", {})}
-            },
+            }
+            | {name: probe.ok for (kind, name), probe in probes.items() if kind in _STORES},
+            servers={name: probe.ok for (kind, name), probe in probes.items() if kind not in _STORES},
             is_refused=any(one["is_refused"] for one in counted),
             # Which worker answers is chance: what it has used would rise and fall.
             has_process=not self._has_others,

@@ -23,6 +23,7 @@ def prometheus_text(
     streams: int,
     sources: Mapping[str, SourceState],
     stores: Mapping[str, bool],
+    servers: Mapping[str, bool],
     is_refused: bool,
     worker: str = "",
     workers_heard: int = 1,
@@ -44,7 +45,8 @@ def prometheus_text(
             int(bool(worker)),
         ),
     }
-    registry.register(_Collected([*_calls(metrics, worker), *_sources(sources), *_stores(stores), *_gauges(gauges)]))
+    metrics_of_all = (_calls(metrics, worker), _sources(sources), _up(stores, servers), _gauges(gauges))
+    registry.register(_Collected([metric for some in metrics_of_all for metric in some]))
     if has_process:
         ProcessCollector(registry=registry)
     return generate_latest(registry)
@@ -82,13 +84,13 @@ def _sources(states: Mapping[str, SourceState]) -> Iterable[Metric]:
     return up, status, held
 
 
-def _stores(stores: Mapping[str, bool]) -> Iterable[Metric]:
-    if not stores:
-        return []
-    up = GaugeMetricFamily("pegboard_store_up", "1 while a store answers.", labels=("store",))
-    for name, is_up in sorted(stores.items()):
-        up.add_metric((name,), int(is_up))
-    return [up]
+def _up(stores: Mapping[str, bool], servers: Mapping[str, bool]) -> Iterable[Metric]:
+    store_up = GaugeMetricFamily("pegboard_store_up", "1 while a store or the bus answers.", labels=("store",))
+    server_up = GaugeMetricFamily("pegboard_server_up", "1 while a server accepts connections.", labels=("server",))
+    for gauge, parts in ((store_up, stores), (server_up, servers)):
+        for name, is_up in sorted(parts.items()):
+            gauge.add_metric((name,), int(is_up))
+    return [gauge for gauge in (store_up, server_up) if gauge.samples]
 
 
 def _gauges(gauges: Mapping[str, tuple[str, int]]) -> Iterable[Metric]:

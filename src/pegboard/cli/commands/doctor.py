@@ -20,15 +20,16 @@ from pegboard.cli.project import Project, load
 from pegboard.cli.source_startup import started
 from pegboard.cli.terminal import Column
 from pegboard.config.forms.predicate_form import secret_names
-from pegboard.config.probes import Part, parts_of, probe_all
+from pegboard.config.probes import parts_of
 from pegboard.core.ports import Probed, Source
 from pegboard.egress.process import launch
 from pegboard.extras import install_command
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
-from pegboard.model.probe import Probe
+from pegboard.model.probe import Part, Probe
 from pegboard.model.source_state import SourceStatus
 from pegboard.server.app import bus_transport
+from pegboard.telemetry.part_states import probe_all
 
 _EXTRA = re.compile(r"([A-Za-z0-9._-]+).*;.*extra *== *[\"']([a-z0-9_-]+)[\"']")
 _MEMORY_S = 10.0

@@ -1,0 +1,74 @@
+"""Part states: probe the stores, buses and servers of a catalog, and remember the results for a moment."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from pegboard.egress.limits import PROBE_S
+from pegboard.model.error import CallError, DefinitionError
+from pegboard.model.probe import Part, PartKind, Probe
+
+PROBE_KEPT_S = 2.0  # seconds for which the result of a probe is used again
+
+PartKey = tuple[PartKind, str]
+
+
+async def probe_all(parts: Iterable[Part], *, deadline_s: float = PROBE_S) -> dict[PartKey, Probe]:
+    """Probe all parts at the same time; a part that takes longer than the deadline has failed."""
+    named: dict[PartKey, Part] = {(part.kind, part.name): part for part in parts}
+    probes = await asyncio.gather(*(_probe(part, deadline_s) for part in named.values()))
+    return dict(zip(named, probes, strict=True))
+
+
+async def _probe(part: Part, deadline_s: float) -> Probe:
+    began = time.monotonic()
+    detail = ""
+    try:
+        async with asyncio.timeout(deadline_s):
+            await part.check()
+    except TimeoutError:
+        detail = f"it did not answer within {deadline_s:g} s"
+    except (OSError, CallError, DefinitionError, ImportError) as error:
+        detail = str(error) or type(error).__name__
+    return Probe(ok=not detail, detail=detail, seconds=time.monotonic() - began)
+
+
+class _Known(NamedTuple):
+    """The latest probe of a part, which may still run, and when it began."""
+
+    probe: asyncio.Task[Probe]
+    began: float
+
+
+class PartStates:
+    """The latest probe of each part of a running catalog.
+
+    A server has one, and uses it on its event loop. A part is probed again when somebody asks and its latest probe is
+    two seconds old, whether that failed or not. Nothing runs in the background, so there is nothing to close.
+
+    Args:
+        parts: returns the current parts.
+        clock: a monotonic clock in seconds.
+    """
+
+    def __init__(self, parts: Callable[[], Iterable[Part]], *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._parts, self._clock = parts, clock
+        self._known: dict[PartKey, _Known] = {}
+
+    async def probes(self, *, only_required: bool = False) -> Mapping[PartKey, Probe]:
+        """Return the probes of all parts, or of those without which calls fail."""
+        now = self._clock()
+        wanted: dict[PartKey, Part] = {
+            (part.kind, part.name): part for part in self._parts() if part.is_required or not only_required
+        }
+        for key, part in wanted.items():
+            known = self._known.get(key)
+            if known is None or (known.probe.done() and now - known.began >= PROBE_KEPT_S):
+                self._known[key] = _Known(asyncio.ensure_future(_probe(part, PROBE_S)), now)
+        running = [self._known[key].probe for key in wanted]
+        # Others may wait for the same probes: a caller that leaves must not cancel them.
+        probes = await asyncio.shield(asyncio.gather(*running))
+        return dict(zip(wanted, probes, strict=True))
