@@ -79,7 +79,9 @@ def editor(tmp_path_factory: pytest.TempPathFactory) -> Generator[Editor]:
 
 def test_nothing_is_underlined_in_the_configs_of_the_examples_and_the_docs(editor: Editor) -> None:
     found = {place: editor.underlined(text) for place, text in (*yaml_of_the_examples(), *yaml_of_the_docs())}
-    assert [place.partition(":")[0] for place, lines in found.items() if lines] == ["docs/howto/plugins.md"]
+    # A type that a plugin brings, and a former name of a key.
+    underlined = [place.partition(":")[0] for place, lines in found.items() if lines]
+    assert underlined == ["docs/howto/plugins.md", "docs/versions.md"]
 
 
 @pytest.mark.parametrize("text", SLIPS)
