@@ -170,6 +170,38 @@ async def test_who_waits_for_the_result_in_2025_is_asked_what_the_task_asks(url:
     raise AssertionError("the stream ended without the result")
 
 
+UNFIT: list[Any] = [
+    ({"error": {"code": -32603, "message": "no window"}}, "The client could not be asked: no window"),
+    ({"result": {"action": "accept", "content": {"answer": 3}}}, "does not fit the question"),
+]
+
+
+@pytest.mark.parametrize(("unfit", "reason"), UNFIT)
+async def test_an_unfit_answer_of_2025_ends_the_wait_with_the_reason_and_the_task_can_still_be_answered(
+    url: str, unfit: Any, reason: str
+) -> None:
+    async with httpx2.AsyncClient(timeout=PATIENCE_S) as client:
+        earlier = Earlier(url, client)
+        await earlier.begin({"elicitation": {}})
+        made = (await earlier.ask("tools/call", name="ask", arguments={}, task={}))["result"]["task"]
+        ends: list[Any] = []
+        for answer in (unfit, {"result": {"action": "accept", "content": {"answer": "this"}}}):
+            asked = earlier.message("tasks/result", {"taskId": made["taskId"]})
+            async with client.stream("POST", url, headers=earlier.headers, json=asked) as stream:
+                async for line in stream.aiter_lines():
+                    if not line.startswith("data: {"):
+                        continue
+                    message = httpx2.Response(200, text=line.removeprefix("data: ")).json()
+                    if message.get("method") == "elicitation/create":
+                        told = {"jsonrpc": "2.0", "id": message["id"], **answer}
+                        await client.post(url, headers=earlier.headers, json=told)
+                    elif message.get("id") == asked["id"]:
+                        ends.append(message)
+        assert reason in ends[0]["error"]["message"]
+        assert "The task still waits for an answer" in ends[0]["error"]["message"]
+        assert ends[1]["result"]["structuredContent"] == {"answer": "this"}
+
+
 async def test_a_client_of_2026_is_told_of_a_task_only_where_this_request_declares_it(url: str) -> None:
     async with httpx2.AsyncClient(timeout=PATIENCE_S) as client:
         ask = lambda method, **params: modern(client, url, method, **params)  # noqa: E731 - short

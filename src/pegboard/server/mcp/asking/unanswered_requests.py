@@ -88,6 +88,10 @@ def worker_of(question_id: object) -> str | None:
     return None if match is None else match[1]
 
 
+class UnfitAnswerError(CallError):
+    """The client answered a question with an error, or with something that does not fit it."""
+
+
 class SessionChannel(Notifications, EarlierChannel):
     """Sends the client a request and waits for its answer, on the stream of this call."""
 
@@ -102,7 +106,8 @@ class SessionChannel(Notifications, EarlierChannel):
         """Send a question in wire form and return the client's answer.
 
         Raises:
-            CallError: there is no answer, or it does not fit.
+            UnfitAnswerError: the client answered with an error, or its answer does not fit.
+            CallError: the client cannot be asked.
         """
         return await self._ask(key, request)
 
@@ -110,8 +115,9 @@ class SessionChannel(Notifications, EarlierChannel):
         response = await self._questions.ask(self._asking, request, roles=self._roles)
         error, result = as_object(response.get("error")), as_object(response.get("result"))
         if error is not None:
-            raise CallError("consent_required", f"The client could not be asked: {error.get('message')}")
+            raise UnfitAnswerError("consent_required", f"The client could not be asked: {error.get('message')}")
         why = misfit(request, result)
         if result is None or why is not None:
-            raise CallError("consent_required", f"The client's answer does not fit the question ({key!r}): {why}.")
+            text = f"The client's answer does not fit the question ({key!r}): {why}."
+            raise UnfitAnswerError("consent_required", text)
         return result

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pegboard.core.digests import digest
 from pegboard.model.context import ToolContext
@@ -14,6 +14,7 @@ from pegboard.model.task import Question, TaskRecord
 from pegboard.providers.mcp import mcp_result
 from pegboard.server.gateway import Gateway
 from pegboard.server.mcp.asking.channels import session_channel
+from pegboard.server.mcp.asking.unanswered_requests import UnfitAnswerError
 from pegboard.server.mcp.protocol.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -138,9 +139,12 @@ class TaskHandlers:
     async def _ended(self, request: McpRequest, whose: ToolContext, record: TaskRecord) -> TaskRecord:
         """Wait until a task has ended. The client is asked each question once; the question is withdrawn when somebody
         else answers it.
+
+        Raises:
+            RpcError: the client did not answer a question as asked. The task keeps waiting for an answer.
         """
         tasks, can_ask = self._gateway.catalog.tasks, session_channel(request).can("elicitation")
-        asking: dict[str, tuple[Question, asyncio.Task[None]]] = {}
+        asking: dict[str, tuple[Question, asyncio.Task[str | None]]] = {}
         ended = asyncio.Event()
         forget = self._gateway.watch(request.principal, ended.set)
         try:
@@ -156,8 +160,13 @@ class TaskHandlers:
                     if key not in asking:
                         work = self._ask(request, whose, record.task_id, key, question)
                         asking[key] = question, asyncio.create_task(work)
-                await tasks.changed(record, timeout_s=TASK_LOOK_S)
+                await self._changed(record, [asked for _, asked in asking.values() if not asked.done()])
                 record = await tasks.get(record.task_id, whose)
+                for key, (question, asked) in asking.items():
+                    fault = asked.result() if asked.done() and asked.exception() is None else None
+                    if fault is not None and record.questions.get(key) == question:
+                        text = f"{fault} The task still waits for an answer: `tasks/result` asks again."
+                        raise RpcError(INVALID_PARAMS, text, {"kind": "consent_required"})
             return record
         finally:
             forget()
@@ -165,16 +174,31 @@ class TaskHandlers:
                 asked.cancel()
             await asyncio.gather(*(asked for _, asked in asking.values()), return_exceptions=True)
 
-    async def _ask(self, request: McpRequest, whose: ToolContext, task_id: str, key: str, question: Question) -> None:
-        """Ask the client that waits for a task's result one of its questions."""
+    async def _changed(self, record: TaskRecord, asking: Sequence[asyncio.Task[str | None]]) -> None:
+        """Return when a task differs from this record, the client has answered a question, or some time has passed."""
+        looking = asyncio.create_task(self._gateway.catalog.tasks.changed(record, timeout_s=TASK_LOOK_S))
+        try:
+            await asyncio.wait([looking, *asking], return_when=asyncio.FIRST_COMPLETED)
+            if looking.done():
+                looking.result()
+        finally:
+            looking.cancel()
+            await asyncio.gather(looking, return_exceptions=True)
+
+    async def _ask(
+        self, request: McpRequest, whose: ToolContext, task_id: str, key: str, question: Question
+    ) -> str | None:
+        """Ask the client that waits for a task's result one of its questions; return what is wrong with its answer."""
         asked = input_request(question)
         asked["params"]["_meta"] = {RELATED_TASK: {"taskId": task_id}}
         try:
             answer = await session_channel(request).put(key, asked)
             await self._gateway.catalog.tasks.answer(task_id, whose, {key: answer})
         except CallError as error:
-            # The client keeps waiting for the result: somebody else may answer.
-            log.info("The question %r of a task was not answered by its client: %s", key, error)
+            # Somebody else may still answer; a client that cannot be asked keeps waiting for that.
+            log.warning("The question %r of task %s was not answered by its client: %s", key, task_id, error)
+            return str(error) if isinstance(error, UnfitAnswerError) else None
+        return None
 
 
 def refusal(error: CallError) -> RpcError:
