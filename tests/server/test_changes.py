@@ -49,7 +49,7 @@ async def test_an_earlier_client_hears_of_its_own_profile_only() -> None:
 
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 async def test_a_tool_that_one_worker_adds_is_told_to_the_clients_of_another_in_its_profile_alone(
-    mode: str, tmp_path: Path
+    mode: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with redis_server(tmp_path) as redis:
         ours, theirs = (workshop()[0] for _ in range(2))
@@ -70,6 +70,7 @@ async def test_a_tool_that_one_worker_adds_is_told_to_the_clients_of_another_in_
                     break
             assert admin.something.is_set()
             assert not chat.something.is_set()
+    assert caplog.text.count("Tool 'main.late_0' was added in this worker only") == 1
 
 
 async def hear(listening: Any, heard: Heard) -> None:

@@ -25,6 +25,7 @@ from pegboard.model.hops import server_id_of
 from pegboard.model.probe import Part
 from pegboard.model.record import CarriesCredentials, replace
 from pegboard.model.secret import Secret
+from pegboard.model.tool import ToolEntry
 from pegboard.server.authenticator import Authenticator
 from pegboard.server.bus import Bus, Others, Transport
 from pegboard.server.consent_page import ConsentPage
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
 else:
     postgres_transport = LazyModule("pegboard.server.postgres_transport")
     redis_transport = LazyModule("pegboard.server.redis_transport")
+
+ADDED_TOOLS_LOGGED = 1_000  # tools that code adds while it is served; later ones are not logged
 
 log = logging.getLogger("pegboard.serve")
 
@@ -130,6 +133,8 @@ def app_of(catalog: Catalog, options: AppOptions) -> Starlette:
     sealing = sealing_with(keys, audience=catalog.name)
     has_others = options.has_others or options.bus is not None
     others = Others(bool(keys), has_others, _bus(options.bus, catalog, sealing, keys))
+    if has_others:
+        _AddedTools(catalog)
     event_hub = EventHub(others)
     event_hub.cancel = catalog.cancel
     gateway = replace(
@@ -213,6 +218,21 @@ class LifespanError(PegboardError):
             "The lifespan of this app was not run: an app that mounts `tools = http_app(…)` must enter it in its own "
             "lifespan, `async with tools.router.lifespan_context(tools): yield`."
         )
+
+
+class _AddedTools:
+    """Logs the tools that code adds to a catalog that one of several workers serves, each once."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog, self._logged = catalog, set[str]()
+        catalog.on_tool_defined(self._added)
+
+    def _added(self, entry: ToolEntry) -> None:
+        name = entry.qualified_id
+        if self._catalog.registry.is_served and name not in self._logged and len(self._logged) < ADDED_TOOLS_LOGGED:
+            self._logged.add(name)
+            log.warning("Tool %r was added in this worker only; other workers do not have it. Add it in each of them, "
+                        "or declare a builder whose names come from a shared store.", name)  # fmt: skip
 
 
 class AppParts(Struct, frozen=True, kw_only=True):
