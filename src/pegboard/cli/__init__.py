@@ -1,4 +1,4 @@
-"""cli: the command `pegboard`, a thin door of its own: it parses words, asks the catalog, and prints."""
+"""cli: the command `pegboard`: parses the words, uses the catalog, and prints."""
 
 import gc
 import os
@@ -9,14 +9,14 @@ __all__ = ["main"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run `pegboard` with the given words, by default those of the process. Return the exit code."""
+    """Run `pegboard` with these words, by default those of the process. Return the exit code."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
-            # Closed before we began. Whoever writes there, in this process or below it, shall not fail.
+            # Closed before we started. Writing to it must not fail, in this process or in those that it starts.
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8"))  # noqa: TID251 - it is no file
-    # pydantic-ai prints a banner at its first run, on a terminal or where a coding agent reads.
+    # pydantic-ai prints a banner at its first run, on a terminal or for a coding agent.
     os.environ.setdefault("PYDANTIC_AI_NO_BANNER", "1")
-    # Imported modules are never garbage, so collections only cost time while they load; see `build_app`.
+    # Imported modules are never garbage, so collections while they load only cost time; see `build_app`.
     is_collecting, owns_process = gc.isenabled(), argv is None
     gc.disable()
     try:

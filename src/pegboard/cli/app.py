@@ -93,7 +93,7 @@ _ABOUT_ALL = ("--help", "-h", "--version")
 
 
 def _unknown_command(word: str) -> CommandError:
-    """Say which command was meant; cyclopts would import all of them to say it."""
+    """Return the error with a suggestion; cyclopts would import all commands to make one."""
     if word.startswith("-"):
         near = nearest_one(word, SHARED_OPTIONS)
     else:
@@ -131,13 +131,13 @@ def with_default_action(words: Sequence[str]) -> tuple[str, ...]:
 def build_app(terminal: Terminal, words: Sequence[str] = (), *, owns_process: bool = False) -> App:
     """Return the command line for `words`; call its `meta` with them.
 
-    The global options are part of the help of `pegboard` alone: that of a command says where they are.
-    In a process of its own, a command freezes the loaded modules, so that no collection looks through them.
+    The global options are part of the help of `pegboard` only; the help of a command refers to it. In a process of its
+    own, a command freezes the loaded modules, so that garbage collections skip them.
     """
     app = App(
         name="pegboard",
         help="List, explain, call and serve the tools of your agents.",
-        # Plain text needs neither a Markdown reader nor a highlighter, which cost more than all the rest.
+        # Plain text needs neither a Markdown parser nor a highlighter, which cost more than everything else.
         help_format="plaintext",
         help_epilogue="Start with `pegboard init`, then `pegboard list`. `pegboard COMMAND --help` explains a command.",
         default_parameter=Parameter(negative="", show_default=False),
@@ -175,7 +175,7 @@ def build_app(terminal: Terminal, words: Sequence[str] = (), *, owns_process: bo
             raise _unknown_command(words[0])
         words = with_default_action(words)
         command, bound, not_parsed = app.parse_args(words, exit_on_error=False, print_error=False)
-        # Everything is loaded by now, so collections only look at the objects that the command makes.
+        # Everything is loaded by now, so collections only examine the objects that the command creates.
         if owns_process:
             gc.freeze()
         gc.enable()

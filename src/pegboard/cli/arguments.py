@@ -1,4 +1,4 @@
-"""Arguments: the words of a command line, as the arguments that a tool's schema describes."""
+"""Arguments: convert the words of a command line to arguments by the schema of a tool."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.model.tool import ToolSpec
 
-CLI_REF_STEPS = 32  # references that lead to references, in a schema that options are made of
+CLI_REF_STEPS = 32  # references followed in a row in the schema of one parameter
 
 
 def read_arguments(pairs: Sequence[str], text: str | None, *, spec: ToolSpec | None) -> JSON | bytes:
-    """Return the arguments of a call; the JSON text as it is where it stands alone, for the door to judge.
+    """Return the arguments of a call; JSON text without other arguments stays text, for the call to parse.
 
     Args:
-        pairs: `key=value`, read by the type the schema gives it, and `key:=json`. They win over `text`.
+        pairs: `key=value`, read by the type in the schema, and `key:=json`. They override `text`.
         text: a JSON object, `@file` or `-` for standard input.
         spec: the tool's; without one every value is a string.
 
     Raises:
-        CommandError: a word of another form, JSON that is none or no object, a key given twice.
+        CommandError: a word of another form, invalid JSON or JSON that is not an object, a duplicate key.
     """
     base = ("{}" if text is None else _read_text(text)).encode("utf-8", "surrogatepass")
     if not pairs:
@@ -51,14 +51,14 @@ def _read_text(text: str) -> str:
         if text == "-":
             return sys.stdin.read()
         if text.startswith("@"):
-            return Path(text[1:]).read_text(encoding="utf-8")  # raw: the operator's file, named on the command line
+            return Path(text[1:]).read_text(encoding="utf-8")  # the operator's file, named on the command line
     except (OSError, UnicodeDecodeError) as error:
         raise CommandError(f"--args {text!r} cannot be read: {error}.") from None
     return text
 
 
 def _parsed(text: str | bytes) -> JSONValue:
-    """Return JSON as a door would read it; what is none is a `ValueError` with the reason."""
+    """Parse JSON as strictly as a request; `ValueError` says what is wrong."""
     try:
         return parse_json(text)
     except CallError as error:
@@ -66,11 +66,11 @@ def _parsed(text: str | bytes) -> JSONValue:
 
 
 def _loosely(text: bytes) -> JSONValue:
-    """Return JSON of which a door will say whether it takes it: as it is written, it need only be an object."""
+    """Parse JSON that the call will check; here it only has to be an object."""
     try:
         return orjson.loads(text)
     except ValueError:
-        # Which has no integers of 309 digits.
+        # orjson refuses integers of 309 digits.
         return read_answer(text)
 
 
@@ -85,7 +85,7 @@ def _object(text: bytes, read: Callable[[bytes], JSONValue]) -> JSON:
 
 
 def _read_pair(pair: str, spec: ToolSpec | None) -> tuple[str, JSONValue, bool]:
-    """Return key, value, and whether it is an item for a list that the key may be given several times for."""
+    """Return key, value, and whether it is one item of a list whose key may be repeated."""
     key, separator, value = pair.partition("=")
     if not separator or not key.rstrip(":"):
         names = list(_object_or_empty(spec.input_schema.get("properties"))) if spec else []
@@ -108,7 +108,7 @@ def _read_pair(pair: str, spec: ToolSpec | None) -> tuple[str, JSONValue, bool]:
 
 
 def _typed(text: str, types: frozenset[str]) -> JSONValue:
-    """Return the value that `text` spells in one of the types; the text itself where it may be, or must be judged."""
+    """Return the value that `text` spells in one of the types; otherwise the text, which the call will check."""
     if "string" in types or not types:
         return text
     fits = {
@@ -133,7 +133,7 @@ def _object_or_empty(value: JSONValue) -> JSON:
 
 
 def _resolved(schema: JSONValue, root: JSON) -> JSON:
-    """Return a schema with its local `$ref` followed; empty where it leads nowhere."""
+    """Return a schema with its local `$ref` followed; empty if it leads nowhere."""
     resolved = _object_or_empty(schema)
     for _ in range(CLI_REF_STEPS):
         ref = resolved.get("$ref")
@@ -146,7 +146,7 @@ def _resolved(schema: JSONValue, root: JSON) -> JSON:
 
 
 def _types(schema: JSONValue, root: JSON, *, depth: int = 0) -> frozenset[str]:
-    """Return the JSON types that a property may have; empty where the schema does not say."""
+    """Return the JSON types that a property may have; empty if the schema does not say."""
     resolved = _resolved(schema, root)
     named = resolved.get("type")
     if isinstance(named, str):

@@ -1,4 +1,4 @@
-"""Command error: what went wrong for the person at the keyboard, and how a command ends because of it."""
+"""Command error: an error for the person at the keyboard, and the exit codes of commands."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pegboard.model.error import PegboardError, Problem
 
 
 class Exit(IntEnum):
-    """How a command ended. `BUG` is ours alone; it never stands for something the user did."""
+    """Exit codes. `BUG` is used for our own faults only."""
 
     DONE = 0
     REFUSED = 1
@@ -19,7 +19,7 @@ class Exit(IntEnum):
 
 
 class CommandError(PegboardError):
-    """A command cannot be done as asked. The message says what happened and what to do next.
+    """A command cannot be run as requested. The message says what happened and what to do next.
 
     `kind` is a stable word for `--json`; `problems` are the faults of a declaration, one by one.
     """

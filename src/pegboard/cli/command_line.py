@@ -1,4 +1,4 @@
-"""Command line: run one and say how it ended."""
+"""Command line: run one command and report how it ended."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OPTION = re.compile(r"--[a-z-]+")
 
 
 def run(words: Sequence[str], *, owns_process: bool) -> int:
-    """Run `pegboard` with the given words; return the exit code. `owns_process`: nothing else runs in this process."""
+    """Run `pegboard` with these words; return the exit code. `owns_process`: nothing else runs in this process."""
     terminal = Terminal()
     with logging_to(terminal):
         try:
@@ -49,7 +49,7 @@ def _ended(words: Sequence[str], terminal: Terminal, *, owns_process: bool) -> i
         code = asyncio.run(result) if inspect.iscoroutine(result) else result
     except SystemExit as stopped:
         if isinstance(stopped.__context__, BrokenPipeError):
-            # What prints the help ends so where its reader has gone.
+            # Printing the help ends here if its reader has gone.
             raise stopped.__context__ from None
         return stopped.code if isinstance(stopped.code, int) else int(Exit.REFUSED)
     except KeyboardInterrupt:
@@ -58,7 +58,7 @@ def _ended(words: Sequence[str], terminal: Terminal, *, owns_process: bool) -> i
     except (UnwritableError, BrokenPipeError):
         raise
     except OSError as error:
-        # What prints the help and the version writes to standard output itself; what opens a file names it.
+        # Only the help and the version are written to standard output directly; errors of other files name the file.
         if error.errno in _FULL and error.filename is None:
             raise UnwritableError(error) from error
         return _report(error, terminal, as_json="--json" in words)
@@ -68,7 +68,7 @@ def _ended(words: Sequence[str], terminal: Terminal, *, owns_process: bool) -> i
 
 
 def _report(error: Exception, terminal: Terminal, *, as_json: bool) -> int:
-    """Say on stderr what went wrong, and with `--json` in a document on stdout too. Return the exit code."""
+    """Report on stderr what went wrong, with `--json` also as a document on stdout. Return the exit code."""
     match error:
         case CommandError():
             fault = error
@@ -96,12 +96,12 @@ def _report(error: Exception, terminal: Terminal, *, as_json: bool) -> int:
 
 
 def _help_of(error: CycloptsError) -> str:
-    """Return the words that show the help of the command that the words were for."""
+    """Return the words that show the help of the command that was meant."""
     return " ".join(("pegboard", *(error.command_chain or ()), "--help"))
 
 
 def _meant(error: CycloptsError) -> str:
-    """Return the shared option that was meant; cyclopts knows those of the command alone."""
+    """Return the shared option that was meant; cyclopts only knows those of the command."""
     option = None if "Did you mean" in str(error) else _OPTION.search(str(error))
     near = option and nearest_one(option[0], SHARED_OPTIONS)
     return f" Did you mean {near}?" if near and option and near != option[0] else ""

@@ -1,4 +1,4 @@
-"""Completers: names of tools and profiles for a shell that completes words; read from files, nothing is started."""
+"""Completers: names of tools and profiles for shell completion, read from files only; nothing is started."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 else:
     yaml = LazyModule("yaml")
 
-COMPLETION_FILE_BYTES = 256 * KIB  # of a config or lock whose names a shell completes
+COMPLETION_FILE_BYTES = 256 * KIB  # bytes of a config or lock that is read for completion
 
 _CONFIG, _LOCK = "pegboard.yaml", "pegboard.lock"
 
 
 def tool_names(context: object = None) -> list[str]:
-    """Return the tools that the config here names, and those that its lock has pinned."""
+    """Return the tools in the nearest config and in its lock."""
     config, folder = _config()
     tools = config.get("tools")
     entries = [tool for tool in tools if is_object(tool)] if is_list(tools) else []
@@ -31,7 +31,7 @@ def tool_names(context: object = None) -> list[str]:
 
 
 def profile_names(context: object = None) -> list[str]:
-    """Return the profiles of the config here."""
+    """Return the profiles in the nearest config."""
     profiles = _config()[0].get("profiles")
     return list(map(str, profiles)) if is_object(profiles) else []
 
@@ -48,7 +48,7 @@ def _pinned(folder: Path | None) -> Iterator[str]:
 
 
 def _config() -> tuple[JSON, Path | None]:
-    """Return what the config here or above says, as far as it can be read, and its folder."""
+    """Return the contents of the config here or in a folder above, as far as it can be parsed, and its folder."""
     here = Path.cwd()
     for folder in (here, *here.parents):
         text = _text(folder / _CONFIG)
@@ -65,6 +65,6 @@ def _text(path: Path) -> str:
     try:
         if not path.is_file() or path.stat().st_size > COMPLETION_FILE_BYTES:
             return ""
-        return path.read_bytes().decode("utf-8", "replace")  # raw: the operator's own file, beside which they work
+        return path.read_bytes().decode("utf-8", "replace")  # the operator's own file, in whose folder they work
     except OSError:
         return ""

@@ -1,4 +1,4 @@
-"""Config entry: put entries into a config, try them, and write the file when they hold."""
+"""Config entry: add entries to a config, validate the result, and write the file."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ from pegboard.model.secret import Secret
 
 
 class ConfigFile(Struct, frozen=True, kw_only=True):
-    """The config that entries go to, as it is now; `text` is empty where there is none yet."""
+    """The current config file; `text` is empty if there is none yet."""
 
     path: Path
     text: str
     taken: frozenset[str]
     included: frozenset[str] = frozenset()
-    """Groups that its profiles name."""
+    """The groups that its profiles include."""
     groups: frozenset[str] = frozenset()
-    """Groups that stand under its `groups:`."""
+    """The groups under its `groups:`."""
     globs: tuple[str, ...] = ()
-    """What stands under `files:`."""
+    """The globs under its `files:`."""
     tool_count: int = 0
-    """How many items its `tools:` has."""
+    """The number of items in its `tools:`."""
     env: tuple[str, ...] | None = None
-    """Globs over the variables that it may name; `None` where it may name all."""
+    """Globs over the variables that it may name; `None` if it may name all."""
 
     @property
     def folder(self) -> Path:
         return self.path.absolute().parent
 
     def with_way_out(self, proposal: Proposal) -> Proposal:
-        """Return a proposal whose programs can fetch their packages from here, as far as this config may say how."""
+        """Return a proposal whose programs get the proxy variables for downloads, if this config may name them."""
         present = {
             name
             for name, value in os.environ.items()
@@ -59,7 +59,7 @@ class ConfigFile(Struct, frozen=True, kw_only=True):
         return replace(proposal, tools=tuple(with_way_out(tool, present) for tool in proposal.tools))
 
     def with_proposal(self, proposal: Proposal) -> str:
-        """Return the text of the config with all entries of a proposal in it.
+        """Return the text of the config with all entries of a proposal.
 
         Raises:
             DefinitionError: it cannot be changed without touching the rest.
@@ -79,7 +79,7 @@ class ConfigFile(Struct, frozen=True, kw_only=True):
 
 
 def open_config(options: Options) -> ConfigFile:
-    """Return the config that the options mean; a new `pegboard.yaml` where there is none and none was named.
+    """Return the config that the options name; a new `pegboard.yaml` if none is named and none exists.
 
     Raises:
         CommandError: the named one does not exist, or cannot be read.
@@ -92,7 +92,7 @@ def open_config(options: Options) -> ConfigFile:
         return ConfigFile(path=Path(CONFIG_NAME), text="", taken=frozenset())
     text = read_operator_file(path)
     with redirect_stdout(stderr):
-        # What is wrong with it is told when it is tried with more in it.
+        # Its faults are reported when it is validated with the new entries.
         config, _ = read(path, env=os.environ)
     names = chain.from_iterable((tool.value.called, tool.value.name) for tool in config.tools)
     included = frozenset(group for form in config.profiles.values() for group in form.value.include or ())
@@ -119,13 +119,13 @@ def trial(
     files: Mapping[str, str] | None = None,
     placeholders: Mapping[str, str] | None = None,
 ) -> Generator[tuple[Catalog, Config]]:
-    """Give the catalog of a config as it would be; variables without a value have those of `exports`.
+    """Yield the catalog of a config with the new entries; unset variables get the values in `exports`.
 
-    `placeholders` stand for variables that nobody has set yet.
+    `placeholders` are values for variables that nobody has set yet.
 
     Raises:
-        CommandError: a variable that it needs is not set and it is not offline, or the entries cannot be honoured.
-        DefinitionError: the config had problems before.
+        CommandError: a required variable is not set and it is not offline, or the entries are invalid.
+        DefinitionError: the config was invalid before.
     """
     known = {export.variable: export.value.reveal() for export in exports if export.value is not None}
     env = {**known, **os.environ}
@@ -141,7 +141,7 @@ def trial(
             kind="variable_missing",
         )
     options.terminal.secrets = lambda: [Secret(value) for value in known.values()]
-    # Beside the config, since what it names is relative to it.
+    # In the config's folder, since paths in it are relative.
     path = file.path.with_name(f".{file.path.name}.{os.getpid()}.trial")
     beside = {file.folder / name: content for name, content in (files or {}).items()}
     present = [str(each) for each in beside if each.exists()]
@@ -152,7 +152,7 @@ def trial(
         for each, content in beside.items():
             write_operator_file(each, content)
         path.touch(mode=0o600, exist_ok=False)
-        path.write_text(text, encoding="utf-8")  # raw: beside the operator's own file, for as long as it is tried
+        path.write_text(text, encoding="utf-8")  # next to the operator's own file, during the trial only
         with redirect_stdout(stderr):
             catalog, config = load_catalog(path, env=env)
     except OSError as error:
@@ -174,14 +174,14 @@ def trial(
 
 
 def _check_as_it_was(file: ConfigFile, env: Mapping[str, str]) -> None:
-    """Raise what was wrong with a config before anything was added to it."""
+    """Raise the faults that a config had before anything was added."""
     if file.text:
         with redirect_stdout(stderr):
             load_catalog(file.path, env=env)
 
 
 def write_config(file: ConfigFile, text: str, files: Mapping[str, str]) -> None:
-    """Write the config, and what stands beside it first; nothing that exists is overwritten but the config.
+    """Write the config, after the files next to it; no existing file is overwritten except the config.
 
     Raises:
         CommandError: a file exists, or cannot be written, or the config has changed meanwhile.

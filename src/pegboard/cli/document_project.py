@@ -1,4 +1,4 @@
-"""Document project: the document store of the config that a command works on."""
+"""Document project: the config of a command and its document store."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ else:
 
 
 class DocumentProject(Struct, frozen=True, kw_only=True):
-    """A loaded config and its document store. Nothing of the user's code is imported for it."""
+    """A loaded config and its document store. The user's Python modules are not imported."""
 
     config: Config
     store: SqlDocumentStore
 
     def workspace(self) -> document_workspace.Workspace:
-        """Return what takes documents in, from the web where `web_fetch` allows it, and without it from all of it."""
+        """Return the ingester; `web_fetch` limits the web addresses that it may fetch. Default: every public one."""
         form = None if self.config.workspace is None else self.config.workspace.value.web_fetch
         reach = form if isinstance(form, WebFetchForm) else WebFetchForm.model_validate({})
         return document_workspace.Workspace(
@@ -48,7 +48,7 @@ def document_project(options: Options) -> DocumentProject:
 
     Raises:
         CommandError: there is no config, or none with `workspace:`.
-        DefinitionError: it cannot be honoured; with all problems.
+        DefinitionError: it is invalid; with all problems.
     """
     path = find_config(options.config, start=Path.cwd())
     config = load(path, env=os.environ)

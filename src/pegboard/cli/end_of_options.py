@@ -1,16 +1,16 @@
-"""End of options: where the command begins that `pegboard add` is given, whose options are its own."""
+"""End of options: find the command that `pegboard add` is given, since its options belong to it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-# Those of `add` and of every command that take no value.
+# Options without a value, of `add` and of every command.
 FLAGS = frozenset({"--yes", "--print", "--offline", "--trust-annotations", "--json", "--help", "-h"})
 _SCHEMES, _SUFFIXES = ("http://", "https://"), (".json", ".yaml", ".yml")
 
 
 def with_end_of_options(words: Sequence[str]) -> list[str]:
-    """Return the words of a command line with `--` before what `add` is given: `npx -y PACKAGE` has its own options."""
+    """Insert `--` before the command for `add`: the options of `npx -y PACKAGE` are its own."""
     place = _first_plain(words, 0)
     if words[place : place + 1] != ["add"]:
         return list(words)
@@ -22,7 +22,7 @@ def with_end_of_options(words: Sequence[str]) -> list[str]:
 
 
 def _first_plain(words: Sequence[str], place: int) -> int:
-    """Return where the first word stands that is neither an option nor the value of one."""
+    """Return the place of the first word that is neither an option nor the value of one."""
     while place < len(words) and words[place].startswith("-"):
         place += 1 if words[place] in FLAGS or words[place] == "--" or "=" in words[place] else 2
     return place

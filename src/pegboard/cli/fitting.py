@@ -1,4 +1,4 @@
-"""Fitting: find out what of a proposal a config can honour, and leave out the rest with the reason."""
+"""Fitting: find the valid parts of a proposal, and leave out the rest with the reason."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from pegboard.cli.options import Options
 from pegboard.model.error import DefinitionError, Problem
 from pegboard.model.record import replace
 
-# What a variable without a value may stand for, tried in turn: a text, an address, a number.
+# Placeholders for unset variables, tried in this order: a text, an address, a number.
 _PLACEHOLDERS = ("not-set-yet", "https://not-set-yet.invalid", "1")
 _TOOL = re.compile(r"tools\[(\d+)\]")
 _REFERENCE = re.compile(r"\$\{(\w+)")
 
 
 async def fitted(file: ConfigFile, proposal: Proposal, options: Options) -> tuple[Proposal, str]:
-    """Return what of a proposal can be honoured, and the config with it. Nothing is connected to, nothing written.
+    """Return the valid parts of a proposal, and the config with them. Nothing is connected to, nothing written.
 
     Variables need not be set.
 
     Raises:
-        CommandError: nothing of it can be honoured.
-        DefinitionError: the config had problems before.
+        CommandError: no part of it is valid.
+        DefinitionError: the config was invalid before.
     """
     fitting = _Fitting(file, proposal)
     first: Exception | None = None
@@ -86,7 +86,7 @@ class _Fitting:
         return not (self._tools or self._drafts or self._others)
 
     def proposal(self, *, with_reasons: bool = True) -> Proposal:
-        """Return what is in it now; files with a reason before each comment, or with each item on its own line."""
+        """Return the current proposal; files have a reason before each comment, or each item on its own line."""
         drafts = {path: draft.text(with_reasons=with_reasons) for path, draft in self._drafts.items()}
         files = {**self._others, **drafts}
         named = set(_REFERENCE.findall(str((self._tools, files))))
@@ -104,7 +104,7 @@ class _Fitting:
         )
 
     def leave_out(self, problems: tuple[Problem, ...]) -> bool:
-        """Put placeholders for unset variables, else leave out what has a problem; return False if nothing changed."""
+        """Set placeholders for unset variables, or leave out invalid parts; return False if nothing changed."""
         if unset := [problem for problem in problems if self._is_new(problem.variable)]:
             for problem in unset:
                 self.placeholders[problem.variable] = _PLACEHOLDERS[0]

@@ -1,4 +1,4 @@
-"""jsonc: JSON with comments and trailing commas, changed member by member while all other text stays as it is."""
+"""jsonc: JSON with comments and trailing commas; single members are changed, and all other text is kept."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WORD = re.compile(r"[^\s,\]}/\"]+")
 
 
 class JsoncError(ValueError):
-    """A text is no JSON, also with comments; the message has the line."""
+    """A text is not JSON, not even with comments; the message has the line."""
 
 
 class _Member(NamedTuple):
@@ -25,7 +25,7 @@ class _Member(NamedTuple):
 
 
 class _Object(NamedTuple):
-    """An object by its braces, its members, and the place after the last comma where nothing follows it."""
+    """An object: its braces, its members, and the place after a trailing comma."""
 
     start: int
     end: int
@@ -34,10 +34,10 @@ class _Object(NamedTuple):
 
 
 def read(text: str) -> JSONValue:
-    """Return what a text says.
+    """Parse a text.
 
     Raises:
-        JsoncError: it cannot be read.
+        JsoncError: it is invalid.
     """
     pieces: list[str] = []
     start = _after_space(text, 0)
@@ -51,10 +51,10 @@ def read(text: str) -> JSONValue:
 
 
 def with_member(text: str, section: str, name: str, value: JSON) -> str:
-    """Return the text with `{section: {name: value}}` in it; a member of that name is replaced.
+    """Return the text with `{section: {name: value}}` in it; a member with that name is replaced.
 
     Raises:
-        JsoncError: it cannot be read, or is no object there.
+        JsoncError: it is invalid, or is not an object there.
     """
     if _after_space(text, 0) == len(text):
         return text + json.dumps({section: {name: value}}, indent=2, ensure_ascii=False) + "\n"
@@ -71,10 +71,10 @@ def with_member(text: str, section: str, name: str, value: JSON) -> str:
 
 
 def without_member(text: str, section: str, name: str) -> str:
-    """Return the text without it, and without the section where nothing else is in it.
+    """Return the text without that member, and without the section if it becomes empty.
 
     Raises:
-        JsoncError: it cannot be read, or is no object there.
+        JsoncError: it is invalid, or is not an object there.
     """
     if _after_space(text, 0) == len(text):
         return text
@@ -90,7 +90,7 @@ def without_member(text: str, section: str, name: str) -> str:
 
 
 def _comments(between: str, members: list[_Member], start: int) -> bool:
-    """Tell whether a comment stands beside the members of an object."""
+    """Tell whether an object contains a comment."""
     for member in reversed(members):
         between = between[: member.start - start - 1] + between[member.end - start - 1 :]
     return "/" in between
@@ -118,7 +118,7 @@ def _removed(text: str, holder: _Object, key: str) -> str:
     comma = _after_space(text, end)
     if text[comma] == ",":
         end = comma + 1
-    # The line that it began on goes, too, where nothing else stands on it.
+    # The line that it began on is removed as well, if nothing else is on it.
     line = text.rfind("\n", 0, start)
     if line >= holder.start and not text[line + 1 : start].strip():
         start = line
@@ -146,7 +146,7 @@ def _indent(text: str, place: int) -> str:
 
 
 def _member(holder: _Object, key: str) -> _Member | None:
-    # Of two the last counts, as readers have it.
+    # Of duplicate keys the last counts, as for other readers.
     return next((member for member in reversed(holder.members) if member.key == key), None)
 
 
@@ -175,7 +175,7 @@ def _object(text: str, start: int) -> _Object:
 
 
 def _value(text: str, start: int, pieces: list[str]) -> int:
-    """Return where a value ends, and give its text without comments and last commas."""
+    """Return the end of a value, and append its text without comments and trailing commas."""
     opening = text[start : start + 1]
     if opening not in ("{", "["):
         found = _STRING.match(text, start) or _WORD.match(text, start)

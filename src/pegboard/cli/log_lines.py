@@ -1,4 +1,4 @@
-"""Log lines: what Pegboard and its server log while a command runs, as lines of text or of JSON."""
+"""Log lines: show the log of Pegboard and its server while a command runs, as lines of text or of JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 
 
 class _TextLines(logging.Formatter):
-    """Writes a log record as one safe line; the traceback only for those who debug. `is_timed` begins with the time."""
+    """Formats a log record as one safe line; tracebacks only when debugging. `is_timed` adds the time."""
 
     def __init__(self, terminal: Terminal, *, is_timed: bool = False) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class _TextLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         message = record.getMessage()
-        # One line of fields, which callers have written: a line break in a path must not hide what stands around it.
+        # One line of fields with callers' texts: a line break in a path must not fake another line.
         text = f"{record.levelname.lower()}: {safe(message) if hasattr(record, 'fields') else message}"
         if self._is_timed:
             text = f"{_time(record)} {text}"
@@ -44,7 +44,7 @@ class _TextLines(logging.Formatter):
 
 
 class _JsonLines(logging.Formatter):
-    """Writes a log record as one line of JSON: time, level, logger, message, and the fields that it has besides."""
+    """Formats a log record as one line of JSON: time, level, logger, message, and its additional fields."""
 
     def __init__(self, terminal: Terminal) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ def _time(record: logging.LogRecord) -> str:
 
 @contextmanager
 def logging_to(terminal: Terminal) -> Generator[None]:
-    """Send the warnings of Pegboard to the terminal while a command runs."""
+    """Show Pegboard's warnings on the terminal while a command runs."""
     handler = logging.StreamHandler(terminal.err)
     handler.setFormatter(_TextLines(terminal))
     handler.setLevel(logging.WARNING)
@@ -98,7 +98,7 @@ def logging_to(terminal: Terminal) -> Generator[None]:
 
 
 def log_as(terminal: Terminal, form: LogForm, level: LogLevel) -> None:
-    """Log from this level on, in this form, until the command ends."""
+    """Log from this level on, in this format, until the command ends."""
     assert terminal.log is not None
     terminal.log.setFormatter(_JsonLines(terminal) if form == "json" else _TextLines(terminal, is_timed=True))
     terminal.log.setLevel(level.upper())
@@ -106,7 +106,7 @@ def log_as(terminal: Terminal, form: LogForm, level: LogLevel) -> None:
 
 
 def tell(terminal: Terminal, message: str, **fields: object) -> None:
-    """Log a line whatever the level, such as where a server listens."""
+    """Log a line at any level, such as the address of a server."""
     record = logging.makeLogRecord(
         {"name": "pegboard.serve", "levelno": logging.INFO, "levelname": "INFO", "msg": message, "fields": fields}
     )

@@ -1,4 +1,4 @@
-"""MCP clients: where each keeps its servers, and in which form; each row is of its own public documentation."""
+"""MCP clients: the place and format of each client's server list, from its public documentation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class McpClient(NamedTuple):
-    """One client: the title that people know, its file (below the home folder unless `is_of_folder`), and its form."""
+    """One client: its title, its file (in the home folder unless `is_of_folder`), and the file's format."""
 
     title: str
     file: str
@@ -34,7 +34,7 @@ class McpClient(NamedTuple):
         return self.file.endswith(".toml")
 
     def path(self, folder: Path) -> Path:
-        """Return the file of this machine's user, or of a folder that is worked in."""
+        """Return the file of the current user, or of a project folder."""
         if self.is_of_folder:
             return folder / self.file
         if sys.platform == "darwin" and self.on_mac:
@@ -44,15 +44,15 @@ class McpClient(NamedTuple):
         return Path.home() / self.file
 
     def entry(self, command: Sequence[str]) -> JSON:
-        """Return what starts the server, as the client has it."""
+        """Return the command of the server, in the client's format."""
         return {**self.fields, "command": command[0], "args": list(command[1:])}
 
     def with_server(self, text: str, name: str, command: Sequence[str]) -> str:
-        """Return the client's configuration with the server in it; all else stands as it stood."""
+        """Return the client's configuration with the server; everything else is unchanged."""
         entry = self.entry(command)
         if self.is_toml:
             kept = _without_table(text, self.section, name)
-            # One empty line, whatever stands before it: taking the table out takes that, too.
+            # Exactly one empty line before the table; removing the table removes it.
             gap = "" if not kept else "\n" if kept.endswith("\n") else "\n\n"
             return f"{kept}{gap}{_table(self.section, name, entry)}"
         return jsonc.with_member(text, self.section, name, entry)
@@ -64,7 +64,7 @@ class McpClient(NamedTuple):
         return jsonc.without_member(text, self.section, name)
 
     def read(self, text: str) -> JSON:
-        """Return what the configuration says.
+        """Return the contents of the configuration.
 
         Raises:
             CommandError: it cannot be read.
@@ -95,14 +95,14 @@ CLIENTS: Mapping[str, McpClient] = {
 
 
 def _table(section: str, name: str, entry: JSON) -> str:
-    # Texts and lists of texts are written alike in JSON and TOML.
-    # A character that JSON would write as two escapes is none in TOML.
+    # Strings and lists of strings have the same syntax in JSON and TOML.
+    # TOML does not accept surrogate pairs, which JSON uses for such characters.
     lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in entry.items()]
     return "\n".join([f"[{section}.{_key(name)}]", *lines]) + "\n"
 
 
 def _without_table(text: str, section: str, name: str) -> str:
-    """Return the text without a table, those below it, and one empty line before; comments before the next stay."""
+    """Return the text without a table, its subtables, and one empty line before; comments before the next stay."""
     kept: list[str] = []
     pending: list[str] = []
     is_inside = False
@@ -125,7 +125,7 @@ def _without_table(text: str, section: str, name: str) -> str:
 
 
 def _header(line: str) -> tuple[str, ...]:
-    """Return the keys of a line that begins a table, however they are quoted; none of any other line."""
+    """Return the keys of a line that begins a table, in any quotes; empty for other lines."""
     if not line.lstrip().startswith("["):
         return ()
     try:

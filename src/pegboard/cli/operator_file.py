@@ -1,4 +1,4 @@
-"""Operator file: read and write whole a file that the operator named, which others may have changed meanwhile."""
+"""Operator file: read and atomically write a file that other programs may change meanwhile."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from pegboard.cli.command_error import CommandError
 from pegboard.model.bounds import MIB
 from pegboard.storage.whole_file import write_whole
 
-FOREIGN_FILE_BYTES = 32 * MIB  # of a configuration of another program, or a catalog of servers
-OPERATOR_FILE_WAIT_S = 5.0  # for another Pegboard that writes the same file; nobody writes for longer
+FOREIGN_FILE_BYTES = 32 * MIB  # bytes of another program's configuration, or of a catalog of servers
+OPERATOR_FILE_WAIT_S = 5.0  # seconds to wait for another Pegboard that writes the same file; no write takes longer
 
 _PAUSE_S = 0.02
 
 
 def read_operator_file(path: Path) -> str:
-    """Return the text of a file; empty where there is none.
+    """Return the text of a file; empty if there is none.
 
     Raises:
-        CommandError: it cannot be read, is no text, or is larger than any file of its kind.
+        CommandError: it cannot be read, is not text, or is too large.
     """
     try:
         if path.exists() and not path.is_file():
@@ -40,17 +40,17 @@ def read_operator_file(path: Path) -> str:
 
 
 def write_operator_file(path: Path, text: str, *, expected: str | None = None) -> None:
-    """Write a file whole or not at all. With `expected` it is left alone if that is no longer its text.
+    """Write a file completely or not at all. With `expected` it is written only if that is still its text.
 
     Raises:
         CommandError: it cannot be written, is write-protected, or has changed.
     """
-    # A link, as people keep their settings elsewhere, stays one.
+    # A link stays a link: people keep their settings elsewhere.
     path = path.resolve()
     lock = path.with_name(f".{path.name}.pegboard.tmp")
 
     def check() -> None:
-        # As late as can be: a client that runs and writes its own file waits for nobody.
+        # As late as possible: a running client does not wait for us.
         if expected is not None and read_operator_file(path) != expected:
             text = f"{str(path)!r} has changed meanwhile; nothing was written. Try again."
             raise CommandError(text, kind="changed")
@@ -58,7 +58,7 @@ def write_operator_file(path: Path, text: str, *, expected: str | None = None) -
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
-        # Another file takes its place, which the folder's owner may always do; what is protected is meant to stay.
+        # The file is replaced, which the folder's owner always may; but a protected file is meant to stay.
         if not mode & 0o222 or (path.exists() and not os.access(path, os.W_OK)):
             text = f"{str(path)!r} is write-protected; nothing was written. Make it writable if it is meant."
             raise CommandError(text, kind="not_written")
@@ -72,10 +72,10 @@ def write_operator_file(path: Path, text: str, *, expected: str | None = None) -
 
 
 def change_operator_file(path: Path, change: Callable[[str], str]) -> tuple[str, str]:
-    """Write what `change` makes of a file's text, made anew where others wrote meanwhile. Return both texts.
+    """Write the result of `change`, applied again if another program wrote meanwhile. Return both texts.
 
     Raises:
-        CommandError: as the above, or others wrote it again and again.
+        CommandError: see `write_text`, or others keep writing it.
     """
     until = time.monotonic() + OPERATOR_FILE_WAIT_S
     while True:
@@ -92,10 +92,10 @@ def change_operator_file(path: Path, change: Callable[[str], str]) -> tuple[str,
 
 
 def _begin(lock: Path) -> None:
-    """Make an empty file: the Pegboard that has made it is the only one that writes the file of that name.
+    """Create an empty lock file: only the process that created it may write the file it stands for.
 
     Raises:
-        OSError: it cannot be made, or another holds it for longer than anybody writes.
+        OSError: it cannot be created, or another process holds it for too long.
     """
     until = time.monotonic() + 2 * OPERATOR_FILE_WAIT_S
     while True:
@@ -105,7 +105,7 @@ def _begin(lock: Path) -> None:
             if time.monotonic() > until:
                 raise
         with suppress(FileNotFoundError):
-            # Whoever made it was ended: nobody writes for so long.
+            # Its creator has ended: no write takes that long.
             if time.time() - lock.lstat().st_mtime > OPERATOR_FILE_WAIT_S:
                 lock.unlink()
         time.sleep(_PAUSE_S)

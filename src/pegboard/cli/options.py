@@ -1,4 +1,4 @@
-"""Options: what every command is told beside its own words."""
+"""Options: the options that all commands share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WORDS = ("user", "space", "roles", "profile", "session")
 
 
 class Identity(Struct, frozen=True, kw_only=True):
-    """Who the command acts as, in the words of `--as user=ann,space=s1,roles=operator,profile=chat`."""
+    """The person that the command acts as, from `--as user=ann,space=s1,roles=operator,profile=chat`."""
 
     user: str | None = None
     space: str | None = None
@@ -28,10 +28,10 @@ class Identity(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def parse(cls, text: str) -> Identity:
-        """Read `name=value` pairs, separated by commas; `roles` may come several times.
+        """Parse `name=value` pairs, separated by commas; `roles` may be repeated.
 
         Raises:
-            CommandError: another form, an unknown name, or a name given twice.
+            CommandError: another form, an unknown name, or a duplicate.
         """
         words: dict[str, str] = {}
         roles: list[str] = []
@@ -54,7 +54,7 @@ Shell = Literal["bash", "zsh", "fish", "powershell"]
 
 
 class Options(Struct, frozen=True, kw_only=True):
-    """The global options, read, and the terminal to write to."""
+    """The parsed global options, and the terminal to write to."""
 
     config: Path | None = None
     profile: str | None = None
@@ -62,21 +62,21 @@ class Options(Struct, frozen=True, kw_only=True):
     json: bool = False
     terminal: Terminal = field(default_factory=Terminal)
     completion_script: Callable[[Shell], str] = str
-    """Returns the script by which a shell completes the words of the whole command line."""
+    """Returns the completion script of the whole command line for a shell."""
 
     @property
     def chosen_profile(self) -> str | None:
-        """The profile to look through: `--profile`, else that of `--as`, else none, which sees all groups."""
+        """The selected profile: `--profile`, else that of `--as`, else `None`, which means all groups."""
         return self.profile or self.identity.profile
 
     @property
     def seen_by(self) -> str:
-        """Who looks, in words."""
+        """A description of the caller."""
         profile = f"for profile {self.chosen_profile!r}" if self.chosen_profile else "in all groups"
         return f"{profile}, as {self.identity.user!r}" if self.identity.user else profile
 
 
-# SharedOptions to a command by the launcher, never read from its words.
+# The launcher passes SharedOptions to a command; they are never parsed from its words.
 SharedOptions = Annotated[Options, Parameter(parse=False)]
 Strict = Annotated[bool, Parameter(help="Refuse a config, lock or key store that other users may write.")]
 ToolName = Annotated[str, Parameter(help="Name of the tool, or its qualified id namespace.tool.", completer=tool_names)]

@@ -1,4 +1,4 @@
-"""Problem text: faults of a declaration as lines, each with its line of the file and a mark below the place."""
+"""Problem text: format the problems of a declaration, each with its line of the file and a mark below the place."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _RED, _BOLD, _DIM, _OFF = "\x1b[31m", "\x1b[1m", "\x1b[2m", "\x1b[0m"
 
 
 def problem_text(problems: Iterable[Problem], *, label: str = "", is_coloured: bool = False) -> str:
-    """Return the lines of `problems`; those of one line in a row share what is shown of the file.
+    """Return the lines for `problems`; consecutive ones about one line share its excerpt.
 
     Args:
-        problems: in the order in which to tell them.
-        label: what each begins with.
-        is_coloured: where the reader is a terminal.
+        problems: in the order of output.
+        label: the beginning of each.
+        is_coloured: whether the output is a terminal with colours.
     """
 
     def painted(text: str, *styles: str) -> str:
@@ -42,23 +42,23 @@ def problem_text(problems: Iterable[Problem], *, label: str = "", is_coloured: b
 
 
 def without_place(problem: Problem) -> str:
-    """Return what a problem says without its place."""
+    """Return a problem's message without its place."""
     return ": ".join(part for part in (problem.path, problem.message) if part)
 
 
 def _line(problem: Problem) -> str:
-    """Return the number of the line that a problem names."""
+    """Return the line number of a problem."""
     numbers = [part for part in problem.where.split(":")[-2:] if part.isdigit()]
     return numbers[0] if numbers else ""
 
 
 def _drawn(text: str) -> str:
-    """Return text of a file as one safe line, in which a tab is as wide as a space."""
+    """Return text of a file as one safe line, with tabs as single spaces."""
     return safe(text.replace("\t", " "))
 
 
 def _width(text: str) -> int:
-    """Return how many columns of a terminal a text takes."""
+    """Return the width of a text in terminal columns."""
     return sum(
         0 if unicodedata.combining(character) else 2 if unicodedata.east_asian_width(character) in "WF" else 1
         for character in text

@@ -1,4 +1,4 @@
-"""Project: the configured catalog that a command works on, found, loaded and opened."""
+"""Project: find, load and open the catalog that a command works on."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from pegboard.model.json_types import JSONValue
 from pegboard.model.secret import Secret
 from pegboard.platforms import platform
 
-CLI_STOP_GRACE_S = 1.0  # for calls that run when a command ends
+CLI_STOP_GRACE_S = 1.0  # seconds for running calls when a command ends
 
 CONFIG_NAME = "pegboard.yaml"
 
@@ -34,7 +34,7 @@ def find_config(named: Path | None, *, start: Path) -> Path:
     """Return the config file: the one named, or the first `pegboard.yaml` in `start` or above it.
 
     Raises:
-        CommandError: there is none, or the one found above belongs to somebody else.
+        CommandError: there is none, or the one found above belongs to another user.
     """
     if named is not None:
         path = named / CONFIG_NAME if named.is_dir() else named
@@ -79,11 +79,11 @@ class Project(Struct, frozen=True, kw_only=True):
         )
 
     def warnings(self) -> list[Problem]:
-        """Return what is odd in the config but allowed, such as policy entries that match no tool."""
+        """Return the warnings of the config, such as policy entries that match no tool."""
         return warnings(self.config, self.catalog)
 
     def check_profile(self, name: str | None) -> None:
-        """Raise `CommandError`, with the near ones, if there is no such profile."""
+        """Refuse an unknown profile, with suggestions."""
         if name in self.config.refused.profiles:
             text = f"The profile {name!r} is left out, because it needs a variable that is not set."
             raise CommandError(text, kind="unknown_profile")
@@ -94,37 +94,37 @@ class Project(Struct, frozen=True, kw_only=True):
                 raise CommandError(str(error), kind="unknown_profile") from None
 
     def clean(self, value: JSONValue, ctx: ToolContext) -> JSONValue:
-        """Return what is about to be printed without the secrets of the config and the context."""
+        """Return the output without the secrets of the config and the context."""
         redactor = self.catalog.executor.redactor(ctx)
         return value if redactor is None else redactor.value(value)
 
 
 def load(options: Options, *, strict: bool = False, only_reads: bool = False) -> Project:
-    """Find and load the config. With `strict` one that others may write is refused before anything of it runs.
+    """Find and load the config. With `strict`, a config that others may write is refused before any of it runs.
 
-    For a command that `only_reads`, whatever needs a variable that is not set is left out and noted.
+    For a command that `only_reads`, declarations with unset variables are left out and reported.
 
     Raises:
         CommandError: there is no config file, or no such profile in it.
-        DefinitionError: it cannot be honoured; with all problems.
+        DefinitionError: it is invalid; with all problems.
     """
     path = find_config(options.config, start=Path.cwd())
-    # A module of the user's that prints while it is imported must not end up in our answer.
+    # Output of the user's modules during their import must not get into our answer.
     with redirect_stdout(sys.stderr):
-        # Until it is read, whatever it names of the environment may be a secret.
+        # Until it is loaded, every variable that it names may be a secret.
         options.terminal.secrets = partial(_secrets_named_in, path)
         catalog, config = load_catalog(path, env=os.environ, strict=strict, leave_out=only_reads)
     options.terminal.secrets = lambda: catalog.secrets
     for text in left_out(config):
         options.terminal.note(f"Left out: {text}")
     project = Project(catalog=catalog, config=config)
-    # Of every command, also of one that has no use for it: a name that is none was meant otherwise.
+    # Checked for every command, even those that ignore the profile: a wrong name is a mistake.
     project.check_profile(options.chosen_profile)
     return project
 
 
 def left_out(config: Config) -> list[str]:
-    """Return what is left out of a config for a variable that is not set, a line each."""
+    """Return a line for each declaration that is left out because a variable is not set."""
     return [str(problem) for problem in config.left_out]
 
 
@@ -144,15 +144,15 @@ async def opened(
     lists_only: bool = False,
     only_reads: bool = False,
 ) -> AsyncGenerator[tuple[Project, View]]:
-    """Load the config, start its sources, and give the view of the person and profile that are asked for.
+    """Load the config, start its sources, and yield the view of the requested person and profile.
 
-    Of the sources only those are started that the question depends on: of one `tool`, or of a whole list. With
-    `lists_only` what the lock has pinned is taken from there; for `only_reads` see `load`.
-    Without a profile the view has all groups: the person who has the config file may see what is in it.
+    Only the sources that the command depends on are started: for one `tool`, or for a whole list. With `lists_only`,
+    definitions that the lock has pinned are used without starting their server; for `only_reads` see `load`. Without a
+    profile the view has all groups: a person who has the config file may see its contents.
 
     Raises:
         CommandError: there is no config file, or no such profile.
-        DefinitionError: a config that cannot be honoured.
+        DefinitionError: the config is invalid.
     """
     project = load(options, only_reads=only_reads)
     catalog = project.catalog

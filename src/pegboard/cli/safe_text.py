@@ -1,11 +1,11 @@
-"""Safe text: what may go to a screen, so that nothing from outside reaches it as more than letters."""
+"""Safe text: make foreign text safe for a terminal, so that it can only show characters."""
 
 from __future__ import annotations
 
 import re
 
-# Control characters (ESC and CSI among them), and what is invisible or turns the direction of text. The two joiners
-# U+200C and U+200D stay: scripts and emoji need them, and no terminal obeys them.
+# Control characters (ESC and CSI among them), invisible characters, and those that change the direction of text. The
+# two joiners U+200C and U+200D stay: scripts and emoji need them, and no terminal interprets them.
 UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff"
     "\ufff9-\ufffb\U000e0000-\U000e0fff]"
@@ -14,10 +14,10 @@ _LINES = re.compile("[\t\n]")
 
 
 def safe(text: object, *, lines: bool = False) -> str:
-    r"""Return `text` with nothing in it that a terminal obeys or hides: such characters are spelled out, as `\x1b`.
+    r"""Return `text` with characters that a terminal interprets or hides escaped, such as `\x1b`.
 
-    With `lines`, line breaks and tabs stay; without, the result is one line, so that it cannot pass for two.
-    Colour markup such as `[red]` needs no escaping: the console here reads none.
+    With `lines`, line breaks and tabs stay; without, the result is one line, so that it cannot look like two.
+    Colour markup such as `[red]` needs no escaping: our console does not interpret it.
     """
     clean = UNSAFE.sub(_spelled, str(text))
     return clean if lines else _LINES.sub(_spelled, clean)

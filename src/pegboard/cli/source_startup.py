@@ -1,4 +1,4 @@
-"""Source start-up: start the sources that a command needs, and wait a bounded time until each has said how it is."""
+"""Source start-up: start the sources that a command needs, and wait a bounded time for their tools."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pegboard.core.names import fold
 from pegboard.core.ports import Source
 from pegboard.model.json_types import is_list, is_object
 
-CLI_SOURCE_WAIT_S = 15.0  # for a source that does not say how long it may take; then the command goes on without it
-CLI_SOURCE_MARGIN_S = 5.0  # past the time that a source gives itself, after which it says what was wrong
-CLI_SILENT_WAIT_S = 5.0  # for sources, before a command says what it waits for
+CLI_SOURCE_WAIT_S = 15.0  # seconds for a source without a time limit of its own; then the command continues without it
+CLI_SOURCE_MARGIN_S = 5.0  # seconds beyond a source's own time limit, so that the source can report the error
+CLI_SILENT_WAIT_S = 5.0  # seconds to wait before a command says what it waits for
 
 
 @runtime_checkable
@@ -22,7 +22,7 @@ class Listed(Protocol):
     """A source that lists its tools some time after it is started."""
 
     async def listed(self, *, afresh: bool = False) -> None:
-        """Wait until the tools are known, or why they are not; `afresh` asks where they are, whatever is known."""
+        """Wait until its tools are known, or the error; `afresh` asks the server even if they are known."""
         ...
 
 
@@ -34,10 +34,10 @@ async def start_needed(
     profile: str | None = None,
     lists_only: bool = False,
 ) -> None:
-    """Start the sources that `tool` comes from, or those that may have tools for `profile`; then wait for their lists.
+    """Start the sources of `tool`, or those that may have tools for `profile`; then wait for their tools.
 
-    A source that takes longer than it gives itself is told of on stderr, and is no reason to fail. With `lists_only`
-    those are not started whose tools the lock has.
+    A source that exceeds its time limit is reported on stderr, and the command continues. With `lists_only`, sources
+    whose tools are in the lock are not started.
     """
     sources = catalog.registry.sources
     if not sources:
@@ -51,18 +51,18 @@ async def start_needed(
 async def started(
     catalog: Catalog, names: Sequence[str], terminal: Terminal, *, afresh: bool = False
 ) -> dict[str, str]:
-    """Start these sources and wait for their lists, all at the same time; returns what those raised that failed."""
+    """Start these sources and wait for their tools, all at the same time; returns the errors of those that failed."""
     sources = catalog.registry.sources
     for name in names:
         lock: Any = getattr(sources[name], "lock", None)
         if lock is not None:
-            # Only `serve` and `lock` accept something for good: looking at tools changes no file.
+            # Only `serve` and `lock` pin definitions: looking at tools changes no file.
             lock.is_kept = False
     await catalog.start(only=names, wait_s=0)
     if not names:
         return {}
     waiting = [asyncio.create_task(_listed(sources[name], afresh=afresh), name=name) for name in names]
-    # What is loaded to reach them is loaded now, and is not their time.
+    # Load the modules that connect first, so that this does not count as the sources' time.
     await asyncio.sleep(0)
     waits_s = {name: wait_s_of(sources[name]) for name in names}
     try:
@@ -91,7 +91,7 @@ async def started(
 
 
 def wait_s_of(source: Source) -> float:
-    """Return how long a source may take to tell its tools: as long as it gives itself, where it says so."""
+    """Return how long a source may take to list its tools: its own time limit, if it has one."""
     return float(getattr(source, "patience_s", CLI_SOURCE_WAIT_S))
 
 
@@ -101,7 +101,7 @@ async def _listed(source: Source, *, afresh: bool) -> None:
 
 
 def needed_sources(catalog: Catalog, *, tool: str | None, profile: str | None) -> frozenset[str]:
-    """Return the sources that a question about one tool, or about the list of a profile, depends on."""
+    """Return the sources that a request for one tool, or for a profile's tools, depends on."""
     registry = catalog.registry
     everything = frozenset(registry.sources)
     snapshot = catalog.snapshot()
@@ -114,12 +114,12 @@ def needed_sources(catalog: Catalog, *, tool: str | None, profile: str | None) -
     entry = snapshot.find(tool)
     if entry is not None:
         return everything & {entry.source, *_asked(entry.spec.available)}
-    # Not known yet: the name says whose it is, or nobody can tell.
+    # Not known yet: the namespace tells the source, otherwise all are needed.
     return frozenset(n for n in everything if fold(tool).startswith((fold(f"{n}__"), fold(f"{n}.")))) or everything
 
 
 def _asked(form: object) -> Iterator[str]:
-    """Yield the sources that the availability of a tool asks for."""
+    """Yield the sources in the availability condition of a tool."""
     if is_list(form) or isinstance(form, tuple):
         for inner in cast("Sequence[object]", form):
             yield from _asked(inner)

@@ -1,4 +1,4 @@
-"""Terminal: the only place that writes. Nothing that comes from outside reaches a screen as more than letters."""
+"""Terminal: the only module that writes output. Foreign text is shown as characters only."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pegboard.model.error import Problem
 from pegboard.model.json_types import JSONValue
 from pegboard.model.secret import Secret
 
-# Tables and colours are for people; `--json`, `serve` and `init` do without.
+# Tables and colours are for people; `--json`, `serve` and `init` do not need them.
 if TYPE_CHECKING:
     from rich import box, console, table
     from rich import text as rich_text
@@ -32,24 +32,24 @@ else:
     table = LazyModule("rich.table")
     rich_text = LazyModule("rich.text")
 
-CLI_SHOWN_CHARS = 160  # of the arguments or the result of a call that an agent makes, in its line
+CLI_SHOWN_CHARS = 160  # characters of the arguments or the result of an agent's call, in its line
 
 WIDTH_WITHOUT_TERMINAL = 120
 
 
 def json_text(value: JSONValue, *, indent: bool = True) -> str:
-    """Return JSON that means `value` and is safe on a terminal: what `safe` would spell out is a JSON escape."""
+    """Return JSON that means `value` and is safe on a terminal: unsafe characters become JSON escapes."""
     return UNSAFE.sub(_json_escaped, json_bytes(value, default=str, indent=indent, any_keys=True).decode())
 
 
 def _json_escaped(match: re.Match[str]) -> str:
-    # The line breaks of indentation are not in the class, those inside of strings orjson has escaped already.
+    # Indentation uses line breaks only outside strings, and orjson has escaped those in strings already.
     units = match.group().encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
 
 
 class Column(Struct, frozen=True, kw_only=True):
-    """A column of a table: its head, and how its cells look. Ids are never folded, so that they can be copied."""
+    """A column of a table: its head and style. Ids are never wrapped, so that they can be copied."""
 
     head: str
     style: str = ""
@@ -57,7 +57,7 @@ class Column(Struct, frozen=True, kw_only=True):
 
 
 class UnwritableError(Exception):
-    """What a command answers has no place to go: the disk is full, or the reader has left."""
+    """The output of a command cannot be written: the disk is full, or the reader has gone."""
 
     def __init__(self, cause: OSError) -> None:
         super().__init__(f"The answer could not be written: {cause.strerror or cause}.")
@@ -73,27 +73,27 @@ def _told_if_unwritable() -> Generator[None]:
 
 
 class _Nowhere(io.StringIO):
-    """Takes everything and keeps nothing. It holds no file that somebody would have to close."""
+    """Discards all output. Unlike os.devnull, it needs no closing."""
 
     def write(self, text: str) -> int:
         return len(text)
 
 
 def _shows_colours(stream: TextIO) -> bool:
-    """Tell whether colours are wanted, as https://no-color.org and rich have it."""
+    """Tell whether colours are wanted, by the rules of https://no-color.org and rich."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") in ("dumb", "unknown"):
         return False
     return bool(os.environ.get("FORCE_COLOR")) or stream.isatty()
 
 
 class Terminal(Struct, kw_only=True):
-    """Where a command writes: its answer to `out`, everything else to `err`, without the `secrets` in use."""
+    """The output of a command: its answer goes to `out`, everything else to `err`; `secrets` are redacted."""
 
     out: TextIO = field(default_factory=lambda: sys.stdout)
     err: TextIO = field(default_factory=lambda: sys.stderr)
     secrets: Callable[[], Iterable[Secret]] = tuple
     log: logging.Handler | None = None
-    """What writes the log of the command."""
+    """The stream for the log of the command."""
 
     def __post_init__(self) -> None:
         for stream in (self.out, self.err):
@@ -103,7 +103,7 @@ class Terminal(Struct, kw_only=True):
                 reconfigure(errors="backslashreplace")
 
     def clean(self, text: str) -> str:
-        """Return what was not made to be shown, a traceback or a line of a log, without the secrets in use."""
+        """Return text that may contain anything, such as a traceback or a log line, without secrets."""
         return Redactor(self.secrets()).text(text)
 
     def json(self, value: JSONValue) -> None:
@@ -115,43 +115,43 @@ class Terminal(Struct, kw_only=True):
         self._write(safe(text, lines=True) + "\n")
 
     def stream(self, text: str) -> None:
-        """Write a piece of the answer, at once and as it is."""
+        """Write a piece of the answer immediately and unchanged."""
         self._write(safe(text, lines=True))
         self.flush()
 
     def note(self, text: str) -> None:
-        """Write plain lines beside the answer, after what has been said of it so far."""
+        """Write plain lines to stderr, after the answer so far."""
         self.flush()
-        # Where it cannot be said there is nobody to say so to; the exit code still tells.
+        # If stderr is closed nobody reads it; the exit code still tells.
         with suppress(OSError, ValueError):
             self.err.write(safe(self.clean(text), lines=True) + "\n")
             self.err.flush()
 
     def say_problems(self, problems: Iterable[Problem], *, label: str = "") -> None:
-        """Write faults of a declaration as part of the answer, each with its line of the file."""
+        """Write problems as part of the answer, each with its line of the file."""
         text = problem_text(problems, label=label, is_coloured=_shows_colours(self.out))
         self._write(text)
 
     def note_problems(self, problems: Iterable[Problem]) -> None:
-        """Write faults of a declaration beside the answer, each with its line of the file."""
+        """Write problems to stderr, each with its line of the file."""
         self.flush()
-        # What they show of a file is without secrets, as they are; and cleaned once more.
+        # Their excerpts of files are redacted already; redact the whole once more.
         text = self.clean(problem_text(problems, is_coloured=_shows_colours(self.err)))
         with suppress(OSError, ValueError):
             self.err.write(text)
             self.err.flush()
 
     def flush(self) -> None:
-        """Have everything that was written so far arrive.
+        """Flush all output.
 
         Raises:
-            UnwritableError: it cannot.
+            UnwritableError: it cannot be written.
         """
         with _told_if_unwritable():
             self.out.flush()
 
     def abandon(self) -> None:
-        """Write no more of the answer. What waits unwritten is dropped, or Python would complain of it at exit."""
+        """Stop writing the answer. Buffered output is dropped, or Python would complain about it at exit."""
         with suppress(OSError):
             self.out.close()
         self.out = _Nowhere()
@@ -161,7 +161,7 @@ class Terminal(Struct, kw_only=True):
             self.out.write(text)
 
     def table(self, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
-        """Write a table as wide as the terminal; a cell that is too long goes on below, never lost."""
+        """Write a table as wide as the terminal; long cells are wrapped, never cut."""
         grid = table.Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
         cells = [[safe(cell) for cell in row] for row in rows]
         for place, column in enumerate(columns):
@@ -172,7 +172,7 @@ class Terminal(Struct, kw_only=True):
         self._print(grid)
 
     def pairs(self, rows: Iterable[tuple[str, str]]) -> None:
-        """Write names and what they are, one below the other; the text may have several lines."""
+        """Write names and their values, one per line; a value may have several lines."""
         grid = table.Table.grid(padding=(0, 2, 0, 0))
         grid.add_column(style="bold", no_wrap=True)
         grid.add_column(overflow="fold")
@@ -181,14 +181,14 @@ class Terminal(Struct, kw_only=True):
         self._print(grid)
 
     def styled(self, text: str, style: str) -> None:
-        """Write a line of the answer in a style, where the terminal has any."""
+        """Write a line of the answer in a style, if the terminal supports it."""
         self._print(rich_text.Text(safe(text, lines=True), style=style), soft_wrap=True)
 
     def _print(self, drawn: object, *, soft_wrap: bool = False) -> None:
         width = None if self.out.isatty() or os.environ.get("COLUMNS") else WIDTH_WITHOUT_TERMINAL
         screen = console.Console(file=self.out, width=width, markup=False, emoji=False, highlight=False)
-        # It writes an empty text of its own, which a stream without a buffer may refuse.
+        # Rich writes an empty text, which a stream without a buffer may refuse.
         with _told_if_unwritable(), screen.capture() as captured:
             screen.print(drawn, soft_wrap=soft_wrap)
-        # Tables are padded to their full width; what is copied or piped should not be.
+        # Rich pads tables to their full width; remove that for copying and piping.
         self._write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))

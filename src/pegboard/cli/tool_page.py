@@ -1,4 +1,4 @@
-"""Tool page: one tool as commands show it, in a row or in full."""
+"""Tool page: describe one tool in a row or in full."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pegboard.model.tool import ToolEntry, ToolSpec
 
 
 def row(entry: ToolEntry, decision: Decision) -> JSON:
-    """Return the few words of a tool that a list has room for."""
+    """Return the fields of a tool that a list shows."""
     spec = entry.spec
     return {
         "name": entry.wire_name,
@@ -25,7 +25,7 @@ def row(entry: ToolEntry, decision: Decision) -> JSON:
 
 
 def whole(entry: ToolEntry, decision: Decision) -> JSON:
-    """Return everything that a tool declares, and what was decided about it."""
+    """Return the full declaration of a tool, and the judge's decision."""
     spec = entry.spec
     return {
         "name": entry.wire_name,
@@ -69,7 +69,7 @@ def first_line(text: str) -> str:
 
 
 def hints(entry: ToolEntry) -> list[str]:
-    """Return what to know before a call, in a word or two each."""
+    """Return short notes for callers, a word or two each."""
     spec = entry.spec
     annotations = spec.annotations
     words = {
@@ -93,7 +93,7 @@ def _rate_limit(spec: ToolSpec) -> str | None:
 
 
 def _availability(available: object) -> object:
-    """Return the condition as it was declared; a function by its name."""
+    """Return the condition as declared; a function by its name."""
     if callable(available):
         return getattr(available, "__qualname__", type(available).__name__)
     return available

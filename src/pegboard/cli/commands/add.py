@@ -1,4 +1,4 @@
-"""add: declare the tools of a server or an API: connect once, show them, guard them, pin them."""
+"""add: add the tools of a server or an API to a config: connect once, show them, guard them, pin them."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from pegboard.model.tool import ToolSpec
 from pegboard.sources.mcp.definition_changes import classify
 from pegboard.sources.mcp.supervised_source import McpSource
 
-ADD_CONNECT_S = 180.0  # for a server that is added: its package may have to be fetched first
-ADD_SHOWN_TOOLS = 60  # of a server that is added, in words; `--json` has all
+ADD_CONNECT_S = 180.0  # seconds to connect to an added server, whose package may have to be downloaded first
+ADD_SHOWN_TOOLS = 60  # tools of an added server that are listed; `--json` has all
 
 Consent = Literal["never", "destructive", "always"]
 _WHAT = (
@@ -44,7 +44,7 @@ _CONSENT = "When a person is asked before a call: never, destructive (all but tr
 
 
 class Offered(Struct, frozen=True, kw_only=True):
-    """One tool that was found: what it says of itself, and what a reader should look at twice."""
+    """One tool of the server: its own description and hints, and warnings for the reader."""
 
     name: str
     description: str
@@ -103,9 +103,9 @@ async def add_command(
 ) -> Exit:
     """Declare the tools of an MCP server or an HTTP API.
 
-    Connects once, shows the tools, offers groups and guards by what they say of themselves, writes the entry into the
+    Connects once, shows the tools, suggests groups and guards based on their hints, writes the entry into the
     configuration and pins the tools in pegboard.lock. Secrets are written as ${VARIABLE}. With --profile, the groups of
-    the tools are added to what that profile includes.
+    the tools are added to those that the profile includes.
     """
     file = open_config(options)
     words = AddedWords(
@@ -121,7 +121,7 @@ async def add_command(
             kind="exists",
         )
     if options.chosen_profile is not None:
-        # Before anything is started for it.
+        # Checked before any program is started.
         _included(file, file.text, options.chosen_profile, [group_stem(str(entry["name"]))])
     is_asked = not yes and not print_only and not options.json and sys.stdin.isatty()
     if not (is_asked or yes or print_only):
@@ -144,7 +144,7 @@ async def add_command(
 
 
 async def _added(adding: _Adding, catalog: Catalog, proposal: Proposal, choice: _Choice) -> _Added | None:
-    """Connect, ask what is to be asked, write the entry and pin its tools; `None` where the answer was no."""
+    """Connect, ask the questions, write the entry and pin its tools; `None` if the person declined."""
     options, file, [entry] = adding.options, adding.file, proposal.tools
     tools: list[Offered] = []
     definitions: Mapping[str, JSON] = {}
@@ -186,17 +186,17 @@ def _included(file: ConfigFile, text: str, profile: str, groups: Sequence[str]) 
 
 
 def _tried(file: ConfigFile, proposal: Proposal, group: Sequence[str]) -> str:
-    """Return the config with the entry as it is tried: with time enough to fetch a package."""
+    """Return the config for the trial, with time enough to download a package."""
     [entry] = proposal.tools
     if "mcp" in entry:
         entry = {**entry, "mcp": {**entry["mcp"], "timeout": ADD_CONNECT_S}}
-    # A profile may name the groups already that are given later.
+    # A profile may already include groups that are declared later.
     tried: JSON = {**entry, "groups": [*group, *_usual_groups(entry)]}
     return file.with_proposal(replace(proposal, tools=(tried,)))
 
 
 async def _found(catalog: Catalog, name: str, options: Options) -> tuple[list[Offered], Mapping[str, JSON]]:
-    """Connect and return the tools, and of an MCP server what it said of each, by its own names.
+    """Connect and return the tools, and for an MCP server its definition of each, by its own names.
 
     Raises:
         CommandError: it cannot be reached.
@@ -238,11 +238,11 @@ def _of_definition(definition: JSON) -> Offered:
     )
 
 
-# ---- what is chosen, and what comes of it
+# ---- the choices, and their effects
 
 
 class _Adding(Struct, frozen=True, kw_only=True):
-    """How something is added: to which config, whether a person is asked, and whether it is written or connected to."""
+    """How something is added: to which config, whether to ask a person, and whether to write and to connect."""
 
     options: Options
     file: ConfigFile
@@ -252,7 +252,7 @@ class _Adding(Struct, frozen=True, kw_only=True):
 
 
 class _Choice(Struct, frozen=True, kw_only=True):
-    """How the tools are grouped and guarded. `consent=None` is what their hints suggest."""
+    """How the tools are grouped and guarded. With `consent=None` their hints decide."""
 
     group: tuple[str, ...]
     consent: Consent | None
@@ -261,7 +261,7 @@ class _Choice(Struct, frozen=True, kw_only=True):
 
 
 class _Added(Struct, frozen=True, kw_only=True):
-    """What was added; `held` are the tools that were not pinned, since they have text that nobody sees."""
+    """The result. `held` are the tools that were not pinned, because their text has invisible characters."""
 
     proposal: Proposal
     tools: tuple[Offered, ...]
@@ -271,7 +271,7 @@ class _Added(Struct, frozen=True, kw_only=True):
 
 
 def _asked(choice: _Choice, tools: Sequence[Offered], options: Options) -> _Choice:
-    """Return the choice with what the person at the keyboard says."""
+    """Return the choice with the answers of the person at the keyboard."""
     reading = [tool for tool in tools if tool.only_reads]
     if not choice.group and reading and len(reading) < len(tools):
         text = f"{len(reading)} of {len(tools)} tools say that they only read. Give those a group of their own?"
@@ -303,7 +303,7 @@ def _guarded(entry: JSON, tools: Sequence[Offered], choice: _Choice) -> JSON:
     name = str(entry["name"])
     key = "openapi" if choice.is_openapi else "mcp"
     inner: JSON = {**entry[key]}
-    # In a group nobody includes nothing can be called: what is new or unknown stands with what writes.
+    # If no profile includes a group, its tools cannot be called: new and unknown tools belong with those that write.
     stem = group_stem(name)
     groups, reads = [f"{stem}_write"], f"{stem}_read"
     if choice.group:
@@ -325,10 +325,10 @@ def _guarded(entry: JSON, tools: Sequence[Offered], choice: _Choice) -> JSON:
 
 
 def _in_named_group(entry: JSON, file: ConfigFile, choice: _Choice) -> JSON:
-    """Return the entry with its tools in the groups of its name that a profile includes already."""
+    """Return the entry with its tools also in the groups that a profile already includes for it."""
     stem = group_stem(str(entry["name"]))
     if entry["groups"] == [stem] and stem not in file.included and f"{stem}_write" in file.included:
-        # Tools that do not say that they only read are with those that write.
+        # Tools without a read-only hint belong with those that write.
         return entry if choice.group else {**entry, "groups": [f"{stem}_write"]}
     if stem not in file.included or choice.group or choice.is_openapi or stem in entry["groups"]:
         return entry
@@ -340,7 +340,7 @@ def _in_named_group(entry: JSON, file: ConfigFile, choice: _Choice) -> JSON:
 
 
 def _usual_groups(entry: JSON) -> dict[str, str]:
-    """Return the groups that an entry may bring, with their descriptions."""
+    """Return the groups that an entry may use, with their descriptions."""
     name = str(entry["name"])
     stem = group_stem(name)
     return {
@@ -351,9 +351,9 @@ def _usual_groups(entry: JSON) -> dict[str, str]:
 
 
 def _with_included_groups(file: ConfigFile, text: str, entry: JSON, choice: _Choice) -> str:
-    """Return the config with a declaration of each usual group that a profile names and no tool of the entry is in.
+    """Return the config with declarations of the usual groups that a profile includes but no tool of the entry has.
 
-    Without it the profile would name an unknown group, and the config would be refused.
+    Without them the profile would name an unknown group, and the config would be refused.
 
     Raises:
         CommandError: the groups cannot be added.
@@ -369,7 +369,7 @@ def _with_included_groups(file: ConfigFile, text: str, entry: JSON, choice: _Cho
 
 
 def _as_glob(name: str) -> str:
-    """Return the glob that fits this name alone."""
+    """Return the glob that matches this name only."""
     return re.sub(r"([*?\[])", r"[\1]", name)
 
 
@@ -377,7 +377,7 @@ def _as_glob(name: str) -> str:
 
 
 def _pinned(catalog: Catalog, name: str, definitions: Mapping[str, JSON], held: Sequence[str]) -> list[str]:
-    """Pin what was shown, and return the tools; none where other servers wait for a lock, whose tools it would hide."""
+    """Pin the shown tools and return them; none if other servers have no lock yet, which would hide their tools."""
     source = catalog.registry.sources[name]
     if not isinstance(source, McpSource) or not definitions:
         return []
@@ -397,11 +397,11 @@ def _pinned(catalog: Catalog, name: str, definitions: Mapping[str, JSON], held: 
     return list(chosen)
 
 
-# ---- words
+# ---- output
 
 
 def _show(options: Options, tools: Sequence[Offered]) -> None:
-    """Write the tools, with what they say of themselves and what should be looked at."""
+    """Write the tools with their hints and warnings."""
     if not tools:
         return
     columns = [Column(head="tool", style="bold"), Column(head="hint"), Column(head="description")]
@@ -425,7 +425,7 @@ def _first_line(tool: Offered) -> str:
 
 
 def _tell(adding: _Adding, added: _Added) -> None:
-    """Say what was done, and what is left to do."""
+    """Report the result and the next steps."""
     options, file, proposal = adding.options, adding.file, added.proposal
     tools, pinned, held = added.tools, added.pinned, added.held
     [entry] = proposal.tools

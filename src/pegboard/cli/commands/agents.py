@@ -1,4 +1,4 @@
-"""agents: the agents of a config, with their tools and whom each may run."""
+"""agents: list the agents of a config, with their tools and the agents that each may run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def agents_command(*, options: SharedOptions) -> None:
         declared = registry.declarations
         graph = agent_graph(declared)
         rows: list[JSON] = [_row(registry, declared.agents[name], graph) for name in graph]
-        rows = project.clean(rows, view.ctx)  # type: ignore[assignment] - it is what it was
+        rows = project.clean(rows, view.ctx)  # type: ignore[assignment] - cleaning keeps the type
         problems: JSON = project.clean(left_out(project.config), view.ctx)
     if options.json:
         options.terminal.json({"agents": rows, "problems": problems})
@@ -65,7 +65,7 @@ def _cells(row: JSON) -> list[str]:
 
 
 def _tree(graph: Graph) -> list[str]:
-    """Return who runs whom as lines, from those that nobody runs; what one runs is told once, however many run it."""
+    """Return lines with each agent and those that it runs, from the agents that nobody runs; each expanded once."""
     run = {edge.target for edges in graph.values() for edge in edges}
     lines: list[str] = []
     told: set[str] = set()

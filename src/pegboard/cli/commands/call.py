@@ -1,4 +1,4 @@
-"""call: one guarded call from the keyboard."""
+"""call: make one guarded call from the keyboard."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def call_command(
 ) -> Exit:
     """Call one tool. All guards apply.
 
-    Ends with 0 if the tool succeeded, else with 1. A tool that needs a yes asks for it on a terminal.
+    Exits with 0 if the tool succeeded, else with 1. If the tool needs an approval, it is requested on the terminal.
     """
     if yes and later:
         raise CommandError("--yes agrees now, --later does not. Keep one of them.")
@@ -54,7 +54,7 @@ async def call_command(
 
 
 def approval(terminal: Terminal, *, yes: bool) -> Approve | None:
-    """Return who answers when the tool needs a yes; nobody, where there is no person to ask."""
+    """Return the function that asks for an approval; `None` if no person can be asked."""
     if yes:
         return lambda request: True
     if not (sys.stdin.isatty() and terminal.err.isatty()):
@@ -68,7 +68,7 @@ def _ask(request: ConsentRequest, terminal: Terminal) -> bool:
     except QuestionTooLongError as error:
         raise too_long(request, error) from None
     terminal.note(question)
-    # What was typed before anybody could read this is no answer to it.
+    # Input typed before the question was shown is not an answer.
     platform.forget_typed(sys.stdin)
     terminal.err.write("Go ahead? [y/N] ")
     terminal.err.flush()
@@ -76,7 +76,7 @@ def _ask(request: ConsentRequest, terminal: Terminal) -> bool:
 
 
 def _as_json(name: str, result: ToolResult) -> JSON:
-    """Return the whole result; `structured` only where there is such a value, `error` only where it failed."""
+    """Return the whole result; `structured` and `error` only if there is one."""
     shown: JSON = {
         "tool": name,
         "is_error": result.is_error,
@@ -100,7 +100,7 @@ def _as_json(name: str, result: ToolResult) -> JSON:
 
 
 def _shown(result: ToolResult) -> str:
-    """Return the result in words: the text, the structured value where the text only mirrors it, a line for a block."""
+    """Return the result as text: its texts, its structured value unless a text mirrors it, a line per other block."""
     if result.has_structured and (not result.content or _mirrors(result)):
         value = result.structured
         return value if isinstance(value, str) else json_text(value)

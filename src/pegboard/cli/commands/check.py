@@ -1,4 +1,4 @@
-"""check: read the configuration as `serve` would, and print all that is wrong with it."""
+"""check: read the configuration as `serve` would, and print all of its problems."""
 
 from __future__ import annotations
 

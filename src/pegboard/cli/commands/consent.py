@@ -1,4 +1,4 @@
-"""consent: the inbox of questions that wait for a person, their answers, and grants given in advance."""
+"""consent: the inbox of open questions, their answers, and grants given in advance."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def _say(options: Options, consent: Consent, *texts: str) -> None:
 
 
 class _Scope(Struct, frozen=True, kw_only=True):
-    """The arguments that a grant fixes and leaves open, as the words of the command line."""
+    """The arguments that a grant fixes and those that it leaves open, as on the command line."""
 
     where: Sequence[str] = ()
     same: Sequence[str] = ()
@@ -173,14 +173,14 @@ class _Giving(Struct, frozen=True, kw_only=True):
 
 
 class _Planned(Struct, frozen=True, kw_only=True):
-    """A grant that is not given yet, and the question that it answers."""
+    """A grant to be given, and the question that it answers."""
 
     grant: Grant
     question_id: str | None = None
 
 
 async def _planned(store: SqlConsents, name: str, giving: _Giving, lasts_s: float, options: Options) -> _Planned:
-    """Return the grant for the caller of a question, or of a tool for the person of `--as`."""
+    """Return the grant for the caller of a question, or for a tool and the person of `--as`."""
     calls, scope = giving.calls, giving.scope
     asked = await store.shown(name)
     if asked is not None and asked.state == "asked":
@@ -219,7 +219,7 @@ def _values(scope: _Scope, spec: ToolSpec | None) -> JSON:
 
 
 def _is_given(planned: _Planned, giving: _Giving, key_names: Mapping[str, str], options: Options) -> bool:
-    """Show what a grant allows and leaves open, and ask the person at the terminal, if there is one."""
+    """Show the fixed and open arguments of a grant, and ask the person at the terminal, if there is one."""
     text, terminal = _named(grant_text(planned.grant), key_names), options.terminal
     if giving.is_preview and options.json:
         terminal.json({"preview": text})
@@ -244,7 +244,7 @@ def _named(text: str, key_names: Mapping[str, str]) -> str:
 
 
 def _text(consent: Consent, key_names: Mapping[str, str]) -> str:
-    """Return the text of a record; for a grant of an earlier version, made from what it allows."""
+    """Return the text of a record; for a grant of an earlier version, a text made from its contents."""
     if consent.question or consent.matching is None:
         return _named(consent.question, key_names)
     return f"{consent.uses} calls of {consent.tool!r}. {scope_text(consent.matching, max_chars=None)}"
@@ -257,7 +257,7 @@ class _Inbox(Struct, frozen=True, kw_only=True):
     config: Config
 
     def key_names(self) -> dict[str, str]:
-        """Return the names of API keys, by the fingerprint that the store has of the rights of their callers."""
+        """Return the names of API keys, by the stored fingerprint of their callers' rights."""
         declared = self.config.identity
         rules = None if declared is None else rules_of(declared.value, self.config.path)
         if rules is None or rules.key_store is None or not rules.key_store.exists():
@@ -269,7 +269,7 @@ class _Inbox(Struct, frozen=True, kw_only=True):
 
 @contextmanager
 def _inbox(options: Options) -> Generator[_Inbox]:
-    """Yield the inbox that the config names; report what cannot be done with it."""
+    """Yield the inbox that the config names; report errors of its store."""
     try:
         yield _declared_inbox(options)
     except ConsentStateError as error:
@@ -296,15 +296,15 @@ def _declared_inbox(options: Options) -> _Inbox:
 
 
 def _person() -> str:
-    """Return who decides: whoever has the shell and the file."""
+    """Return the name of the person who decides: the user of the shell."""
     return f"cli:{getpass.getuser()}"
 
 
 def span_s(text: str, *, now: float) -> float:
-    """Read a span such as 12h, or a day, which lasts to its end; return seconds from now.
+    """Read a duration such as 12h, or a day, which is included; return seconds from now.
 
     Raises:
-        ValueError: it is neither, or is over.
+        ValueError: it is neither, or is in the past.
     """
     span = _SPAN.fullmatch(text)
     if span is not None:
@@ -334,7 +334,7 @@ def _list(consents: Sequence[Consent], key_names: Mapping[str, str], options: Op
 
 
 def _cells(consent: Consent, key_names: Mapping[str, str]) -> tuple[str, ...]:
-    # The fingerprint of a credential without a name tells a person nothing; `--json` has it.
+    # A fingerprint of a credential without a name tells a person nothing; `--json` has it.
     parts = (consent.user_id, consent.space_id, key_names.get(consent.credential or ""))
     unnamed = "a credential without a name" if consent.credential else "nobody known"
     who = ", ".join(part for part in parts if part) or unnamed

@@ -1,4 +1,4 @@
-"""demo: show what Pegboard does, on a running server."""
+"""demo: show Pegboard's features on a running server."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def demo_command(
 
 
 class _Screen(Struct, frozen=True):
-    """The terminal, as the demo writes to it: whoever reads through a pipe sees each line while it happens."""
+    """Writes the demo to the terminal, line by line, so that a reader at a pipe sees each line at once."""
 
     terminal: Terminal
 

@@ -1,4 +1,4 @@
-"""ingest: take a folder of documents, or what an address has, into a space."""
+"""ingest: add documents from a folder or an address to a space."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ async def ingest_command(
 ) -> int:
     """Add documents to a space: a folder, a file, a web page or a feed.
 
-    Only new and changed files are read, and what is gone from the folder is removed. If that is more than half of the
-    source, nothing is changed and the exit code is 1, unless --allow-shrink is set. A file that cannot be read is
-    reported in one line and the others go on; the exit code is then 1. Run it again after anything that stopped it.
+    Only new and changed files are read, and documents whose file is gone are removed. If more than half of the source
+    would be removed, nothing is changed and the exit code is 1, unless --allow-shrink is set. Unreadable files are
+    reported, one line each, and the exit code is then 1. After an interruption, run it again.
     """
     project = document_project(options)
     terminal = options.terminal
@@ -89,7 +89,7 @@ async def ingest_command(
 
 
 class _Progress:
-    """One line that is written over, on a terminal; nothing elsewhere."""
+    """A progress line that is overwritten on a terminal; nothing elsewhere."""
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal

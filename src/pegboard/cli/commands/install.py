@@ -1,4 +1,4 @@
-"""install: enter a profile in the configuration of an MCP client, and take it out again."""
+"""install: add a profile to the configuration of an MCP client, or remove it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def install_command(
 ) -> None:
     """Connect an MCP client to the tools of --profile.
 
-    The client starts `pegboard serve --stdio` by itself. Whatever else stands in its file stays, comments too.
+    The client starts `pegboard serve --stdio` by itself. The rest of its file is kept, including comments.
     """
     known = CLIENTS.get(client)
     if known is None:
@@ -68,7 +68,7 @@ def _command(options: SharedOptions) -> list[str]:
 
 
 def _as_before(text: str, change: Callable[[str], str]) -> str:
-    """Return a text changed, with the mark of its encoding and the ends of its lines as they were."""
+    """Return a changed text with the original byte order mark and line ends."""
     mark = "\ufeff" if text.startswith("\ufeff") else ""
     plain = text.removeprefix(mark)
     unix = plain.replace("\r\n", "\n")
@@ -78,7 +78,7 @@ def _as_before(text: str, change: Callable[[str], str]) -> str:
 
 
 def _changed(client: McpClient, before: str, *, name: str, command: list[str] | None) -> str:
-    """Return the new text, once it says what was meant and nothing else has changed."""
+    """Return the new text, after checking that only the intended part has changed."""
     said = client.read(before)
     present = said.get(client.section, {})
     if not is_object(present):

@@ -1,4 +1,4 @@
-"""keys: make, list, rotate and revoke the API keys by which callers come in over HTTP."""
+"""keys: create, list, rotate and revoke the API keys of HTTP callers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _COLUMNS = (
     Column(head="Ends"),
 )
 _DAY_S = 86_400
-_JUST_ROTATED_S = _DAY_S  # a key that ended within this was probably replaced by the one that is to be revoked
+_JUST_ROTATED_S = _DAY_S  # a key that ended within this time was probably replaced by the one to be revoked
 
 
 def ls_command(*, options: SharedOptions) -> None:
@@ -103,7 +103,7 @@ def _store(options: Options) -> tuple[Config, KeyStore]:
 
 
 def _show(make: Callable[[], tuple[str, ApiKey]], name: str, config: Config, options: Options) -> None:
-    """Make a key and show it, once."""
+    """Create a key and show it once."""
     try:
         text, key = make()
     except KeyStoreError as error:
@@ -111,7 +111,7 @@ def _show(make: Callable[[], tuple[str, ApiKey]], name: str, config: Config, opt
     if options.json:
         options.terminal.json({"key": text, **_row(key)})
     else:
-        # Alone on the output, so that it can be piped to where it is kept.
+        # Alone on the output, so that it can be piped to a secret store.
         options.terminal.say(text)
         options.terminal.note(f"This is the key {name!r}. Keep it now: it is shown only once, and not stored.")
     rules = () if config.identity is None else config.identity.value.map
@@ -150,7 +150,7 @@ def _revoke(store: KeyStore, name: str, options: Options, *, is_all: bool) -> No
 
 
 def _check_one(keys: Sequence[ApiKey], name: str) -> None:
-    """Refuse the name of several keys: after a rotation the operator may mean the old one, and would lose both.
+    """Refuse a name that several keys have: after a rotation the operator may mean the old one, and would lose both.
 
     Raises:
         CommandError: several keys have the name.

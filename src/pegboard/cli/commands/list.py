@@ -1,4 +1,4 @@
-"""list: the tools that a caller may use, and on request those that are hidden from it."""
+"""list: list the tools that a caller may use, and optionally those hidden from it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def list_command(
 
 
 async def _rows(view: View, *, hidden_too: bool) -> list[JSON]:
-    """Return a row a tool, in the order of the snapshot; what bundles built comes last."""
+    """Return a row for each tool, in the order of the snapshot; tools built by bundles come last."""
     shown = {entry.qualified_id: entry for entry in view.tools()}
     rows: list[JSON] = []
     for entry in view.snapshot.entries:
@@ -60,7 +60,7 @@ async def _rows(view: View, *, hidden_too: bool) -> list[JSON]:
 
 
 def _left_out(view: View) -> list[JSON]:
-    """Return what the sources could not take of their servers and APIs, each with the reason."""
+    """Return the tools of servers and APIs that were rejected, each with the reason."""
     sources = view.snapshot.declared.sources
     return [
         {"name": name, "source": source, "reason": reason}

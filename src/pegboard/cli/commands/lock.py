@@ -1,4 +1,4 @@
-"""lock: pin what MCP servers say of their tools, show what changed since, and accept it."""
+"""lock: pin the tool definitions of MCP servers, show changes, and accept them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NO_SERVER = "There is no MCP server in the configuration whose tools are pinned
 
 
 class Server(Struct, frozen=True, kw_only=True):
-    """One server, reached or not, beside what the lock has of it."""
+    """One server, connected or not, with its part of the lock."""
 
     source: McpSource
     offered: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
@@ -75,7 +75,7 @@ async def accept_command(*names: Annotated[str, Parameter(help=_ACCEPTED)], opti
 
 @asynccontextmanager
 async def _reached(options: Options, names: Sequence[str]) -> AsyncGenerator[tuple[LockFile, list[Server]]]:
-    """Start the servers that are pinned, those of `names` if there are any; give the lock as it is in the file."""
+    """Start the pinned servers, or those in `names`; yield them with the lock as stored in the file."""
     catalog = load(options).catalog
     known = [source for source in catalog.registry.sources.values() if isinstance(source, McpSource)]
     sources = [source for source in known if source.settings.trust != "any"]
@@ -169,7 +169,7 @@ def _diff(options: Options, lock: LockFile, servers: Sequence[Server], names: Se
 
 
 def _lines_between(pinned: JSON | None, offered: JSON | None) -> str:
-    """Return what changed, line by line; what a reader could not see is spelled out."""
+    """Return the changes, line by line; invisible characters are escaped."""
     old, new = ("" if definition is None else json_text(_sorted(definition)) for definition in (pinned, offered))
     lines = difflib.unified_diff(old.splitlines(), new.splitlines(), n=1, lineterm="")
     return "\n".join(f"  {line}" for line in lines if not line.startswith(("---", "+++", "@@")))
@@ -221,11 +221,11 @@ def _check_names(servers: Sequence[Server], lock: LockFile, names: Sequence[str]
             raise CommandError(f"Nothing was accepted: there is no tool {name!r}.{near}", kind="not_found")
 
 
-# ---- words
+# ---- output
 
 
 def _means(name: str, server: Server, tool: str) -> bool:
-    """Tell whether a name on the command line means this tool: by server, id, name on the wire or the server's own."""
+    """Tell whether a name on the command line means this tool: a server, id, wire name or the server's own name."""
     ours = server.id_of(tool)
     known = (server.name, ours, ours.replace(".", "__", 1), f"{server.name}.{tool}")
     return fold(name) in map(fold, known)

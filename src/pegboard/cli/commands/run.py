@@ -1,4 +1,4 @@
-"""run: an agent from the keyboard, with what it does shown as it does it."""
+"""run: run an agent from the keyboard, and show its calls as they happen."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ async def run_command(
 ) -> Exit:
     """Run an agent, and show its answer and its tool calls as they happen.
 
-    The answer goes to standard output, the calls to standard error, those of sub-agents below the call that runs them.
-    Ends with 0 if the agent completed, else with 1.
+    The answer goes to standard output, the calls to standard error; a sub-agent's calls are below the call that ran it.
+    Exits with 0 if the agent completed, else with 1.
     """
     seen = _context(context)
     async with opened(options, approve=approval(options.terminal, yes=yes)) as (project, view):
@@ -60,7 +60,7 @@ async def run_command(
 
 
 class _Shown:
-    """What a run has shown so far."""
+    """The output of a run so far."""
 
     def __init__(self, options: Options) -> None:
         self.result: AgentResult | None = None
@@ -70,7 +70,7 @@ class _Shown:
         self._began: dict[str, float] = {}
 
     def show(self, item: str | Event | AgentResult) -> None:
-        """Show what came."""
+        """Show one event."""
         if isinstance(item, AgentResult):
             self.result = item
         elif isinstance(item, str):
@@ -83,7 +83,7 @@ class _Shown:
             self._terminal.note(line)
 
     def end(self, result: AgentResult) -> Exit:
-        """Show how it ended."""
+        """Show the outcome."""
         error = result.error
         if self._is_json:
             report = report_of(result)

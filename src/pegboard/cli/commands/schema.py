@@ -1,4 +1,4 @@
-"""schema: what a configuration may say, for editors."""
+"""schema: print the JSON Schema of the configuration, for editors."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def schema_command(
 
 
 def _config(options: Options, *, is_needed: bool) -> Config | None:
-    """Return the config, whatever else is wrong with it, as it may be half written; `None` where there is none."""
+    """Return the config even if it has faults, as it may be half written; `None` if there is none."""
     try:
         path = find_config(options.config, start=Path.cwd())
     except CommandError:
@@ -77,7 +77,7 @@ def _config(options: Options, *, is_needed: bool) -> Config | None:
 
 
 def _written(config: Config, schema: str) -> list[Path]:
-    """Write the schema, and name it in the files that name none; return what was changed."""
+    """Write the schema, and reference it in the files that reference none; return what was changed."""
     place = config.path.parent / SCHEMA_NAME
     changed: list[Path] = []
     if read_operator_file(place) != schema:
@@ -97,7 +97,7 @@ def _relative(place: Path, folder: Path) -> str:
 
 
 def _naming(text: str, place: str) -> str:
-    """Return a file that says in its first line which schema it has; its ends of lines stay what they are."""
+    """Return a file with a reference to the schema in its first line; its line ends are kept."""
     mark = "\ufeff" if text.startswith("\ufeff") else ""
     end = "\r\n" if text.partition("\n")[0].endswith("\r") else "\n"
     return f"{mark}# yaml-language-server: $schema={place}{end}{text.removeprefix(mark)}"

@@ -1,4 +1,4 @@
-"""search: find tools by what is needed, as `searchTools` does."""
+"""search: find tools by a description of the task, as `searchTools` does."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ async def search_command(
 ) -> Exit:
     """Find tools by a description of the task.
 
-    Asks the index that `searchTools` asks, and like it says of each tool how sure it is that it serves. With
-    `--write-examples` nothing is searched: a language model of the config reads the texts of each tool that has no
-    example requests, or stale ones, and writes what people would ask of it. Run it again to go on; review the file.
+    Uses the index of `searchTools`, and rates how likely each tool is to help. With `--write-examples` it does not
+    search: a language model of the config reads each tool that has no example requests, or outdated ones, and writes
+    some. After an interruption, run it again. Review the file.
     """
     if write_examples:
         return await _write_examples(options, words)
@@ -82,7 +82,7 @@ async def search_command(
 
 
 def _explained(answer: JSON) -> Iterator[str]:
-    """Yield what an answer and each of its scores were made of, a line a part."""
+    """Yield the parts of each score, one line each."""
     whole: JSON = answer["explained"]
     yield f"Chance {whole['chance']:.2f} of a right tool among the first five; by words alone {_chance(whole)}."
     asked: list[JSON] = whole["asked"]

@@ -1,4 +1,4 @@
-"""serve: open the door for MCP clients."""
+"""serve: run the server for MCP clients and HTTP callers."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ from pegboard.server.worker_checks import count_for_all, counted_in_memory
 from pegboard.server.workers import Worker, Workers
 from pegboard.telemetry.tracing import set_up_exporter
 
-# On standard input neither Starlette nor the SDK of MCP is needed, which take longer than all the rest.
+# On standard input neither Starlette nor the MCP SDK is needed, which take longest to load.
 if TYPE_CHECKING:
     from pegboard.server import app, listener
 else:
     app = LazyModule("pegboard.server.app")
     listener = LazyModule("pegboard.server.listener")
 
-WORKERS = 64  # of one parent, at most
+WORKERS = 64  # maximum workers of one parent
 
 _RELOAD = "Reload when the config's files change; keep the old config if the new one has errors."
 _HOSTS = "Additional host name under which clients reach the server; may be repeated."
@@ -132,13 +132,13 @@ def serve_command(
 
 
 class Serving(Struct, frozen=True, kw_only=True):
-    """What is served, once the options are judged: where, behind what, and under which further `names`."""
+    """The validated options: the address, the proxies, and further allowed host `names`."""
 
     options: Options
     host: str
     port: int
     file: Path | None
-    """The socket in the file system that is listened at in place of host and port."""
+    """A Unix socket to listen on instead of host and port."""
     front: ProxySettings
     names: tuple[str, ...]
     reload: bool
@@ -148,19 +148,19 @@ class Serving(Struct, frozen=True, kw_only=True):
 
     @property
     def bound_host(self) -> str:
-        """The host that decides who can reach the server."""
+        """The host that determines who can reach the server."""
         return self.host if self.file is None else f"unix:{self.file}"
 
     @property
     def address(self) -> str:
-        """Where it listens, for people."""
+        """The address that it listens on, for people."""
         return f"{self.host}:{self.port}" if self.file is None else self.bound_host
 
     def bind(self) -> socket.socket:
-        """Return the socket that is listened on.
+        """Return the listening socket.
 
         Raises:
-            CommandError: another program has the address, or it is not one of this machine.
+            CommandError: another program uses the address, or it does not belong to this machine.
         """
         try:
             return listener.bound_to(self.host, self.port) if self.file is None else listener.bound_to_file(self.file)
@@ -172,7 +172,7 @@ class Serving(Struct, frozen=True, kw_only=True):
             ) from error
 
     def say(self, text: str, **fields: object) -> None:
-        """Tell whoever started the server, in the form of its log."""
+        """Print a message about the server, in the format of the log."""
         if self.log_format == "json":
             tell(self.options.terminal, text.splitlines()[0], **fields)
         else:
@@ -181,7 +181,7 @@ class Serving(Struct, frozen=True, kw_only=True):
 
 
 def _serve_with(serving: Serving, count: int) -> Any:
-    """Serve with several workers, and return how they ended; in each of them, serve."""
+    """Start several workers and return their exit code; each worker serves."""
     if platform.NO_WORKERS is not None:
         raise CommandError(f"--workers {count}: {platform.NO_WORKERS}.")
     parent = Workers(count=count, listening=serving.bind(), say=lambda text: serving.say(f"{text}\n"))
@@ -201,7 +201,7 @@ def _serve_with(serving: Serving, count: int) -> Any:
 
 
 def _serve_alone(serving: Serving, worker: Worker | None = None) -> Any:
-    """Serve in this process; `worker` is which of several it is."""
+    """Serve in this process; `worker` is set if it is one of several."""
     options = serving.options
     project = load(options, strict=serving.strict)
     if worker is None or worker.is_first:
@@ -257,7 +257,7 @@ def _serve_alone(serving: Serving, worker: Worker | None = None) -> Any:
 
 
 def _shared_secrets(config: Config, worker: Worker | None) -> tuple[tuple[bytes, ...], str | Secret | None]:
-    """Return the keys that seal, and the bus of those who have the same."""
+    """Return the keys that encrypt client state, and the bus of the servers with the same keys."""
     declared = None if config.server is None else config.server.value
     given = () if declared is None else declared.keys
     keys = tuple((key.reveal() if isinstance(key, Secret) else key).encode() for key in given)
@@ -267,10 +267,10 @@ def _shared_secrets(config: Config, worker: Worker | None) -> tuple[tuple[bytes,
 
 
 def _share(catalog: Catalog, worker: Worker) -> None:
-    """Let a worker share what must be one for all of them.
+    """Set up the state that all workers must share.
 
     Raises:
-        CommandError: what they cannot share as the config is, with the line to add.
+        CommandError: the config keeps some state per process; the message has the line to add.
     """
     counted = counted_in_memory(catalog)
     if counted is not None:
@@ -293,7 +293,7 @@ def _share(catalog: Catalog, worker: Worker) -> None:
 
 
 def _refuse_http_options(options: Mapping[str, object]) -> None:
-    """Refuse what would do nothing: a server on standard input listens nowhere, and its client starts it anew."""
+    """Refuse options without effect: over standard input the server does not listen, and its client restarts it."""
     named = [name for name, value in options.items() if value is not None and value is not False and value != ()]
     if named:
         listed = " and ".join(named)
@@ -306,7 +306,7 @@ def _refuse_http_options(options: Mapping[str, object]) -> None:
 def _reloading(
     project: Project, serving: Serving, worker: Worker | None
 ) -> tuple[Callable[[Principal], ToolContext], Callable[[], Sequence[object]], Callable[[], None]]:
-    """Return what makes contexts of the present config, what is wrong with its files, and what begins to watch them."""
+    """Return functions that make contexts by the current config, return its problems, and start watching it."""
     catalog, tasks = project.catalog, list[asyncio.Task[None]]()
     make_context = context_maker(project.config)
 
@@ -320,7 +320,7 @@ def _reloading(
 
     def check(candidate: Catalog) -> None:
         choose_profile(candidate.registry.profiles, serving.options.chosen_profile)
-        # A server that others can reach must not become one that asks nobody.
+        # If others can reach a server, a reload must not turn off its authentication.
         hosts_of(serving.bound_host, serving.names, is_open=candidate.identity is not None)
         if worker is not None:
             _share(candidate, worker)
@@ -358,10 +358,10 @@ def _nothing() -> None:
 
 
 def _root_path(named: str | None) -> str:
-    """Return a path below which the server is shown, as it stands before `/mcp`.
+    """Return the path under which a proxy serves this server, as a prefix of `/mcp`.
 
     Raises:
-        CommandError: it is none.
+        CommandError: it is not a path.
     """
     path = (named or "").rstrip("/")
     if path and not _PATH.fullmatch(path):

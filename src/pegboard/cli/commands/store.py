@@ -61,7 +61,7 @@ def migrate_command(*, dry_run: Annotated[bool, Parameter(help=_DRY_RUN)] = Fals
 
 @contextmanager
 def _stores(options: Options) -> Generator[list[DeclaredStore]]:
-    """Yield the stores that the config names; report what cannot be done with them."""
+    """Yield the stores that the config names; report errors of a store."""
     path = find_config(options.config, start=Path.cwd())
     stores = list(stores_of(load(path, env=os.environ)))
     if not stores:
@@ -101,7 +101,7 @@ def _backed_up(stores: list[DeclaredStore], folder: Path) -> Iterator[Row]:
 
 def _restored(stores: list[DeclaredStore], folder: Path, *, overwrite: bool) -> Iterator[Row]:
     files = {path: (names, folder / f"{names}.db") for path, names in _files(stores).items()}
-    # All of them, before the first store is overwritten.
+    # All copies are checked before the first store is overwritten.
     for path, (names, backup) in files.items():
         if backup.exists():
             check_restore(backup, path, overwrite=overwrite)

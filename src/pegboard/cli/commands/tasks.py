@@ -1,4 +1,4 @@
-"""tasks: the calls that outlive their request: list, show, end and resume them, whoever's they are."""
+"""tasks: list, show, cancel and resume tasks of all callers."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def resume_command(task_id: TaskId, /, *, options: SharedOptions) -> Exit:
 
 @asynccontextmanager
 async def _stored(options: Options) -> AsyncGenerator[Tasks]:
-    """Open the tasks of the store, without their tools."""
+    """Open the store of tasks, without their tools."""
     with _refusals():
         tasks = _kept(load(options))
         async with aclosing(_Closing(tasks)):

@@ -1,4 +1,4 @@
-"""why: explain one decision, and the smallest change that would turn it."""
+"""why: explain one decision, and the smallest change that would reverse it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ from pegboard.model.tool import ToolEntry
 async def why_command(name: ToolName, /, *, options: SharedOptions) -> Exit:
     """Explain why a caller may or may not use a tool, and what would change that.
 
-    A tool that is visible may be refused all the same for now: its limit is reached, its server is away, its
-    definition waits for a review, nobody can agree to it. Ends with 0 if the tool is visible,
-    else with 1.
+    A visible tool may still be refused at the moment: its limit is reached, its server is down, its definition waits
+    for a review, or nobody can approve it. Exits with 0 if the tool is visible, else with 1.
     """
     async with opened(options, tool=name, approve=approval(options.terminal, yes=False), only_reads=True) as (
         project,
@@ -51,7 +50,7 @@ async def why_command(name: ToolName, /, *, options: SharedOptions) -> Exit:
 
 
 def _notes(name: str, entry: ToolEntry | None, agents: Mapping[str, AgentEntry]) -> list[str]:
-    """Return what else there is to know of a name: what it is called now, when it ends, which agents lack it."""
+    """Return notes about the name: its current name, the end date of its tool, and agents that run without it."""
     if entry is None:
         ids = {fold(text) for text in (name, f"main.{name}", name.replace("__", ".", 1))}
         return [

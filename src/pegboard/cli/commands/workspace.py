@@ -1,4 +1,4 @@
-"""workspace: show and remove what is stored of documents, and grant spaces."""
+"""workspace: show and remove stored documents, and grant access to spaces."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 else:
     fastembed_model = LazyModule("pegboard.models.embedding.fastembed_model")
 
-VECTOR_SCAN_PASSAGES = 20_000  # of 384 dimensions that SQLite reads in 100 ms: bench/document_scale.py
+VECTOR_SCAN_PASSAGES = 20_000  # passages of 384 dimensions that SQLite scans in 100 ms: bench/document_scale.py
 
 _SOURCES = (Column(head="Space", style="bold"), Column(head="Source"), Column(head="Type"), Column(head="Documents"),
             Column(head="State"), Column(head="Updated"))  # fmt: skip

@@ -1,1 +1,1 @@
-"""Declarations: what people have elsewhere, read into entries of a config; a module for each form."""
+"""Declarations: convert other programs' files to entries of a config; one module per format."""

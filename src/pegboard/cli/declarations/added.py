@@ -1,4 +1,4 @@
-"""Added: tell what the words of `pegboard add` mean, and make one entry of it."""
+"""Added: interpret the words of `pegboard add`, and make an entry of them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _DOCUMENT = re.compile(r"(?:\.json|\.ya?ml|openapi|swagger|api-docs)(?:$|[/?])",
 
 
 class AddedWords(CarriesCredentials, frozen=True, kw_only=True):
-    """What was said on the command line. `folder` is that of the config, `here` where the command runs."""
+    """The words and options of the command line. `folder` is that of the config, `here` where the command runs."""
 
     what: tuple[str, ...]
     name: str | None
@@ -53,10 +53,10 @@ class AddedWords(CarriesCredentials, frozen=True, kw_only=True):
 
 
 def proposal_of(words: AddedWords) -> Proposal:
-    """Return the one entry that the words mean.
+    """Return the entry for the words.
 
     Raises:
-        CommandError: they mean nothing that is known, or say what does not go together.
+        CommandError: they have no known form, or contradict each other.
     """
     if not words.what:
         raise CommandError(f"Say what to add. {_FORMS}")
@@ -94,7 +94,7 @@ def _is_file(path: Path) -> bool:
 
 
 def _is_program(word: str) -> bool:
-    """Tell whether a word alone is a program that can be found."""
+    """Tell whether a single word is an installed program."""
     folders = [""] if os.sep in word else os.environ.get("PATH", "").split(os.pathsep)
     return any(_is_file(Path(folder) / word) and os.access(Path(folder) / word, os.X_OK) for folder in folders)
 
@@ -213,7 +213,7 @@ def _title(document: JSON) -> str:
 
 
 def _names_server(document: JSON) -> bool:
-    """Tell whether a description says where its API is; one that is judged later may."""
+    """Tell whether a description names the server of its API; true for Swagger 2, which is checked later."""
     return "servers" in document or "host" in document or "swagger" in document
 
 
@@ -251,7 +251,7 @@ def _refuse(
     openapi: bool = False,
     mcp: bool = False,
 ) -> None:
-    """Raise if an option was given that says nothing of this."""
+    """Refuse options that do not apply to this kind of entry."""
     given: dict[str, JSONValue] = {
         "--header": headers and words.headers,
         "--base-url": base_url and words.base_url,

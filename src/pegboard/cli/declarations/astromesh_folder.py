@@ -1,6 +1,6 @@
-"""Astromesh folder: agent files of Astromesh, as files beside the config.
+"""Astromesh folder: convert agent files of Astromesh to files next to the config.
 
-Every key is taken over; what the loader refuses becomes a comment when the proposal is tried.
+Every key is copied; keys that the loader refuses become comments when the proposal is tried.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 _VERSION = "astromesh/v1"
 _FOLDER = "agents"
 _FOLDER_BESIDE_ORIGINALS = "imported-agents"
-# `$$`, `${file:…}` and `${` without a variable are plain text there, and mean something else here.
+# `$$`, `${file:…}` and `${` without a variable are plain text there, but have a meaning here.
 _TEXT_DOLLAR = re.compile(r"\$(?=\$)|(?<=\$)\$|\$(?=\{(?![A-Za-z_]\w*(?::-[^}]*)?\}))")
 
 
 class _Agent(Struct, frozen=True):
-    """One agent as it was found."""
+    """One agent file."""
 
     file: str
     name: str
@@ -39,15 +39,15 @@ class _Agent(Struct, frozen=True):
 
 
 def is_agent(document: JSONValue) -> bool:
-    """Return True if a file is one of Astromesh."""
+    """Return True if a file is an Astromesh agent."""
     return is_object(document) and str(document.get("apiVersion", "")).startswith("astromesh/")
 
 
 def astromesh_proposal(source: Path, *, folder: Path) -> Proposal:
-    """Return the agents of a folder, or of one file, each as a file of its own.
+    """Return the agents of a folder, or of one file, each as a separate file.
 
     Args:
-        source: where they are.
+        source: the folder or file.
         folder: that of the config.
     """
     left_out: list[str] = []
@@ -55,7 +55,7 @@ def astromesh_proposal(source: Path, *, folder: Path) -> Proposal:
     exports: list[Export] = []
     target = _FOLDER
     if (folder / _FOLDER).resolve() == (source if source.is_dir() else source.parent).resolve():
-        # The originals stay as they are.
+        # The originals are not changed.
         target = _FOLDER_BESIDE_ORIGINALS
     agents = list(_agents(source, skip=(folder / target).resolve(), left_out=left_out, notes=notes))
     names = _names(agents, notes)
@@ -74,7 +74,7 @@ def astromesh_proposal(source: Path, *, folder: Path) -> Proposal:
 
 
 def _agents(source: Path, *, skip: Path, left_out: list[str], notes: list[str]) -> Iterator[_Agent]:
-    """Yield the agents; what is none is named."""
+    """Yield the agents; other files are reported."""
     within = source if source.is_dir() else source.parent
     paths = iter([source]) if source.is_file() else iter(_files(source, skip))
     for path in islice(paths, FOREIGN_ENTRIES):
@@ -101,7 +101,7 @@ def _agents(source: Path, *, skip: Path, left_out: list[str], notes: list[str]) 
 
 
 def _files(folder: Path, skip: Path) -> list[Path]:
-    """Return the files of YAML, without those of hidden folders and of packages, and of what was imported before."""
+    """Return the YAML files, except in hidden folders and packages, and except files imported earlier."""
     return [
         path
         for path in sorted(folder.rglob("*.y*ml"))
@@ -112,7 +112,7 @@ def _files(folder: Path, skip: Path) -> list[Path]:
 
 
 def _names(agents: list[_Agent], notes: list[str]) -> dict[str, str]:
-    """Return what each agent is called here, by its name."""
+    """Return the new name of each agent, by its original name."""
     kept = {agent.name for agent in agents if _latin(agent.name) == agent.name}
     taken = {name.casefold() for name in kept}
     names = {name: name for name in kept}
@@ -124,13 +124,13 @@ def _names(agents: list[_Agent], notes: list[str]) -> dict[str, str]:
 
 
 def _latin(name: str) -> str:
-    """Return a legal name, with the plain letters of those that have accents."""
+    """Return a legal name; letters with accents lose them."""
     letters = (letter for letter in unicodedata.normalize("NFKD", name) if not unicodedata.combining(letter))
     return namespace("".join(letters))
 
 
 def _renamed(agent: _Agent, names: dict[str, str], notes: list[str]) -> JSON:
-    """Return the document of an agent with names that are legal here, wherever it says them."""
+    """Return the document of an agent with legal names, wherever it uses them."""
     metadata, spec = agent.document.get("metadata"), agent.document.get("spec")
     kept: JSON = dict(metadata) if is_object(metadata) else {}
     if isinstance(kept.get("version"), int | float):
@@ -162,7 +162,7 @@ def _renamed(agent: _Agent, names: dict[str, str], notes: list[str]) -> JSON:
 
 
 class _Reader:
-    """Copies a document. Secrets that stand there in clear become variables; references stay as they are."""
+    """Copies a document. Plain-text secrets become variables; references stay unchanged."""
 
     def __init__(self, writer: EntryWriter) -> None:
         self._writer = writer

@@ -1,4 +1,4 @@
-"""Clear secrets: find the values that must not stand in a file; when in doubt it is one."""
+"""Clear secrets: find plain-text secrets; in doubt, a value counts as one."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ _HARMLESS = re.compile(
 _PATH = re.compile(r"(?:~|\.{1,2})?/[\w .@/+-]*|[A-Za-z]:\\[\w .\\+-]*|\.{1,2}")
 _REFERENCE = re.compile(r"\$\{[A-Za-z_]\w*(?::-(?P<default>[^}]*))?\}")
 _SCHEME = re.compile(r"[A-Za-z]{0,12}[\s:;,=@/.-]*")
-# A file of SQLite, or a server without login and query.
+# An SQLite file, or a server without login and query.
 _PLAIN_STORE = re.compile(
     r"sqlite(?:\+\w+)?:(?://)?[\w ./:~-]*|[a-z][a-z0-9+]*://[\w.-]+(?::\d+)?(?:/[\w.-]*)?", re.IGNORECASE
 )
 _OPAQUE = re.compile(r"[A-Za-z0-9+/_=.~:-]{16,}")
-_SURE = 10  # as many letters and digits among each other are no word
+_SURE = 10  # mixed letters and digits from which a text is not a word
 _UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)
 
 
 def names_secret(name: str) -> bool:
-    """Tell whether what has this name is a secret, whatever it is."""
+    """Tell whether a value with this name is a secret, whatever the value is."""
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
     return _SECRET_NAME.search(spaced) is not None
 
 
 def holds_secret(name: str, text: str) -> bool:
-    """Tell whether the value of a variable or header is one; of what is unknown it is taken for granted."""
+    """Tell whether the value of a variable or header is a secret; unknown names count as secrets."""
     if not text.strip():
         return False
     if names_secret(name) and text.lower() not in ("true", "false", "0", "1"):
@@ -59,7 +59,7 @@ def holds_secret(name: str, text: str) -> bool:
 
 
 def looks_secret(text: str) -> bool:
-    """Tell whether a text is a secret by its look: of a known form, with a login, or random letters."""
+    """Tell whether a text looks like a secret: a known format, a login, or random letters."""
     if _KNOWN_FORM.search(text) or _LOGIN.match(text):
         return True
     address = _ADDRESS.match(text)
@@ -76,13 +76,13 @@ def looks_secret(text: str) -> bool:
 
 
 def hides_secret(name: str, text: str) -> bool:
-    """Tell whether a text has a secret in clear, next to any `${VARIABLE}` in it.
+    """Tell whether a text contains a plain-text secret, apart from any `${VARIABLE}` in it.
 
-    `name` is the key of the text. The address of a database that has no login is not a secret, whatever its key.
+    `name` is the key of the text. A database address without a login is not a secret, whatever its key.
     """
     if not _REFERENCE.search(text):
         return looks_secret(text) or (names_secret(name) and bool(text) and not _PLAIN_STORE.fullmatch(text))
-    # A default stands in the file as any other text does.
+    # A default is in the file like any other text.
     shown = _REFERENCE.sub(lambda match: match["default"] or "", text)
     if any(looks_secret(part) for part in (match["default"] or "" for match in _REFERENCE.finditer(text))):
         return True
@@ -93,12 +93,12 @@ def hides_secret(name: str, text: str) -> bool:
         return bool(password) or looks_secret(shown)
     if looks_secret(shown):
         return True
-    # Beside the reference of a secret stand the words of its scheme: `Bearer ${KEY}`.
+    # The scheme may precede the reference: `Bearer ${KEY}`.
     return names_secret(name) and not (_SCHEME.fullmatch(shown) or _PLAIN_STORE.fullmatch(shown) or "://" in shown)
 
 
 def _is_random(text: str) -> bool:
-    """Tell whether nobody would have chosen a text: long, of letters and digits among each other, or of any case."""
+    """Tell whether a text looks random: long, with letters and digits or upper and lower case mixed."""
     if not _OPAQUE.fullmatch(text):
         return False
     if _UUID.fullmatch(text):
@@ -114,19 +114,19 @@ def _is_mixed(part: str) -> bool:
 
 
 def _is_cased(part: str) -> bool:
-    """Tell whether capitals stand among small letters, more often than where words are joined."""
+    """Tell whether upper and lower case are mixed more often than in joined words."""
     return len(part) >= 2 * _SURE and _switches(part, str.isupper) * 3 >= len(part)
 
 
 def _switches(text: str, is_of_kind: Callable[[str], bool]) -> int:
-    """Return how often the kind of the characters changes."""
+    """Return how often the kind of character changes."""
     return sum(is_of_kind(one) != is_of_kind(next_one) for one, next_one in pairwise(text))
 
 
 def without_secrets(text: str, conceal: Callable[[str, str], str], escape: Callable[[str], str], *, name: str) -> str:
-    """Return a word of a command or an address with each secret in it replaced by what `conceal(name, value)` gives.
+    """Return a word of a command or an address with each secret in it replaced by `conceal(name, value)`.
 
-    `name` is what the word belongs to, such as the option before it.
+    `name` is the name that belongs to the word, such as the option before it.
     """
     address = _ADDRESS.match(text)
     if address is not None and not _LOGIN.match(text):
@@ -171,7 +171,7 @@ def _address(
 
 
 def variable_for(name: str, *, label: str) -> str:
-    """Return the name of a variable: that of the value where it is one, else made of it."""
+    """Return the name of a variable: the value itself if it is one, otherwise a name derived from it."""
     if re.fullmatch(r"[A-Z][A-Z0-9_]*", name) and "_" in name:
         return name
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", f"{label}_{name}")

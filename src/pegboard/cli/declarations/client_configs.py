@@ -1,4 +1,4 @@
-"""Client configs: the servers that an MCP client has (`mcpServers`, `servers`, …), as entries of a config."""
+"""Client configs: convert the servers of an MCP client (`mcpServers`, `servers`, …) to entries of a config."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TRANSPORTS = {
 # `${NAME}` and `${NAME:-default}` of Claude Code, `${env:NAME}` and `${input:id}` of VS Code and Cursor.
 _REFERENCE = re.compile(r"\$\{(?:(env|input):)?([A-Za-z_][\w.-]*)(:-[^{}$]*)?\}")
 _PLACES = re.compile(r"\$\{(workspaceFolder(?:Basename)?|userHome|pathSeparator|cwd|/|command:[^}]*|config:[^}]*)\}")
-# What these say holds here too, or says nothing.
+# These keys have the same effect here, or none.
 _UNDERSTOOD = frozenset({
     "type", "transport", "command", "args", "env", "cwd", "url", "serverUrl", "httpUrl", "headers", "http_headers",
     "requestInit", "disabled", "enabled", "includeTools", "excludeTools", "enabled_tools", "disabled_tools",
@@ -45,7 +45,7 @@ _WHAT_TO_DO = {
 
 
 def is_client_config(document: JSONValue) -> bool:
-    """Tell whether a document lists servers as a client has them."""
+    """Tell whether a document lists servers in a client's format."""
     return _servers(document) is not None
 
 
@@ -65,14 +65,14 @@ def _servers(document: JSONValue) -> tuple[str, JSON] | None:
 
 
 def client_proposal(document: JSONValue, *, file: str, beside: Path, folder: Path, taken: set[str]) -> Proposal:
-    """Return an entry for each server; what cannot be one is named in `left_out`.
+    """Return an entry for each server; those that cannot be converted are listed in `left_out`.
 
     Args:
-        document: what the client's file says.
-        file: what to call the file.
-        beside: the folder that the file belongs to, as `${workspaceFolder}`.
+        document: the contents of the client's file.
+        file: the name of the file for messages.
+        beside: the folder of the file, for `${workspaceFolder}`.
         folder: that of the config.
-        taken: the names that are in use, to which those of the entries are added.
+        taken: the names in use; names of the new entries are added.
     """
     found = _servers(document)
     assert found is not None
@@ -109,21 +109,21 @@ def client_proposal(document: JSONValue, *, file: str, beside: Path, folder: Pat
 
 
 class _ServerReader:
-    """Reads one server. What it cannot carry over stands in `writer.left_out`."""
+    """Converts one server. Settings that cannot be converted are listed in `writer.left_out`."""
 
     def __init__(self, *, at: str, file: str, beside: Path, folder: Path, label: str) -> None:
         self.writer = EntryWriter(label=label, file=file)
         self._at, self._beside, self._folder = at, beside, folder
 
     def read(self, server: JSONValue) -> JSON | None:
-        """Return the `mcp:` part of an entry; `None` where there can be none."""
+        """Return the `mcp:` part of an entry; `None` if there is none."""
         if not is_object(server):
             return self._without("it is no object")
         if server.get("disabled") is True or server.get("enabled") is False:
             return self._without("it is disabled there; enable it, and import again")
         command, args = server.get("command"), server.get("args", [])
         env: JSONValue = server.get("env", {})
-        if is_object(command):  # as Zed had it
+        if is_object(command):  # an earlier format of Zed
             args, env, command = command.get("args", []), command.get("env"), command.get("path")
         if is_list(command):
             command, args = (command[0] if command else None), [*command[1:], *(args if is_list(args) else [])]
@@ -185,7 +185,7 @@ class _ServerReader:
     def _address(self, url: str, server: JSON) -> JSON:
         kind = server.get("type", server.get("transport"))
         known = _TRANSPORTS.get(str(kind)) if kind is not None else None
-        # In Gemini CLI `url` is server-sent events, and `httpUrl` the other.
+        # In Gemini CLI, `url` means server-sent events and `httpUrl` means HTTP.
         is_sse = known == "sse" or (known is None and url.split("?", maxsplit=1)[0].rstrip("/").endswith("/sse"))
         entry: JSON = {"transport": "sse" if is_sse else "http", "url": self._text(url, name="address", at="url")}
         headers: JSON = {}
@@ -220,7 +220,7 @@ class _ServerReader:
     # ---- texts
 
     def _word(self, text: str) -> str:
-        """Return a word with the places that an editor knows filled in."""
+        """Return a word with an editor's placeholders filled in."""
 
         def place(match: re.Match[str]) -> str:
             if match[1] == "workspaceFolder" or match[1] == "cwd":
@@ -241,7 +241,7 @@ class _ServerReader:
         return self._referring(text, at=at) if _REFERENCE.search(text) else self.writer.value(name, text, at=at)
 
     def _text(self, text: str, *, name: str, at: str) -> str:
-        """Return a command or an address, whose secrets go into variables."""
+        """Return a command or an address with its secrets replaced by variables."""
         text = self._word(text)
         if _REFERENCE.search(text):
             return self._referring(text, at=f"{self._at}.{at}")
@@ -259,7 +259,7 @@ class _ServerReader:
         ]
 
     def _referring(self, text: str, *, at: str) -> str:
-        """Return a text whose references to the environment are ours; all else in it is as it stands."""
+        """Return a text with references to the environment in our syntax; the rest is unchanged."""
         pieces: list[str] = []
         end = 0
         for match in _REFERENCE.finditer(text):

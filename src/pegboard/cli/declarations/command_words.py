@@ -1,4 +1,4 @@
-"""Command words: the line that starts an MCP server, as an entry; `npx -y PACKAGE`, `uvx PACKAGE`, any program."""
+"""Command words: convert the command of an MCP server to an entry; `npx -y PACKAGE`, `uvx PACKAGE`, any program."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pegboard.cli.declarations.names import entry_name
 from pegboard.cli.declarations.proposal import EntryWriter, literal, relative
 from pegboard.model.json_types import JSON
 
-# What runs a package: the word after it that is no option names the server.
+# Programs that run a package: their first word that is not an option names the server.
 RUNNERS = frozenset(
     {"npx", "uvx", "bunx", "pnpx", "pipx", "bun", "pnpm", "yarn", "uv", "docker", "podman", "deno", "dnx"}
 )
-# What fetches a package needs the way out of this machine's network; a server gets no variable that is not named.
+# Downloading a package needs the proxy variables; a server only gets variables that its entry names.
 FETCHERS = frozenset("npx uvx bunx pnpx pipx uv pnpm yarn bun dnx deno".split())
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
 WAY_OUT = (*_PROXIES, "NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE", "SSL_CERT_DIR")
@@ -31,10 +31,10 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 
 
 def split_words(words: Sequence[str]) -> list[str]:
-    """Return the words of a command, whether it was given as one text or as many words.
+    """Return the words of a command, which may be one text or several words.
 
     Raises:
-        CommandError: a quote is open, or it is meant for a shell.
+        CommandError: a quote is not closed, or it needs a shell.
     """
     if len(words) == 1 and re.search(r"\s", words[0]):
         try:
@@ -50,7 +50,7 @@ def split_words(words: Sequence[str]) -> list[str]:
 
 
 def leading_variables(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Return what `NAME=value …` says before a command, and the command."""
+    """Split `NAME=value …` before a command from the command."""
     env: dict[str, str] = {}
     for place, word in enumerate(words):
         match = _ASSIGNMENT.fullmatch(word)
@@ -61,18 +61,18 @@ def leading_variables(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
 
 
 def with_way_out(tool: JSON, present: Collection[str]) -> JSON:
-    """Return an entry with what its program needs to fetch a package from here: the variables that are present."""
+    """Return an entry with the variables that its program needs to download a package, as far as they are set here."""
     mcp: JSON = tool.get("mcp", {})
     if Path(str(mcp.get("command", ""))).name.removesuffix(".cmd").removesuffix(".exe") not in FETCHERS:
         return tool
     env: JSON = mcp.get("env", {})
-    # On another machine they may not be set, and are left out there.
+    # On another machine they may be unset, and are then left out.
     added = {name: f"${{{name}:-}}" for name in WAY_OUT if name in present and name not in env}
     return {**tool, "mcp": {**mcp, "env": {**env, **added}}} if added else tool
 
 
 def is_command(words: Sequence[str]) -> bool:
-    """Tell whether words start a program as far as their first one says so."""
+    """Tell whether words start a program, judging by the first one."""
     return bool(words) and (Path(words[0]).name.removesuffix(".cmd").removesuffix(".exe") in RUNNERS or len(words) > 1)
 
 
@@ -90,12 +90,12 @@ def server_entry(
 
     Args:
         words: the program and its arguments.
-        env: its environment, in clear.
-        writer: has the variables that the secrets go to.
-        at: where the words were found.
-        cwd: where it runs today; `None` where nobody said so.
+        env: its environment, in plain text.
+        writer: collects the variables for secrets.
+        at: the origin of the words, for messages.
+        cwd: the current working directory of the program; `None` if unknown.
         folder: that of the config.
-        wants_answer: whether `npx` may be left to ask before it installs something, which nobody could answer.
+        wants_answer: add `-y` to `npx`, which would otherwise ask before it installs; nobody could answer.
     """
     command, *args = words
     if Path(command).name in ("npx", "npx.cmd") and wants_answer and not {"-y", "--yes"} & set(args):
@@ -111,7 +111,7 @@ def server_entry(
 
 
 def concealed_args(args: Sequence[str], writer: EntryWriter, *, at: str) -> list[str]:
-    """Return the arguments of a program with the secrets among them in variables."""
+    """Return the arguments of a program with secrets replaced by variables."""
     written: list[str] = []
     before = ""
     for place, word in enumerate(args):
@@ -120,14 +120,14 @@ def concealed_args(args: Sequence[str], writer: EntryWriter, *, at: str) -> list
         def conceal(name: str, value: str, place: int = place) -> str:
             return writer.concealed(name, value, at=f"{at}[{place}]")
 
-        # `docker run -e NAME=value` is a variable.
+        # `docker run -e NAME=value` sets a variable.
         written.append(without_secrets(word, conceal, literal, name=option))
         before = word
     return written
 
 
 def _names_files(words: Sequence[str], cwd: Path) -> bool:
-    """Tell whether a word names a file where the program runs today."""
+    """Tell whether a word names a file in the program's current working directory."""
     for word in words:
         for part in (word, word.partition("=")[2]):
             if part and not part.startswith(("-", "/", "~", "@")):
@@ -140,7 +140,7 @@ def _names_files(words: Sequence[str], cwd: Path) -> bool:
 
 
 def name_of_command(words: Sequence[str]) -> str:
-    """Return what a server may be called by the line that starts it."""
+    """Return a name for a server, derived from its command."""
     rest = list(words)
     is_module = False
     while rest:

@@ -1,4 +1,4 @@
-"""Docker catalog: the servers of a catalog of Docker's MCP gateway, as entries that start their containers."""
+"""Docker catalog: convert the servers of a catalog of Docker's MCP gateway to entries that start their containers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WHAT_TO_DO = {
 
 
 def is_docker_catalog(document: JSONValue) -> bool:
-    """Tell whether a document is a catalog of Docker's, or one server of its registry."""
+    """Tell whether a document is a Docker catalog, or one server of its registry."""
     if not is_object(document):
         return False
     registry = document.get("registry")
@@ -37,7 +37,7 @@ def is_docker_catalog(document: JSONValue) -> bool:
 
 
 def docker_proposal(document: JSON, *, file: str, taken: set[str]) -> Proposal:
-    """Return an entry for each server; what cannot be one is named in `left_out`."""
+    """Return an entry for each server; those that cannot be converted are listed in `left_out`."""
     registry: JSONValue = document.get("registry")
     servers: Mapping[str, JSON] = registry if is_object(registry) else {str(document["name"]): document}
     proposals: list[Proposal] = []
@@ -115,7 +115,7 @@ def _remote(remote: JSON, writer: EntryWriter, *, at: str) -> JSON:
 
 
 def _filled(text: str, writer: EntryWriter, *, at: str, name: str = "") -> str:
-    """Return a text whose `{{templates}}` and `${VARIABLES}` are variables of ours; a secret in clear is one too."""
+    """Return a text with `{{templates}}` and `${VARIABLES}` as our variables; a plain-text secret becomes one too."""
     pieces: list[str] = []
     end = 0
     for match in re.finditer(rf"{_TEMPLATE.pattern}|\$\{{([A-Za-z_]\w*)\}}", text):

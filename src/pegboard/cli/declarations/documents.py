@@ -1,4 +1,4 @@
-"""Documents: read a file of another program, whatever of JSON, YAML and TOML it is, within bounds."""
+"""Documents: read another program's file in JSON, YAML or TOML, within bounds."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSONValue
 from pegboard.model.record import replace
 
-FOREIGN_ENTRIES = 500  # that one import takes
+FOREIGN_ENTRIES = 500  # entries in one import
 
 _BOUNDS = replace(DEFAULT_BOUNDS, api_description_bytes=FOREIGN_FILE_BYTES)
 
 
 def read_document(path: Path) -> JSONValue:
-    """Return what a file says.
+    """Return the contents of a file.
 
     Raises:
-        CommandError: it cannot be read, or is none of the three.
+        CommandError: it cannot be read, or has another format.
     """
     if not path.exists():
         raise CommandError(f"There is no file {str(path)!r}.", kind="unreadable")
@@ -35,7 +35,7 @@ def read_document(path: Path) -> JSONValue:
             return _json(text)
         return description_value(text, bounds=_BOUNDS, is_explained=False)
     except (ValueError, DefinitionError, RecursionError) as error:
-        # What is quoted of a file that is none may be anything.
+        # Do not quote a file of another format: it may be any file.
         reason = (
             str(error).splitlines()[0][:200]
             if isinstance(error, jsonc.JsoncError | DefinitionError)
@@ -45,7 +45,7 @@ def read_document(path: Path) -> JSONValue:
 
 
 def _json(text: str) -> JSONValue:
-    """Return what JSON says, with comments too, as the settings of editors have them."""
+    """Parse JSON, which may have comments, as in editors' settings."""
     try:
         return description_value(text, bounds=_BOUNDS, is_explained=False)
     except DefinitionError:

@@ -1,4 +1,4 @@
-"""FastMCP project: a server in a Python file, or a `fastmcp.json`, as an entry that runs it."""
+"""FastMCP project: convert a server in a Python file, or a `fastmcp.json`, to an entry that runs it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OBJECT = re.compile(r"(.+\.py)(?::([A-Za-z_]\w*))?")
 
 
 def python_file(word: str) -> tuple[Path, str] | None:
-    """Return the file and object that `file.py:object` names; `None` where it is another form."""
+    """Return the file and object that `file.py:object` names; `None` for other words."""
     match = _OBJECT.fullmatch(word)
     return None if match is None else (Path(match[1]).expanduser(), match[2] or "")
 

@@ -1,4 +1,4 @@
-"""Imported: tell what the words of `pegboard import` mean, and make entries of it."""
+"""Imported: interpret the words of `pegboard import`, and make entries of them."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ _FORMS = (
     "gateway, a FastMCP server (file.py:object, fastmcp.json), LangChain tools (module:object), "
     "a folder or file of Astromesh."
 )
-# Where a client keeps its file in a folder that is worked in, it stands in a folder of its own.
+# The subfolder in which some clients keep the file of a project.
 _OF_EDITORS = frozenset({".vscode", ".cursor", ".gemini", ".codex", ".zed"})
 
 
 def imported_proposal(word: str, *, folder: Path, taken: set[str]) -> Proposal:
-    """Return entries for all that a word leads to.
+    """Return entries for everything that a word names.
 
     Args:
-        word: a client, a file, a folder or an object of Python.
+        word: a client, a file, a folder or a Python object.
         folder: that of the config.
-        taken: names that are in use, to which those of the entries are added.
+        taken: the names in use; names of the new entries are added.
 
     Raises:
-        CommandError: it leads to nothing that is known.
+        CommandError: it has no known form.
     """
     path = CLIENTS[word].path(Path()) if word in CLIENTS else Path(word).expanduser()
     server = python_file(word)

@@ -1,4 +1,4 @@
-"""LangChain module: tools that a Python module has, as a module beside the config that declares them."""
+"""LangChain module: convert the tools of a Python module to a module next to the config that declares them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def is_module_reference(word: str) -> bool:
 
 
 def langchain_proposal(word: str, *, folder: Path) -> Proposal:
-    """Import the module, and return a module that declares its tools.
+    """Import the module, and return the text of a module that declares its tools.
 
     Raises:
         CommandError: it cannot be imported, or has no such tools.
@@ -72,7 +72,7 @@ def langchain_proposal(word: str, *, folder: Path) -> Proposal:
 
 
 def _found(module: str, path: str, folder: Path) -> Any:
-    """Return the object, imported as a config would: what stands beside it can be."""
+    """Import the object as a config would, so that modules next to the config are found."""
     top = module.partition(".")[0]
     if (place := hidden_modules(folder, top).get(top)) is not None:
         raise CommandError(f"{module}:{path} cannot be imported: {hidden_module(top, place)}.", kind="unreadable")

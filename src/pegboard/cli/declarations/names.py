@@ -1,4 +1,4 @@
-"""Names: what an entry may be called, by what it was called elsewhere."""
+"""Names: derive the name of an entry from its name elsewhere."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HOST_FILLING = frozenset(
 
 
 def entry_name(text: str) -> str:
-    """Return the name of an entry: of `@scope/server-files@1.2` it is `files`, of `@files/mcp` too."""
+    """Return the name of an entry: `files` for `@scope/server-files@1.2`, and for `@files/mcp`."""
     scoped = re.fullmatch(r"@([^/]+)/(?:mcp|server|mcp[-_]server)(?:@.*)?", text)
     if scoped is not None:
         return namespace(scoped[1])
@@ -27,18 +27,18 @@ def entry_name(text: str) -> str:
 
 
 def namespace(text: str) -> str:
-    """Return a legal name of an entry for any text."""
+    """Return a legal entry name for any text."""
     name = re.sub(r"_{2,}", "_", legal(text)).strip("_-")[:NAMESPACE_CHARS].strip("_-")
     return name or "server"
 
 
 def group_stem(name: str) -> str:
-    """Return what the names of an entry's groups begin with."""
+    """Return the prefix of an entry's group names."""
     return re.sub(r"[^a-z0-9_]", "_", name.lower())
 
 
 def name_of_address(url: str) -> str:
-    """Return the name of an entry by an address: of `https://mcp.notion.com/mcp` it is `notion`."""
+    """Return an entry name for an address: `notion` for `https://mcp.notion.com/mcp`."""
     host = urlsplit(url).hostname or ""
     if re.fullmatch(r"[\d.:a-f]+", host) or host == "localhost":
         return "local"
@@ -47,7 +47,7 @@ def name_of_address(url: str) -> str:
 
 
 def free_name(name: str, taken: set[str]) -> str:
-    """Return the name, or one with a number that nobody has."""
+    """Return the name, with a number if it is taken."""
     candidate, number = name, 2
     while candidate.casefold() in taken:
         candidate = f"{name[: NAMESPACE_CHARS - 3]}_{number}"

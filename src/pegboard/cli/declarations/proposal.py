@@ -1,4 +1,4 @@
-"""Proposal: entries for a config, made of what somebody has elsewhere, and all that could not be made of it."""
+"""Proposal: entries for a config, converted from other programs' files, and the parts that cannot be converted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pegboard.model.secret import Secret
 
 
 class Export(Struct, frozen=True, kw_only=True):
-    """A value that stood in clear: the variable that has it from now on, and where it was found."""
+    """A plain-text secret: the variable that replaces it, and its origin."""
 
     variable: str
     found_at: str
@@ -23,17 +23,16 @@ class Export(Struct, frozen=True, kw_only=True):
 
     @property
     def line(self) -> str:
-        """The line of a shell that sets it, without the value."""
-        # What an entry says of a variable is foreign, and must not pass for a line of its own.
+        """The shell command that sets the variable, without the value."""
+        # The description is foreign text, and must not look like a command of its own.
         return f"export {self.variable}='…'  # {' '.join(self.found_at.split())}"
 
 
 class Proposal(Struct, frozen=True, kw_only=True):
-    """Items for the lists of a config, by their keys, as they are written there.
+    """Items for the lists of a config, by key, in the form of the file.
 
-    `left_out` says of each thing that is not carried over what it is and what to do, `notes` what is different, such as
-    a name. `files` are texts to be written
-    beside the config, by their paths relative to it.
+    `left_out` lists each part that is not converted, and what to do about it; `notes` list changes, such as a new name.
+    `files` are texts to be written next to the config, by their relative paths.
     """
 
     tools: tuple[JSON, ...] = ()
@@ -50,7 +49,7 @@ class Proposal(Struct, frozen=True, kw_only=True):
 
 
 def joined(proposals: Iterable[Proposal]) -> Proposal:
-    """Return one proposal of several."""
+    """Return several proposals as one."""
     every = list(proposals)
     return Proposal(
         tools=tuple(tool for each in every for tool in each.tools),
@@ -64,20 +63,20 @@ def joined(proposals: Iterable[Proposal]) -> Proposal:
 
 
 def as_text(value: JSONValue) -> str:
-    """Return a value of a variable as a program sees it."""
+    """Return the value that a program gets for a variable."""
     return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def literal(text: str) -> str:
-    """Return a text as a config says it, in which `$` may begin a variable."""
+    """Return a text for a config, in which `$` is escaped."""
     return text.replace("$", "$$")
 
 
 @dataclass(kw_only=True, slots=True)
 class EntryWriter:
-    """Writes one entry. What is a secret goes into a variable, and is remembered in `exports`.
+    """Writes one entry. Secrets become variables, which are collected in `exports`.
 
-    `label` begins the names of variables that have none of their own; `file` is where the values were found.
+    `label` is the prefix of generated variable names; `file` is the origin of the values.
     """
 
     label: str
@@ -87,13 +86,13 @@ class EntryWriter:
     notes: list[str] = field(default_factory=list[str])
 
     def value(self, name: str, text: str, *, at: str, is_secret: bool | None = None) -> str:
-        """Return the value of a variable or header as a config says it."""
+        """Return the value of a variable or header for the config."""
         if holds_secret(name, text) if is_secret is None else is_secret:
             return self.concealed(name, text, at=at)
         return literal(text)
 
     def concealed(self, name: str, text: str, *, at: str) -> str:
-        """Return `${VARIABLE}` for a value; one that was met before keeps its variable."""
+        """Return `${VARIABLE}` for a value; equal values share a variable."""
         for export in self.exports:
             if export.value is not None and export.value.reveal() == text:
                 return f"${{{export.variable}}}"
@@ -109,20 +108,20 @@ class EntryWriter:
         return f"${{{variable}}}"
 
     def wanted(self, variable: str, *, at: str) -> str:
-        """Return `${VARIABLE}` for a value that is nowhere yet."""
+        """Return `${VARIABLE}` for a value that does not exist yet."""
         if all(export.variable != variable for export in self.exports):
             self.exports.append(Export(variable=variable, found_at=at))
         return f"${{{variable}}}"
 
     def proposal(self, *tools: JSON) -> Proposal:
-        """Return what was written, once it is whole."""
+        """Return the finished proposal."""
         return Proposal(
             tools=tools, exports=tuple(self.exports), left_out=tuple(self.left_out), notes=tuple(self.notes)
         )
 
 
 def relative(path: Path, folder: Path) -> str:
-    """Return a path as a config in `folder` names it."""
+    """Return a path relative to the config's `folder`."""
     whole = path.resolve()
     try:
         return whole.relative_to(folder.resolve()).as_posix() or "."

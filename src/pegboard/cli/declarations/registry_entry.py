@@ -1,4 +1,4 @@
-"""Registry entry: a `server.json` of the MCP registry, as an entry of a config."""
+"""Registry entry: convert a `server.json` of the MCP registry to an entry of a config."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 
 _VARIABLE = re.compile(r"\{([A-Za-z_][\w.-]*)\}")
 _TRANSPORTS = {"streamable-http": "http", "http": "http", "sse": "sse"}
-# How a package of each registry is run where the entry gives no hint.
+# How to run a package of each registry, if the entry gives no hint.
 _RUNTIMES = {"npm": "npx", "pypi": "uvx", "oci": "docker", "nuget": "dnx"}
 
 
 def is_registry_entry(value: JSONValue) -> bool:
-    """Tell whether a document is the entry of a server, or what the registry answers for one."""
+    """Tell whether a document is the entry of a server, or the registry's response for one."""
     server = _server(value)
     return server is not None and ("packages" in server or "remotes" in server)
 
 
 def registry_proposal(value: JSONValue, *, file: str, name: str | None, folder: Path) -> Proposal:
-    """Return the entry: the first way of several in which it can be reached from here.
+    """Return the entry, with the first transport that can be used from here.
 
     Raises:
         CommandError: there is none.
@@ -106,7 +106,7 @@ def _package(package: JSON, writer: EntryWriter, *, at: str, folder: Path) -> JS
     words = [str(runtime)]
     if runtime in ("docker", "podman"):
         words += ["run", "-i", "--rm"] if "run" not in before else []
-    # A runtime argument that names the package stands for it.
+    # A runtime argument that names the package replaces the usual one.
     is_named = any(
         word == identifier or word.startswith((f"{identifier}@", f"{identifier}=", f"{identifier}[")) for word in before
     )
@@ -132,7 +132,7 @@ def _versioned(kind: str, identifier: str, version: str) -> str:
 
 
 def _arguments(values: JSONValue, writer: EntryWriter, *, at: str) -> Iterator[str]:
-    """Yield the words of arguments, as a config says them; those that nobody needs are left out."""
+    """Yield the words of arguments, in the form of a config; optional ones without a value are left out."""
     for argument in _objects(values):
         hint = argument.get("valueHint", argument.get("value_hint"))
         name = str(argument.get("name") or hint or "argument")
@@ -148,7 +148,7 @@ def _arguments(values: JSONValue, writer: EntryWriter, *, at: str) -> Iterator[s
 
 
 def _input(field: JSON, writer: EntryWriter, *, name: str, at: str, is_flag: bool = False) -> str | None:
-    """Return a value as a config says it: what the entry fixes, else a variable; `None` where it may be left out."""
+    """Return a value for a config: the fixed one, or a variable; `None` if it is optional."""
     fixed = field.get("value")
     if isinstance(fixed, str):
         inner = field.get("variables")
@@ -174,7 +174,7 @@ def _input(field: JSON, writer: EntryWriter, *, name: str, at: str, is_flag: boo
 
 
 def _filled(text: str, variables: JSON, writer: EntryWriter, *, at: str) -> str:
-    """Return a text whose `{name}` are variables."""
+    """Return a text with its `{name}` placeholders as variables."""
     pieces: list[str] = []
     end = 0
     for match in _VARIABLE.finditer(text):

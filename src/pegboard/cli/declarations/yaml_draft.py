@@ -1,4 +1,4 @@
-"""YAML draft: a file about to be written, in which each item that cannot be honoured is a comment with the reason."""
+"""YAML draft: a file to be written, in which each invalid item becomes a comment with the reason."""
 
 from __future__ import annotations
 
@@ -153,6 +153,6 @@ def _without_comments(text: str) -> list[str]:
 
 
 def reasons_in(text: str) -> list[str]:
-    """Return why something is left out of a file that was written before."""
+    """Return the reasons that an earlier import wrote for parts that it left out."""
     lines = (line.strip() for line in text.splitlines())
     return [line.removeprefix(REASON) for line in lines if line.startswith(REASON)]
