@@ -51,7 +51,7 @@ def _read_text(text: str) -> str:
         if text == "-":
             return sys.stdin.read()
         if text.startswith("@"):
-            return Path(text[1:]).read_text(encoding="utf-8")  # the operator's file, named on the command line
+            return Path(text[1:]).read_text(encoding="utf-8")  # raw: the operator's file, named on the command line
     except (OSError, UnicodeDecodeError) as error:
         raise CommandError(f"--args {text!r} cannot be read: {error}.") from None
     return text

@@ -65,6 +65,6 @@ def _text(path: Path) -> str:
     try:
         if not path.is_file() or path.stat().st_size > COMPLETION_FILE_BYTES:
             return ""
-        return path.read_bytes().decode("utf-8", "replace")  # the operator's own file, in whose folder they work
+        return path.read_bytes().decode("utf-8", "replace")  # raw: the operator's own file, in whose folder they work
     except OSError:
         return ""

@@ -152,7 +152,7 @@ def trial(
         for each, content in beside.items():
             write_operator_file(each, content)
         path.touch(mode=0o600, exist_ok=False)
-        path.write_text(text, encoding="utf-8")  # next to the operator's own file, during the trial only
+        path.write_text(text, encoding="utf-8")  # raw: next to the operator's own file, during the trial only
         with redirect_stdout(stderr):
             catalog, config = load_catalog(path, env=env)
     except OSError as error:
