@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,8 +9,8 @@ from msgspec import Struct
 
 from pegboard.cli.command_error import CommandError
 from pegboard.cli.options import Options
-from pegboard.cli.project import find_config
-from pegboard.config import Config, load
+from pegboard.cli.project import find_config, read_config
+from pegboard.config import Config
 from pegboard.config.forms.workspace_form import WebFetchForm
 from pegboard.config.workspace import store_of
 from pegboard.config.yaml.problems import Report
@@ -43,16 +42,15 @@ class DocumentProject(Struct, frozen=True, kw_only=True):
         )
 
 
-def document_project(options: Options) -> DocumentProject:
-    """Find and read the config, and open its document store.
+def document_project(options: Options, *, only_reads: bool = False) -> DocumentProject:
+    """Find and read the config, and open its document store; for `only_reads` see `project.load`.
 
     Raises:
         CommandError: there is no config, or none with `workspace:`.
         DefinitionError: it is invalid; with all problems.
     """
     path = find_config(options.config, start=Path.cwd())
-    config = load(path, env=os.environ)
-    options.terminal.secrets = lambda: tuple(config.secrets.values())
+    config = read_config(options, path, only_reads=only_reads)
     report = Report()
     store = store_of(config, report)
     if report:
