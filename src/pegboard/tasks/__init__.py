@@ -1,1 +1,1 @@
-"""Tasks: calls that outlive their request, on an engine that keeps them in memory or in a database."""
+"""Tasks: calls that outlive their request, on an engine that stores them in memory or in a database."""

@@ -1,4 +1,4 @@
-"""DbosEngine: tasks in a database, by DBOS: steps are recorded in it, and go on in another process where one dies."""
+"""DbosEngine: tasks in a database, run by DBOS. It records each step; if a process dies, another continues."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from pegboard.tasks.records import call_of_json, call_to_json, outcome_of_json, 
 from pegboard.tasks.task_tables import Kept, OtherQuestionError, TaskTables
 from pegboard.tasks.worker_lease import TASK_BEAT_S, WorkerLease
 
-TASK_RUNS = 100  # of one task, each in a process that died in it; then it has failed
-TASK_REMOTE_LOOK_S = 0.2  # between two looks into a database, for those who wait for a task
+TASK_RUNS = 100  # runs of one task that each ended with the death of their process; then the task fails
+TASK_REMOTE_LOOK_S = 0.2  # seconds between two checks of the database by those who wait for a task
 TASK_RECORDED_LOOK_S = 0.01  # the same, for a task whose run has just ended here
-TASK_RECORDED_S = 1.0  # for the end of a run to be recorded, as a rule
-TASK_STORE_S = 10.0  # for an answer of the database of tasks
-TASK_LIST = 1_000  # of one caller, or of all for the operator, in one list
+TASK_RECORDED_S = 1.0  # seconds in which DBOS usually records the end of a run
+TASK_STORE_S = 10.0  # seconds to wait for a response of the task database
+TASK_LIST = 1_000  # tasks of one caller, or of all for the operator, in one list
 
 T = TypeVar("T")
 log = logging.getLogger("pegboard")
@@ -47,7 +47,7 @@ _ACTIVE = frozenset({"PENDING", "ENQUEUED", "DELAYED"})
 
 
 class _Current:
-    """The engine of this process, as DBOS knows workflows by functions of modules."""
+    """The engine of this process; global, because DBOS identifies workflows by functions of modules."""
 
     engine: DbosEngine | None = None
 
@@ -59,15 +59,15 @@ async def _task(kept: JSON) -> JSON:
 
 
 class DbosEngine:
-    """Tasks in SQLite or PostgreSQL. Fills the port `Engine`.
+    """Tasks in SQLite or PostgreSQL. Implements the port `Engine`.
 
-    DBOS runs on a loop and thread of its own; the calls of tasks run on the loop that `wake` was called on. DBOS is one
-    to a process, and so is this. Made in any thread.
+    DBOS runs on its own loop in its own thread; the calls of tasks run on the loop that called `wake`. A process can
+    have only one DBOS, so only one such engine. May be created in any thread.
 
     Args:
         uri: the database.
         clock: seconds since 1970.
-        only_looks: it runs nothing, and no other process need know that it is there.
+        only_looks: it runs no tasks, and other processes need not know about it.
     """
 
     is_durable = True
@@ -97,23 +97,23 @@ class DbosEngine:
         self._asked: dict[tuple[str, str], asyncio.Future[JSON]] = {}
         self._notes: dict[str, tuple[float | None, str]] = {}
         self._ended_at: dict[str, float] = {}
-        """Runs that ended here of late, by task: whether that was recorded is looked at once more."""
+        """When runs ended here recently, by task; `_settle` checks once more that their end was recorded."""
         self._waiters: dict[str, set[asyncio.Future[None]]] = {}
-        """Those who wait here for a task to change."""
+        """The futures of those who wait here for a task to change."""
 
         renew_after_fork(self)
 
     def after_fork(self) -> None:
-        """Be of the parent alone: its threads run the tasks, and its life is what others look for."""
+        """Leave everything to the parent: its threads run the tasks, and its lifeline is the one that others check."""
         self._lifelines.after_fork()
 
-    # -- begin and end
+    # -- start and stop
 
     async def wake(self, run: Run) -> None:
-        """Open the database, and run what is due.
+        """Open the database, and run the tasks that are due.
 
         Raises:
-            OSError: it does not answer.
+            OSError: it does not respond.
         """
         self._run, self._home = run, asyncio.get_running_loop()
         if self._only_looks:
@@ -133,7 +133,7 @@ class DbosEngine:
             await self._elsewhere(launch(self._url, self._lease.worker, may_make_tables=may_make_tables))
             self._client = await _away(client_of, self._url)
             await _away(self._lease.adopt)
-            # The above takes seconds where the machine is busy.
+            # The steps above take seconds on a busy machine.
             await _away(self._lease.renew)
         except Exception as error:
             await self.close()
@@ -149,7 +149,7 @@ class DbosEngine:
         return may_make_tables
 
     async def close(self) -> None:
-        """Stop what runs here, and leave it to others."""
+        """Stop the tasks that run here, and leave them to other workers."""
         self._ended.set()
         if self._guarding is not None:
             self._guarding.cancel()
@@ -174,10 +174,10 @@ class DbosEngine:
         self._lifelines.drop()
         await _away(self._tables.close)
 
-    # -- beats
+    # -- heartbeat
 
     def _beat(self) -> None:
-        """Say again and again that this worker lives; look for dead ones, for answers, and for what was cancelled."""
+        """Renew the lease regularly; check for dead workers, for answers, and for cancelled tasks."""
         while not self._ended.wait(TASK_BEAT_S):
             try:
                 self._lease.renew()
@@ -195,14 +195,14 @@ class DbosEngine:
                 self._is_away = True
 
     def _begin_again(self) -> None:
-        """Have what was stopped here run again, unless others have taken it already."""
+        """Run stopped tasks again here, unless another worker has taken them over."""
         assert self._home is not None
         asyncio.run_coroutine_threadsafe(self._stop_all(), self._home).result()
         self._ended_at.clear()
         self._lease.take_over(self._lease.worker)
 
     def _settle(self) -> None:
-        """Have what ended here run again where its end could not be recorded, as when a disk was full."""
+        """Run a task again here if its end could not be recorded, e.g. because a disk was full."""
         now = time.monotonic()
         late = [task_id for task_id, at in tuple(self._ended_at.items()) if now - at > TASK_LEASE_S]
         if not late:
@@ -219,7 +219,7 @@ class DbosEngine:
             self._ended_at.pop(task_id, None)
 
     def _look(self) -> None:
-        """Hear of what other workers were told of the tasks that run here."""
+        """Check the database for answers to tasks that run here, and for their cancellation by other workers."""
         waiting = sorted({task_id for task_id, _ in tuple(self._asked)})
         for task_id, key, answer in self._tables.answers(waiting) if waiting else ():
             self._at_home(self._answered, task_id, key, answer)
@@ -260,7 +260,7 @@ class DbosEngine:
     # -- a run
 
     async def run_here(self, kept: JSON) -> JSON:
-        """Run a task on the loop of its catalog; what it gives is recorded. Called by DBOS, on its loop."""
+        """Run a task on the loop of its catalog, and return the outcome to be recorded. DBOS calls this on its loop."""
         assert self._home is not None
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._run_at_home(kept), self._home))
 
@@ -272,13 +272,13 @@ class DbosEngine:
         self._running[call.task_id] = current
         try:
             if earlier is not None:
-                # The lease was lost, and this process took its own task back before it had noticed.
+                # The lease was lost, and this process took over its own task before it noticed.
                 earlier.cancel()
                 await asyncio.wait([earlier])
             return outcome_to_json(await self._run(call, _DbosJournal(self, call.task_id)))
         except Exception as error:
             # Tools and hooks do not raise here, so this is a bug of ours or of `context_for`. DBOS would record it as
-            # the end of the task. A cancelled run records nothing, and `_settle` has the task run again.
+            # the end of the task. A cancelled run records nothing, and `_settle` runs the task again.
             log.error("Task %s was interrupted by an error and runs again.", call.task_id, exc_info=error)
             raise asyncio.CancelledError from error
         finally:
@@ -290,11 +290,11 @@ class DbosEngine:
                         waiter.set_result(None)
 
     async def elsewhere(self, work: Coroutine[Any, Any, T]) -> T:
-        """Await work on the loop of DBOS, which knows by the context which task it is for."""
+        """Await work on the loop of DBOS, in the current context: DBOS finds the task there."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     async def _elsewhere(self, work: Coroutine[Any, Any, T]) -> T:
-        """Await work on the loop of DBOS that is for no task, whoever asks for it."""
+        """Await work on the loop of DBOS that belongs to no task, in an empty context."""
         return await Context().run(asyncio.create_task, self.elsewhere(work))
 
     async def at_home(self, work: Callable[[], Awaitable[JSON]]) -> JSON:
@@ -303,14 +303,14 @@ class DbosEngine:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_awaited(work), self._home))
 
     async def asked(self, task_id: str, key: str, question: Question) -> JSON:
-        """Ask, and wait for the answer."""
+        """Ask the person, and wait for the answer."""
         waiting = self._asked[task_id, key] = asyncio.get_running_loop().create_future()
         try:
             while True:
                 try:
                     known = await _away(self._tables.ask, task_id, key, question)
                 except OSError:
-                    # That nobody could be asked is not an answer: the task waits until it can ask.
+                    # If nobody could be asked, that is not an answer: the task waits until it can ask.
                     await asyncio.sleep(TASK_BEAT_S)
                 else:
                     return known if known is not None else await waiting
@@ -318,13 +318,13 @@ class DbosEngine:
             del self._asked[task_id, key]
 
     async def stop_unrecorded(self, task_id: str) -> NoReturn:
-        """End a run here whose work the database did not take; it goes on from what is recorded, once that takes it."""
+        """Stop a run whose step the database could not record; it continues from the last recorded step later."""
         self._stop(task_id)
         await asyncio.get_running_loop().create_future()
         raise AssertionError("a run that was stopped goes on")
 
     async def was_begun(self, task_id: str) -> bool:
-        """Tell whether a task that runs here was begun before; where the database does not tell, it was."""
+        """Tell whether a task that runs here was started before; true if the database does not respond."""
         ask = partial(self._known.list_workflows, workflow_ids=[task_id], load_input=False, load_output=False)
         try:
             [row] = await _asked_of_store(ask)
@@ -333,7 +333,7 @@ class DbosEngine:
         return row.recovery_attempts != 1
 
     async def was_cancelled(self, task_id: str) -> bool:
-        """Tell whether a task whose run was stopped was cancelled; where the database does not tell, it goes on."""
+        """Tell whether a task whose run was stopped was cancelled; false if the database does not respond."""
         ask = partial(
             self._known.list_workflows, workflow_ids=[task_id], status="CANCELLED", load_input=False, load_output=False
         )
@@ -344,10 +344,10 @@ class DbosEngine:
             return False
 
     def note(self, task_id: str, fraction: float, message: str) -> None:
-        """Note how far a task is; written with the next beat."""
+        """Store the progress of a task; it is written with the next heartbeat."""
         self._notes[task_id] = (fraction, message)
 
-    # -- those who ask
+    # -- requests
 
     @property
     def _known(self) -> DBOSClient:
@@ -355,10 +355,10 @@ class DbosEngine:
         return self._client
 
     async def start(self, call: TaskCall) -> None:
-        """Keep a task, then begin it.
+        """Store a task, then start it.
 
         Raises:
-            OSError: the database does not answer.
+            OSError: the database does not respond.
         """
         try:
             async with asyncio.timeout(TASK_STORE_S):
@@ -374,17 +374,17 @@ class DbosEngine:
             self._lease.was_forgotten()
 
     async def read(self, task_id: str) -> TaskRecord | None:
-        """Return a task as it is now."""
+        """Return the current record of a task."""
         found = await self.read_several([task_id])
         return found[0] if found else None
 
     async def read_all(self, owner: str | None = None) -> Sequence[TaskRecord]:
-        """Return those of one owner, or all; the newest first."""
+        """Return the tasks of one owner, or of all; the newest first."""
         ids = await _away(lambda: self._tables.of_owner(owner, most=TASK_LIST))
         return sorted(await self.read_several(ids), key=lambda record: -record.created_at)
 
     async def read_several(self, task_ids: Sequence[str]) -> Sequence[TaskRecord]:
-        """Return those of these tasks that are known."""
+        """Return the known tasks among these."""
         try:
             async with asyncio.timeout(TASK_STORE_S):
                 return await _away(self._records, task_ids)
@@ -394,17 +394,17 @@ class DbosEngine:
             raise OSError(f"The database of tasks does not answer within {TASK_STORE_S:g} s.") from error
 
     def _records(self, ids: Sequence[str]) -> list[TaskRecord]:
-        # First, since they are taken away once they are written.
+        # Read first, since they are removed once they are written.
         notes = dict(self._notes)
         kept = self._tables.kept(ids) if ids else {}
         if not kept:
-            # DBOS would list all.
+            # DBOS would list all tasks.
             return []
         rows = self._known.list_workflows(workflow_ids=list(kept))
         return [_record(row, kept[row.workflow_id], notes.get(row.workflow_id)) for row in rows]
 
     async def answer(self, task_id: str, answers: Mapping[str, JSON]) -> None:
-        """Give answers to questions that wait."""
+        """Store answers to open questions."""
         await _away(self._tables.answer, task_id, answers)
         for key in answers:
             if (task_id, key) in self._asked:
@@ -412,18 +412,18 @@ class DbosEngine:
                     self._answered(task_id, known, answer)
 
     async def cancel(self, task_id: str) -> None:
-        """End a task, unless it has ended."""
+        """Cancel a task, unless it has ended."""
         await _asked_of_store(self._known.cancel_workflow, task_id)
         self._stop(task_id)
 
     async def resume(self, task_id: str) -> bool:
-        """Run a task here that nobody runs; `False` where somebody may."""
+        """Run a task here that no worker runs; `False` if one may."""
         return await _asked_of_store(self._resume, task_id)
 
     def _resume(self, task_id: str) -> bool:
         [row] = self._known.list_workflows(workflow_ids=[task_id], load_input=False, load_output=False)
         if row.status != "PENDING":
-            # What stands in the queue is taken from it by whoever is free.
+            # Queued tasks are taken by any free worker.
             return row.status in _ACTIVE
         worker = row.executor_id or ""
         if worker == self._lease.worker:
@@ -431,11 +431,11 @@ class DbosEngine:
         return self._lease.is_seen_dead(worker, self._ended) and self._lease.take_over_task(task_id, worker)
 
     async def changed(self, record: TaskRecord, *, timeout_s: float) -> None:
-        """Return when a run of the task ends here, or after a moment: another process may change the database."""
+        """Return when a run of the task ends here, or after a short time: another process may change the database."""
         task_id = record.task_id
         ended_at = self._ended_at.get(task_id)
         if ended_at is not None and time.monotonic() - ended_at < TASK_RECORDED_S and task_id not in self._running:
-            # DBOS records the end of a run on its own loop, in a few milliseconds.
+            # DBOS records the end of a run on its own loop, within a few milliseconds.
             await asyncio.sleep(min(timeout_s, TASK_RECORDED_LOOK_S))
             return
         waiter = asyncio.get_running_loop().create_future()
@@ -449,14 +449,14 @@ class DbosEngine:
                 self._waiters.pop(task_id, None)
 
     async def sweep(self, now: float) -> int:
-        """Forget what expired before `now`."""
+        """Delete the tasks that expired before `now`."""
         ids = await _away(self._tables.expired, now)
         if ids:
             await _asked_of_store(self._known.cancel_workflows, list(ids))
             for task_id in ids:
                 self._stop(task_id)
             if ending := [self._running[task_id] for task_id in ids if task_id in self._running]:
-                # While it is known what they were: one that has not run gives back what it had.
+                # Before their records are deleted: a task that has not run returns its approval.
                 await asyncio.wait(ending, timeout=TASK_STORE_S)
             await _asked_of_store(self._known.delete_workflows, list(ids))
             await _away(self._tables.forget, ids)
@@ -464,21 +464,21 @@ class DbosEngine:
 
 
 class _DbosJournal:
-    """The journal of one run: each step is a step of DBOS."""
+    """The journal of one run: each step is a DBOS step."""
 
     def __init__(self, engine: DbosEngine, task_id: str) -> None:
         self._engine, self._task_id = engine, task_id
 
     async def was_begun(self) -> bool:
-        """Tell whether the task was begun in a run before this one; where nobody can tell, it was."""
+        """Tell whether the task was started in an earlier run; true if the database does not respond."""
         return await self._engine.was_begun(self._task_id)
 
     async def was_cancelled(self) -> bool:
-        """Tell whether the task was cancelled, and not only this run of it."""
+        """Tell whether the task was cancelled, rather than only this run of it."""
         return await self._engine.was_cancelled(self._task_id)
 
     async def once(self, name: str, work: Callable[[], Awaitable[JSON]]) -> JSON:
-        """Return what `work` gives, recorded; where it is recorded already, that."""
+        """Return the recorded result of a step; if there is none, the result of `work`, which is recorded."""
         raised: list[BaseException] = []
 
         async def recorded() -> JSON:
@@ -499,17 +499,17 @@ class _DbosJournal:
         except SQLAlchemyError as error:
             if any(own is error for own in raised):
                 raise
-            # The tool must not take it for how its step fared.
+            # The tool must not mistake this for the outcome of its step.
             await self._engine.stop_unrecorded(self._task_id)
 
     async def answer(self, key: str, question: Question) -> JSON:
-        """Ask, and return the answer once it is there.
+        """Ask the person, and return the answer once it is there.
 
-        An answer is to one question: where another one was asked in its place before the process was started anew, with
-        other code or in another order, no answer to that one is taken for this.
+        An answer belongs to one question. If the process was restarted with other code, or asks in another order, an
+        answer to the earlier question at this place is not used.
 
         Raises:
-            CallError: `needs_review`, then.
+            CallError: `needs_review`, in that case.
         """
         text = digest(question_to_json(question))
 
@@ -529,7 +529,7 @@ class _DbosJournal:
         return recorded["answer"]
 
     def progress(self, fraction: float, message: str) -> None:
-        """Note how far the run is."""
+        """Record the progress of the run."""
         self._engine.note(self._task_id, fraction, message)
 
 
@@ -543,15 +543,15 @@ async def _awaited(work: Callable[[], Awaitable[JSON]]) -> JSON:
 
 
 async def _away(act: Callable[..., T], *args: Any) -> T:
-    """Run blocking code in a thread, for no task in particular."""
+    """Run blocking code in a thread, outside of any task's context."""
     return await asyncio.get_running_loop().run_in_executor(None, lambda: Context().run(act, *args))
 
 
 async def _asked_of_store(act: Callable[..., T], *args: Any) -> T:
-    """Do so with code that asks the database.
+    """Run blocking code that uses the database in a thread.
 
     Raises:
-        OSError: it does not answer.
+        OSError: the database does not respond.
     """
     try:
         return await _away(act, *args)
@@ -586,10 +586,10 @@ def _record(row: Any, kept: Kept, noted: tuple[float | None, str] | None) -> Tas
 
 
 def _lifelines_of(file: Path | None) -> Path | None:
-    """Return where workers on this machine have their lifelines; `None` if there is no such place."""
+    """Return the folder for the lifelines of this machine's workers; `None` if there is none."""
     if file is not None:
         return Path(f"{file}-workers")
-    # Workers on other machines have theirs elsewhere, and count as alive until their lease has run out.
+    # Workers on other machines have theirs elsewhere, and count as alive until their lease runs out.
     own = base_folder() if platform.NO_FILES is None else None
     return None if own is None else own / "tasks"
 

@@ -1,4 +1,4 @@
-"""Engine: what keeps tasks and runs them. One is in memory, one is durable; both behave alike while they live."""
+"""Engine: the port that stores and runs tasks. One engine is in memory, one is durable; both behave alike."""
 
 from __future__ import annotations
 
@@ -10,80 +10,80 @@ from pegboard.model.task import Outcome, Question, TaskCall, TaskRecord
 
 
 class Journal(Protocol):
-    """What one run of a task writes down, and finds again when it is run anew."""
+    """The records of one task's runs, which a later run reads."""
 
     async def was_begun(self) -> bool:
-        """Tell whether the task was begun in a run before this one; where nobody can tell, it was."""
+        """Tell whether the task was started in an earlier run; true if nobody can tell."""
         ...
 
     async def was_cancelled(self) -> bool:
-        """Tell whether a run that was stopped was one of a task that has ended, so that none will go on with it."""
+        """Tell whether the run was stopped because the task has ended, so that no other run will continue it."""
         ...
 
     async def once(self, name: str, work: Callable[[], Awaitable[JSON]]) -> JSON:
-        """Return what `work` gives, recorded under its name; where it is recorded already, that."""
+        """Return the recorded result of this name; if there is none, the result of `work`, which is recorded."""
         ...
 
     async def answer(self, key: str, question: Question) -> JSON:
-        """Ask, and return the answer once it is there; where it is there already, that."""
+        """Return the recorded answer; if there is none, ask and wait for it."""
         ...
 
     def progress(self, fraction: float, message: str) -> None:
-        """Note how far the run is."""
+        """Record the progress of the run."""
         ...
 
 
 Run = Callable[[TaskCall, Journal], Awaitable[Outcome]]
-"""Runs a task to its end. It may be run again, with the same journal, where it was interrupted."""
+"""Runs a task to its end. After an interruption it may run again, with the same journal."""
 
 
 class Engine(Protocol):
-    """Keeps tasks and runs them. Made for one catalog; used on one event loop, from the first `start` to `close`.
+    """Stores and runs tasks. Belongs to one catalog; used on one event loop, from the first `start` to `close`.
 
-    Raises in all of its methods:
-        OSError: the store does not answer.
+    Every method raises:
+        OSError: the store does not respond.
     """
 
     is_durable: bool
 
     async def wake(self, run: Run) -> None:
-        """Run what is due with `run` from now on; also what others have left behind. Again is nothing."""
+        """From now on, run due tasks with `run`, including those that other workers left. Further calls do nothing."""
         ...
 
     async def start(self, call: TaskCall) -> None:
-        """Keep a task, then begin it. It is there for all who ask when this returns."""
+        """Store a task, then start it. When this returns, every reader sees the task."""
         ...
 
     async def read(self, task_id: str) -> TaskRecord | None: ...
 
     async def read_several(self, task_ids: Sequence[str]) -> Sequence[TaskRecord]:
-        """Return those of these tasks that are known."""
+        """Return the known tasks among these."""
         ...
 
     async def read_all(self, owner: str | None = None) -> Sequence[TaskRecord]:
-        """Return those of one owner, or all; the newest first."""
+        """Return the tasks of one owner, or of all; the newest first."""
         ...
 
     async def answer(self, task_id: str, answers: Mapping[str, JSON]) -> None:
-        """Give answers to questions that wait. The first answer holds; what asks nothing is not heard."""
+        """Store answers to open questions. The first answer counts; answers without a question are ignored."""
         ...
 
     async def cancel(self, task_id: str) -> None:
-        """End a task, unless it has ended."""
+        """Cancel a task, unless it has ended."""
         ...
 
     async def resume(self, task_id: str) -> bool:
-        """Run a task here that nobody runs; `False` where somebody may."""
+        """Run a task here that no worker runs; `False` if one may."""
         ...
 
     async def changed(self, record: TaskRecord, *, timeout_s: float) -> None:
-        """Return when a task is not any more as this record says, or after a while."""
+        """Return when a task differs from this record, or after a timeout."""
         ...
 
     async def sweep(self, now: float) -> int:
-        """Forget what expired before `now`, in seconds since 1970, running or not; return how many those were."""
+        """Delete all tasks that expired before `now`, in seconds since 1970, even running ones; return their number."""
         ...
 
     async def close(self) -> None:
-        """Stop what runs here. What is durable goes on elsewhere, or later."""
+        """Stop the tasks that run here. Durable ones continue elsewhere, or later."""
         ...

@@ -71,7 +71,7 @@ class TaskClient:
         self._has_paid = False
 
     def can(self, capability: str) -> bool:
-        """Tell whether something can be asked for: only values, from the person."""
+        """Tell whether something can be requested: only form values, from the person."""
         return capability == "elicitation"
 
     async def elicit(self, message: str, schema: JSONValue = None, *, key: str | None = None) -> JSONValue:
@@ -83,9 +83,9 @@ class TaskClient:
         return None
 
     async def carried(self, request: ConsentRequest, stands: Stands) -> ConsentAnswer | None:
-        """Return the yes that was given when the task was made, to this very call, unless a person took it back since.
+        """Return the approval that was given for this exact call when the task was created, unless it was revoked.
 
-        It is good for the task alone. The task waits as long as nobody can tell.
+        It is only valid for the task. The task waits while the store does not respond.
         """
         agreed, self._agreed = self._agreed, None
         if agreed is None:
@@ -146,7 +146,7 @@ class Execution:
         executor: runs the call.
         make_view: `Catalog.view`.
         context_for: makes the context.
-        caller_now: tells what a caller may do now.
+        caller_now: returns a caller with its current rights.
     """
 
     def __init__(self, executor: Executor, make_view: MakeView, context_for: ContextFor, caller_now: CallerNow) -> None:
@@ -164,7 +164,7 @@ class Execution:
     async def run(self, call: TaskCall, journal: Journal) -> Outcome:
         """Run a task to its end when a place is free. If it ends without having run, its approval is returned.
 
-        Where something that it needs is away, it waits: the caller was told that the task goes on.
+        If something that it needs is down, it waits: the caller was told that the task goes on.
         """
         attempt, is_told = _Attempt(), False
         try:
@@ -225,7 +225,7 @@ class Execution:
         return Outcome(result)
 
     async def _sources_listed(self) -> None:
-        """Wait for the tools of sources that still connect: after a restart, tasks go on at once and may need them."""
+        """Wait for the tools of sources that still connect: after a restart, tasks may need them at once."""
         registry = self._executor.registry
         if registry.is_served:
             slow = [source for source in registry.sources.values() if isinstance(source, StartsSlowly)]
@@ -242,7 +242,7 @@ class Execution:
     async def _give_back(self, agreed: Agreement, journal: Journal, attempt: _Attempt) -> None:
         """Return the approval of a task that ended without having run: refused, or cancelled while it waited.
 
-        Not of one that goes on elsewhere, nor of one that a process had begun which ended: it may have run there.
+        Not for a task that continues elsewhere, nor for one that an earlier process started: it may have run there.
         """
         if attempt.is_interrupted and not await journal.was_cancelled():
             return
@@ -253,7 +253,7 @@ class Execution:
         """Return the tool and a view that shows it, by the current declarations.
 
         Raises:
-            CallError: `not_found`, for a caller, a selection or a tool that is not there any more; `needs_review`.
+            CallError: `not_found`, if the caller, the selection or the tool no longer exists; `needs_review`.
         """
         caller = await self._caller_now(call.caller, call.profile)
         context = None if caller is None else self._context_for(replace(call, caller=caller))
@@ -274,7 +274,7 @@ class Execution:
         """Check again whether a task that began with these roles may continue.
 
         Raises:
-            CallError: as `_permitted`; `not_found` where a role was taken away.
+            CallError: as `_permitted`; `not_found` if a role was removed.
         """
         view, _ = await self._permitted(call)
         if lost := sorted(roles - view.ctx.caller.roles):

@@ -1,4 +1,4 @@
-"""InProcessEngine: keeps tasks in memory. They end with the process, which the reply to each of them says."""
+"""InProcessEngine: stores tasks in memory. They end with the process; the reply to each task says so."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pegboard.model.record import replace
 from pegboard.model.task import Outcome, Question, TaskCall, TaskRecord
 from pegboard.tasks.engine import Run
 
-TASKS_IN_MEMORY = 10_000  # kept at once
+TASKS_IN_MEMORY = 10_000  # tasks stored at once
 
 
 @dataclass(kw_only=True, eq=False)
 class _Kept:
-    """One task in memory, and what runs it."""
+    """One task in memory, with its run."""
 
     call: TaskCall
     record: TaskRecord
@@ -29,11 +29,11 @@ class _Kept:
 
 
 class InProcessEngine:
-    """Tasks of this process. Fills the port `Engine`.
+    """Tasks of this process. Implements the port `Engine`.
 
     Args:
         clock: seconds since 1970.
-        is_shared: tells whether callers come who know nothing of each other; then one never has all the room.
+        is_shared: whether unrelated callers share this process; then none of them may take all places.
     """
 
     is_durable = False
@@ -44,14 +44,14 @@ class InProcessEngine:
         self._run: Run | None = None
 
     async def wake(self, run: Run) -> None:
-        """Take what runs tasks."""
+        """Set the function that runs tasks."""
         self._run = run
 
     async def start(self, call: TaskCall) -> None:
-        """Keep a task, then begin it.
+        """Store a task, then start it.
 
         Raises:
-            CallError: `busy`; there is no room, or none but for others.
+            CallError: `busy`; no place is free, or only places for other callers.
         """
         if len(self._kept) >= TASKS_IN_MEMORY:
             raise CallError("busy", f"{TASKS_IN_MEMORY} tasks are kept already. Try again later.")
@@ -64,7 +64,7 @@ class InProcessEngine:
         )  # fmt: skip
         kept = self._kept[call.task_id] = _Kept(call=call, record=record)
         kept.running = asyncio.create_task(self._to_the_end(kept))
-        # One that is cancelled before its first turn would not even notice.
+        # A task that is cancelled before its first turn never runs its own clean-up.
         await asyncio.sleep(0)
 
     async def _to_the_end(self, kept: _Kept) -> None:
@@ -77,7 +77,7 @@ class InProcessEngine:
         self.change(kept, **ending(outcome))
 
     def change(self, kept: _Kept, **changes: Any) -> None:
-        """Put a task in another state, unless it has ended."""
+        """Change the state of a task, unless it has ended."""
         if kept.record.is_over:
             return
         kept.record = replace(kept.record, updated_at=self._clock(), **changes)
@@ -85,21 +85,21 @@ class InProcessEngine:
         kept.change = asyncio.Event()
 
     async def read(self, task_id: str) -> TaskRecord | None:
-        """Return a task as it is now."""
+        """Return the current record of a task."""
         kept = self._kept.get(task_id)
         return None if kept is None else kept.record
 
     async def read_several(self, task_ids: Sequence[str]) -> Sequence[TaskRecord]:
-        """Return those of these tasks that are known."""
+        """Return the known tasks among these."""
         return [self._kept[task_id].record for task_id in task_ids if task_id in self._kept]
 
     async def read_all(self, owner: str | None = None) -> Sequence[TaskRecord]:
-        """Return those of one owner, or all; the newest first."""
+        """Return the tasks of one owner, or of all; the newest first."""
         records = [kept.record for kept in self._kept.values() if owner is None or kept.record.owner == owner]
         return sorted(records, key=lambda record: -record.created_at)
 
     async def answer(self, task_id: str, answers: Mapping[str, JSON]) -> None:
-        """Give answers to questions that wait."""
+        """Pass answers to open questions."""
         kept = self._kept[task_id]
         for key, answer in answers.items():
             asked = kept.answers.get(key)
@@ -108,24 +108,24 @@ class InProcessEngine:
                 self.show_questions(kept)
 
     def show_questions(self, kept: _Kept, **more: Question) -> None:
-        """Note which questions wait."""
+        """Record the open questions."""
         asked = {**kept.record.questions, **more}
         waiting = {key: question for key, question in asked.items() if not kept.answers[key].done()}
         self.change(kept, questions=waiting, state="input_required" if waiting else "working")
 
     async def cancel(self, task_id: str) -> None:
-        """End a task, unless it has ended."""
+        """Cancel a task, unless it has ended."""
         kept = self._kept[task_id]
         self.change(kept, state="cancelled", questions={})
         if kept.running is not None:
             kept.running.cancel()
 
     async def resume(self, task_id: str) -> bool:
-        """Return `False`: what is here runs."""
+        """Return `False`: every task here is running."""
         return False
 
     async def changed(self, record: TaskRecord, *, timeout_s: float) -> None:
-        """Return when a task is not any more as this record says, or after a while."""
+        """Return when a task differs from this record, or after a timeout."""
         kept = self._kept.get(record.task_id)
         if kept is not None and kept.record is record:
             waiting = asyncio.ensure_future(kept.change.wait())
@@ -133,7 +133,7 @@ class InProcessEngine:
             waiting.cancel()
 
     async def sweep(self, now: float) -> int:
-        """Forget what expired before `now`."""
+        """Delete the tasks that expired before `now`."""
         expired = [kept for kept in self._kept.values() if kept.call.expires_at <= now]
         for kept in expired:
             await self.cancel(kept.call.task_id)
@@ -150,36 +150,36 @@ class InProcessEngine:
 
 
 class _MemoryJournal:
-    """The journal of a task in memory, which is run once."""
+    """The journal of a task in memory, which runs once."""
 
     def __init__(self, engine: InProcessEngine, kept: _Kept) -> None:
         self._engine, self._kept = engine, kept
 
     async def was_begun(self) -> bool:
-        """Return that it was not."""
+        """Return False: there is no earlier run."""
         return False
 
     async def was_cancelled(self) -> bool:
-        """Return that it was: what stops its run has ended it."""
+        """Return True: stopping its run ends the task."""
         return True
 
     async def once(self, name: str, work: Callable[[], Awaitable[JSON]]) -> JSON:
-        """Return what `work` gives."""
+        """Return the result of `work`."""
         return await work()
 
     async def answer(self, key: str, question: Question) -> JSON:
-        """Ask, and return the answer once it is there."""
+        """Ask the person, and return the answer once it is there."""
         self._kept.answers[key] = asked = asyncio.get_running_loop().create_future()
         self._engine.show_questions(self._kept, **{key: question})
         return await asked
 
     def progress(self, fraction: float, message: str) -> None:
-        """Note how far the run is."""
+        """Record the progress of the run."""
         self._engine.change(self._kept, fraction=fraction, message=message)
 
 
 def ending(outcome: Outcome) -> dict[str, Any]:
-    """Return what the end of a run makes of its record."""
+    """Return the record of a task after the end of its run."""
     if outcome.error is not None:
         return {"state": "failed", "error": outcome.error, "questions": {}, "message": outcome.error.message}
     return {"state": "completed", "result": outcome.result, "questions": {}}

@@ -1,4 +1,4 @@
-"""Lifelines: files that the workers of one machine hold as long as they live, so that a death is seen at once."""
+"""Lifelines: files that the workers of one machine lock while they live, so that a death is noticed at once."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pegboard.platforms import platform
 
 
 class Lifelines:
-    """A folder with a file for each worker, locked by it; the system lets go of it when the process ends, however.
+    """A folder with a file for each worker, which holds a lock on it; the system releases the lock with the process.
 
-    What is locked may still be a worker that hangs: of that, the lease tells. What is not is surely dead.
+    A worker that holds its lock may still hang: only its lease shows that. One without a lock is certainly dead.
 
     Args:
-        folder: where the files are, for the workers that have the same; `None` where there is no place for them.
+        folder: the folder of the files, shared by these workers; `None` if there is no place for them.
     """
 
     def __init__(self, folder: Path | None) -> None:
@@ -23,7 +23,7 @@ class Lifelines:
         self._held: int | None = None
 
     def hold(self, worker: str) -> None:
-        """Say that a worker lives, until `drop` or the end of this process.
+        """Hold the lock of a worker until `drop` or the end of this process.
 
         Raises:
             OSError: the folder cannot be written.
@@ -34,7 +34,7 @@ class Lifelines:
             platform.lock_now(self._held)
 
     def is_cut(self, worker: str) -> bool:
-        """Tell whether a worker is surely dead; one that has no file here, or holds it, may live."""
+        """Tell whether a worker is certainly dead; one without a file here, or with a locked one, may be alive."""
         if self._folder is None:
             return False
         try:
@@ -50,17 +50,17 @@ class Lifelines:
         return True
 
     def forget(self, worker: str) -> None:
-        """Take the file of a dead worker away."""
+        """Remove the file of a dead worker."""
         if self._folder is not None:
             with suppress(OSError):
                 (self._folder / worker).unlink()
 
     def after_fork(self) -> None:
-        """Let go of the file of the parent, which goes on holding it: this process does not live for it."""
+        """Release the parent's file in a forked child; the parent still holds it, and the child must not."""
         self.drop()
 
     def drop(self) -> None:
-        """Let go of what this process holds."""
+        """Release the lock of this process."""
         if self._held is not None:
             os.close(self._held)
             self._held = None

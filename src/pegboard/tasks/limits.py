@@ -1,5 +1,5 @@
-"""Limits that several modules of `tasks` share. Those that an operator may change are in `Bounds`."""
+"""Limits that several modules of `tasks` share. Limits that an operator may change are in `Bounds`."""
 
-TASK_TTL_S = 86_400.0  # that a task is kept, from its beginning, unless the config says otherwise
-TASK_LOOK_S = 1.0  # between two looks at a task that runs elsewhere, for those who wait for it
-TASK_LEASE_S = 3.0  # without which others go on with its tasks after this long
+TASK_TTL_S = 86_400.0  # seconds that a task is kept after its start, unless the config says otherwise
+TASK_LOOK_S = 1.0  # seconds between two checks of a task that runs elsewhere
+TASK_LEASE_S = 3.0  # seconds after which other workers take over the tasks of a worker that has not renewed its lease

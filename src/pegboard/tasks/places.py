@@ -1,4 +1,4 @@
-"""Places: how many tasks run at once, and how many of them are one owner's; one that waits for a person holds none."""
+"""Places: limits how many tasks run at once, in total and per owner; a task that waits for a person needs none."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ T = TypeVar("T")
 
 
 class Place:
-    """The place of one run. Made by `Places.taken`, which gives it back.
+    """The place of one run. Made by `Places.taken`, which frees it at the end.
 
-    A run may wait for several people at once, each in an `asyncio` task of its own. It leaves its place when it waits
-    and none of its steps runs, and takes it again with the first answer. One that was answered while another waits is
-    at work until it asks again or ends.
+    A run may wait for several people at once, each in its own `asyncio` task. It frees its place while it waits and
+    none of its steps runs, and takes one again with the first answer. A part that was answered counts as working until
+    it asks again or ends.
     """
 
     def __init__(self, *queues: asyncio.Semaphore) -> None:
@@ -27,7 +27,7 @@ class Place:
         self._answered: set[asyncio.Task[object]] = set()
 
     async def take(self) -> None:
-        """Wait for the place, unless it is held, and hold it."""
+        """Take a place, unless the run has one already; may wait."""
         async with self._taking:
             if self._is_held or self._is_over:
                 return
@@ -40,16 +40,16 @@ class Place:
                 raise
             self._is_held = True
             if self._is_over:
-                # Its run has ended without this part of it.
+                # The run has ended without this part of it.
                 self.leave()
 
     def end(self) -> None:
-        """Give the place back for good."""
+        """Free the place for good."""
         self._is_over = True
         self.leave()
 
     def leave(self) -> None:
-        """Give the place to whoever waits for one."""
+        """Free the place for the next in the queue."""
         if self._is_held:
             self._is_held = False
             for queue in self._queues:
@@ -57,7 +57,7 @@ class Place:
 
     @asynccontextmanager
     async def for_step(self) -> AsyncGenerator[None]:
-        """Hold the place for the time of the block, whoever else of the run waits meanwhile."""
+        """Keep the place during the block, even if other parts of the run wait meanwhile."""
         self._steps += 1
         try:
             await self.take()
@@ -67,7 +67,7 @@ class Place:
             self._leave_if_idle()
 
     async def free_for(self, answer: Awaitable[T]) -> T:
-        """Wait for an answer without the place, unless others of the run are at work; and for the place again."""
+        """Wait for an answer without the place, unless other parts of the run are working; then take a place again."""
         asking = asyncio.current_task()
         assert asking is not None
         self._waiting += 1
@@ -92,10 +92,10 @@ class Place:
 
 
 class Places:
-    """The places of one catalog, on one event loop. Who finds none waits, in order; of one owner, for one of theirs.
+    """The places of one catalog, on one event loop. Runs without a place wait in order; each owner has a limit, too.
 
     Args:
-        most: how many there are.
+        most: the number of places.
     """
 
     def __init__(self, most: int) -> None:
@@ -104,7 +104,7 @@ class Places:
 
     @asynccontextmanager
     async def taken(self, owner: str) -> AsyncGenerator[Place]:
-        """Hold a place for the time of the block, but while it is left."""
+        """Hold a place during the block, except while it is freed to wait."""
         of_owner = self._of_owners.get(owner)
         if of_owner is None:
             of_owner = self._of_owners[owner] = asyncio.Semaphore(self._share)

@@ -1,4 +1,4 @@
-"""Records: tasks, results and errors as JSON, and back. What is written stays readable for later versions."""
+"""Records: convert tasks, results and errors to JSON and back. Later versions must be able to read it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PLAIN = (
 
 
 def call_to_json(call: TaskCall) -> JSON:
-    """Return what is kept of a call."""
+    """Return the stored form of a call."""
     return {
         **{name: getattr(call, name) for name in _PLAIN},
         "include": None if call.include is None else list(call.include),
@@ -38,12 +38,12 @@ def call_to_json(call: TaskCall) -> JSON:
 
 
 def call_of_json(stored: JSON) -> TaskCall:
-    """Return the call that was kept."""
+    """Return a call from its stored form."""
     caller, include, agreed = stored["caller"], stored["include"], stored["agreed"]
     who = Caller(
         **{name: caller[name] for name in _CALLER},
         roles=frozenset(caller["roles"]),
-        # Those that were written before it was kept have none.
+        # Records of versions that did not store it lack it.
         proof=caller.get("proof", ""),
         policy=_policy_of_json(caller["policy"]) or Policy(),
     )
@@ -52,7 +52,7 @@ def call_of_json(stored: JSON) -> TaskCall:
         caller=who,
         include=None if include is None else tuple(include),
         internal=tuple(stored["internal"]),
-        # As with the proof.
+        # Like the proof above.
         hops=tuple(stored.get("hops", ())),
         agreed=None if agreed is None else Agreement(*agreed),
     )
@@ -80,13 +80,13 @@ def _policy_of_json(stored: JSON | None) -> Policy | None:
 
 
 def outcome_to_json(outcome: Outcome) -> JSON:
-    """Return how a run ended."""
+    """Return the stored form of an outcome."""
     error = None if outcome.error is None else error_to_json(outcome.error)
     return {"result": None if outcome.result is None else _result_to_json(outcome.result), "error": error}
 
 
 def outcome_of_json(stored: JSON) -> Outcome:
-    """Return how a run ended, as it was kept."""
+    """Return an outcome from its stored form."""
     error, result = stored["error"], stored["result"]
     return Outcome(None if result is None else _result_of_json(result), None if error is None else error_of_json(error))
 
@@ -136,7 +136,7 @@ def _is_bytes(name: str, value: Any) -> bool:
 
 
 def error_to_json(error: ToolError) -> JSON:
-    """Return an error."""
+    """Return the stored form of an error."""
     return {
         "kind": error.kind,
         "message": error.message,
@@ -149,15 +149,15 @@ def error_to_json(error: ToolError) -> JSON:
 
 
 def error_of_json(stored: JSON) -> ToolError:
-    """Return an error that was kept."""
+    """Return an error from its stored form."""
     return ToolError(**stored)
 
 
 def question_to_json(question: Question) -> JSON:
-    """Return a question."""
+    """Return the stored form of a question."""
     return {"message": question.message, "form": question.form, "is_single": question.is_single}
 
 
 def question_of_json(stored: JSON) -> Question:
-    """Return a question that was kept."""
+    """Return a question from its stored form."""
     return Question(**stored)

@@ -20,7 +20,7 @@ from pegboard.tasks.engine import Journal
 from pegboard.tasks.places import Place
 from pegboard.tasks.records import error_of_json, error_to_json
 
-STEP_RESULT_BYTES = 1 * MIB  # of the result of one step, as JSON
+STEP_RESULT_BYTES = 1 * MIB  # bytes of one step's result as JSON
 
 log = logging.getLogger("pegboard")
 
@@ -31,11 +31,11 @@ class TaskSteps:
     Args:
         task_id: the task.
         call_id: the call.
-        journal: where results are recorded.
-        timeout_s: for each try of a step that says none.
-        redactor: what knows the secrets that must not be stored.
-        look_again: judges anew whether the task may go on; raises `CallError` where it may not.
-        place: where it runs, which it leaves while it waits for a person.
+        journal: stores results.
+        timeout_s: of each attempt of a step that sets none.
+        redactor: knows the secrets that must not be stored.
+        look_again: checks again whether the task may continue; raises `CallError` if not.
+        place: the place of the run, which is freed while it waits for a person.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Task JSON: a task as plain HTTP and the command line show it."""
+"""Task JSON: the form of a task in plain HTTP and on the command line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pegboard.providers.mcp import mcp_error, mcp_result
 
 
 def task_json(record: TaskRecord) -> JSON:
-    """Return a task as JSON; what it does not have is left out."""
+    """Return a task as JSON; missing values are left out."""
     shown: dict[str, JSONValue] = {
         "id": record.task_id,
         "tool": record.tool,

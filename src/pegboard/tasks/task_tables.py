@@ -1,4 +1,4 @@
-"""TaskTables: our tables in the database of tasks: who owns a task, what it asks, and which workers live."""
+"""TaskTables: our tables in the task database: owners of tasks, their questions and answers, and live workers."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from pegboard.storage.store_schema import Schema, StoreConnection, table_version
 from pegboard.storage.store_uri import StoreUri
 from pegboard.tasks.records import question_of_json, question_to_json
 
-TASK_STORE_BUSY_S = 5.0  # for another process to let go of the database
-_CONNECTIONS = 5  # to PostgreSQL that stay open
+TASK_STORE_BUSY_S = 5.0  # seconds to wait for another process that has locked the database
+_CONNECTIONS = 5  # PostgreSQL connections that stay open
 
 SCHEMA = Schema(
     name="tasks",
@@ -42,7 +42,7 @@ Notes = Mapping[str, tuple[float | None, str]]
 
 
 class Kept(NamedTuple):
-    """What stands here of one task."""
+    """The data in these tables about one task."""
 
     fraction: float | None
     message: str
@@ -50,7 +50,7 @@ class Kept(NamedTuple):
 
 
 class OtherQuestionError(Exception):
-    """Where a task asks something, it had asked something else."""
+    """The task asked another question at this place before."""
 
 
 class TaskTables:
@@ -83,9 +83,9 @@ class TaskTables:
     # -- tasks
 
     def add(self, task_id: str, owner: str, expires_at: float, *, worker: str) -> bool:
-        """Record whose a task is, and that the worker lives that will run it: others find what it leaves by that.
+        """Record the owner of a task, and the worker that will run it, by which others find tasks of dead workers.
 
-        Returns `False` if others have taken the worker for dead, as `beat` does.
+        Returns `False` if others consider the worker dead, as `beat` does.
         """
         sql = "insert into pegboard_tasks (task_id, owner, expires_at, message) values (:task_id, :owner, :ends, '')"
         with self._database.transaction() as connection:
@@ -94,21 +94,21 @@ class TaskTables:
         return was_known
 
     def note(self, notes: Notes) -> None:
-        """Record how far tasks are: a fraction, and words."""
+        """Record the progress of tasks: a fraction and a message."""
         sql = "update pegboard_tasks set fraction = :fraction, message = :message where task_id = :task_id"
         with self._database.transaction() as connection:
             for task_id, (fraction, message) in notes.items():
                 connection(sql, fraction=fraction, message=message, task_id=task_id)
 
     def of_owner(self, owner: str | None, *, most: int) -> Sequence[str]:
-        """Return the ids of one owner's tasks, or of all; those that are kept longest first."""
+        """Return the ids of one owner's tasks, or of all, the last to expire first."""
         where = "" if owner is None else "where owner = :owner"
         sql = f"select task_id from pegboard_tasks {where} order by expires_at desc limit :most"  # noqa: S608 - constants
         with self._database.transaction() as connection:
             return [task_id for (task_id,) in connection(sql, owner=owner, most=most)]
 
     def kept(self, task_ids: Iterable[str]) -> dict[str, Kept]:
-        """Return what stands here of tasks, with the questions that wait."""
+        """Return the stored data of tasks, with their open questions."""
         these, ids = _in(task_ids)
         tasks = f"select task_id, fraction, message from pegboard_tasks where task_id in {these}"  # noqa: S608 - our own names
         questions = (
@@ -125,13 +125,13 @@ class TaskTables:
         return found
 
     def expired(self, now: float) -> Sequence[str]:
-        """Return the ids of tasks whose time was over at `now`."""
+        """Return the ids of tasks that had expired at `now`."""
         with self._database.transaction() as connection:
             rows = connection("select task_id from pegboard_tasks where expires_at <= :now", now=now)
         return [task_id for (task_id,) in rows]
 
     def forget(self, task_ids: Sequence[str]) -> None:
-        """Forget tasks, and what they asked."""
+        """Delete tasks and their questions."""
         with self._database.transaction() as connection:
             for task_id in task_ids:
                 connection("delete from pegboard_task_questions where task_id = :task_id", task_id=task_id)
@@ -140,10 +140,10 @@ class TaskTables:
     # -- questions
 
     def ask(self, task_id: str, key: str, question: Question) -> JSON | None:
-        """Record what a task asks; return the answer if it is there already.
+        """Record a question of a task; return the answer if there is one already.
 
         Raises:
-            OtherQuestionError: another question was asked there before.
+            OtherQuestionError: the task asked another question at this place before.
         """
         at, asked = {"task_id": task_id, "key": key}, question_to_json(question)
         known = "select question, answer from pegboard_task_questions where task_id = :task_id and key = :key"
@@ -159,7 +159,7 @@ class TaskTables:
             return None if answer is None else json.loads(answer)
 
     def answer(self, task_id: str, answers: Mapping[str, JSON]) -> None:
-        """Record answers; one that is there already holds."""
+        """Record answers; an earlier answer is kept."""
         sql = (
             "update pegboard_task_questions set answer = :answer "
             "where task_id = :task_id and key = :key and answer is null"
@@ -169,7 +169,7 @@ class TaskTables:
                 connection(sql, task_id=task_id, key=key, answer=json.dumps(answer))
 
     def answers(self, task_ids: Sequence[str]) -> Sequence[tuple[str, str, JSON]]:
-        """Return (task, key, answer) of what was answered."""
+        """Return (task, key, answer) for the answered questions."""
         these, ids = _in(task_ids)
         sql = (
             f"select task_id, key, answer from pegboard_task_questions where task_id in {these} "  # noqa: S608 - our own names
@@ -181,22 +181,22 @@ class TaskTables:
     # -- workers
 
     def beat(self, worker: str) -> bool:
-        """Record that a worker lives; `False` if others have taken it for dead, and have its tasks."""
+        """Record that a worker lives; `False` if others consider it dead and have taken its tasks."""
         with self._database.transaction() as connection:
             return _renew(connection, worker)
 
     def leave(self, worker: str) -> None:
-        """Record that a worker has ended: what it left may be taken at once."""
+        """Record that a worker has ended: its tasks may be taken over at once."""
         with self._database.transaction() as connection:
             connection("update pegboard_task_workers set beats_at = 0.0 where worker = :worker", worker=worker)
 
     def signs(self) -> dict[str, float]:
-        """Return the last sign of life of each worker; 0 for one that has left."""
+        """Return the time of each worker's last heartbeat; 0 for one that has ended."""
         with self._database.transaction() as connection:
             return dict(connection("select worker, beats_at from pegboard_task_workers"))  # type: ignore[arg-type] - pairs
 
     def bury(self, worker: str) -> None:
-        """Forget a worker that has nothing left."""
+        """Delete a worker that has no tasks left."""
         with self._database.transaction() as connection:
             connection("delete from pegboard_task_workers where worker = :worker", worker=worker)
 
@@ -206,7 +206,7 @@ class TaskTables:
 
 
 def _renew(connection: StoreConnection, worker: str) -> bool:
-    # By the clock of the database, which is one for all of its workers.
+    # By the clock of the database, which its workers share.
     now = "extract(epoch from clock_timestamp())"
     if connection.is_sqlite:
         now = "(julianday('now') - 2440587.5) * 86400.0"

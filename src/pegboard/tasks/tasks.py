@@ -42,7 +42,7 @@ else:
     dbos_engine = LazyModule("pegboard.tasks.dbos_engine")
 
 TASK_LEAST_TTL_S = 1.0  # the shortest lifetime that a client may ask for
-TASK_SWEEP_S = 60.0  # between two searches for expired tasks
+TASK_SWEEP_S = 60.0  # seconds between two searches for expired tasks
 
 log = logging.getLogger("pegboard")
 IN_MEMORY: Final = "memory"
@@ -74,18 +74,18 @@ def owner_of(caller: Caller) -> str:
 class Tasks:
     """The tasks of one catalog. Implements the port `TaskEngine`.
 
-    Made by host code or of a config, and handed to one `Catalog`, which attaches it. The first task, or `wake`, opens
-    the store; `Catalog.close` stops what runs here.
+    Created by host code or from a config, and passed to one `Catalog`, which attaches it. The first task, or `wake`,
+    opens the store; `Catalog.close` stops the tasks that run here.
 
     Args:
         store: `memory`; or `sqlite:FILE` or `postgresql://…`, where tasks survive the process (extra `tasks`).
-        ttl_s: how long a task is kept, from its beginning: then it is forgotten, running or not.
-        context_for: makes the context that a task runs with; by default one of the catalog's type, for the caller
-            that was kept, to which nothing is lent: no settings, secrets, factories or services.
-        base: the folder that a relative FILE is in.
+        ttl_s: how long a task is kept after its start: then it is deleted, even if it is running.
+        context_for: makes the context of a task; by default one of the catalog's type for the stored caller, without
+            settings, secrets, factories or services.
+        base: the folder of a relative FILE.
 
     Raises:
-        DefinitionError: a store of no known kind.
+        DefinitionError: the store has an unknown kind.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class Tasks:
     async def caller_now(self, caller: Caller, profile: str | None) -> Caller | None:
         """Return a caller with its current rights; `None` if it has none any more.
 
-        It waits as long as nobody can tell.
+        It waits while its rights cannot be determined.
         """
         if not caller.proof:
             return caller
@@ -174,9 +174,9 @@ class Tasks:
             raise CallError("not_found", "The store of tasks is empty: none was begun yet.")
 
     def wake_soon(self) -> None:
-        """Do so beside what else goes on, as a server at its start, and once there is a store, which others may make.
+        """Call `wake` in the background, as a server does at its start. Waits until others have created the store.
 
-        What is wrong with it is said in the log.
+        Errors are logged.
         """
         self._waking = asyncio.create_task(self._woken())
 
@@ -335,11 +335,11 @@ class Tasks:
     async def answer(self, task_id: str, ctx: Asking, answers: Mapping[str, JSON]) -> frozenset[str]:
         """Answer questions of a task, and return the keys of the accepted answers.
 
-        Each answer is `{"action": "accept" | "decline" | "cancel", "content": {…}}`. What the task does not ask, or
-        has been answered, is passed over, as MCP wants it.
+        Each answer is `{"action": "accept" | "decline" | "cancel", "content": {…}}`. Answers to unknown or answered
+        questions are ignored, as MCP requires.
 
         Raises:
-            CallError: `not_found`; `invalid_arguments`, for an answer that does not fit its question: then none counts.
+            CallError: `not_found`; `invalid_arguments`, if an answer does not fit its question: then none is accepted.
         """
         engine, record = await self._found(task_id, ctx)
         if not isinstance(cast("object", answers), Mapping):
@@ -384,7 +384,7 @@ class Tasks:
         """Wait until a task has ended, and return its result, which is an error if it failed or was cancelled.
 
         Raises:
-            CallError: `not_found`; `timeout`, where it goes on after `timeout_s`.
+            CallError: `not_found`; `timeout`, if it still runs after `timeout_s`.
         """
         record = await self.ended(task_id, ctx, timeout_s=timeout_s)
         if record.result is not None:
@@ -396,7 +396,7 @@ class Tasks:
         """Wait until a task has ended.
 
         Raises:
-            CallError: `not_found`; `timeout`, where it goes on after `timeout_s`.
+            CallError: `not_found`; `timeout`, if it still runs after `timeout_s`.
         """
         clock = self._executor.ports.clock
         ends = None if timeout_s is None else clock() + timeout_s
@@ -447,5 +447,5 @@ def _available() -> Generator[None]:
 
 
 def _may_see(record: TaskRecord, ctx: Asking) -> bool:
-    """Tell whether a caller owns a task: a task belongs to its principal, or without one to whoever has its id."""
+    """Tell whether a caller owns a task: it belongs to its principal, or without one to everybody who has its id."""
     return isinstance(ctx, _Operator) or record.owner in ("", owner_of(ctx.caller))
