@@ -2,12 +2,20 @@
 
 import asyncio
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
 import httpx2
+import pytest
 
-from tests.server.doors import call
+from pegboard import Catalog, http_app
+from pegboard.auth.keys import KeyStore
+from pegboard.config import load_catalog
+from pegboard.model.source_state import SourceState
+from pegboard.server.access_log import AccessLog
+from tests.core.parts import FakeSource, foreign
+from tests.server.doors import call, inside, workshop
 from tests.server.processes import serving
 
 CONFIG = """\
@@ -91,3 +99,81 @@ async def test_without_being_asked_only_warnings_are_logged(tmp_path: Path) -> N
         async with httpx2.AsyncClient(base_url=server.url) as client:
             await call(client, "datetime_now")
     assert len(server.said.read_text().splitlines()) == 1
+
+
+OFFICE = """\
+tools:
+  - {name: refund, type: internal, handler: "python:faulty:refund"}
+profiles:
+  desk: {include: [core]}
+  guest: {include: [core], deny: [refund]}
+identity:
+  api_keys: {store: "sqlite:keys.db"}
+  map:
+    - {when: {key: ann-laptop}, user: ann, space: north, profiles: [desk]}
+    - {when: {key: bob-phone}, user: bob, profiles: [guest]}
+"""
+
+
+def fields_of(caplog: pytest.LogCaptureFixture, logger: str) -> list[dict[str, Any]]:
+    return [vars(record)["fields"] for record in caplog.records if record.name == logger and hasattr(record, "fields")]
+
+
+async def test_the_log_says_who_called_a_tool_with_which_key_and_why_somebody_was_refused(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file, store = tmp_path / "pegboard.yaml", KeyStore(tmp_path / "keys.db")
+    file.write_text(OFFICE)
+    (tmp_path / "faulty.py").write_text("def refund() -> str:\n    return 'done'\n")
+    keys = {name: store.add(name)[0] for name in ("ann-laptop", "bob-phone", "old-pc")}
+    store.revoke("old-pc")
+    keys["bob-phone, wrong"] = keys["bob-phone"][:-8] + "x" * 8
+    catalog, loaded = load_catalog(file, env={})
+    for logger in ("pegboard.access", "pegboard.calls", "pegboard.serve"):
+        caplog.set_level(logging.INFO, logger=logger)
+    app = http_app(catalog, config=loaded)
+    trace = {"traceparent": f"00-{'a' * 32}-{'b' * 16}-01"}
+    async with inside(app):
+        transport = httpx2.ASGITransport(app=AccessLog(app))
+        async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:8420") as client:
+            for key in keys.values():
+                heads = {"authorization": f"Bearer {key}", **trace}
+                await client.post("/v1/tools/refund/call", json={}, headers=heads)
+    requests, calls, refused = (fields_of(caplog, f"pegboard.{name}") for name in ("access", "calls", "serve"))
+    assert [(one["caller"], one["key"], one.get("space"), one["tool"], one["outcome"]) for one in calls] == [
+        ("ann", "ann-laptop", "north", "refund", "ok"), ("bob", "bob-phone", None, "refund", "not_found"),
+    ]  # fmt: skip
+    assert (calls[1]["code"], "code" in calls[0]) == ("policy", False)
+    assert calls[1]["reason"].startswith("denied by ['refund'] (")
+    assert calls[1]["reason"].endswith("pegboard.yaml:5)")
+    assert [(one["key"], one["reason"]) for one in refused] == [
+        ("old-pc", "revoked key"), ("bob-phone", "wrong secret"),
+    ]  # fmt: skip
+    # Each request has the id of its call, or of its refusal.
+    assert [one["request_id"] for one in requests] == [one["request_id"] for one in (*calls, *refused)]
+    assert {one["trace_id"] for one in requests} == {"a" * 32}
+    assert not any(key in record.getMessage() + str(vars(record)) for key in keys.values() for record in caplog.records)
+
+
+async def test_a_source_that_is_lost_returns_or_has_other_tools_is_a_warning_each_time(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    catalog: Catalog = workshop()[0]
+    source = FakeSource(name="git", listed=[foreign("git", "log")])
+    catalog.add_source(source)
+    async with inside(http_app(catalog)):
+        for state in (
+            SourceState(status="unreachable", is_up=False, reason="no answer"),
+            SourceState(),
+            SourceState(changed=frozenset({"git.log"})),
+            SourceState(changed=frozenset({"git.log"}), quarantined=frozenset({"git.new"})),
+        ):
+            for _ in range(2):
+                source.now = state
+                source.relist(source.listed)
+    events = [fields for fields in fields_of(caplog, "pegboard") if "event" in fields]
+    assert events == [
+        {"event": "source_lost", "source": "git"}, {"event": "source_returned", "source": "git"},
+        {"event": "tools_changed", "source": "git", "tools": ["git.log"]},
+        {"event": "tools_quarantined", "source": "git", "tools": ["git.new"]},
+    ]  # fmt: skip

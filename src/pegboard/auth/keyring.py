@@ -81,7 +81,7 @@ class Keyring:
         if known is None:
             known = self._proven.remember(name, _proven(key, keys))
         if not known.key.is_good(self._clock()):
-            raise BadCredentialError(f"{known.key.state(self._clock())} key")
+            raise BadCredentialError(f"{known.key.state(self._clock())} key", key=known.key.name)
         return known.credential
 
     async def _current(self) -> Mapping[str, _Held]:
@@ -132,12 +132,14 @@ def _proven(key: str, keys: Mapping[str, _Held]) -> _Held:
     """Return the entry of a key.
 
     Raises:
-        BadCredentialError: the key is unknown.
+        BadCredentialError: the key is unknown, or its secret is wrong.
     """
     known = keys.get(id_of(key) or "")
     is_right = hmac.compare_digest(digest_of(key), _NO_KEY if known is None else known.key.digest)
-    if known is None or not is_right:
+    if known is None:
         raise BadCredentialError("unknown key")
+    if not is_right:
+        raise BadCredentialError("wrong secret", key=known.key.name)
     return known
 
 

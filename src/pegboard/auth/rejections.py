@@ -4,11 +4,14 @@ from __future__ import annotations
 
 
 class BadCredentialError(Exception):
-    """The credential is invalid. `reason` is a word or two, without any part of the credential."""
+    """The credential is invalid. `reason` is a word or two, without any part of the credential.
 
-    def __init__(self, reason: str) -> None:
+    `key` is the name of the key that it is, or claims to be; empty if there is none.
+    """
+
+    def __init__(self, reason: str, *, key: str = "") -> None:
         super().__init__(reason)
-        self.reason = reason
+        self.reason, self.key = reason, key
 
 
 class InsufficientScopeError(BadCredentialError):

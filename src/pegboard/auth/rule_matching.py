@@ -67,6 +67,7 @@ def _granted(rule: MapRule, credential: Credential, rules: Sequence[MapRule]) ->
         roles=roles,
         profiles=profiles,
         proof=proof,
+        key=credential.key or "",
         key_id=credential.key_id,
         ends_at=credential.ends_at,
     )

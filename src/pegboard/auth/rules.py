@@ -81,8 +81,8 @@ class Credential(Struct, frozen=True, kw_only=True):
 class Grant(Struct, frozen=True, kw_only=True):
     """The rights of a credential. `owner` is the same for the same person with the same rights, and for nobody else.
 
-    `proof` is stored so that the current rights can be looked up later, without the credential. `key_id` and `ends_at`
-    are those of the credential itself, for streams that must end with it.
+    `proof` is stored so that the current rights can be looked up later, without the credential. `key` is
+    the name of an API key. `key_id` and `ends_at` are those of the credential, for streams that must end with it.
     """
 
     owner: str
@@ -91,5 +91,6 @@ class Grant(Struct, frozen=True, kw_only=True):
     roles: tuple[str, ...]
     profiles: tuple[str, ...]
     proof: str = ""
+    key: str = ""
     key_id: str = ""
     ends_at: float | None = None

@@ -43,6 +43,14 @@ class Verifier:
             known = self._grants.remember(id(proven), (proven, grant_of(self._map, proven)))
         return known[1]
 
+    async def key_of(self, credential: str) -> str:
+        """Return the name of a valid API key, for the log; empty for a token.
+
+        Raises:
+            BadCredentialError, UnavailableError: as `grant`.
+        """
+        return (await self._verified(credential)).key or ""
+
     async def _verified(self, credential: str) -> Credential:
         if credential.startswith(PREFIX):
             if self._keyring is not None:

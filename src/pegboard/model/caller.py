@@ -15,7 +15,7 @@ class Caller:
     unauthenticated request: it is used for shared limits and gives no rights. `is_session_brief` means that the session
     lasts as long as a connection (MCP revisions before 2026-07-28 over HTTP), so the same caller gets another one next
     time. `proof` is the part of the credential from which a task can look up the current rights again; empty if that is
-    impossible.
+    impossible. `key` is the name of the API key, for logs; callers are not compared by it.
     """
 
     user_id: str | None = None
@@ -28,6 +28,7 @@ class Caller:
     address: str = ""
     is_session_brief: bool = False
     proof: str = field(default="", repr=False)
+    key: str = field(default="", compare=False)
 
 
 NOBODY = Caller()

@@ -48,6 +48,7 @@ from pegboard.server.workers import Worker
 from pegboard.telemetry.call_log import log_calls
 from pegboard.telemetry.part_states import PartStates
 from pegboard.telemetry.served_request import serving_http
+from pegboard.telemetry.source_log import log_sources
 from pegboard.telemetry.tracing import trace_calls
 
 if TYPE_CHECKING:
@@ -268,6 +269,7 @@ class App(Starlette):
         self._api.events.begin()
         end_counting, end_logging = self._health.begin(), log_calls(self._catalog.executor)
         end_tracing = trace_calls(self._catalog.executor)
+        end_source_log = log_sources(self._catalog.registry)
         try:
             # Closed last, so that calls that end during the endpoint's shutdown are still published.
             async with contextlib.nullcontext() if self._bus is None else self._bus.running():
@@ -280,6 +282,7 @@ class App(Starlette):
             end_counting()
             end_logging()
             end_tracing()
+            end_source_log()
 
     def _redirect_refusal(self, scope: Scope) -> Refusal | None:
         return self._host_guard.refusal([(name, value.strip(b" \t")) for name, value in scope["headers"]])

@@ -29,6 +29,7 @@ from pegboard.server.principal import (
     Principal,
     choose_profile,
 )
+from pegboard.telemetry.served_request import REQUEST_ID
 
 if TYPE_CHECKING:
     from pegboard.auth import verifier
@@ -191,16 +192,21 @@ class Authenticator:
         if credential is None:
             return self._challenges.invalid(scope)
         judge = self._verifier
+        key = ""
         try:
             grant = await judge.grant(credential)
+            if grant is None:
+                key = await judge.key_of(credential)
         except InsufficientScopeError:
+            _log_refused(scope, "a required scope is missing")
             return self._challenges.insufficient(scope)
         except BadCredentialError as error:
-            log.info("credential_refused: %s", error.reason)
+            _log_refused(scope, error.reason, key=error.key)
             return self._challenges.invalid(scope)
         except UnavailableError:
             return _NOT_NOW
         if grant is None:
+            _log_refused(scope, "no rule of identity.map gives it rights", key=key)
             return _NOT_HERE
         caller = self._granted(grant)
         # Under other rules, which may have been loaded meanwhile, the same credential may belong to somebody else.
@@ -223,6 +229,7 @@ class Authenticator:
             space=grant.space,
             roles=grant.roles,
             proof=grant.proof,
+            key=grant.key,
             key_id=grant.key_id,
             ends_at=grant.ends_at,
         )
@@ -276,6 +283,18 @@ class Authenticator:
             principal = Principal(identity=who, profile=profile, session=who.credential, address=address)
             self._principals.remember((profile, host), principal)
         return principal
+
+
+def _log_refused(scope: Scope, reason: str, *, key: str = "") -> None:
+    """Log why a credential was refused, with the name of its key if that is known."""
+    named = f" (key {key!r})" if key else ""
+    fields = {"address": _host_of(scope), "reason": reason, **_request_field(), **({"key": key} if key else {})}
+    log.info("credential_refused: %s%s", reason, named, extra={"fields": fields})
+
+
+def _request_field() -> Mapping[str, str]:
+    request_id = REQUEST_ID.get()
+    return {"request_id": request_id} if request_id else {}
 
 
 def _name_of(shown: bytes) -> bytes:

@@ -22,6 +22,7 @@ from pegboard.model.record import replace
 from pegboard.model.request import CallBudget, Request
 from pegboard.model.result import new_tuple
 from pegboard.model.secret import Secret
+from pegboard.telemetry.served_request import REQUEST_ID
 
 CALLERS_REMEMBERED = 1_024  # principals whose `Caller` is cached
 
@@ -37,7 +38,8 @@ class Identity:
     """The caller according to a verified credential or the host; never taken from the request's own claims.
 
     `credential` names what was verified; sessions, cursors and sealed states belong to it. `proof` is what remains of
-    it, see `Caller`. `key_id` and `ends_at` belong to a key or token: open streams end with them.
+    it, see `Caller`. `key` is the name of an API key. `key_id` and `ends_at` belong to a key or token: open streams end
+    with them.
     """
 
     credential: str = ANONYMOUS
@@ -46,6 +48,7 @@ class Identity:
     roles: tuple[str, ...] = ()
     session: str | None = None
     proof: str = field(default="", repr=False)
+    key: str = ""
     key_id: str = field(default="", repr=False, compare=False)
     ends_at: float | None = field(default=None, repr=False, compare=False)
 
@@ -148,7 +151,23 @@ class HostContexts:
         caller = self._callers.get(principal) or self._callers.remember(principal, _caller_of(principal, self._space))
         # Created for each request: calling the class would take twice as long.
         request = new_tuple(
-            Request, (new_id(), client, None, None, CallBudget(), 0, None, None, None, None, None, "", hops, None)
+            Request,
+            (
+                REQUEST_ID.get() or new_id(),
+                client,
+                None,
+                None,
+                CallBudget(),
+                0,
+                None,
+                None,
+                None,
+                None,
+                None,
+                "",
+                hops,
+                None,
+            ),
         )
         return context_of(self._context_type, caller, self._host, request)
 
@@ -165,6 +184,7 @@ def _caller_of(principal: Principal, open_space: str | None) -> Caller:
         address=principal.address,
         is_session_brief=principal.is_session_brief,
         proof=who.proof,
+        key=who.key,
     )
 
 

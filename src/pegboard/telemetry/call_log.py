@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from pegboard.core.call.finished_call import FinishedCall, StartedCall
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from pegboard.core.call.record import ExecutorState
 
 LOGGED_NAME_CHARS = 128  # characters of a requested name in the call log
+LOGGED_REASON_CHARS = 500  # characters of the reason why a tool is hidden
 
 log = logging.getLogger("pegboard.calls")
 
@@ -33,20 +35,36 @@ class CallLog:
         """Log one call."""
         began = call.started
         who, tool, took_ms = name_of(began.caller), call.tool[:LOGGED_NAME_CHARS], round(call.duration_s * 1e3, 3)
+        caller, entry = began.caller, call.entry
         fields = {
             "call_id": began.call_id, "request_id": began.request_id, "caller": who, "profile": began.profile,
-            "door": began.door, "tool": tool, "outcome": call.kind, "ms": took_ms,
+            "door": began.door, "tool": tool, "outcome": call.kind, "ms": took_ms, "worker": os.getpid(),
         }  # fmt: skip
+        more = {
+            "key": caller.key, "space": caller.space_id, "address": caller.address, "consent": call.consent,
+            "parent_call_id": began.parent_call_id, "source": None if entry is None else entry.source,
+            **_refusal(call),
+        }  # fmt: skip
+        fields |= {name: value for name, value in more.items() if value}
         if (trace := current_trace()) is not None:
             fields["trace_id"], fields["span_id"] = trace
+        why = f": {fields['reason']}" if "reason" in fields else ""
         through = f" through {began.profile}" if began.profile else ""
-        text = "call %s by %s%s: %s %s in %.1f ms"
-        log.info(text, began.call_id, who, through, tool, call.kind, took_ms, extra={"fields": fields})
+        text = "call %s by %s%s: %s %s in %.1f ms%s"
+        log.info(text, began.call_id, who, through, tool, call.kind, took_ms, why, extra={"fields": fields})
+
+
+def _refusal(call: FinishedCall) -> Mapping[str, str]:
+    """Return the code and the rule that hid the tool; nothing if it is visible, or if no such tool is declared."""
+    decision = None if call.kind == "ok" else call.decision
+    if decision is None or decision.visible:
+        return {}
+    return {"code": decision.code, "reason": decision.reason[:LOGGED_REASON_CHARS]}
 
 
 def name_of(caller: Caller) -> str:
-    """Return the user's name, or else the credential's name; never a secret."""
-    return caller.user_id or caller.credential
+    """Return the user's name, or else the name of the key or credential; never a secret."""
+    return caller.user_id or caller.key or caller.credential
 
 
 def log_calls(executor: ExecutorState) -> Callable[[], None]:

@@ -1,4 +1,4 @@
-"""Served request: what a server knows of the request that it is answering, for the spans of its calls."""
+"""Served request: what a server knows of the request that it is answering, for the log and the spans of its calls."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ class McpCall(NamedTuple):
     carrier: Mapping[str, str]
 
 
+REQUEST_ID: ContextVar[str] = ContextVar("pegboard_request_id", default="")
+"""The id of the HTTP request; empty outside one, or if requests are not logged."""
 HTTP_CARRIER: ContextVar[Mapping[str, str] | None] = ContextVar("pegboard_http_carrier", default=None)
 """The trace context in the headers of the HTTP request; `None` outside one, or if nothing is traced."""
 MCP_CALL: ContextVar[McpCall | None] = ContextVar("pegboard_mcp_call", default=None)
