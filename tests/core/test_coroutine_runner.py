@@ -58,6 +58,32 @@ async def test_a_caller_that_is_cancelled_while_the_code_yields_hears_of_it() ->
     assert [event.payload["kind"] for event in recorder.results()] == ["cancelled"]
 
 
+async def test_a_call_that_is_stopped_after_its_caller_was_cancelled_ends_once_and_as_cancelled() -> None:
+    is_over = False
+    reached: list[str] = []
+
+    async def stubborn(ctx: Any, args: Any) -> None:
+        while not is_over:
+            reached.append("wait")
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                continue
+
+    catalog, recorder = one_tool(stubborn), Recorder()
+    running = asyncio.create_task(catalog.view(ANN).call("echo", callbacks=recorder))
+    while not reached:
+        await asyncio.sleep(0)
+    running.cancel()
+    while len(reached) < 2:
+        await asyncio.sleep(0)
+    assert catalog.cancel(recorder.events[0].call_id)
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    is_over = True
+    assert [event.payload["kind"] for event in recorder.results()] == ["cancelled"]
+
+
 async def test_a_cancellation_that_comes_just_as_a_wait_ends_stops_the_next_wait() -> None:
     first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     reached: list[str] = []
