@@ -73,12 +73,12 @@ else:
     fetch_web_page = LazyModule("pegboard.workspace.tools.fetch_web_page")
     skill_reader = LazyModule("pegboard.resources.skill_reader")
 
-POLICIES_CHECKED = 256  # that were found to name what there is
+POLICIES_CHECKED = 256  # policies that were checked for unknown names
 
 F = TypeVar("F", bound=Callable[..., Any])
 Names = str | Sequence[str] | Callable[[], Sequence[str]]
 UNNAMED = "pegboard"
-"""The name of a catalog that was given none."""
+"""The name of a catalog without one."""
 _EVERYTHING = Selection()
 
 

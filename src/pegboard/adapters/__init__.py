@@ -1,4 +1,4 @@
-"""adapters: a View as the tools of the frameworks people already have; a module for each, and none knows another.
+"""adapters: present a View as the tools of other frameworks; one module for each, independent of each other.
 
-An adapter lists what the View lists and calls through `view.call`. It judges, filters and repeats nothing itself.
+An adapter lists the View's tools and calls them through `view.call`. It adds no checks, filters or retries.
 """

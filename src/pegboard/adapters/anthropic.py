@@ -1,4 +1,4 @@
-"""Anthropic: the tool calls of an answer of its SDK."""
+"""Anthropic: run the tool calls in a message of its SDK."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pegboard.model.result import ImageContent, ToolResult
 async def run_tools(view: View, response: object, *, target: str = "anthropic") -> list[JSON]:
     """Run the tool calls of a message; return the two messages to add: the assistant's, and one with the results.
 
-    `response` is what `client.messages.create` gave, or its JSON. `target` is what `view.export` was asked for. Empty
-    when the model called no tool: its answer is final then.
+    `response` is the result of `client.messages.create`, or its JSON. `target` is the target that was passed to
+    `view.export`. Returns nothing to add if the model called no tool: its answer is final then.
     """
     answer = as_json(response)
     calls = [

@@ -22,11 +22,11 @@ from pegboard.model.record import replace
 from pegboard.providers.mcp import mcp_result, mcp_tool_before_2026
 from pegboard.providers.mcp_progress import Progress
 
-GUARD_HOOK_S = 60.0  # until a hook that guards the tools of an SDK has answered, a person included
+GUARD_HOOK_S = 60.0  # seconds for the guard's hook to answer, including a person's answer
 
 log = logging.getLogger("pegboard")
 _DOOR = "claude_agent_sdk"
-_ANSWER_SHARE = 0.9  # of the time of the hook; later the SDK goes on without its answer
+_ANSWER_SHARE = 0.9  # share of the hook's time limit after which it denies; later the SDK continues without its answer
 
 
 class ViewServer(Server[Any]):
@@ -36,8 +36,8 @@ class ViewServer(Server[Any]):
 def mcp_server(view: View, name: str = "pegboard") -> McpSdkServerConfig:
     """Return the tools of a View as a server for `ClaudeAgentOptions(mcp_servers={name: …})`.
 
-    It lists what the View lists at that moment, and tells how far a call is where that is asked for.
-    `allowed_tools(view, name)` is the allow-list that goes with it.
+    It has the tools that the View lists at that moment, and reports progress if the client asks for it.
+    `allowed_tools(view, name)` returns the matching allow-list.
     """
     server = ViewServer(name)
 
@@ -56,25 +56,25 @@ def mcp_server(view: View, name: str = "pegboard") -> McpSdkServerConfig:
 
 
 def allowed_tools(view: View, name: str = "pegboard") -> list[str]:
-    """Return the allow-list: the View's own tools as `mcp__<name>__<tool>`, and the names that are mirrored."""
+    """Return the allow-list: the View's tools as `mcp__<name>__<tool>`, and mirrored names."""
     return view.names(server=name)
 
 
 def guarded(
     options: ClaudeAgentOptions, view: View, *, timeout_s: float = GUARD_HOOK_S, trust_settings: bool = False
 ) -> ClaudeAgentOptions:
-    """Return the options with a PreToolUse hook that asks the View about each call before the SDK makes it.
+    """Return the options with a PreToolUse hook that checks each call with the View before the SDK makes it.
 
-    Servers that the SDK connects itself are known by `catalog.mirror(source=…)`, its own tools by
-    `catalog.mirror("Bash", groups=…)`. A call of a server that the catalog does not know is denied; the SDK's own tools
-    that are not mirrored are not ours to judge. What passes runs with the arguments that were judged. Your own prompt
-    for permissions is asked as before: the hook never allows.
+    Declare servers that the SDK connects itself with `catalog.mirror(source=…)`, and its own tools with
+    `catalog.mirror("Bash", groups=…)`. Calls to undeclared servers are denied; the SDK's own tools are only checked if
+    they are mirrored. An accepted call runs with the arguments that were checked. Your own permission prompt still
+    applies: the hook never allows a call by itself.
 
-    `timeout_s` is how long the hook may take, a person's answer included. `trust_settings` accepts hooks and servers of
-    files that the SDK reads by itself, which may change a call after the guard has judged it.
+    `timeout_s` limits the hook, including a person's answer. `trust_settings` accepts hooks and servers from files that
+    the SDK reads by itself, which may change a call after the guard has checked it.
 
     Raises:
-        DefinitionError: the guard would not be the last to judge.
+        DefinitionError: other hooks would run after the guard.
     """
     if isinstance(options.mcp_servers, Mapping):
         servers: Mapping[str, Any] = options.mcp_servers
@@ -93,7 +93,7 @@ def guarded(
 
 
 class _Guard:
-    """The hook of one session. Whatever happens it answers: a denial, or the arguments to run with."""
+    """The hook of one session. It always answers: with a denial, or with the arguments to run with."""
 
     matchers: Sequence[HookMatcher]
     own: HookMatcher
@@ -104,12 +104,12 @@ class _Guard:
         self._others = {_prefix(name) for name, config in servers.items() if not _is_ours(config)}
 
     async def judge(self, event: Any, tool_use_id: str | None, context: Any) -> Any:
-        """Fill the SDK's hook."""
+        """Implement the SDK's hook."""
         try:
             return await asyncio.wait_for(self._judged(event), self._answers_within_s)
         except TimeoutError:
             return _denied(f"No answer whether it may run within {self._answers_within_s:g} s.")
-        except BaseException as error:  # boundary: the SDK runs a tool whose hook fails
+        except BaseException as error:  # boundary: the SDK runs the tool if its hook fails
             if is_cancelled() or not isinstance(error, Exception | asyncio.CancelledError):
                 raise
             log.exception("The guard failed; the call is denied.")
@@ -120,7 +120,7 @@ class _Guard:
         if self.matchers[-1] is not self.own or self.own.hooks != [self.judge] or self.own.matcher is not None:
             return _denied("The guard is no longer the last hook: what it judges might not be what runs.")
         if self._is_of_our_server(name):
-            # The door judges it when it comes in; here it would be charged twice.
+            # The server checks the call when it arrives; checking here would charge it twice.
             return {}
         view = GuardOnlyView(_of_this_call(self._view))
         if not name.lower().startswith("mcp__") and not view.knows(name):
@@ -130,11 +130,11 @@ class _Guard:
             return _denied(error_text(result.error))
         if view.passed is None:
             return _denied("A hook answered it in place of the tool, which cannot be done here.")
-        # Also where nothing changed: another hook's arguments, which nobody judged, would count else.
+        # Also if nothing changed: otherwise another hook's unchecked arguments would be used.
         return {"hookSpecificOutput": {"hookEventName": "PreToolUse", "updatedInput": view.passed}}
 
     def _is_of_our_server(self, name: str) -> bool:
-        """Tell whether a View's own server runs it, and no other of this session could be meant."""
+        """Tell whether a View's own server runs the tool, and no other server of this session could be meant."""
         return any(map(name.startswith, self._ours)) and not any(map(name.startswith, self._others))
 
 
@@ -147,7 +147,7 @@ def _prefix(server: str) -> str:
 
 
 def _of_this_call(view: View) -> View:
-    """Return the view as it is now: a session lasts, and its conditions are asked anew for each call."""
+    """Return the current view: a session may last long, so conditions are evaluated for each call."""
     return view.renewed(view.ctx.with_request(door=_DOOR))
 
 

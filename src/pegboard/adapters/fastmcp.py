@@ -38,8 +38,8 @@ from pegboard.sources.mcp.upstream_tool import upstream_tool
 class FastMCPSource(Composable):
     """The tools of a FastMCP server in this process, for `catalog.add_source` or `catalog.mirror(source=…)`.
 
-    `name` is their namespace. They are read as those of any MCP server: names and schemas are checked, texts cleaned.
-    Lists again whenever the server says that its tools changed. `start` and `stop` belong to the catalog, on one loop.
+    `name` is their namespace. They are treated like those of any MCP server: names and schemas are checked, texts
+    cleaned. The list is read again when the server reports a change. The catalog calls `start` and `stop`, on one loop.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class FastMCPSource(Composable):
                 if total:
                     await ctx.progress(progress / total, message or "")
 
-            # The server's own error is a result; what is raised here comes of the connection.
+            # The server's own error is a result; exceptions here come from the connection.
             result = await self._client.call_tool_mcp(theirs, args, progress_handler=tell)
             return read_result(result, tool=spec.name, server=self.name, address_of=of_tools_alone(self.name))
 
@@ -127,7 +127,7 @@ class FastMCPSource(Composable):
 
 
 class _Changes(MessageHandler):
-    """Hears that the tools of a server changed."""
+    """Receives the notifications that the tools of a server changed."""
 
     def __init__(self, changed: Callable[[], Any]) -> None:
         super().__init__()
@@ -135,7 +135,7 @@ class _Changes(MessageHandler):
         self._listing: set[asyncio.Task[None]] = set()
 
     async def on_tool_list_changed(self, message: object) -> None:
-        # Beside the session, which must go on to bring the list.
+        # In its own task, since the session must continue to receive the list.
         task = asyncio.get_running_loop().create_task(self._changed())
         self._listing.add(task)
         task.add_done_callback(self._listing.discard)
@@ -147,8 +147,8 @@ class _Changes(MessageHandler):
 class ViewProvider(Provider):
     """The tools of a View for a FastMCP server: `FastMCP("shop", providers=[ViewProvider(view)])`.
 
-    `source` is a View, or a function that makes one of FastMCP's context of the request, which knows who is asking. A
-    tool that needs a yes asks through the client, where that can ask its user; the client hears how far a call is.
+    `source` is a View, or a function that makes one from FastMCP's request context, which identifies the caller. A tool
+    that needs approval asks through the client, if it can ask its user; progress is reported to the client.
     """
 
     def __init__(self, source: View | ViewFactory) -> None:
@@ -162,11 +162,11 @@ class ViewProvider(Provider):
     async def _get_tool(self, name: str, version: Any = None) -> Tool | None:
         view = await self._view()
         entry = await view.afind(name)
-        # What is not there for the caller may be another provider's; the server knows one text for what nobody has.
+        # A name that is hidden from the caller may belong to another provider; the server reports unknown names.
         return None if entry is None or version is not None else _view_tool(view, mcp_tool_before_2026(entry))
 
     async def get_tasks(self) -> Sequence[Any]:
-        """Return nothing: no call of a View is a task of FastMCP's."""
+        """Return nothing: calls of a View are not FastMCP tasks."""
         return ()
 
     async def _view(self) -> View:
@@ -182,7 +182,7 @@ def _context() -> Any:
 
 
 class _ViewTool(Tool):
-    """One tool of the View; the door judges its arguments."""
+    """One tool of the View; the call validates its arguments."""
 
     _view: View = PrivateAttr()
 
@@ -201,7 +201,7 @@ class _ViewTool(Tool):
 
 
 async def _elicited(question: str) -> bool | None:
-    """Ask the user of the client; `None` where nobody can be asked."""
+    """Ask the user of the client; `None` if nobody can be asked."""
     context = _context()
     capabilities = None if context is None else context.session.client_capabilities
     if context is None or capabilities is None or capabilities.elicitation is None:
@@ -209,7 +209,7 @@ async def _elicited(question: str) -> bool | None:
     try:
         answer = await context.elicit(question, response_type=bool)
     except ToolError:
-        # No way back to the client in this request: of 2026-07-28, or in a background task.
+        # This request has no channel to the client: revision 2026-07-28, or a background task.
         return None
     if answer.action == "cancel":
         return None

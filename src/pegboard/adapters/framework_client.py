@@ -1,4 +1,4 @@
-"""Framework client: the client of one call, where the framework around the agent is what asks the person."""
+"""Framework client: the client of one call whose approval is requested by the framework around the agent."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from pegboard.model.context_ports import ClientBridge
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue
 
-APPROVALS_REMEMBERED = 256  # of one tool, that a framework of agents asks its person for
+APPROVALS_REMEMBERED = 256  # pending approvals of one tool that are remembered
 
 Ask: TypeAlias = "Callable[[str], Awaitable[bool | None]]"
-"""Shows a person a question; `None` where nobody can be asked."""
+"""Shows a person a question; `None` if nobody can be asked."""
 
 
 class FrameworkClient:
-    """Gives the answer that the framework brought, to the call it was brought for, once; and keeps what was asked.
+    """Passes the framework's answer to the call that it belongs to, once; and stores the question.
 
-    `answer` is a yes, a no, or `None` where nobody was asked yet. It is for the tool that is called, and for none that
-    it calls in its turn. `agreed_to` is what `question` gave when the person was asked, or a part of it: another
-    definition or other arguments are asked about anew. What is not a question of consent goes to the client that the
-    context had before. `ask` asks there and then, where the framework can.
+    `answer` is a yes, a no, or `None` if nobody was asked yet. It applies to the called tool only, not to nested calls.
+    `agreed_to` is the value of `question` when the person was asked, or a part of it: if the definition or arguments
+    have changed, the person is asked again. Other questions go to the previous client of the context. `ask` asks the
+    person immediately, if the framework supports it.
     """
 
     def __init__(
@@ -40,14 +40,14 @@ class FrameworkClient:
         self._answer, self._agreed_to = answer, agreed_to
         self._called: str | None = None
         self.question: JSON | None = None
-        """What the person is to be asked: the text to show, and what the yes is bound to; `None` if nothing was."""
+        """The question for the person: its text, and the call that the approval is bound to; `None` without one."""
 
     @property
     def supports_ui(self) -> bool:
         return self._before is not None and self._before.supports_ui
 
     def begins(self, tool: str, definition_hash: str) -> None:
-        """Note which tool is called; of those that it calls itself it is told later."""
+        """Record the called tool; nested calls are reported later and ignored."""
         self._called = self._called or tool
         if (begins := getattr(self._before, "begins", None)) is not None:
             begins(tool, definition_hash)
@@ -61,7 +61,7 @@ class FrameworkClient:
             spent(request)
 
     async def approve(self, request: ConsentRequest) -> bool | None:
-        """Return the answer that was brought for this call; else what the client before says, `None` without one."""
+        """Return the framework's answer for this call; otherwise that of the previous client, `None` without one."""
         if self._answer is not None and self._is_meant(request):
             answer, self._answer = self._answer, None
             return answer
@@ -122,7 +122,7 @@ def for_one_call(
     agreed_to: Mapping[str, Any] | None = None,
     ask: Ask | None = None,
 ) -> tuple[View, FrameworkClient]:
-    """Return the view for one call of a framework that asks persons itself, and the client that carries the answer."""
+    """Return the view for one call of a framework that asks people itself, and the client that carries the answer."""
     request = view.ctx.request
     client = FrameworkClient(request.client, answer=answer, agreed_to=agreed_to, ask=ask)
     return view.renewed(view.ctx.inside(host=view.ctx.host, request=request._replace(client=client))), client

@@ -1,4 +1,4 @@
-"""Google Gen AI: the tool calls of an answer of its SDK."""
+"""Google Gen AI: run the tool calls in a response of its SDK."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from pegboard.model.result import ImageContent, ToolResult
 async def run_tools(view: View, response: object, *, target: str = "gemini") -> list[Any]:
     """Run the tool calls of a response; return the two contents to add: the model's own, and one with the results.
 
-    `response` is what `client.models.generate_content` gave, or its JSON. `target` is what `view.export` was asked for.
-    Empty when the model called no tool: its answer is final then.
+    `response` is the result of `client.models.generate_content`, or its JSON. `target` is the target that was passed to
+    `view.export`. Returns nothing to add if the model called no tool: its answer is final then.
     """
     answer = as_json(response)
     candidates: list[JSON] = answer.get("candidates") or [{}]
@@ -28,7 +28,7 @@ async def run_tools(view: View, response: object, *, target: str = "gemini") -> 
     if not calls:
         return []
     sent = [_function_response(call, result) for call, result in zip(calls, results, strict=True)]
-    # The model's own words go back as they came: what it thought is signed.
+    # The model's own content is returned unchanged: its thoughts are signed.
     said = content if isinstance(response, dict) else response.candidates[0].content  # type: ignore[attr-defined] - the SDK's response
     return [said, {"role": "user", "parts": sent}]
 

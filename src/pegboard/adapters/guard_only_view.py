@@ -1,4 +1,4 @@
-"""Guard-only view: a View of tools that an SDK runs itself; a call passes every guard, and ends where it would run."""
+"""Guard-only view: a View of tools that an SDK runs itself; calls pass every guard, but do not run the tool."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _ANY_OBJECT: JSON = {"type": "object"}
 
 
 class GuardOnlyView(View):
-    """The tools of a View that are mirrored, or come from a source, by the names that an SDK gives them.
+    """The tools of a View that are mirrored or come from a source, under the names that an SDK uses for them.
 
-    That is `mcp__<server>__<tool>`, or a bare mirrored name such as `Bash`. Made for one call.
+    These are `mcp__<server>__<tool>`, or a mirrored name such as `Bash`. Made for one call.
     """
 
     __slots__ = ("_passed", "_plain")
@@ -33,7 +33,7 @@ class GuardOnlyView(View):
 
     @property
     def passed(self) -> JSON | None:
-        """The arguments with which the tool may run; `None` where a guard refused."""
+        """The arguments with which the tool may run; `None` if a guard refused."""
         return self._passed[-1] if self._passed else None
 
     def renewed(self, ctx: ToolContext | None = None) -> View:
@@ -41,11 +41,11 @@ class GuardOnlyView(View):
         return GuardOnlyView(self._plain.renewed(ctx), self._passed)
 
     def knows(self, name: str) -> bool:
-        """Tell whether the name is mirrored at all, for whomever."""
+        """Tell whether the name is mirrored, for any caller."""
         return name in self._mirrors()
 
     def find(self, name: str, *, within: Snapshot | None = None, can_wait: bool = False) -> ToolEntry | None:
-        """Return what a name of the SDK stands for if this caller may use it now, else `None`."""
+        """Return the tool for a name of the SDK if this caller may use it now, else `None`."""
         snapshot = within or self.snapshot
         entry = self._meant(name, snapshot)
         if entry is None or static_code(entry, self.selection, self.ctx.caller.policy) is not None:
@@ -64,7 +64,7 @@ class GuardOnlyView(View):
         if not name.startswith("mcp__"):
             return None
         parts = name.split("__")[1:]
-        # Both names may have double underscores in them: where two readings are tools, neither is meant.
+        # Both parts may contain double underscores: if two readings match tools, the name is ambiguous and refused.
         found: list[ToolEntry] = []
         for place in range(1, len(parts)):
             server, tool = "__".join(parts[:place]), "__".join(parts[place:])
@@ -74,7 +74,7 @@ class GuardOnlyView(View):
         return self._run_elsewhere(found[0]) if len(found) == 1 else None
 
     def _run_elsewhere(self, entry: ToolEntry) -> ToolEntry:
-        """Return the entry with all that guards it, and nothing of what is done with a result, as there is none."""
+        """Return the entry with all of its guards, but without result handling, since there is no result."""
         spec = replace(
             entry.spec, output_schema=None, output_check=None, task="forbidden", max_concurrency=None, timeout_s=None
         )
@@ -86,7 +86,7 @@ class GuardOnlyView(View):
         self._passed.append(args)
 
     def plan(self, entry: ToolEntry, snapshot: Snapshot) -> Plan:
-        """Return what a call needs: of an SDK's own tool no schema is known."""
+        """Return the data for a call; the schemas of an SDK's own tools are unknown."""
         hooks = replace(hooks_of(entry, snapshot.declared.hooks), after=())
         if entry.source is None:
             return Plan(entry, compile_schema(_ANY_OBJECT), None, hooks)

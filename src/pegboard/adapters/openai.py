@@ -1,4 +1,4 @@
-"""OpenAI: the tool calls of an answer of its SDK, of chat completions or of the responses API."""
+"""OpenAI: run the tool calls in a response of its SDK, for chat completions or the responses API."""
 
 from __future__ import annotations
 

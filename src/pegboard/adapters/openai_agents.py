@@ -24,19 +24,19 @@ _TARGET = "openai_strict"
 def tools(view: View) -> list[Tool]:
     """Return the tools of a View, for one request, with strict schemas.
 
-    A tool that asks a person interrupts the run: `result.interruptions`, `state.approve(…)`, and the run goes on. What
-    hides a tool while the run goes on hides it there, too. An async predicate must have an answer: `catalog.aview`.
+    A tool that needs approval interrupts the run: see `result.interruptions` and `state.approve(…)`, then resume it.
+    Tools that become hidden during the run are hidden there, too. Await async predicates first: `catalog.aview`.
     """
     return [_ViewTool(view, exported["function"]).function_tool() for exported in view.export(_TARGET)]
 
 
 class _ViewTool:
-    """One tool of the View in the words of the SDK. Lives as long as the agent that it was made for."""
+    """One tool of the View in the form of the SDK. Lives as long as the agent that it was made for."""
 
     def __init__(self, view: View, exported: JSON) -> None:
         self._view, self._exported = view, exported
         self._name = view.wire_name(_TARGET, exported["name"])
-        # What a hook or a rule of the arguments asked for is known only once the door was asked.
+        # Whether a hook or a consent rule wants approval is only known after the guards have run.
         self._asked: BoundedCache[str, bool] = BoundedCache(max_entries=APPROVALS_REMEMBERED)
         self._agreed_to: BoundedCache[str, Mapping[str, Any]] = BoundedCache(max_entries=APPROVALS_REMEMBERED)
 

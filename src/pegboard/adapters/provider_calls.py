@@ -1,4 +1,4 @@
-"""Provider calls: the calls of one answer of a model, run through the door, together where that is safe."""
+"""Provider calls: run the tool calls of one model answer, concurrently where that is safe."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pegboard.model.result import ToolResult
 
 
 class WantedCall(NamedTuple):
-    """A call that a model wants: by the name that it was sent, with arguments as a dict or as JSON text."""
+    """A tool call of the model: the exported name, and arguments as a dict or as JSON text."""
 
     id: str
     name: str
@@ -21,16 +21,16 @@ class WantedCall(NamedTuple):
 
 
 def as_json(answer: object) -> JSON:
-    """Return a provider's answer as JSON: that of its SDK, or what was read of the wire."""
+    """Return a provider's response as JSON, from an object of its SDK or from parsed JSON."""
     if isinstance(answer, Mapping):
         return dict(cast("Mapping[str, Any]", answer))
     return cast("Any", answer).model_dump(mode="json", exclude_unset=True, by_alias=True)
 
 
 async def run_calls(view: View, target: str, calls: Sequence[WantedCall]) -> list[ToolResult]:
-    """Run the calls on the View and return their results in order. None raises for what a guard or a tool did.
+    """Run the calls on the View and return their results in order. Errors of guards and tools do not raise.
 
-    Tools that are marked read-only or idempotent run together, the others one after the other, in order.
+    Tools that are marked read-only or idempotent run concurrently, the others one after the other, in order.
     """
     results: list[ToolResult | None] = [None] * len(calls)
     places = asyncio.Semaphore(BATCH_CALLS_AT_ONCE)
@@ -54,7 +54,7 @@ async def _run(view: View, target: str, call: WantedCall) -> ToolResult:
     try:
         arguments = view.decode(target, name, call.arguments)
     except KeyError:
-        # Whoever is not allowed it is told so by the door, where it is counted and recorded.
+        # The executor refuses callers without access, and records the refusal.
         arguments = call.arguments
     return await view.call(name, arguments.encode() if isinstance(arguments, str) else arguments)
 

@@ -18,18 +18,18 @@ from pegboard.core.view import View
 from pegboard.model.error import ToolError
 from pegboard.model.result import AudioContent, ImageContent, ToolResult
 
-_ANY = SchemaValidator(core_schema.any_schema())  # the door judges arguments; the model is told in one set of words
+_ANY = SchemaValidator(core_schema.any_schema())  # the executor validates arguments, so errors have one form
 _MENDABLE = frozenset({"invalid_arguments", "not_found"})
 
 
 class PegboardToolset(AbstractToolset[Any]):
-    """The tools of a View for the agents of Pydantic AI. Each run has a toolset of its own.
+    """The tools of a View for the agents of Pydantic AI. Each run has its own toolset.
 
-    `source` is a View, or a function that makes one of the run's context (`ctx.deps` says who runs it). Arguments that
-    the model can mend come back as `ModelRetry`, at most `max_retries` times (by default as the agent says). A tool
-    that asks a person raises `ApprovalRequired`: the agent needs `DeferredToolRequests` among its output types, whose
-    `approvals` and `metadata` say what is asked; with `DeferredToolResults` the call goes on. What the results give
-    back as `metadata` binds the yes to definition and arguments.
+    `source` is a View, or a function that makes one from the run's context (`ctx.deps` identifies the caller). Errors
+    that the model can fix are raised as `ModelRetry`, at most `max_retries` times (default: the agent's setting). A
+    tool that needs approval raises `ApprovalRequired`: the agent needs `DeferredToolRequests` among its output types,
+    whose `approvals` and `metadata` contain the question; pass `DeferredToolResults` to continue. Their `metadata`
+    binds the approval to definition and arguments.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class PegboardToolset(AbstractToolset[Any]):
 
     @property
     def id(self) -> str | None:
-        """The id that durable runs of the framework know it by."""
+        """The id by which durable runs of the framework identify the toolset."""
         return self._id
 
     async def for_run(self, ctx: RunContext[Any]) -> AbstractToolset[Any]:
@@ -54,7 +54,7 @@ class PegboardToolset(AbstractToolset[Any]):
         return own
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
-        """Return what the View lists now."""
+        """Return the tools that the View lists now."""
         view = await self._own(ctx)
         retries = ctx.max_retries if self._max_retries is None else self._max_retries
         return {
@@ -109,7 +109,7 @@ def _raised(error: ToolError) -> Exception:
 
 
 def _returned(result: ToolResult) -> Any:
-    """Return what the model is given: the structured value or the text, and pictures and sounds as themselves."""
+    """Return the content for the model: the structured value or the text, and images and audio as they are."""
     value = result.structured if result.has_structured else result.text
     media = [
         BinaryContent(block.data, media_type=block.mime_type)

@@ -1,4 +1,4 @@
-"""Result parts: what a model is given of a result, as texts and pictures; and of an error, as one text."""
+"""Result parts: convert a result to texts and images for a model, and an error to one text."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pegboard.model.error import ToolError
 from pegboard.model.result import AudioContent, Content, ImageContent, ResourceContent, ResourceLink, ToolResult
 
 SHOWN_IMAGES = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp"})
-"""The pictures that every provider takes."""
+"""The image types that every provider accepts."""
 
 
 def error_text(error: ToolError) -> str:
-    """Return an error in the words of the door: what happened, and what to do next."""
+    """Return the text of an error: what happened, and what to do next."""
     return f"{error.message} {error.hint}".strip()
 
 
 def parts_of(result: ToolResult) -> list[str | ImageContent]:
-    """Return a result as texts and pictures, in order; what a model cannot be shown is named. Never empty."""
+    """Return a result as texts and images, in order; other content is named. Never empty."""
     if result.error is not None:
         return [error_text(result.error)]
     parts = [_part(block) for block in result.content]
@@ -28,13 +28,13 @@ def parts_of(result: ToolResult) -> list[str | ImageContent]:
 
 
 def text_of(result: ToolResult) -> str:
-    """Return a result as one text, where nothing else can be sent."""
+    """Return a result as one text, for protocols that accept nothing else."""
     shown = [part if isinstance(part, str) else _named(part.mime_type, part.data) for part in parts_of(result)]
     return "\n".join(shown)
 
 
 def data_url(image: ImageContent) -> str:
-    """Return a picture as an address that holds it."""
+    """Return an image as a data URL."""
     return f"data:{image.mime_type};base64,{base64.b64encode(image.data).decode()}"
 
 

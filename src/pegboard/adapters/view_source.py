@@ -1,4 +1,4 @@
-"""View source: an adapter takes a View, or a function that makes one for whoever runs the agent now."""
+"""View source: a View, or a function that makes one for the current caller of the agent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pegboard.core.view import View
 from pegboard.model.json_types import is_awaitable
 
 ViewFactory: TypeAlias = "Callable[[Any], View | Awaitable[View]]"
-"""Makes the View of one run from what the framework knows of it; may be async."""
+"""Makes the View of one run from the framework's context; may be async."""
 
 
 async def view_of(source: View | ViewFactory, run: object) -> View:
