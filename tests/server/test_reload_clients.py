@@ -108,7 +108,7 @@ async def test_100_changes_of_the_file_of_a_process_reach_each_of_50_clients(tmp
         crowd = Crowd(server.url, pause_s=0.4)
         async with crowd.running():
             for n in range(2, SWAPS + 2):
-                if n % 20 == 0:
+                if n % (SWAPS // len(BAD)) == 0:
                     refused = server.said.read_text().count("config_reload_refused")
                     break_file(project, bad.pop())
                     await crowd.until(
