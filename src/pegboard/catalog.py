@@ -871,6 +871,8 @@ class Catalog:
             default_catalog.stand_back(self.runtime)
         # Together: each may need a while to end its programs.
         await asyncio.gather(*map(_stop, self.registry.sources.values()))
+        if self.executor.ports.audit is not None:
+            await self.executor.ports.audit.close()
         if (close := getattr(self.executor.ports.limits, "close", None)) is not None:
             await close()
 

@@ -780,22 +780,3 @@ def test_why_names_the_agents_that_lack_a_tool_that_is_not_there(run: Run, tmp_p
     )
     answer = orjson.loads(run("why", "fs__read", "--json").out)
     assert answer["notes"] == ["the agent 'reader' declares this tool and runs without it"]
-
-
-@pytest.mark.parametrize(
-    "words", [["workspace", "ls"], ["workspace", "stats"], ["keys", "ls"], ["consent", "ls"], ["tasks", "ls"]]
-)
-def test_commands_that_show_a_store_go_on_without_what_else_needs_a_variable(
-    run: Run, tmp_path: Path, words: list[str]
-) -> None:
-    (tmp_path / "pegboard.yaml").write_text(
-        'models: {default: {provider: openai, name: m, api_key: "${PEGBOARD_UNSET}"}}\n'
-        'workspace: {store: "sqlite:documents.db"}\n'
-        'consents: {store: "sqlite:consents.db"}\n'
-        'tasks: {store: "sqlite:tasks.db"}\n'
-        'identity: {api_keys: {store: "sqlite:keys.db"}, map: [{when: {key: ann}, user: ann}]}\n'
-    )
-    ran = run(*words)
-    # A store without any task is reported with 1.
-    assert (ran.code, "none was begun yet" in ran.err) == ((1, True) if words[0] == "tasks" else (0, False)), ran
-    assert "Left out: pegboard.yaml:1:56: models.default.api_key: the variable 'PEGBOARD_UNSET' is not set" in ran.err

@@ -91,10 +91,10 @@ async def test_the_file_to_start_from(project: Project) -> None:
 
 
 def test_the_key_whose_piece_is_missing_is_refused_by_its_name(project: Project) -> None:
-    project.write('audit: {store: "sqlite:./pegboard.db"}\n')
+    project.write("profiles: {chat: {limits: {}}}\n")
     [problem] = project.problems()
-    assert (problem.where, problem.path) == ("pegboard.yaml:1:1", "audit")
-    assert problem.message.startswith("`audit:` is not supported by this version of Pegboard yet: ")
+    assert (problem.where, problem.path) == ("pegboard.yaml:1:19", "profiles.chat.limits")
+    assert problem.message.startswith("`limits:` is not supported by this version of Pegboard yet: ")
 
 
 @pytest.mark.parametrize(

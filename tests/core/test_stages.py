@@ -255,6 +255,11 @@ class AuditFake:
     def __init__(self) -> None:
         self.is_up, self.begun, self.rows = True, list[StartedCall](), list[FinishedCall]()
 
+    def note(self, event: str, detail: object, *, by: str = "") -> None: ...
+
+    async def close(self) -> None:
+        self.is_closed = True
+
     def started(self, call: StartedCall) -> None:
         self.begun.append(call)
 

@@ -70,6 +70,10 @@ class Audit:
 
     def finished(self, call: FinishedCall) -> None: ...
 
+    def note(self, event: str, detail: object, *, by: str = "") -> None: ...
+
+    async def close(self) -> None: ...
+
 
 async def test_a_task_waits_while_a_guard_before_its_tool_cannot_be_asked(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

@@ -50,6 +50,15 @@ ACTIONS = {
             "Revoke a key: its callers are refused from the next request on.", "pegboard keys revoke ann-laptop"
         ),
     },
+    "audit": {
+        "ls": Action("List the newest rows, the newest first.", "pegboard audit ls --tool refund --since 1d"),
+        "show": Action("Print the rows of a call in full.", "pegboard audit show ID"),
+        "follow": Action("Print rows as they are written.", "pegboard audit follow --kind rate_limited"),
+        "verify": Action("Check that no row was changed, removed or added.", "pegboard audit verify"),
+        "export": Action("Print rows as JSON, one a line, the oldest first.", "pegboard audit export --since 7d"),
+        "head": Action("Print the signed end of each chain, to keep elsewhere.", "pegboard audit head"),
+        "prune": Action("Delete rows that are older than a time.", "pegboard audit prune --older-than 400d"),
+    },
     "store": {
         "backup": Action(
             "Copy every SQLite store into a folder, also while the server runs.", "pegboard store backup backups/monday"
@@ -76,4 +85,4 @@ ACTIONS = {
     },
 }
 # The action of a command without one. `pegboard store` does not have a default: each of its actions writes.
-DEFAULT_ACTIONS = {"lock": "write", "consent": "ls", "tasks": "ls", "keys": "ls", "workspace": "ls"}
+DEFAULT_ACTIONS = {"lock": "write", "consent": "ls", "tasks": "ls", "keys": "ls", "audit": "ls", "workspace": "ls"}

@@ -67,6 +67,7 @@ COMMANDS = {
         "Create, list, rotate and revoke API keys for callers over HTTP.",
         "pegboard keys rotate ann-laptop --overlap 24h",
     ),
+    "audit": Command("Show and check the record of calls.", "pegboard audit ls --user ann --since 1d"),
     "store": Command(
         "Back up, restore and migrate the stores of keys, consents, tasks, documents and conversations.",
         "pegboard store restore backups/monday --overwrite",
@@ -82,7 +83,7 @@ COMMANDS = {
     ),
     "completion": Command("Print a completion script for a shell.", "pegboard completion zsh"),
 }
-UNSUPPORTED_COMMANDS = frozenset("audit plan".split())
+UNSUPPORTED_COMMANDS = frozenset({"plan"})
 
 SHARED_OPTIONS = ("--config", "--profile", "--as", "--json")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,8 +10,8 @@ from msgspec import Struct
 
 from pegboard.cli.command_error import CommandError
 from pegboard.cli.options import Options
-from pegboard.cli.project import find_config, read_config
-from pegboard.config import Config
+from pegboard.cli.project import find_config
+from pegboard.config import Config, load
 from pegboard.config.forms.workspace_form import WebFetchForm
 from pegboard.config.workspace import store_of
 from pegboard.config.yaml.problems import Report
@@ -42,15 +43,16 @@ class DocumentProject(Struct, frozen=True, kw_only=True):
         )
 
 
-def document_project(options: Options, *, only_reads: bool = False) -> DocumentProject:
-    """Find and read the config, and open its document store; for `only_reads` see `project.load`.
+def document_project(options: Options) -> DocumentProject:
+    """Find and read the config, and open its document store.
 
     Raises:
         CommandError: there is no config, or none with `workspace:`.
         DefinitionError: it is invalid; with all problems.
     """
     path = find_config(options.config, start=Path.cwd())
-    config = read_config(options, path, only_reads=only_reads)
+    config = load(path, env=os.environ)
+    options.terminal.secrets = lambda: tuple(config.secrets.values())
     report = Report()
     store = store_of(config, report)
     if report:

@@ -16,7 +16,6 @@ from pegboard.cli.command_error import CommandError
 from pegboard.cli.options import Identity, Options
 from pegboard.cli.source_startup import start_needed
 from pegboard.config import Config, context_for, load_catalog, warnings
-from pegboard.config.load import read
 from pegboard.config.yaml.config_files import named_variables
 from pegboard.core.view import View
 from pegboard.model.consent import Approve
@@ -122,21 +121,6 @@ def load(options: Options, *, strict: bool = False, only_reads: bool = False) ->
     # Checked for every command, even those that ignore the profile: a wrong name is a mistake.
     project.check_profile(options.chosen_profile)
     return project
-
-
-def read_config(options: Options, path: Path, *, only_reads: bool) -> Config:
-    """Read a config without importing any code, for a command that uses one of its stores; `only_reads` as for `load`.
-
-    Raises:
-        DefinitionError: it cannot be honoured; with all problems.
-    """
-    config, report = read(path, env=os.environ, leave_out=only_reads)
-    if report:
-        raise DefinitionError(report.sorted(config.files, config.secrets))
-    options.terminal.secrets = lambda: tuple(config.secrets.values())
-    for text in left_out(config):
-        options.terminal.note(f"Left out: {text}")
-    return config
 
 
 def left_out(config: Config) -> list[str]:

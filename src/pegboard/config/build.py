@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from pegboard.catalog import Catalog
 from pegboard.config.agents import conversation_store, declare_agents
+from pegboard.config.audits import audit_of
 from pegboard.config.build_context import BuildContext
 from pegboard.config.config import Config, Declared
 from pegboard.config.consents import consent_store_of
@@ -42,6 +43,7 @@ from pegboard.model.error import DefinitionError
 from pegboard.model.hook import Hook
 from pegboard.model.hops import server_id_of
 from pegboard.model.probe import Part
+from pegboard.model.record import replace
 from pegboard.model.secret import Secret
 
 if TYPE_CHECKING:
@@ -142,6 +144,10 @@ def _catalog_of(config: Config, report: Report, clock: Clock) -> Catalog:
         except DefinitionError as error:
             report.add((config.learn.at / "file").problem(str(error)))
     catalog.runtime.agents.store = conversation_store(config, report)
+    if (audit := audit_of(config, report)) is not None:
+        catalog.executor.record(audit)
+        ports = catalog.executor.ports
+        catalog.executor.swap(replace(ports, audit=audit, audit_required=audit.is_required))
     if (tasks := tasks_of(config, report)) is not None:
         catalog.use_tasks(tasks)
     catalog.registry.server_id = _server_id(config)

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from pegboard.config.allowed_imports import AllowedImports
+from pegboard.config.forms.audit_form import AuditForm
 from pegboard.config.forms.embedder_form import EmbedderForm
 from pegboard.config.forms.identity_form import IdentityForm
 from pegboard.config.forms.main_file import HookForm, LearnForm, ServingForm
@@ -111,6 +112,7 @@ class Config:
     limit_store: Declared[str | Secret] | None = None
     consent_store: Declared[str | Secret] | None = None
     consent_page: str | None = None
+    audit: Declared[AuditForm] | None = None
     server: Declared[ServingForm] | None = None
     identity: Declared[IdentityForm] | None = None
     workspace: Declared[WorkspaceForm] | None = None

@@ -64,7 +64,7 @@ _NO_CONFIG = (
 _DISPENSABLE = {
     ("models",): 2, ("profiles",): 2, ("settings",): 2, ("discovery",): 2, ("workspace", "embedder"): 2,
     ("workspace",): 1, ("server",): 1, ("consents",): 1, ("identity",): 1, ("agents",): 1, ("tasks",): 1,
-    ("rate_limits",): 1,
+    ("rate_limits",): 1, ("audit",): 1,
 }  # fmt: skip
 # Unknown keys of other files may be quoted if they are words; values never.
 _WORD = re.compile(r"[A-Za-z][A-Za-z_-]{0,31}")
@@ -570,6 +570,7 @@ class _Load(Struct, kw_only=True):
             if main.consents is None or at is None
             else Declared(value=main.consents.store, at=at / "consents" / "store"),
             consent_page=None if main.consents is None else main.consents.url,
+            audit=None if main.audit is None or at is None else Declared(value=main.audit, at=at / "audit"),
             server=None if main.server is None or at is None else Declared(value=main.server, at=at / "server"),
             identity=None if main.identity is None or at is None else Declared(value=main.identity, at=at / "identity"),
             workspace=None

@@ -8,6 +8,7 @@ from functools import partial
 from urllib.parse import urlsplit
 
 from pegboard.catalog import Catalog
+from pegboard.config.audits import audit_store_of
 from pegboard.config.config import Config, Declared
 from pegboard.config.embedders import OPENAI_URL
 from pegboard.config.forms.embedder_form import EmbedderForm
@@ -46,13 +47,23 @@ def _stores(config: Config, catalog: Catalog) -> Iterator[Part]:
         # On Redis; those on SQLite and PostgreSQL are among the declared stores.
         yield Part(kind="store", name="consents", where=config.consent_store.at.origin, check=ports.used_answers.probe)
     places = _places(config)
+    declared = {store.name for store in stores_of(config)}
+    if config.audit is not None and "audit" not in declared:
+        # `jsonl:`; in a database it is among the declared stores.
+        yield Part(
+            kind="store",
+            name="audit",
+            where=places["audit"],
+            check=partial(_check_audit, config),
+            is_required=config.audit.value.required,
+        )
     for store in stores_of(config):
         yield Part(
             kind="store",
             name=store.name,
             where=places.get(store.name, ""),
             check=partial(_check_store, store),
-            is_required=store.name == "api_keys",
+            is_required=store.name == "api_keys" or (store.name == "audit" and _requires_audit(config)),
         )
 
 
@@ -70,6 +81,7 @@ def _needs_limits(catalog: Catalog) -> bool:
 def _places(config: Config) -> Mapping[str, str]:
     declared: Mapping[str, Declared[object] | None] = {
         "api_keys": config.identity,
+        "audit": config.audit,
         "consents": config.consent_store,
         "conversations": config.agent_store,
         "tasks": config.tasks,
@@ -78,6 +90,14 @@ def _places(config: Config) -> Mapping[str, str]:
         "embedding_cache": config.embedder,
     }
     return {name: each.at.origin for name, each in declared.items() if each is not None}
+
+
+def _requires_audit(config: Config) -> bool:
+    return config.audit is not None and config.audit.value.required
+
+
+async def _check_audit(config: Config) -> None:
+    await asyncio.to_thread(audit_store_of(config).probe)
 
 
 async def _check_store(store: DeclaredStore) -> None:

@@ -159,6 +159,9 @@ class Reloader:
             config = replace(config, tasks=self.config.tasks)
         if _embedder(config) != _embedder(self.config):
             catalog.discovery.finder.use_embedder(made.discovery.finder.embedder)
+        if _audit(config) != _audit(self.config):
+            log.warning("audit has changed: it counts from the next start on.")
+            config = replace(config, audit=self.config.audit)
         if _learn(config) != _learn(self.config):
             log.warning("discovery.learn has changed; it takes effect at the next start.")
             config = replace(config, learn=self.config.learn)
@@ -254,6 +257,10 @@ def _tasks(config: Config) -> object:
 
 def _embedder(config: Config) -> object:
     return None if config.embedder is None else config.embedder.value
+
+
+def _audit(config: Config) -> object:
+    return None if config.audit is None else config.audit.value
 
 
 def _learn(config: Config) -> object:

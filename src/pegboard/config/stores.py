@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from pegboard.agents import conversations
+from pegboard.audit import sql_audit
 from pegboard.auth import keys
 from pegboard.config.config import Config
 from pegboard.config.identity import key_store_of
@@ -36,6 +37,7 @@ SCHEMAS: dict[str, Schema] = {
         conversations.SCHEMA,
         use_store.SCHEMA,
         cache.SCHEMA,
+        sql_audit.SCHEMA,
     )
 }
 
@@ -54,13 +56,14 @@ def stores_of(config: Config) -> Iterator[DeclaredStore]:
         yield DeclaredStore(name="api_keys", uri=_file(path))
     by_uri = (
         ("consents", _text_of(config.consent_store)),
+        ("audit", config.audit and _text_of(config.audit.value.store)),
         ("conversations", _text_of(config.agent_store)),
         ("tasks", config.tasks and _text_of(config.tasks.value.store)),
         ("documents", config.workspace and _text_of(config.workspace.value.store)),
     )
     for name, text in by_uri:
         if text:
-            # In memory or in Redis; an invalid URI is reported where the store is built.
+            # In memory, in Redis or in JSONL; an invalid URI is reported where the store is built.
             with suppress(DefinitionError):
                 yield DeclaredStore(name=name, uri=StoreUri.parse(text, folder=folder))
     if config.learn is not None:

@@ -15,7 +15,6 @@ _SECTIONS_OF_MANY = frozenset({"tools", "profiles", "hooks"})
 # A key by its path, or `path=value` for one value of a key; `*` matches an index or a chosen name.
 # The text says what the feature will do, so that the reader knows how to work without it.
 UNSUPPORTED: Final[Mapping[str, str]] = {
-    "audit": "calls are not recorded; observe them with `catalog.observe`",
     "spec.chain": "an agent calls others by tools of `type: agent`",
     "spec.knowledge": "documents are searched by tools of `type: rag`",
     "spec.program": "an agent is its model, prompt and tools",

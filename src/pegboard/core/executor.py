@@ -337,7 +337,7 @@ def _observe_start(call: Call) -> bool:
     # Constructed like events: calling the class takes twice as long.
     started: StartedCall = new_tuple(StartedCall, (
         call.call_id, request.id, request.parent_call, call.name, ctx.caller, profile and profile.name, request.door,
-        call.ports.wall_clock(),
+        call.ports.wall_clock(), profile.origin if profile else "",
     ))  # fmt: skip
     call.observed, is_timed = Observed(started), False
     for observer in observers:
@@ -358,7 +358,7 @@ def _observe_end(call: Call, observed: Observed, result: ToolResult, duration_s:
         lambda: decision_of(call, result), "" if asked is None else asked.answer,
         "" if asked is None else asked.consent_id, tuple([key for key, _ in observed.charged]),
         "ok" if error is None else error.kind, error is not None and error.outcome_unknown, observed.upstream,
-        duration_s, stage_seconds(observed.marks, call.started + duration_s),
+        duration_s, stage_seconds(observed.marks, call.started + duration_s), result, call.redactor,
     )  # fmt: skip
     for observer in call.ports.call_observers:
         try:

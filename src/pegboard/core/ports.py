@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from pegboard.model.consent import ConsentAnswer, ConsentRequest
 from pegboard.model.context import ToolContext
@@ -204,6 +204,28 @@ class AuditLog(Protocol):
 
     @property
     def is_up(self) -> bool: ...
+
+    def note(self, event: AuditEvent, detail: Mapping[str, JSONValue], *, by: str = "") -> None:
+        """Record a change of what may be called, and the name of the credential that made it."""
+        ...
+
+    async def close(self) -> None:
+        """Write what is left."""
+        ...
+
+
+AuditEvent = Literal[
+    "gap",
+    "pruned",
+    "config_taken",
+    "config_refused",
+    "lock_accepted",
+    "key_added",
+    "key_revoked",
+    "consent_decided",
+    "grant_given",
+]
+"""The audited events that are not calls."""
 
 
 class Model(Protocol):

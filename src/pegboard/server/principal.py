@@ -164,7 +164,7 @@ class HostContexts:
                 None,
                 None,
                 None,
-                "",
+                "http" if client is None else "mcp",
                 hops,
                 None,
             ),
@@ -213,8 +213,8 @@ def _with_client(make: ContextFor) -> ContextMaker:
         if principal.address and not ctx.caller.address:
             ctx = replace(ctx, caller=replace(ctx.caller, address=principal.address))
         if client is None or ctx.client is not None:
-            return ctx.with_request(hops=hops) if hops else ctx
-        return ctx.with_request(client=client, hops=hops)
+            return ctx.with_request(hops=hops, door=ctx.request.door or ("http" if client is None else "mcp"))
+        return ctx.with_request(client=client, hops=hops, door=ctx.request.door or "mcp")
 
     return make_with_client
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from math import ceil
@@ -51,6 +51,9 @@ class PostgresConnection:
     def __call__(self, statement: str, /, **values: Any) -> list[tuple[Any, ...]]:
         cursor = self.raw.execute(_with_percents(statement), values)
         return [] if cursor.description is None else cursor.fetchall()
+
+    def many(self, statement: str, rows: Sequence[Mapping[str, Any]], /) -> None:
+        self.raw.cursor().executemany(_with_percents(statement), rows)
 
     def script(self, statements: str) -> None:
         self.raw.execute(statements)

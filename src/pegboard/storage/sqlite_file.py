@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3  # noqa: TID251 - a database of ours, not a file that somebody names
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,6 +53,9 @@ class SqliteConnection:
 
     def __call__(self, statement: str, /, **values: Any) -> list[tuple[Any, ...]]:
         return list(self.raw.execute(statement, values))
+
+    def many(self, statement: str, rows: Sequence[Mapping[str, Any]], /) -> None:
+        self.raw.executemany(statement, rows)
 
     def script(self, statements: str) -> None:
         # One at a time: `executescript` of `sqlite3` would end the transaction.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -25,6 +25,10 @@ class StoreConnection(Protocol):
 
     def __call__(self, statement: str, /, **values: Any) -> list[tuple[Any, ...]]:
         """Run one statement with `:name` for each value, and return its rows."""
+        ...
+
+    def many(self, statement: str, rows: Sequence[Mapping[str, Any]], /) -> None:
+        """Run one statement with the values of each row."""
         ...
 
     def script(self, statements: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import os
 import re
 import sys
 import time
@@ -21,9 +22,9 @@ from pegboard.auth.rule_matching import grant_of
 from pegboard.cli.arguments import read_arguments
 from pegboard.cli.command_error import CommandError, Exit
 from pegboard.cli.options import Options, SharedOptions
-from pegboard.cli.project import find_config, opened, read_config
+from pegboard.cli.project import find_config, opened
 from pegboard.cli.terminal import Column
-from pegboard.config import Config
+from pegboard.config import Config, load
 from pegboard.config.consents import consent_store_of
 from pegboard.config.identity import rules_of
 from pegboard.config.yaml.problems import Report
@@ -76,13 +77,13 @@ async def ls_command(
     options: SharedOptions,
 ) -> None:
     """List the open questions."""
-    with _inbox(options, only_reads=True) as inbox:
+    with _inbox(options) as inbox:
         _list(await inbox.store.listed(is_open=not all), inbox.key_names(), options)
 
 
 async def show_command(name: RecordId, /, *, options: SharedOptions) -> None:
     """Print a question, answer or grant in full."""
-    with _inbox(options, only_reads=True) as inbox:
+    with _inbox(options) as inbox:
         consent = await inbox.store.shown(name)
         if consent is None:
             raise ConsentStateError(f"There is no consent {name[:100]!r}.")
@@ -267,10 +268,10 @@ class _Inbox(Struct, frozen=True, kw_only=True):
 
 
 @contextmanager
-def _inbox(options: Options, *, only_reads: bool = False) -> Generator[_Inbox]:
+def _inbox(options: Options) -> Generator[_Inbox]:
     """Yield the inbox that the config names; report errors of its store."""
     try:
-        yield _declared_inbox(options, only_reads=only_reads)
+        yield _declared_inbox(options)
     except ConsentStateError as error:
         raise CommandError(str(error), kind="consent_unknown", code=Exit.REFUSED) from None
     except (ValueError, DefinitionError) as error:
@@ -279,9 +280,9 @@ def _inbox(options: Options, *, only_reads: bool = False) -> Generator[_Inbox]:
         raise CommandError(f"The consents cannot be used: {error}", kind="store_away", code=Exit.REFUSED) from None
 
 
-def _declared_inbox(options: Options, *, only_reads: bool) -> _Inbox:
+def _declared_inbox(options: Options) -> _Inbox:
     path = find_config(options.config, start=Path.cwd())
-    config, report = read_config(options, path, only_reads=only_reads), Report()
+    config, report = load(path, env=os.environ), Report()
     store = consent_store_of(config, report)
     if report:
         raise DefinitionError(report.sorted(config.files, config.secrets))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -13,9 +14,9 @@ from cyclopts import Parameter
 from pegboard.auth.keys import ApiKey, KeyStore, KeyStoreError
 from pegboard.cli.command_error import CommandError, Exit
 from pegboard.cli.options import Options, SharedOptions
-from pegboard.cli.project import find_config, read_config
+from pegboard.cli.project import find_config
 from pegboard.cli.terminal import Column
-from pegboard.config import Config
+from pegboard.config import Config, load
 from pegboard.config.identity import key_store_of
 from pegboard.model.json_types import JSON
 
@@ -38,7 +39,7 @@ _JUST_ROTATED_S = _DAY_S  # a key that ended within this time was probably repla
 
 def ls_command(*, options: SharedOptions) -> None:
     """List the keys, without the keys themselves."""
-    _list(_store(options, only_reads=True)[1], options)
+    _list(_store(options)[1], options)
 
 
 def add_command(
@@ -88,9 +89,9 @@ def _lifetime_s(days: int | None) -> int | None:
     return None if days is None else days * _DAY_S
 
 
-def _store(options: Options, *, only_reads: bool = False) -> tuple[Config, KeyStore]:
+def _store(options: Options) -> tuple[Config, KeyStore]:
     path = find_config(options.config, start=Path.cwd())
-    config = read_config(options, path, only_reads=only_reads)
+    config = load(path, env=os.environ)
     file = None if config.identity is None else key_store_of(config.identity.value, config.path)
     if file is None:
         raise CommandError(

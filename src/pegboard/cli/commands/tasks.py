@@ -31,13 +31,13 @@ _COLUMNS = (
 
 async def ls_command(*, options: SharedOptions) -> None:
     """List the tasks of all callers, newest first."""
-    async with _stored(options, only_reads=True) as tasks:
+    async with _stored(options) as tasks:
         _list([*await tasks.list(OPERATOR)], options)
 
 
 async def show_command(task_id: TaskId, /, *, options: SharedOptions) -> None:
     """Print a task with its result."""
-    async with _stored(options, only_reads=True) as tasks:
+    async with _stored(options) as tasks:
         _show(await tasks.get(task_id, OPERATOR), options)
 
 
@@ -55,10 +55,10 @@ async def resume_command(task_id: TaskId, /, *, options: SharedOptions) -> Exit:
 
 
 @asynccontextmanager
-async def _stored(options: Options, *, only_reads: bool = False) -> AsyncGenerator[Tasks]:
+async def _stored(options: Options) -> AsyncGenerator[Tasks]:
     """Open the store of tasks, without their tools."""
     with _refusals():
-        tasks = _kept(load(options, only_reads=only_reads))
+        tasks = _kept(load(options))
         async with aclosing(_Closing(tasks)):
             await tasks.look()
             yield tasks

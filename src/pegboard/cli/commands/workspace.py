@@ -49,7 +49,7 @@ async def ls_command(
     options: SharedOptions,
 ) -> None:
     """List document sources, and who may use which space."""
-    async with _opened(options, only_reads=True) as project:
+    async with _opened(options) as project:
         await _list(project, options, space)
 
 
@@ -63,7 +63,7 @@ async def rm_command(
 
 async def stats_command(*, options: SharedOptions) -> None:
     """Show the size of each space."""
-    async with _opened(options, only_reads=True) as project:
+    async with _opened(options) as project:
         await _statistics(project, options)
 
 
@@ -99,8 +99,8 @@ async def revoke_command(who: Who, space: Space, /, *, options: SharedOptions) -
 
 
 @asynccontextmanager
-async def _opened(options: Options, *, only_reads: bool = False) -> AsyncGenerator[DocumentProject]:
-    project = document_project(options, only_reads=only_reads)
+async def _opened(options: Options) -> AsyncGenerator[DocumentProject]:
+    project = document_project(options)
     try:
         yield project
     except CallError as error:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 from msgspec.structs import asdict
 from pydantic import AfterValidator, Discriminator, Field, Tag, create_model, model_validator
 
+from pegboard.config.forms.audit_form import AuditForm
 from pegboard.config.forms.embedder_form import EmbedderForm
 from pegboard.config.forms.identity_form import IdentityForm
 from pegboard.config.forms.model_form import ModelForm
@@ -258,6 +259,7 @@ class MainFile(Fragment):
     rate_limits: Maybe[Section[RateLimits]] = Field(None, description="Limits on calls.")
     consents: Maybe[Section[ConsentsForm]] = Field(None, description="People's approvals of calls.")
     tasks: Maybe[Section[TasksForm]] = Field(None, description="Calls that outlive their request.")
+    audit: Maybe[Section[AuditForm]] = Field(None, description="The record of calls.")
     server: Maybe[Section[ServingForm]] = Field(
         None, description="Keys and a bus shared by several servers of this config."
     )

@@ -7,10 +7,12 @@ from typing import Literal, NamedTuple, Protocol
 
 from pegboard.core.call.limit_keys import Hits
 from pegboard.core.digests import digest
+from pegboard.core.redaction import Redactor
 from pegboard.model.caller import Caller
 from pegboard.model.decision import Decision
 from pegboard.model.error import ErrorKind
 from pegboard.model.json_types import JSON
+from pegboard.model.result import ToolResult
 from pegboard.model.tool import ToolEntry
 
 CallKind = ErrorKind | Literal["ok"]
@@ -25,7 +27,10 @@ class UpstreamOutcome(NamedTuple):
 
 
 class StartedCall(NamedTuple):
-    """A call that begins. `name` is the requested name, which may not be a tool; `at` is seconds since 1970."""
+    """A call that begins. `name` is the requested name, which may not be a tool; `at` is seconds since 1970.
+
+    `rule` is the place in the config that declares its profile, as `file:line`.
+    """
 
     call_id: str
     request_id: str
@@ -35,6 +40,7 @@ class StartedCall(NamedTuple):
     profile: str | None
     door: str
     at: float
+    rule: str = ""
 
 
 class FinishedCall:
@@ -51,11 +57,13 @@ class FinishedCall:
         limit_keys: the rate-limit windows charged for the call.
         kind: `ok`, or the kind of its error.
         stage_s: the seconds spent in each stage; empty unless an observer sets `times_stages`.
+        result: the result that the caller gets. An observer must not keep it.
+        redactor: removes the secrets in use; `None` if there are none.
     """
 
     __slots__ = (
         "_judge", "arguments", "consent", "consent_id", "duration_s", "entry", "kind", "limit_keys", "outcome_unknown",
-        "stage_s", "started", "tool", "upstream",
+        "redactor", "result", "stage_s", "started", "tool", "upstream",
     )  # fmt: skip
 
     # Positional: keyword arguments would cost every call a dictionary.
@@ -74,11 +82,14 @@ class FinishedCall:
         upstream: UpstreamOutcome | None,
         duration_s: float,
         stage_s: Mapping[str, float],
+        result: ToolResult,
+        redactor: Redactor | None,
     ) -> None:
         self.started, self.tool, self.entry, self.arguments, self._judge = started, tool, entry, arguments, judge
         self.consent, self.consent_id, self.limit_keys = consent, consent_id, limit_keys
         self.kind, self.outcome_unknown = kind, outcome_unknown
         self.upstream, self.duration_s, self.stage_s = upstream, duration_s, stage_s
+        self.result, self.redactor = result, redactor
 
     @property
     def qualified_id(self) -> str:

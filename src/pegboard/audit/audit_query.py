@@ -1,0 +1,78 @@
+"""Audit query: the newest rows that match a filter, one for each call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+from msgspec import Struct
+
+from pegboard.audit.audit_row import AuditRow, read_row
+from pegboard.audit.audit_store import AuditStore
+from pegboard.core.names import matches
+
+AUDIT_FOUND_ROWS = 10_000  # rows that one query may return
+
+
+class AuditFilter(Struct, frozen=True, kw_only=True):
+    """Which rows are wanted. An empty field accepts everything.
+
+    `tool` is a glob over qualified ids and requested names. `kind` is an outcome, such as `rate_limited`, or an event,
+    such as `config_taken`.
+    """
+
+    tool: str = ""
+    user: str = ""
+    space: str = ""
+    profile: str = ""
+    kind: str = ""
+    call_id: str = ""
+    since: float = 0.0
+
+    def accepts(self, row: AuditRow) -> bool:
+        """Tell whether a row is wanted."""
+        return (
+            (not self.tool or matches(self.tool, (row.tool, row.name)))
+            and self.user in ("", row.user)
+            and self.space in ("", row.space)
+            and self.profile in ("", row.profile)
+            and self.kind in ("", row.outcome, row.event)
+            and self.call_id in ("", row.call_id)
+            and row.at >= self.since
+        )
+
+
+def newest_rows(store: AuditStore, wanted: AuditFilter, *, limit: int) -> list[AuditRow]:
+    """Return the newest rows that match, the newest first.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    found: list[AuditRow] = []
+    for row in _one_a_call(_read(store.newest(since=wanted.since))):
+        if len(found) >= limit:
+            break
+        if wanted.accepts(row):
+            found.append(row)
+    return found
+
+
+def _read(raws: Iterable[bytes]) -> Iterator[AuditRow]:
+    for raw in raws:
+        try:
+            yield read_row(raw)
+        except (msgspec.DecodeError, ValueError):
+            # `verify` names it.
+            continue
+
+
+def _one_a_call(rows: Iterable[AuditRow]) -> Iterator[AuditRow]:
+    """Leave out the `begin` rows of calls that have ended; their end is newer."""
+    ended = set[str]()
+    for row in rows:
+        if row.event == "call":
+            # Few calls have two rows; their ids are what must be remembered.
+            ended.add(row.call_id)
+        elif row.event == "begin" and row.call_id in ended:
+            continue
+        yield row

@@ -1,0 +1,77 @@
+"""Audit row: the record of one call, or of one change of what may be called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from pegboard.core.ports import AuditEvent
+from pegboard.model.json_types import JSONValue
+
+EventKind = Literal["call", "begin"] | AuditEvent
+"""`begin` is a call that was still running when the rows of its time were written; its `call` row comes later."""
+
+NO_STAGES: Mapping[str, float] = {}
+
+
+class AuditRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One row of the audit. Fields that are empty are left out of its JSON.
+
+    `seq` is the number of the row in its chain, and `previous` the hash of the row before it. `at` is the start of the
+    call, in seconds since 1970. `tool` is the qualified id, and `name` the name that was requested. `decision` is the
+    code of the judge's decision, `reason` explains it, and `rule` is the place of the rule, as `file:line`.
+    `arguments` is filled only with `bodies: redacted`. `result_bytes` counts the text of the result. `detail` describes
+    an event that is not a call.
+    """
+
+    seq: int = 0
+    previous: str = ""
+    event: EventKind = "call"
+    at: float
+    call_id: str = ""
+    request_id: str = ""
+    parent_call_id: str = ""
+    name: str = ""
+    tool: str = ""
+    definition: str = ""
+    credential: str = ""
+    user: str = ""
+    space: str = ""
+    session: str = ""
+    agent: str = ""
+    profile: str = ""
+    door: str = ""
+    client: str = ""
+    arguments_digest: str = ""
+    arguments: JSONValue = None
+    decision: str = ""
+    reason: str = ""
+    rule: str = ""
+    consent: str = ""
+    consent_id: str = ""
+    limit_keys: tuple[str, ...] = ()
+    outcome: str = ""
+    outcome_unknown: bool = False
+    transport: str = ""
+    protocol: str = ""
+    tool_outcome: str = ""
+    duration_s: float = 0.0
+    stage_s: Mapping[str, float] = NO_STAGES
+    argument_bytes: int = 0
+    result_bytes: int = 0
+    detail: Mapping[str, JSONValue] = {}
+
+
+_decoder = msgspec.json.Decoder(AuditRow)
+
+
+def read_row(raw: bytes) -> AuditRow:
+    """Return a stored row.
+
+    Raises:
+        msgspec.DecodeError: it was changed to something that is not a row.
+    """
+    return _decoder.decode(raw)

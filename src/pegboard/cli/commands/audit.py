@@ -1,0 +1,260 @@
+"""audit: show, check, export and prune the record of calls."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from cyclopts import Parameter
+
+from pegboard.audit.audit_query import AUDIT_FOUND_ROWS, AuditFilter, newest_rows
+from pegboard.audit.audit_row import AuditRow
+from pegboard.audit.audit_store import AuditStore
+from pegboard.audit.hash_chain import Head
+from pegboard.audit.verify_chain import verify
+from pegboard.cli.command_error import CommandError, Exit
+from pegboard.cli.options import Options, SharedOptions
+from pegboard.cli.project import find_config
+from pegboard.cli.terminal import Column
+from pegboard.config import load
+from pegboard.config.audits import audit_store_of, signer_of
+from pegboard.config.config import Config
+from pegboard.extras import needs_package
+from pegboard.model.error import DefinitionError
+from pegboard.model.json_types import JSON
+from pegboard.storage.store_error import StoreError
+
+AUDIT_FOLLOW_S = 0.5  # seconds between two looks for new rows
+
+_TOOL = "Only calls of this tool, by id or requested name; a glob."
+_USER = "Only calls of this user."
+_SPACE = "Only calls in this space."
+_IN_PROFILE = "Only calls through this profile."
+_KIND = "Only this outcome or event, such as ok, not_found, rate_limited, unknown, config_taken."
+_SINCE = "Only rows younger than this, such as 30m, 12h or 7d."
+_LIMIT = "How many rows at most."
+_HEAD_FILE = "File with the output of `pegboard audit head --json`, kept where nobody can change it."
+_OLDER = "Age of the rows to delete, such as 400d; by default `keep_days` of the config."
+Tool = Annotated[str, Parameter(help=_TOOL)]
+User = Annotated[str, Parameter(help=_USER)]
+Space = Annotated[str, Parameter(help=_SPACE)]
+Kind = Annotated[str, Parameter(help=_KIND)]
+Since = Annotated[timedelta | None, Parameter(help=_SINCE)]
+_COLUMNS = (
+    Column(head="Time", is_id=True),
+    Column(head="Call", is_id=True),
+    Column(head="Who", style="bold"),
+    Column(head="Tool"),
+    Column(head="Outcome"),
+    Column(head="Rule"),
+)
+
+
+def ls_command(
+    *,
+    tool: Tool = "",
+    user: User = "",
+    space: Space = "",
+    kind: Kind = "",
+    since: Since = None,
+    limit: Annotated[int, Parameter(help=_LIMIT)] = 50,
+    options: SharedOptions,
+) -> None:
+    """List the newest rows, the newest first."""
+    with _store(options) as (_, store):
+        rows = newest_rows(store, _filter(options, tool, user, space, kind, since), limit=limit)
+    if options.json:
+        options.terminal.json({"rows": [_json_of(row) for row in rows]})
+    elif rows:
+        options.terminal.table(_COLUMNS, [_cells(row) for row in rows])
+    else:
+        options.terminal.note("No rows match.")
+
+
+def show_command(call_id: Annotated[str, Parameter(help="Id of the call.")], /, *, options: SharedOptions) -> None:
+    """Print the rows of a call in full."""
+    with _store(options) as (_, store):
+        rows = newest_rows(store, AuditFilter(call_id=call_id), limit=AUDIT_FOUND_ROWS)
+    if not rows:
+        raise CommandError(f"No row has the call id {call_id!r}.", kind="not_found", code=Exit.REFUSED)
+    options.terminal.json(_json_of(rows[0]) if len(rows) == 1 else {"rows": [_json_of(row) for row in rows]})
+
+
+async def follow_command(
+    *,
+    tool: Tool = "",
+    user: User = "",
+    space: Space = "",
+    kind: Kind = "",
+    since: Since = None,
+    options: SharedOptions,
+) -> None:
+    """Print rows as they are written."""
+    with _store(options) as (_, store):
+        wanted = _filter(options, tool, user, space, kind, since)
+        seen = {chain: _last(store, chain) for chain in store.chains()} if not since else dict[str, int]()
+        while True:
+            for chain in store.chains():
+                for stored in store.rows(chain, after=seen.get(chain, 0)):
+                    seen[chain] = max(stored.seq, seen.get(chain, 0))
+                    _print(options, stored.raw, wanted)
+            options.terminal.flush()
+            await asyncio.sleep(AUDIT_FOLLOW_S)
+
+
+def export_command(
+    *,
+    tool: Tool = "",
+    user: User = "",
+    space: Space = "",
+    kind: Kind = "",
+    since: Since = None,
+    options: SharedOptions,
+) -> None:
+    """Print rows as JSON, one a line, the oldest first."""
+    with _store(options) as (_, store):
+        wanted = _filter(options, tool, user, space, kind, since)
+        for chain in store.chains():
+            for stored in store.rows(chain):
+                _print(options, stored.raw, wanted, as_json=True)
+
+
+def verify_command(*, head: Annotated[Path | None, Parameter(help=_HEAD_FILE)] = None, options: SharedOptions) -> Exit:
+    """Check that no row was changed, removed or added."""
+    with _store(options) as (config, store):
+        known = [] if head is None else _heads_in(head)
+        checked = [*verify(store, signer_of(config), known=known)]
+    if options.json:
+        options.terminal.json({
+            "chains": [
+                {
+                    "chain": one.chain, "rows": one.rows, "end": one.end.seq, "proven": one.proven,
+                    "faults": [fault._asdict() for fault in one.faults],
+                }
+                for one in checked
+            ]
+        })  # fmt: skip
+    else:
+        for one in checked:
+            name = f"{one.chain}: " if one.chain else ""
+            for fault in one.faults:
+                options.terminal.say(f"{name}{fault.text}.")
+            state = f"{len(one.faults)} faults" if one.faults else "all in order"
+            options.terminal.say(f"{name}{one.rows} rows, {state}; a head proves the rows up to {one.proven}.")
+    return Exit.REFUSED if any(one.faults for one in checked) else Exit.DONE
+
+
+def head_command(*, options: SharedOptions) -> None:
+    """Print the signed end of each chain, to keep elsewhere."""
+    with _store(options) as (config, store):
+        heads = [head for chain in store.chains() if (head := _newest_head(store.heads(chain))) is not None]
+        if not signer_of(config).has_key:
+            options.terminal.note("Without `audit: {sign_key}` anybody who can write the store can forge a head.")
+    if options.json:
+        options.terminal.json({"heads": [head._asdict() for head in heads]})
+        return
+    for head in heads:
+        options.terminal.say(f"{head.chain or 'row'} {head.seq} {head.hash} {head.signature}".rstrip())
+
+
+def prune_command(
+    *, older_than: Annotated[timedelta | None, Parameter(help=_OLDER)] = None, options: SharedOptions
+) -> None:
+    """Delete rows that are older than a time."""
+    with _store(options) as (config, store):
+        assert config.audit is not None
+        age_s = older_than.total_seconds() if older_than is not None else config.audit.value.keep_days * 86_400.0
+        now = time.time()
+        count = store.prune(now - age_s, signer_of(config), now=now)
+    if options.json:
+        options.terminal.json({"deleted": count})
+    else:
+        options.terminal.say(f"{count} rows deleted.")
+
+
+@contextmanager
+def _store(options: Options) -> Generator[tuple[Config, AuditStore]]:
+    """Open the audit that the config names; report what cannot be done with it."""
+    path = find_config(options.config, start=Path.cwd())
+    config = load(path, env=os.environ)
+    if config.audit is None:
+        text = f'{str(path)!r} has no audit. Add `audit: {{store: "sqlite:./pegboard.db"}}`.'
+        raise CommandError(text, kind="no_store")
+    try:
+        yield config, audit_store_of(config)
+    except ImportError as error:
+        raise CommandError(needs_package(error.name, "postgres"), kind="store_refused", code=Exit.REFUSED) from None
+    except (StoreError, DefinitionError, OSError) as error:
+        raise CommandError(str(error), kind="store_refused", code=Exit.REFUSED) from None
+
+
+def _filter(options: Options, tool: str, user: str, space: str, kind: str, since: timedelta | None) -> AuditFilter:
+    return AuditFilter(
+        tool=tool,
+        user=user,
+        space=space,
+        profile=options.chosen_profile or "",
+        kind=kind,
+        since=time.time() - since.total_seconds() if since is not None else 0.0,
+    )
+
+
+def _last(store: AuditStore, chain: str) -> int:
+    last = 0
+    for stored in store.rows(chain):
+        last = max(last, stored.seq)
+    return last
+
+
+def _newest_head(heads: Iterable[Head]) -> Head | None:
+    return max(heads, key=lambda head: (head.seq, head.at), default=None)
+
+
+class _Heads(msgspec.Struct, frozen=True):
+    """The output of `pegboard audit head --json`."""
+
+    heads: tuple[JSON, ...]
+
+
+def _heads_in(path: Path) -> list[Head]:
+    try:
+        content = path.read_bytes()  # raw: the operator's own file
+        return [Head(**head) for head in msgspec.json.decode(content, type=_Heads).heads]
+    except (OSError, msgspec.DecodeError, TypeError) as error:
+        raise CommandError(f"{str(path)!r} is not the output of `pegboard audit head --json`: {error}") from None
+
+
+def _print(options: Options, raw: bytes, wanted: AuditFilter, *, as_json: bool = False) -> None:
+    try:
+        row = msgspec.json.decode(raw, type=AuditRow)
+    except msgspec.DecodeError:
+        return
+    if not wanted.accepts(row):
+        return
+    if as_json or options.json:
+        options.terminal.say(raw.decode("utf-8", "replace"))
+    else:
+        options.terminal.say("  ".join(cell for cell in _cells(row) if cell))
+
+
+def _json_of(row: AuditRow) -> JSON:
+    shown: JSON = msgspec.to_builtins(row)
+    return {**shown, "event": row.event, "time": _time(row.at)}
+
+
+def _cells(row: AuditRow) -> list[str]:
+    outcome = row.outcome or row.event
+    if row.decision not in ("", "visible"):
+        outcome = f"{outcome} ({row.decision})"
+    return [_time(row.at)[:19], row.call_id, row.user or row.credential, row.tool or row.name, outcome, row.rule]
+
+
+def _time(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
