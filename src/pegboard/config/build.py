@@ -152,7 +152,7 @@ def _catalog_of(config: Config, report: Report, clock: Clock) -> Catalog:
         catalog.use_tasks(tasks)
     catalog.registry.server_id = _server_id(config)
     catalog.add_secrets(*config.secrets.values(), *keys_of(config))
-    catalog.registry.change(default_limit=config.default_limit, parts=partial(_parts, config))
+    catalog.registry.change(default_limit=config.default_limit, parts=partial(parts_of, config))
     with importing(config.path.absolute().parent) as collected:
         documents = None if config.workspace is None else workspace.store_of(config, report)
         context = BuildContext(config=config, catalog=catalog, report=report, collected=collected, documents=documents)
@@ -174,7 +174,8 @@ def _catalog_of(config: Config, report: Report, clock: Clock) -> Catalog:
     return catalog
 
 
-def _parts(config: Config, catalog: Catalog) -> Iterator[Part]:
+def parts_of(config: Config, catalog: Catalog) -> Iterator[Part]:
+    """Yield the parts of `config.probes`, which is imported only when something is probed."""
     return probes.parts_of(config, catalog)
 
 

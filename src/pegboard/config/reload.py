@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from pegboard.catalog import Catalog
-from pegboard.config.build import load_catalog
+from pegboard.config.build import load_catalog, parts_of
 from pegboard.config.config import LOCK_NAME, Config
 from pegboard.config.load import read
-from pegboard.config.probes import parts_of
 from pegboard.config.python_modules import brought_files
 from pegboard.config.registered_later import keep_registered
 from pegboard.config.yaml.config_files import find_files
