@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import textwrap
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,9 @@ def test_the_operator_lists_shows_ends_and_resumes_tasks_that_a_process_left(pro
     assert [task["durable"] for task in made] == [True, True]
     code, listed, _ = pegboard(project, "tasks", "ls")
     assert (code, {task["id"] for task in listed["tasks"]}) == (0, {task["id"] for task in made})
+    for task in listed["tasks"]:
+        assert (len(task["worker"]), "owner" in task, task["updated_at"] >= task["created_at"]) == (32, True, True)
+        assert datetime.fromisoformat(task["created_at"]).tzinfo is not None
     first = made[0]["id"]
     code, ended, _ = pegboard(project, "tasks", "cancel", first)
     assert (code, ended["state"]) == (0, "cancelled")

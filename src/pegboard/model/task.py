@@ -85,6 +85,8 @@ class TaskRecord(Struct, frozen=True, kw_only=True):
     questions: Mapping[str, Question] = field(default_factory=dict[str, Question])
     result: ToolResult | None = None
     error: ToolError | None = None
+    worker: str = ""
+    """The worker that runs it, or ran it last; empty if there is only one, or if none has begun it."""
 
     @property
     def is_over(self) -> bool:

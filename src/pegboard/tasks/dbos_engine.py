@@ -581,7 +581,7 @@ def _record(row: Any, kept: Kept, noted: tuple[float | None, str] | None) -> Tas
         task_id=call.task_id, tool=call.tool, owner=call.owner, state=state, created_at=call.created_at,
         updated_at=max(call.created_at, (row.updated_at or 0) / 1_000), ttl_s=call.ttl_s, is_durable=True,
         message=message if error is None else error.message, fraction=fraction, questions=questions, result=result,
-        error=error,
+        error=error, worker=row.executor_id or "",
     )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from pegboard.cli.options import Options, SharedOptions
 from pegboard.cli.project import Project, load, opened
 from pegboard.cli.terminal import Column, json_text
 from pegboard.model.error import CallError
+from pegboard.model.json_types import JSON
 from pegboard.model.task import TaskRecord
 from pegboard.tasks.task_json import task_json
 from pegboard.tasks.tasks import OPERATOR, Tasks
@@ -23,8 +24,11 @@ TaskId = Annotated[str, Parameter(help=_ID)]
 _COLUMNS = (
     Column(head="Id", style="bold", is_id=True),
     Column(head="Tool"),
+    Column(head="Owner"),
     Column(head="State"),
+    Column(head="Since"),
     Column(head="Begun"),
+    Column(head="Worker"),
     Column(head="How far"),
 )
 
@@ -104,7 +108,7 @@ async def _resume(task_id: str, options: Options) -> Exit:
 
 def _list(records: list[TaskRecord], options: Options) -> None:
     if options.json:
-        options.terminal.json({"tasks": [task_json(record) for record in records]})
+        options.terminal.json({"tasks": [_shown(record) for record in records]})
     elif records:
         options.terminal.table(_COLUMNS, [_cells(record) for record in records])
     else:
@@ -112,13 +116,26 @@ def _list(records: list[TaskRecord], options: Options) -> None:
 
 
 def _cells(record: TaskRecord) -> tuple[str, ...]:
-    begun = datetime.fromtimestamp(record.created_at, UTC).strftime("%Y-%m-%d %H:%M:%S")
     reached = "" if record.fraction is None else f"{record.fraction:.0%} "
-    return record.task_id, record.tool, record.state, begun, f"{reached}{record.message}".strip()
+    how_far = f"{reached}{record.message}".strip()
+    since, begun = _iso(record.updated_at), _iso(record.created_at)
+    return record.task_id, record.tool, record.owner, record.state, since, begun, record.worker, how_far
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _shown(record: TaskRecord) -> JSON:
+    """Return a task as JSON for operators: with its owner and worker, and ISO times."""
+    times = {"created_at": record.created_at, "updated_at": record.updated_at}
+    times["expires_at"] = record.created_at + record.ttl_s
+    iso = {name: _iso(seconds) for name, seconds in times.items()}
+    return {**task_json(record), "owner": record.owner, "worker": record.worker, **iso}
 
 
 def _show(record: TaskRecord, options: Options) -> None:
-    shown = task_json(record)
+    shown = _shown(record)
     if options.json:
         options.terminal.json(shown)
     else:
