@@ -12,7 +12,7 @@ import pytest
 
 from pegboard.cli import app
 from pegboard.cli.actions import ACTIONS
-from pegboard.cli.app import COMMANDS, UNSUPPORTED_COMMANDS, build_app, with_default_action
+from pegboard.cli.app import COMMANDS, build_app, with_default_action
 from pegboard.cli.command_error import CommandError
 from pegboard.cli.options import Identity
 from pegboard.cli.project import find_config
@@ -81,11 +81,6 @@ def test_without_words_the_help_is_shown(run: Run) -> None:
     shown = run()
     assert shown == run("--help")
     assert all(f"│ {name} " in shown.out for name in COMMANDS)
-
-
-@pytest.mark.parametrize("name", sorted(UNSUPPORTED_COMMANDS))
-def test_a_command_that_is_to_come_says_so(run: Run, name: str) -> None:
-    assert run(name, "--anything") == (2, "", f"pegboard: `pegboard {name}` is not in this version yet.\n")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 import pegboard
 from pegboard.cli.actions import ACTIONS
-from pegboard.cli.app import COMMANDS, UNSUPPORTED_COMMANDS, build_app
+from pegboard.cli.app import COMMANDS, build_app
 from pegboard.cli.terminal import Terminal
 from pegboard.config import json_schema
 from pegboard.model.decision import Code
@@ -108,4 +108,3 @@ def test_no_page_shows_a_command_that_does_not_exist() -> None:
     for page in [ROOT / "README.md", *DOCS.rglob("*.md")]:
         shown = set(re.findall(r"^\$ pegboard (\w+)", page.read_text(encoding="utf-8"), re.MULTILINE))
         assert shown <= set(COMMANDS), page
-        assert not shown & UNSUPPORTED_COMMANDS

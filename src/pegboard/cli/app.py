@@ -53,6 +53,10 @@ COMMANDS = {
         "Print the tools as function schemas of a model provider.", "pegboard export openai --profile chat"
     ),
     "tokens": Command("Show how many tokens the tool list costs, for each profile and exposure.", "pegboard tokens"),
+    "plan": Command(
+        "Show what the changed config gives and takes, for each profile.",
+        "pegboard plan --against origin/main --fail-on lost",
+    ),
     "serve": Command("Serve the tools over MCP and HTTP.", "pegboard serve --port 8000"),
     "install": Command(
         "Connect an MCP client to the tools of --profile.",
@@ -83,7 +87,6 @@ COMMANDS = {
     ),
     "completion": Command("Print a completion script for a shell.", "pegboard completion zsh"),
 }
-UNSUPPORTED_COMMANDS = frozenset({"plan"})
 
 SHARED_OPTIONS = ("--config", "--profile", "--as", "--json")
 
@@ -170,8 +173,6 @@ def build_app(terminal: Terminal, words: Sequence[str] = (), *, owns_process: bo
     ) -> Any:
         if words and words[0] == "help":
             words = (*words[1:], "--help")
-        if words and words[0] in UNSUPPORTED_COMMANDS:
-            raise CommandError(f"`pegboard {words[0]}` is not in this version yet.", kind="not_yet")
         if words and words[0] not in COMMANDS and words[0] not in _ABOUT_ALL:
             raise _unknown_command(words[0])
         words = with_default_action(words)

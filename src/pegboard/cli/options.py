@@ -13,6 +13,7 @@ from pegboard.cli.command_error import CommandError
 from pegboard.cli.completers import tool_names
 from pegboard.cli.terminal import Terminal
 from pegboard.core.names import nearest
+from pegboard.model.record import replace
 
 _WORDS = ("user", "space", "roles", "profile", "session")
 
@@ -68,6 +69,11 @@ class Options(Struct, frozen=True, kw_only=True):
     def chosen_profile(self) -> str | None:
         """The selected profile: `--profile`, else that of `--as`, else `None`, which means all groups."""
         return self.profile or self.identity.profile
+
+    @property
+    def without_profile(self) -> Options:
+        """The same options, to look at every profile."""
+        return replace(self, profile=None, identity=replace(self.identity, profile=None))
 
     @property
     def seen_by(self) -> str:

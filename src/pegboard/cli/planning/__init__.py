@@ -1,0 +1,1 @@
+"""Planning: what a changed config gives and takes, and who reaches which tool."""

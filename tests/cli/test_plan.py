@@ -1,0 +1,168 @@
+"""`pegboard plan`: what a changed config gives and takes, and when a schema change counts as compatible."""
+
+import asyncio
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pegboard import ToolContext
+from pegboard.cli.planning.schema_change import compare_schemas
+from pegboard.config import load_catalog
+from pegboard.core.schema import compile_schema
+from tests.cli.conftest import Run
+from tests.sizes import examples
+
+CANARY = "canary-3f8a1c77e2b94d60"
+GROUPS = ("core", "admin", "extra")
+NAMES = ("read", "write", "send", "find")
+
+texts = st.sampled_from(["", "a", "ab", "abc", "abcd"])
+leaves = st.one_of(
+    st.builds(
+        lambda least, more: {"type": "integer", "minimum": least, "maximum": least + more},
+        st.integers(0, 3), st.integers(0, 3),
+    ),
+    st.builds(
+        lambda least, more: {"type": "string", "minLength": least, "maxLength": least + more},
+        st.integers(0, 2), st.integers(0, 2),
+    ),
+    st.sampled_from([
+        {"type": "boolean"}, {"type": "null"}, {"type": "number"}, {"type": ["string", "null"]}, True,
+        {"enum": [1, "a", None]}, {"const": 2}, {"type": "string", "pattern": "^a"}, {"not": {"type": "string"}},
+        {"multipleOf": 2}, {"type": "integer", "multipleOf": 4},
+    ]),
+)  # fmt: skip
+
+
+def composed(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    objects = st.builds(
+        lambda props, required, others: {
+            "type": "object", "properties": props, "required": sorted(required), "additionalProperties": others,
+        },
+        st.dictionaries(st.sampled_from("xyz"), inner, max_size=3), st.sets(st.sampled_from("xyz"), max_size=2),
+        st.one_of(st.booleans(), inner),
+    )  # fmt: skip
+    arrays = st.builds(
+        lambda items, size: {"type": "array", "items": items, "maxItems": size}, inner, st.integers(0, 2)
+    )
+    choices = st.builds(
+        lambda rule, parts: {rule: parts},
+        st.sampled_from(["anyOf", "oneOf", "allOf"]),
+        st.lists(inner, min_size=1, max_size=3),
+    )
+    patterned = st.builds(
+        lambda one, rest: {"patternProperties": {"^x": one}, "additionalProperties": rest}, inner, inner
+    )
+    return st.one_of(objects, arrays, choices, patterned)
+
+
+schemas = st.recursive(leaves, composed, max_leaves=6).map(
+    lambda one: one if isinstance(one, dict) else {"allOf": [one]}
+)
+values = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(-1, 7), st.sampled_from([0.5, 2.0]), texts),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.sampled_from("xyzw"), inner, max_size=3)),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=examples(2_000))
+@given(before=schemas, after=schemas, tried=st.lists(values, min_size=20, max_size=40))
+def test_a_compatible_schema_loses_no_valid_value(before: Any, after: Any, tried: list[Any]) -> None:
+    for first, second in ((before, after), (before, {"anyOf": [after, before]}), ({"allOf": [before, after]}, before)):
+        verdict = compare_schemas(first, second).verdict
+        was, now = compile_schema(first).is_valid, compile_schema(second).is_valid
+        if verdict in ("same", "compatible"):
+            assert not [value for value in tried if was(value) and not now(value)]
+
+
+def config_of(draw: Any) -> dict[str, Any]:
+    tools = [
+        {
+            "name": name, "type": "internal", "handler": "python:tests.cli.workshop:echo", "description": "Do.",
+            "groups": draw(st.lists(st.sampled_from(GROUPS), min_size=1, max_size=2, unique=True)),
+            "parameters": {"text": {"type": "string", "required": draw(st.booleans())}},
+        }
+        for name in draw(st.lists(st.sampled_from(NAMES), min_size=1, unique=True))
+    ]  # fmt: skip
+    globs = st.lists(st.sampled_from(["read", "w*", "*n*", "find"]), max_size=2, unique=True)
+    profiles = {
+        name: {
+            "include": draw(st.lists(st.sampled_from(GROUPS), min_size=1, unique=True)),
+            "deny": draw(globs), **({"allow": draw(globs)} if draw(st.booleans()) else {}),
+        }
+        for name in draw(st.lists(st.sampled_from(["chat", "office"]), min_size=1, unique=True))
+    }  # fmt: skip
+    return {"groups": dict.fromkeys(GROUPS, "some"), "tools": tools, "profiles": profiles}
+
+
+def visible(path: Path, profile: str) -> set[str]:
+    catalog, _ = load_catalog(path)
+    if profile not in catalog.registry.profiles:
+        return set()
+    view = catalog.view(ToolContext(), profile=profile)
+    return {name for name in NAMES if asyncio.run(view.awhy(name)).visible}
+
+
+@settings(max_examples=examples(300, few=30))
+@given(data=st.data())
+def plans_agree(run: Run, folder: Path, data: Any) -> None:
+    paths = [folder / "old.yaml", folder / "pegboard.yaml"]
+    for path in paths:
+        path.write_text(json.dumps(config_of(data.draw)))
+    ran = run("plan", "--against", "old.yaml", "--json")
+    assert ran.code == 0, ran.err
+    answer = orjson.loads(ran.out)
+    for one in answer["profiles"]:
+        before, after = (visible(path, one["profile"]) for path in paths)
+        told = {kind: {c["tool"] for c in one["changes"] if c["kind"] == kind} for kind in ("lost", "gained")}
+        assert told == {"lost": before - after, "gained": after - before}
+
+
+def test_a_plan_says_what_asking_both_catalogs_tool_by_tool_says(run: Run, tmp_path: Path) -> None:
+    plans_agree(run, tmp_path)
+
+
+def test_a_plan_against_git_names_what_breaks_and_what_got_weaker(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOKEN", CANARY)
+    path = folder / "pegboard.yaml"
+    text = path.read_text().replace("settings: {web: false}", 'settings: {web: false, key: "${TOKEN}"}')
+    path.write_text(text)
+    for words in (["init", "-q"], ["add", "."], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "one"]):
+        subprocess.run(["git", *words], check=True)
+    changed = text.replace("consent: always", "consent: never").replace("window_seconds: 60", "window_seconds: 120")
+    changed = changed.replace("unique: {type: boolean, default: false}", "unique: {type: boolean, required: true}")
+    path.write_text(changed.replace('deny: ["search_*"]', 'deny: ["search_*", echo]').replace("Delete a page.", CANARY))
+    ran = run("plan", "--json", "--fail-on", "lost")
+    assert ran.code == 1
+    told = {(c["kind"], c["tool"], c["what"]) for one in orjson.loads(ran.out)["profiles"] for c in one["changes"]}
+    assert told == {
+        ("lost", "echo", "policy"),
+        ("breaking", "count_words", "input"),
+        ("weaker", "delete_page", "consent"),
+        ("stronger", "count_words", "rate_limit"),
+        ("stronger", None, "deny"),
+    }
+    assert run("plan", "--fail-on", "breaking").code == 1
+    assert run("plan", "--profile", "operator", "--fail-on", "lost").code == 0
+    markdown = run("plan", "--markdown")
+    assert "| **weaker** | `delete_page` | `consent` | `always → never` | `operator` |" in markdown.out
+    assert CANARY not in ran.out + ran.err + markdown.out + markdown.err
+    assert (
+        subprocess.run(["git", "status", "--porcelain", "-uno"], check=True, capture_output=True).stdout
+        == b" M pegboard.yaml\n"
+    )
+
+
+@pytest.mark.usefixtures("folder")
+def test_what_cannot_be_compared_with_is_refused_with_the_next_step(run: Run) -> None:
+    assert "is in no git repository" in run("plan").err
+    assert "none is taken from a URL" in run("plan", "--against", "https://example.com/pegboard.yaml").err
