@@ -254,12 +254,14 @@ async def test_a_call_that_never_ends_is_unknown_and_one_that_ends_late_has_one_
         await going_on.wait()
         return "done"
 
-    running = asyncio.create_task(catalog.view(ToolContext(user_id="ann")).call("slow"))
+    caller = ToolContext(user_id="ann", agent=f"agent {CANARY}-key")
+    running = asyncio.create_task(catalog.view(caller).call("slow"))
     await reached.wait()
     await audit.close()
     store = audit.writer.store
     (begun,) = newest_rows(store, AuditFilter(kind="unknown"), limit=9)
     assert (begun.name, begun.user, begun.outcome_unknown) == ("slow", "ann", True)
+    assert begun.agent == "agent [redacted]-key"
     going_on.set()
     await running
     await catalog.close()

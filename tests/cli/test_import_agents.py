@@ -184,7 +184,7 @@ def test_references_stay_and_secrets_in_clear_become_variables(run: Run, tmp_pat
     env = dict.fromkeys(told["exports"], "concealed")
     names = ("KEY", "DB_USER", "DB_PASSWORD", "DB_HOST", "NAME", "WORD", "HOST", "ID")
     _, config = load_catalog(tmp_path / "pegboard.yaml", env={**env, **{name: f"<{name}>" for name in names}})
-    examples = config.agents[0].file.value.spec.output_schema["examples"]
+    examples = (config.agents[0].file.value.spec.output_schema or {})["examples"]
 
     def expanded(value: str) -> str:
         for name in names:

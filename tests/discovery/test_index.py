@@ -404,9 +404,9 @@ def test_of_words_that_no_tool_has_those_with_most_letters_in_common_come_first_
 
 
 def test_where_no_tool_has_a_word_letters_and_a_likeness_that_stands_out_by_nothing_take_turns() -> None:
-    names = ("add", "feed", "pay", "seat", "show", "transfer_all")
+    names: tuple[str, ...] = ("add", "feed", "pay", "seat", "show", "transfer_all")
     index = Index.build([ToolText(id=f"zoo__{name}", name=name, namespace="zoo") for name in names])
-    alike = dict(zip(names, (0.3, 0.5, 0.1, 0.6, 0.4, 0.2), strict=True))
+    alike: dict[str, float] = dict(zip(names, (0.3, 0.5, 0.1, 0.6, 0.4, 0.2), strict=True))
     known = np.array([alike[id_.removeprefix("zoo__")] for id_ in index.ids], dtype=np.float32)
     answer = index.search("traspaso", limit=6, likeness=Cosines(known=known))
     assert [hit.id.removeprefix("zoo__") for hit in answer.hits] == [

@@ -402,12 +402,14 @@ KEPT: dict[str, str] = {
         sources/mcp/connection.py:_path sources/mcp/elicitation.py:_calling sources/mcp/http_transport.py:_connected_to
         sources/mcp/http_transport.py:_resumption sources/mcp/stdio_transport.py:progressed
         sources/openapi/schema_translation.py:waiting telemetry/served_request.py:HTTP_CARRIER
-        telemetry/served_request.py:MCP_CALL workspace/ingest.py:working catalog.py:_while_read""",
+        telemetry/served_request.py:MCP_CALL telemetry/served_request.py:REQUEST_ID
+        workspace/ingest.py:working catalog.py:_while_read""",
     "an adapter makes it for one view, which is one caller's": """
         adapters/langchain.py:_call_id adapters/langchain.py:_interrupted adapters/langchain.py:_results
         adapters/openai_agents.py:_agreed_to adapters/openai_agents.py:_asked""",
     "the process's own, with no data of callers": """
-        agents/runtime.py:_loops catalog.py:_catalogs core/after_fork.py:_inheritors models/language_models.py:_loops
+        agents/runtime.py:_loops audit/audit_writer.py:queue catalog.py:_catalogs
+        core/after_fork.py:_inheritors models/language_models.py:_loops
         server/bus.py:_waiting sources/mcp/backoff.py:_failures limits/redis_link.py:_sent""",
 }
 KEEPING = frozenset({

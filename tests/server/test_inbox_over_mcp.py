@@ -157,8 +157,8 @@ async def test_a_yes_that_goes_on_to_the_next_round_is_not_there_for_another_cal
 
         @shop.catalog.before("pay")
         async def look(call: HookCall) -> None:
-            looks[call.call_id] += 1
-            if looks[call.call_id] == 2:
+            looks[call.ctx.call_id] += 1
+            if looks[call.ctx.call_id] == 2:
                 # Once the yes is there, and before the tool runs.
                 await call.ctx.ask("Which day?", schema={"type": "string"})
 

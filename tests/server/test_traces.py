@@ -93,6 +93,16 @@ async def call_refund(app: Any, heads: list[tuple[bytes, bytes]]) -> None:
     await send_raw(app, body, [*(head for head in heads if head[0] != b"accept"), accept, *of_mcp], path="/mcp/all")
 
 
+def trace_of(span: ReadableSpan) -> str:
+    assert span.context is not None
+    return f"{span.context.trace_id:032x}"
+
+
+def id_of(span: ReadableSpan) -> str:
+    assert span.context is not None
+    return f"{span.context.span_id:016x}"
+
+
 def parent_of(span: ReadableSpan) -> str:
     return "" if span.parent is None else f"{span.parent.span_id:016x}"
 
@@ -102,7 +112,7 @@ async def test_a_call_over_mcp_is_one_server_span_below_the_span_of_its_client(t
         await ask(app, "tools/call", {"name": "refund", "arguments": {"account": "a1"}}, path="/mcp/all", meta=REMOTE)
     span = traced.call_span()
     assert (span.name, span.kind, span.status.status_code) == ("tools/call refund", SpanKind.SERVER, StatusCode.UNSET)
-    assert (f"{span.context.trace_id:032x}", parent_of(span)) == (TRACE, PARENT)
+    assert (trace_of(span), parent_of(span)) == (TRACE, PARENT)
     said = dict(span.attributes or {})
     assert said.pop("gen_ai.tool.call.id")
     assert said.pop("pegboard.request.id")
@@ -188,7 +198,7 @@ async def test_what_a_tool_does_is_below_its_call_and_slow_stages_are_shown(tool
 
     await tools.view(ToolContext()).call("outer", {})
     spans = traced.spans()
-    own = f"{spans['execute_tool outer'].context.span_id:016x}"
+    own = id_of(spans["execute_tool outer"])
     assert {parent_of(spans["work"]), parent_of(spans["pegboard.run"])} == {own}
 
 
@@ -203,9 +213,9 @@ async def test_a_service_behind_a_tool_continues_the_trace_and_gets_no_baggage(t
     spans = traced.spans()
     request = spans["POST"]
     assert request.kind == SpanKind.CLIENT
-    assert parent_of(request) == f"{spans['tools/call pay'].context.span_id:016x}"
+    assert parent_of(request) == id_of(spans["tools/call pay"])
     [asked] = site.asked
-    assert asked.headers["traceparent"] == f"00-{TRACE}-{request.context.span_id:016x}-01"
+    assert asked.headers["traceparent"] == f"00-{TRACE}-{id_of(request)}-01"
     assert "baggage" not in asked.headers
     assert not any(SECRET in span.to_json() for span in traced.exporter.get_finished_spans())
 

@@ -107,7 +107,7 @@ def test_every_learned_use_is_there(unpack: Unpack) -> None:
 async def test_every_cached_vector_is_there(unpack: Unpack) -> None:
     path = unpack("vectors.db")
 
-    class Silent(HashingEmbedder):
+    class Silent(HashingEmbedder, frozen=True):
         async def embed(self, texts: Any) -> Any:
             assert not list(texts)
             return await super().embed(texts)

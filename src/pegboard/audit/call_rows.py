@@ -137,19 +137,19 @@ class CallRows:
 
 
 def _begin_row(call: StartedCall) -> AuditRow:
-    caller = call.caller
+    caller, clean = call.caller, call.redactor
     return AuditRow(
         event="begin",
         at=call.at,
         call_id=call.call_id,
         request_id=call.request_id,
         parent_call_id=call.parent_call_id or "",
-        name=_text(call.name, NAME_CHARS, None),
-        credential=_text(caller.credential, NAME_CHARS, None),
-        user=_text(caller.user_id or "", NAME_CHARS, None),
-        space=_text(caller.space_id or "", NAME_CHARS, None),
-        session=_text(caller.session_id or "", NAME_CHARS, None),
-        agent=_text(caller.agent or "", NAME_CHARS, None),
+        name=_text(call.name, NAME_CHARS, clean),
+        credential=_text(caller.credential, NAME_CHARS, clean),
+        user=_text(caller.user_id or "", NAME_CHARS, clean),
+        space=_text(caller.space_id or "", NAME_CHARS, clean),
+        session=_text(caller.session_id or "", NAME_CHARS, clean),
+        agent=_text(caller.agent or "", NAME_CHARS, clean),
         profile=call.profile or "",
         door=call.door,
         rule=call.rule,

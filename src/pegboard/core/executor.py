@@ -337,7 +337,7 @@ def _observe_start(call: Call) -> bool:
     # Constructed like events: calling the class takes twice as long.
     started: StartedCall = new_tuple(StartedCall, (
         call.call_id, request.id, request.parent_call, call.name, ctx.caller, profile and profile.name, request.door,
-        call.ports.wall_clock(), profile.origin if profile else "",
+        call.ports.wall_clock(), profile.origin if profile else "", call.redactor,
     ))  # fmt: skip
     call.observed, is_timed = Observed(started), False
     for observer in observers:

@@ -29,7 +29,8 @@ class UpstreamOutcome(NamedTuple):
 class StartedCall(NamedTuple):
     """A call that begins. `name` is the requested name, which may not be a tool; `at` is seconds since 1970.
 
-    `rule` is the place in the config that declares its profile, as `file:line`.
+    `rule` is the place in the config that declares its profile, as `file:line`. `redactor` removes the secrets in use;
+    `None` if there are none.
     """
 
     call_id: str
@@ -41,6 +42,7 @@ class StartedCall(NamedTuple):
     door: str
     at: float
     rule: str = ""
+    redactor: Redactor | None = None
 
 
 class FinishedCall:
