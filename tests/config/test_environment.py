@@ -203,7 +203,8 @@ def test_a_file_is_put_in_without_the_end_of_its_last_line(project: Project) -> 
     ("name", "said"),
     [
         ("nowhere", "does not exist"),
-        ("x" * 5_000, "cannot be read: File name too long"),
+        # From Python 3.14 on, a path that is too long does not exist.
+        ("x" * 5_000, "cannot be read: File name too long|does not exist"),
         ("large/token", "does not exist"),
         (".", "is a folder"),
         ("fifo", "is no ordinary file"),

@@ -138,6 +138,8 @@ def gate(entry: Any) -> asyncio.Event:
     raise LookupError("GATE")
 
 
+# From Python 3.14 on, a path that is too long does not exist, which the section says that names it.
+UNSEEN = ("pegboard.yaml: it names '/", "pegboard.yaml:1:")
 BAD = {
     "truncated": ("tools:\n  - {name: stable, type: inter", "pegboard.yaml:2:"),
     "unknown type": ("tools:\n  - {name: a, type: nonsense}\n", 'pegboard.yaml:2:21: tools[0].type: "nonsense" is no'),
@@ -151,11 +153,11 @@ BAD = {
     # A name that is too long stands for all that the system does not let be looked at, such as somebody's folder.
     "unseen file": (
         f"identity: {{api_keys: {{store: 'sqlite:{'x' * 300}'}}, map: [{{when: {{key: a}}, profiles: [b]}}]}}\n",
-        "pegboard.yaml: it names '/",
+        UNSEEN,
     ),
     "unseen folder": (
         f"tools: [{{name: read_file, type: builtin, config: {{roots: ['{'x' * 300}']}}}}]\n",
-        "pegboard.yaml: it names '/",
+        UNSEEN,
     ),
 }
 
