@@ -194,7 +194,7 @@ def test_doctor_tells_for_each_fault_what_to_do(run: Run, tmp_path: Path, monkey
     assert (rows["away"]["state"], rows["away"]["is_wrong"]) == ("unreachable", True)
     assert "command or address is right" in rows["away"]["to_do"]
     assert (rows["SENTRY_TOKEN"]["state"], rows["SENTRY_TOKEN"]["is_wrong"]) == ("not set", False)
-    assert (rows["rate_limits.store"]["state"], rows["rate_limits.store"]["is_wrong"]) == ("unreachable", True)
+    assert (rows["limits"]["state"], rows["limits"]["is_wrong"]) == ("unreachable", True)
     assert rows["pegboard.lock"]["state"] == "missing"
     assert "matches no tool at present" in next(row["detail"] for row in rows.values() if row["kind"] == "config")
     words = run("doctor")

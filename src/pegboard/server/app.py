@@ -258,7 +258,7 @@ class App(Starlette):
         super().__init__(routes=routes, lifespan=self._serving)
         self._catalog, self._endpoint, self._api, self._health = parts.catalog, parts.endpoint, parts.api, parts.health
         self._host_guard, self._bus = parts.host_guard, parts.bus
-        self._grace_s, self._was_started = grace_s, False
+        self._grace_s, self._was_started, self._is_traced = grace_s, False, False
         self.state.end_streams = self._end_streams
 
     @asynccontextmanager
@@ -269,6 +269,7 @@ class App(Starlette):
         self._api.events.begin()
         end_counting, end_logging = self._health.begin(), log_calls(self._catalog.executor)
         end_tracing = trace_calls(self._catalog.executor)
+        self._is_traced = tracer_in_use() is not None
         end_source_log = log_sources(self._catalog.registry)
         try:
             # Closed last, so that calls that end during the endpoint's shutdown are still published.
@@ -294,11 +295,11 @@ class App(Starlette):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if not self._was_started and scope["type"] != "lifespan":
             raise LifespanError
-        if tracer_in_use() is None or scope["type"] != "http":
-            await self._answer(scope, receive, send)
-        else:
+        if self._is_traced and scope["type"] == "http":
             with serving_http(scope["headers"]):
                 await self._answer(scope, receive, send)
+        else:
+            await self._answer(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         # Also below another path, such as a proxy's; other requests go through the routes.
