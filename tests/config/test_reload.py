@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -139,7 +140,7 @@ def gate(entry: Any) -> asyncio.Event:
 
 
 # From Python 3.14 on, a path that is too long does not exist, which the section says that names it.
-UNSEEN = ("pegboard.yaml: it names '/", "pegboard.yaml:1:")
+UNSEEN = "pegboard.yaml: it names '/" if sys.version_info < (3, 14) else "pegboard.yaml:1:"
 BAD = {
     "truncated": ("tools:\n  - {name: stable, type: inter", "pegboard.yaml:2:"),
     "unknown type": ("tools:\n  - {name: a, type: nonsense}\n", 'pegboard.yaml:2:21: tools[0].type: "nonsense" is no'),
