@@ -37,7 +37,6 @@ ALONE = (
     "search",
     "confidence",
     "documents",
-    "document_quality",
     "document_scale",
 )
 PACKAGES = ("pegboard", "mcp", "fastmcp", "pydantic", "orjson", "jsonschema-rs", "cyclopts")

@@ -125,10 +125,29 @@ def test_a_store_file_that_cannot_be_written_is_wrong_and_no_probe_creates_one(
     assert (ran.code, rows_of(ran.out)) == (1, {"store consents": ("unreachable", True)})
 
 
+def test_doctor_has_a_row_for_each_receiver_without_the_token_in_its_address(run: Run, tmp_path: Path) -> None:
+    url = f"http://127.0.0.1:{free_port()}/canary-word"
+    alerts = [
+        {"on": ["down"], "to": url, "secret": "what we know"},
+        {"on": ["down"], "to": {"command": ["no-such-program-here", "canary-word"]}},
+        {"on": ["down"], "to": {"command": ["cat", "canary-word"]}},
+    ]
+    (tmp_path / "pegboard.yaml").write_text(json.dumps({"alerts": alerts}))
+    ran = run("doctor", "--json")
+    rows = {row["name"]: row["state"] for row in orjson.loads(ran.out)["findings"] if row["kind"] == "server"}
+    assert rows == {
+        f"of an alert ({url.removesuffix('/canary-word')})": "unreachable",
+        "of an alert (no-such-program-here)": "unreachable",
+        "of an alert (cat)": "ok",
+    }
+    assert ran.code == 1
+    assert "canary-word" not in ran.out + ran.err
+
+
 # What a probe answers for, and what needs none; a new section of the config must be put into one of them.
 PROBED = {
     "tools", "agents", "agent_store", "models", "embedder", "learn", "passage_embedder", "limit_store",
-    "consent_store", "server", "identity", "workspace", "tasks", "audit",
+    "consent_store", "server", "identity", "workspace", "tasks", "audit", "alerts",
 }  # fmt: skip
 NEEDS_NONE = {
     "path", "files", "globs", "env", "name", "python", "settings", "secrets", "defaulted", "predicates", "groups",

@@ -37,6 +37,10 @@ class Audit:
     def is_up(self) -> bool:
         return self.writer.is_up
 
+    def fault(self) -> str:
+        """Return why records are not stored now; empty if they are. Tries a store that was not tried yet."""
+        return self.writer.fault()
+
     def started(self, call: StartedCall) -> None:
         """Record the start of a call; it becomes a row only if the call runs for longer than a batch."""
         self.writer.put(call)

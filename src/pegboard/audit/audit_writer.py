@@ -69,6 +69,7 @@ class AuditWriter:
         self._thread: threading.Thread | None = None
         self._is_closing = False
         self._works: bool | None = None
+        self._fault = ""
         self._lost, self._lost_from = 0, 0.0
         self._next_prune = 0.0
         self._unclosed = False
@@ -90,6 +91,13 @@ class AuditWriter:
             except (StoreError, DefinitionError, OSError, ImportError) as error:
                 self._report(error)
         return self._works is True and len(self.queue) < AUDIT_QUEUE
+
+    def fault(self) -> str:
+        """Return why records are not stored now, and how many were lost; empty if all are."""
+        if self.is_up and not self._lost:
+            return ""
+        lost = f"; {self._lost} records were lost" if self._lost else ""
+        return f"{self._fault or 'too many records wait for the store'}{lost}"
 
     def put(self, record: object) -> None:
         """Queue a record for the thread. Called on the path of every call, so it does no more than it must."""
@@ -204,10 +212,11 @@ class AuditWriter:
             return False
         if self._works is False:
             log.warning("The audit is stored again.")
-        self._works, self._unclosed = True, not closes
+        self._works, self._fault, self._unclosed = True, "", not closes
         return True
 
     def _report(self, error: Exception) -> None:
+        self._fault = str(error).removesuffix(".")
         if self._works is not False:
             self._works = False
-            log.error("The audit cannot be stored, and waits in memory: %s.", str(error).removesuffix("."))
+            log.error("The audit cannot be stored, and waits in memory: %s.", self._fault)

@@ -47,11 +47,12 @@ from pegboard.model.record import replace
 from pegboard.model.secret import Secret
 
 if TYPE_CHECKING:
-    from pegboard.config import probes, workspace
+    from pegboard.config import alerts, probes, workspace
     from pegboard.discovery.learning import search_use, use_store
     from pegboard.limits import redis_store
     from pegboard.sources import http_hook
 else:
+    alerts = LazyModule("pegboard.config.alerts")
     probes = LazyModule("pegboard.config.probes")
     workspace = LazyModule("pegboard.config.workspace")
     redis_store = LazyModule("pegboard.limits.redis_store")
@@ -153,6 +154,8 @@ def _catalog_of(config: Config, report: Report, clock: Clock) -> Catalog:
     catalog.registry.server_id = _server_id(config)
     catalog.add_secrets(*config.secrets.values(), *keys_of(config))
     catalog.registry.change(default_limit=config.default_limit, parts=partial(parts_of, config))
+    if config.alerts:
+        catalog.registry.change(alerts=alerts.alerts_of(config, report))
     with importing(config.path.absolute().parent) as collected:
         documents = None if config.workspace is None else workspace.store_of(config, report)
         context = BuildContext(config=config, catalog=catalog, report=report, collected=collected, documents=documents)

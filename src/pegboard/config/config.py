@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from pegboard.config.allowed_imports import AllowedImports
+from pegboard.config.forms.alert_form import AlertForm
 from pegboard.config.forms.audit_form import AuditForm
 from pegboard.config.forms.embedder_form import EmbedderForm
 from pegboard.config.forms.identity_form import IdentityForm
@@ -113,6 +114,7 @@ class Config:
     consent_store: Declared[str | Secret] | None = None
     consent_page: str | None = None
     audit: Declared[AuditForm] | None = None
+    alerts: tuple[Declared[AlertForm], ...] = ()
     server: Declared[ServingForm] | None = None
     identity: Declared[IdentityForm] | None = None
     workspace: Declared[WorkspaceForm] | None = None

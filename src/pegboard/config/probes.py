@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping
 from functools import partial
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from pegboard.catalog import Catalog
+from pegboard.config.alerts import secret_of
 from pegboard.config.audits import audit_store_of
 from pegboard.config.config import Config, Declared
 from pegboard.config.embedders import OPENAI_URL
+from pegboard.config.forms.alert_form import AlertCommandForm
 from pegboard.config.forms.embedder_form import EmbedderForm
 from pegboard.config.forms.value_types import is_url
 from pegboard.config.model_specs import model_spec
@@ -19,6 +22,7 @@ from pegboard.core.declarations import PrivateSource
 from pegboard.core.ports import Probed
 from pegboard.egress.destinations import only_host_of
 from pegboard.egress.limits import PROBE_S
+from pegboard.egress.process import check_program
 from pegboard.egress.reachability import check_reachable
 from pegboard.egress.urls import expand_path, placeholders_of
 from pegboard.model.agent import ModelSpec
@@ -36,6 +40,7 @@ def parts_of(config: Config, catalog: Catalog, *, bus: Probed | None = None) -> 
         yield Part(kind="bus", name="server.bus", where=(config.server.at / "bus").origin, check=bus.probe)
     yield from _servers(config, catalog)
     yield from _models(config, catalog)
+    yield from _receivers(config)
 
 
 def _stores(config: Config, catalog: Catalog) -> Iterator[Part]:
@@ -147,3 +152,19 @@ def _at(url: str, *, kind: PartKind, name: str, where: str) -> Part:
     parts = urlsplit(url)
     check = partial(check_reachable, url, only_host_of(url), timeout_s=PROBE_S)
     return Part(kind=kind, name=f"{name} ({parts.scheme}://{parts.netloc})", where=where, check=check)
+
+
+def _receivers(config: Config) -> Iterator[Part]:
+    """Yield the receivers of alerts. Their names contain no path, which often has a token."""
+    for declared in config.alerts:
+        to, where = declared.value.to, declared.at.origin
+        if isinstance(to, AlertCommandForm):
+            name = f"of an alert ({Path(to.command[0]).name})"
+            check = partial(_check_command, to.command[0], config.path.absolute().parent)
+            yield Part(kind="server", name=name, where=where, check=check)
+        else:
+            yield _at(secret_of(to).reveal(), kind="server", name="of an alert", where=where)
+
+
+async def _check_command(command: str, folder: Path) -> None:
+    await asyncio.to_thread(check_program, command, cwd=folder)

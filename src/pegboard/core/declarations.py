@@ -11,6 +11,7 @@ from pegboard.core.entry_table import EntryTable
 from pegboard.core.names import fold
 from pegboard.core.ports import DocumentStore, HoldsSecrets, Source, StartsSlowly
 from pegboard.model.agent import AgentEntry
+from pegboard.model.alert import NO_ALERTS, Alerts
 from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.model.error import DuplicateToolError
 from pegboard.model.hook import Hook
@@ -200,6 +201,7 @@ class Declarations(Struct, frozen=True, kw_only=True, eq=False):
     secrets: tuple[Secret, ...] = ()
     documents: DocumentStore | None = None
     skills: Mapping[str, Skill] = field(default_factory=dict[str, Skill])
+    alerts: Alerts = NO_ALERTS
     parts: Callable[[Any], Iterable[Part]] = field(default=lambda catalog: ())
     """Returns the stores and servers that a catalog with these declarations depends on."""
 

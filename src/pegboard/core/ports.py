@@ -205,6 +205,10 @@ class AuditLog(Protocol):
     @property
     def is_up(self) -> bool: ...
 
+    def fault(self) -> str:
+        """Return why calls are not recorded now, or how many were lost lately; empty if all are. May block."""
+        ...
+
     def note(self, event: AuditEvent, detail: Mapping[str, JSONValue], *, by: str = "") -> None:
         """Record a change of what may be called, and the name of the credential that made it."""
         ...
@@ -375,46 +379,6 @@ class DocumentStore(Protocol):
 
         Raises:
             CallError: read_only, if the scope may only read; not_found, if it does not include the space.
-        """
-        ...
-
-
-@runtime_checkable
-class DocumentKeeper(Protocol):
-    """Lists and removes single documents, in a store that supports it; every method is limited to a scope."""
-
-    async def documents(
-        self,
-        scope: DocumentScope,
-        *,
-        space: str | None = None,
-        source: str | None = None,
-        folder: str = "",
-        limit: int,
-        cursor: str | None = None,
-    ) -> JSON:
-        """Return documents by space, source and path, also those that could not be read: `{items, next_cursor, …}`.
-
-        `source` is a name or an id. An unknown space or source has no documents.
-
-        Raises:
-            CallError: invalid_arguments, for an invalid cursor or folder.
-        """
-        ...
-
-    async def place_of_document(self, scope: DocumentScope, document_id: str) -> JSON:
-        """Return where a document is: `{document_id, space, source, source_type, path}`.
-
-        Raises:
-            CallError: not_found.
-        """
-        ...
-
-    async def remove_document(self, scope: DocumentScope, document_id: str) -> JSON:
-        """Remove a document; return where it was, as `place_of_document`.
-
-        Raises:
-            CallError: not_found; read_only, if the scope may only read its space.
         """
         ...
 

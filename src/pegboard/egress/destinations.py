@@ -151,6 +151,22 @@ def only_host_of(url: str) -> Destinations:
     return Destinations(allow_hosts=(f"{host}:{port}",), allow_private=True)
 
 
+_THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+def encrypted_host_of(url: str, *, content: str) -> Destinations:
+    """Return the only destination of a service that gets messages of ours; `content` is what they contain.
+
+    Raises:
+        DefinitionError: the URL is neither https nor on this machine.
+    """
+    destinations, parts = only_host_of(url), urlsplit(url)
+    if parts.scheme != "https" and parts.hostname not in _THIS_MACHINE:
+        text = f"{content} would be sent unencrypted; write an https URL. http is for services on this machine only"
+        raise DefinitionError(text)
+    return destinations
+
+
 # ---- addresses: our table of public and special addresses
 
 AddressClass = Literal[

@@ -155,6 +155,17 @@ def _spawn(
         raise CallError("upstream_unavailable", text, retryable=False) from None
 
 
+def check_program(command: str, *, cwd: str | Path) -> None:
+    """Check that `launch` would find a program.
+
+    Raises:
+        FileNotFoundError: there is none.
+    """
+    place = str(Path(cwd, command)) if os.sep in command else command
+    if shutil.which(place, path=clean_environment().get("PATH", os.defpath)) is None:
+        raise FileNotFoundError(f"The command {command!r} is not found. Install it, or give its whole path.")
+
+
 def _dies_with_us(command: str, env: Mapping[str, str], cwd: str | Path | None) -> list[str]:
     """Return the command prefix that lets the kernel kill a program when the thread that started it ends.
 

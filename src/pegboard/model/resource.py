@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from msgspec import Struct
@@ -91,16 +91,13 @@ class CompletionSpec(Struct, frozen=True, kw_only=True):
         return argument == self.argument and named in (self.prompt, self.resource)
 
 
-DocumentOperation = Literal["upload", "list", "show", "read", "remove"]
+class UploadSpec(Struct, frozen=True, kw_only=True):
+    """Receives a file that a caller uploads. No list shows it, and no model can call it."""
+
+    name: str
 
 
-class DocumentSpec(Struct, frozen=True, kw_only=True):
-    """An operation on the documents of a caller, such as an upload. No list shows it, and no model can call it."""
-
-    name: DocumentOperation
-
-
-Offer = ResourceSpec | PromptSpec | CompletionSpec | DocumentSpec
+Offer = ResourceSpec | PromptSpec | CompletionSpec | UploadSpec
 """What a catalog offers in addition to tools."""
 
 

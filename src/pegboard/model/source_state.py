@@ -15,7 +15,8 @@ class SourceState(Struct, frozen=True, kw_only=True):
     """The state of one source. `is_up` decides code `source`; it stays true during a grace period.
 
     `quarantined` are the qualified ids to hide. `changed` are tools that stay listed with their pinned definition while
-    calls to them fail with `needs_review`. `fault` is the error that calls get although the source is up.
+    calls to them fail with `needs_review`. `flagged` are those of both that look like an attack: a look-alike name, a
+    text that steers the model or is hidden from people. `fault` is the error that calls get although the source is up.
     """
 
     status: SourceStatus = "ok"
@@ -23,4 +24,5 @@ class SourceState(Struct, frozen=True, kw_only=True):
     reason: str = ""
     quarantined: frozenset[str] = frozenset()
     changed: frozenset[str] = frozenset()
+    flagged: frozenset[str] = frozenset()
     fault: ToolError | None = None

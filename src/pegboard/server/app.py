@@ -26,6 +26,7 @@ from pegboard.model.probe import Part
 from pegboard.model.record import CarriesCredentials, replace
 from pegboard.model.secret import Secret
 from pegboard.model.tool import ToolEntry
+from pegboard.server.alert_watch import AlertWatch
 from pegboard.server.authenticator import Authenticator
 from pegboard.server.bus import Bus, Others, Transport
 from pegboard.server.consent_page import ConsentPage
@@ -46,7 +47,7 @@ from pegboard.server.sealing import Sealing, sealing_with
 from pegboard.server.start_page import StartPage
 from pegboard.server.workers import Worker
 from pegboard.telemetry.call_log import log_calls
-from pegboard.telemetry.part_states import PartStates
+from pegboard.telemetry.part_states import PartStates, parts_of
 from pegboard.telemetry.served_request import serving_http
 from pegboard.telemetry.source_log import log_sources
 from pegboard.telemetry.tracing import trace_calls
@@ -152,6 +153,7 @@ def app_of(catalog: Catalog, options: AppOptions) -> Starlette:
         )
     endpoint: Endpoint = Endpoint(gateway, host_guard, authenticator=authenticator, sealing=sealing, others=others)
     api: Routes = Routes(Api(gateway, host_guard, authenticator, event_hub, sealing))
+    part_states = PartStates(lambda: _parts(catalog, others.bus))
     health = Health(
         gateway,
         host_guard,
@@ -161,7 +163,7 @@ def app_of(catalog: Catalog, options: AppOptions) -> Starlette:
         problems=options.problems,
         others=others,
         worker=lambda: sealing.worker,
-        part_states=PartStates(lambda: _parts(catalog, others.bus)),
+        part_states=part_states,
     )
     parts = AppParts(
         catalog=catalog,
@@ -172,16 +174,14 @@ def app_of(catalog: Catalog, options: AppOptions) -> Starlette:
         consent_page=ConsentPage(host_guard),
         host_guard=host_guard,
         bus=others.bus,
+        alert_watch=AlertWatch(catalog, part_states, options.problems),
     )
     return App(parts, grace_s=options.grace_s)
 
 
 def _parts(catalog: Catalog, bus: Bus | None) -> Iterator[Part]:
-    """Yield what a served catalog depends on; the address of a source's server is known once the source is up."""
-    sources = catalog.registry.sources
-    for part in catalog.registry.declarations.parts(catalog):
-        if not part.source or sources[part.source].state().status == "ok":
-            yield part
+    """Yield what a served catalog depends on, and the bus to other workers."""
+    yield from parts_of(catalog)
     if bus is not None:
         yield Part(kind="bus", name="server.bus", where="", check=bus.probe)
 
@@ -247,6 +247,7 @@ class AppParts(Struct, frozen=True, kw_only=True):
     consent_page: ConsentPage
     host_guard: HostGuard
     bus: Bus | None
+    alert_watch: AlertWatch
 
 
 class App(Starlette):
@@ -257,7 +258,7 @@ class App(Starlette):
         routes = [*(route for page in pages for route in page.routes), *parts.api.all()]
         super().__init__(routes=routes, lifespan=self._serving)
         self._catalog, self._endpoint, self._api, self._health = parts.catalog, parts.endpoint, parts.api, parts.health
-        self._host_guard, self._bus = parts.host_guard, parts.bus
+        self._host_guard, self._bus, self._alert_watch = parts.host_guard, parts.bus, parts.alert_watch
         self._grace_s, self._was_started, self._is_traced = grace_s, False, False
         self.state.end_streams = self._end_streams
 
@@ -274,7 +275,7 @@ class App(Starlette):
         try:
             # Closed last, so that calls that end during the endpoint's shutdown are still published.
             async with contextlib.nullcontext() if self._bus is None else self._bus.running():
-                async with self._endpoint.running():
+                async with self._endpoint.running(), self._alert_watch.running():
                     self._was_started = True
                     yield
                 await self._health.leave()

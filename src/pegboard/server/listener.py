@@ -245,17 +245,17 @@ class Listener:
             yield
             return
 
-        def obey() -> None:
-            word = worker.order()
+        def hear() -> None:
+            word = worker.told()
             if word == "leave":
                 leave()
             elif word:
-                # Without its parent a worker ends too.
+                # A parent that is gone wishes nothing else.
                 ending.set()
                 if word == "gone":
                     loop.remove_reader(worker.link)
 
-        loop.add_reader(worker.link, obey)
+        loop.add_reader(worker.link, hear)
         try:
             yield
         finally:

@@ -17,6 +17,7 @@ from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
 from pegboard.model.record import replace
 from pegboard.platforms import platform
+from pegboard.server.alert_watch import AlertWatch
 from pegboard.server.gateway import Gateway, gateway_of
 from pegboard.server.mcp.dispatcher import Dispatcher
 from pegboard.server.mcp.handlers.list_changes import ListChanges
@@ -44,6 +45,7 @@ from pegboard.server.process_exit import leave, leave_if_held
 from pegboard.server.sealing import sealing_with
 from pegboard.server.stdio_streams import LineStreams, LineTooLongError, standard_streams
 from pegboard.telemetry.call_log import log_calls
+from pegboard.telemetry.part_states import PartStates, parts_of
 from pegboard.telemetry.tracing import trace_calls
 
 log = logging.getLogger("pegboard.serve")
@@ -96,9 +98,11 @@ async def serve_stdio(
             catalog.tasks.wake_soon()
         line = StdioConnection(gateway, principal, streams)
         end_logging, end_tracing = log_calls(catalog.executor), trace_calls(catalog.executor)
+        watch = AlertWatch(catalog, PartStates(lambda: parts_of(catalog)), tuple)
         try:
             with _signals(line.stop):
-                await line.run(grace_s=grace_s)
+                async with watch.running():
+                    await line.run(grace_s=grace_s)
         finally:
             await catalog.close(grace_s=0.0)
             end_logging()

@@ -165,6 +165,7 @@ class Toolset(Composable):
             state,
             quarantined=frozenset([ids.get(known, known) for known in state.quarantined]),
             changed=frozenset([ids.get(known, known) for known in state.changed]),
+            flagged=frozenset([ids.get(known, known) for known in state.flagged]),
         )
 
     def _id_of(self, entry: ToolEntry) -> str:

@@ -17,7 +17,7 @@ from pegboard.core.normalise import structured
 from pegboard.core.redaction import without
 from pegboard.egress.client_spans import note_status, request_span
 from pegboard.egress.connections import Resolve, system_resolve
-from pegboard.egress.destinations import Destinations, only_host_of
+from pegboard.egress.destinations import Destinations, encrypted_host_of
 from pegboard.egress.http import GuardedClient
 from pegboard.egress.responses import Response
 from pegboard.egress.signature import signed_headers
@@ -33,7 +33,6 @@ from pegboard.providers.mcp import mcp_result
 from pegboard.sources.http_service import value_of
 
 A = TypeVar("A")
-_THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class HookServiceError(Exception):
@@ -73,11 +72,8 @@ def http_hook(settings: HttpHookSettings) -> Hook:
     Raises:
         DefinitionError: the URL is neither https nor on this machine, or the kind is `around`.
     """
-    destinations = only_host_of(settings.url)
+    destinations = encrypted_host_of(settings.url, content="arguments")
     parts = urlsplit(settings.url)
-    if parts.scheme != "https" and parts.hostname not in _THIS_MACHINE:
-        text = "arguments would be sent unencrypted; write an https URL. http is for services on this machine only"
-        raise DefinitionError(text)
     if settings.kind == "around":
         raise DefinitionError("A service cannot run around a call: it has no way to run the tool. Use before or after.")
     # A query may hold a token.

@@ -164,13 +164,13 @@ class Tasks:
 
     async def wake(self) -> None:
         """Open the store, and resume interrupted tasks."""
-        if self.is_durable and self._may_have_some():
+        if self.is_durable and self.may_have_some():
             await self._opened()
 
     async def look(self) -> None:
         """Open the store for reading only; its tasks are not run here."""
         self._only_looks = True
-        if self.is_durable and not self._may_have_some():
+        if self.is_durable and not self.may_have_some():
             raise CallError("not_found", "The store of tasks is empty: none was begun yet.")
 
     def wake_soon(self) -> None:
@@ -182,7 +182,7 @@ class Tasks:
 
     async def _woken(self) -> None:
         try:
-            while self.is_durable and not self._may_have_some():  # noqa: ASYNC110 - another process makes it
+            while self.is_durable and not self.may_have_some():  # noqa: ASYNC110 - another process makes it
                 await asyncio.sleep(TASK_LEASE_S)
             await self.wake()
         except OSError as error:
@@ -192,7 +192,7 @@ class Tasks:
         """Accept tasks again after `close`."""
         self._is_closed = False
 
-    def _may_have_some(self) -> bool:
+    def may_have_some(self) -> bool:
         """Return whether the store may hold unfinished tasks; a database that does not exist yet holds none."""
         return self._uri is not None and (self._uri.path is None or self._uri.path.exists())
 

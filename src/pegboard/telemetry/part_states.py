@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple, Protocol
 
+from pegboard.core.registry import Registry
 from pegboard.egress.limits import PROBE_S
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.probe import Part, PartKind, Probe
@@ -14,6 +15,21 @@ from pegboard.model.probe import Part, PartKind, Probe
 PROBE_KEPT_S = 2.0  # seconds for which the result of a probe is used again
 
 PartKey = tuple[PartKind, str]
+
+
+class Declaring(Protocol):
+    """A catalog, of which only the registry is needed here."""
+
+    @property
+    def registry(self) -> Registry: ...
+
+
+def parts_of(catalog: Declaring) -> Iterator[Part]:
+    """Yield what a catalog depends on; the address of a source's server is known once the source is up."""
+    sources = catalog.registry.sources
+    for part in catalog.registry.declarations.parts(catalog):
+        if not part.source or sources[part.source].state().status == "ok":
+            yield part
 
 
 async def probe_all(parts: Iterable[Part], *, deadline_s: float = PROBE_S) -> dict[PartKey, Probe]:

@@ -49,6 +49,9 @@ class SourceLog:
         if quarantined := sorted(state.quarantined - before.quarantined):
             text = "new or suspicious, and hidden until `pegboard lock accept`"
             _warn("tools_quarantined", f"{', '.join(quarantined)} {text}", source=name, tools=quarantined)
+        if flagged := sorted(state.flagged - before.flagged):
+            text = "may be an attack: a look-alike name, or a text that steers the model or is hidden from people"
+            _warn("tools_flagged", f"{', '.join(flagged)} {text}", source=name, tools=flagged)
 
 
 def _warn(event: str, text: str, **fields: object) -> None:

@@ -1,4 +1,4 @@
-"""Comparison: the differences between two configs, for each profile."""
+"""Comparison: what one config gives and takes compared with another, profile by profile."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 from msgspec.structs import asdict
 from pydantic import AfterValidator, Discriminator, Field, Tag, create_model, model_validator
 
+from pegboard.config.forms.alert_form import AlertForm
 from pegboard.config.forms.audit_form import AuditForm
 from pegboard.config.forms.embedder_form import EmbedderForm
 from pegboard.config.forms.identity_form import IdentityForm
@@ -260,6 +261,7 @@ class MainFile(Fragment):
     consents: Maybe[Section[ConsentsForm]] = Field(None, description="People's approvals of calls.")
     tasks: Maybe[Section[TasksForm]] = Field(None, description="Calls that outlive their request.")
     audit: Maybe[Section[AuditForm]] = Field(None, description="The record of calls.")
+    alerts: tuple[Section[AlertForm], ...] = Field((), description="Messages to you when something goes wrong.")
     server: Maybe[Section[ServingForm]] = Field(
         None, description="Keys and a bus shared by several servers of this config."
     )

@@ -11,6 +11,8 @@ from pegboard.sources.mcp.definition_changes import Change, classify, skeleton
 from pegboard.sources.mcp.lock_file import LockFile
 from pegboard.sources.mcp.server_settings import ServerSettings, Trust
 
+_FLAGGED: frozenset[Change] = frozenset({"look_alike", "imperative_text", "hidden_text"})
+
 
 class Reviewed(Struct, frozen=True, kw_only=True):
     """The listed tools by original name, and the tools held back.
@@ -23,6 +25,12 @@ class Reviewed(Struct, frozen=True, kw_only=True):
     hidden: Mapping[str, tuple[Change, ...]] = field(default_factory=dict[str, tuple[Change, ...]])
     changed: Mapping[str, tuple[Change, ...]] = field(default_factory=dict[str, tuple[Change, ...]])
     accepted: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
+
+    @property
+    def flagged(self) -> frozenset[str]:
+        """The tools held back whose change looks like an attack."""
+        held = (*self.hidden.items(), *self.changed.items())
+        return frozenset(name for name, changes in held if not _FLAGGED.isdisjoint(changes))
 
 
 class _Drawn:

@@ -165,10 +165,11 @@ class McpSource(Composable):
         """Return the server's state; `is_up` stays true for `grace_s` after it was lost."""
         hidden = frozenset(self.qualified(name) for name in self.reviewed.hidden)
         changed = frozenset(self.qualified(name) for name in self.reviewed.changed)
+        flagged = frozenset(self.qualified(name) for name in self.reviewed.flagged)
         if self.lock.fault and self.settings.trust != "any":
             return SourceState(status="quarantined", is_up=True, reason=self.lock.fault, quarantined=hidden)
         if self._connection is not None and not self._connection.is_lost:
-            return SourceState(quarantined=hidden, changed=changed, reason=self.partial)
+            return SourceState(quarantined=hidden, changed=changed, flagged=flagged, reason=self.partial)
         fault = self._last_fault
         status = "connecting" if fault is None else "unreachable"
         if fault is not None and fault.error.kind == "upstream_auth":
@@ -178,7 +179,7 @@ class McpSource(Composable):
         is_up = in_grace and bool(self._entries)
         refused = self._unavailable() if fault is not None or self._lost_at is not None else None
         return SourceState(
-            status=status, is_up=is_up, reason=reason, quarantined=hidden, changed=changed,
+            status=status, is_up=is_up, reason=reason, quarantined=hidden, changed=changed, flagged=flagged,
             fault=refused and refused.error,
         )  # fmt: skip
 

@@ -26,13 +26,13 @@ from pegboard.workspace.store.source_settings import remove_settings
 
 SOURCE_NAME_CHARS = 128  # characters of a source's name
 
-Stored = Literal["added", "changed", "renamed", "unchanged", "failed"]
+Stored = Literal["added", "changed", "unchanged", "failed"]
 # No database accepts NUL, not even as an escape.
 _NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
 _TABLE_NAME_CHARS = 60
 
 
-Posting = tuple[int, str, int, int, int]
+_Posting = tuple[int, str, int, int, int]
 
 
 class Passage(NamedTuple):
@@ -124,7 +124,7 @@ def checksums(db: Connection, source_n: int, paths: Sequence[str]) -> dict[str, 
     """Return the checksums of those documents that are stored completely, by path."""
     by_folder: dict[str, dict[str, str]] = {}
     for path in paths:
-        folder, name = split_path(path)
+        folder, name = _split(path)
         by_folder.setdefault(folder, {})[name] = path
     known: dict[str, str] = {}
     for folder, names in by_folder.items():
@@ -137,20 +137,16 @@ def checksums(db: Connection, source_n: int, paths: Sequence[str]) -> dict[str, 
     return known
 
 
-def has_document(db: Connection, source_n: int, path: str) -> bool:
-    """Tell whether a source has a document at a path."""
-    statement = "select 1 from documents where source_n = ? and folder = ? and name = ?"
-    return db.execute(statement, (source_n, *split_path(path))).fetchone() is not None
-
-
 def free_path(db: Connection, source_n: int, path: str) -> str:
     """Return a free path in a source: this one, or one with a number in its name."""
-    folder, name = split_path(path)
+    folder, name = _split(path)
     stem, dot, suffix = name.rpartition(".")
     if not stem:
         stem, dot, suffix = name, "", ""
     free, count = name, 1
-    while has_document(db, source_n, as_path(folder, free)):
+    while db.execute(
+        "select 1 from documents where source_n = ? and folder = ? and name = ?", (source_n, folder, free)
+    ).fetchone():
         count += 1
         free = f"{stem} ({count}){dot}{suffix}"
     return as_path(folder, free)
@@ -161,17 +157,17 @@ def put(db: Connection, space_n: int, source_n: int, documents: Sequence[Prepare
 
     The id stays the same when the content changes. An unreadable document has only its name and error.
     """
-    postings: list[Posting] = []
+    postings: list[_Posting] = []
     stored = [_put_one(db, space_n, source_n, each, postings) for each in documents]
-    put_postings(db, postings)
+    _put_postings(db, postings)
     return stored
 
 
 def _put_one(
-    db: Connection, space_n: int, source_n: int, each: PreparedDocument, postings: list[Posting]
+    db: Connection, space_n: int, source_n: int, each: PreparedDocument, postings: list[_Posting]
 ) -> tuple[str, Stored]:
     document = each.document
-    folder, name = split_path(document.path)
+    folder, name = _split(document.path)
     row: Any = db.execute(
         "select n, id, checksum, error, metadata from documents where source_n = ? and folder = ? and name = ?",
         (source_n, folder, name),
@@ -196,7 +192,7 @@ def _put_one(
     else:
         document_n = int(row[0])
         # A removed document may be in the same batch.
-        put_postings(db, postings)
+        _put_postings(db, postings)
         _remove_content(db, space_n, document_n)
         db.execute(
             "update documents set mime = ?, size_bytes = ?, checksum = ?, char_count = ?, metadata = ?, "
@@ -211,7 +207,7 @@ def _put_one(
     return document_id, "added" if row is None else "changed"
 
 
-def _put_passages(db: Connection, space_n: int, document_n: int, passages: Sequence[Passage]) -> Iterator[Posting]:
+def _put_passages(db: Connection, space_n: int, document_n: int, passages: Sequence[Passage]) -> Iterator[_Posting]:
     """Store passages; return their postings, which are stored together with those of other documents."""
     numbers = db.next_numbers("chunks", len(passages))
     db.insert_rows(
@@ -222,7 +218,7 @@ def _put_passages(db: Connection, space_n: int, document_n: int, passages: Seque
             for ordinal, (n, each) in enumerate(zip(numbers, passages, strict=True))
         ],
     )
-    count_passages(db, space_n, len(passages), sum(each.term_count for each in passages))
+    _count_passages(db, space_n, len(passages), sum(each.term_count for each in passages))
     return (
         (space_n, term, n, count, each.term_count)
         for n, each in zip(numbers, passages, strict=True)
@@ -230,7 +226,7 @@ def _put_passages(db: Connection, space_n: int, document_n: int, passages: Seque
     )
 
 
-def put_postings(db: Connection, postings: list[Posting]) -> None:
+def _put_postings(db: Connection, postings: list[_Posting]) -> None:
     """Store postings and clear the list; in index order, so that each index page is written once per batch."""
     # Postings of a term are already ordered by passage.
     postings.sort(key=itemgetter(1))
@@ -242,24 +238,18 @@ def _remove_content(db: Connection, space_n: int, document_n: int) -> None:
     """Remove a document's contents and its search data."""
     rows = db.execute("select n, terms, term_count from chunks where document_n = ?", (document_n,)).fetchall()
     for n, terms, _ in rows:
-        remove_postings(db, space_n, n, terms)
+        wanted = ",".join("?" * len(terms.split()))
+        db.execute(
+            f"delete from postings where space_n = ? and term in ({wanted or 'null'}) and chunk_n = ?",  # noqa: S608 - question marks
+            (space_n, *terms.split(), n),
+        )
     # Vectors and rows are removed by cascade.
     for table in ("texts", "chunks", "tables"):
         db.execute(f"delete from {table} where document_n = ?", (document_n,))  # noqa: S608 - names of ours
-    count_passages(db, space_n, -len(rows), -sum(count for _, _, count in rows))
+    _count_passages(db, space_n, -len(rows), -sum(count for _, _, count in rows))
 
 
-def remove_postings(db: Connection, space_n: int, chunk_n: int, terms: str) -> None:
-    """Remove the postings of a passage with these terms."""
-    wanted = ",".join("?" * len(terms.split()))
-    db.execute(
-        f"delete from postings where space_n = ? and term in ({wanted or 'null'}) and chunk_n = ?",  # noqa: S608 - question marks
-        (space_n, *terms.split(), chunk_n),
-    )
-
-
-def count_passages(db: Connection, space_n: int, passages: int, terms: int) -> None:
-    """Add to the numbers of passages and terms of a space."""
+def _count_passages(db: Connection, space_n: int, passages: int, terms: int) -> None:
     db.execute(
         "update spaces set chunk_count = chunk_count + ?, term_total = term_total + ? where n = ?",
         (passages, terms, space_n),
@@ -269,7 +259,11 @@ def count_passages(db: Connection, space_n: int, passages: int, terms: int) -> N
 def _put_tables(db: Connection, space_n: int, document_n: int, document: NewDocument) -> None:
     stem = document.path.rpartition("/")[2].rpartition(".")[0]
     for table in document.tables:
-        name = free_table_name(db, space_n, table_name(f"{stem}_{table.name}" if table.name else stem))
+        wanted = table_name(f"{stem}_{table.name}" if table.name else stem)
+        name, count = wanted, 1
+        while db.execute("select 1 from tables where space_n = ? and name = ?", (space_n, name)).fetchone():
+            count += 1
+            name = f"{wanted}_{count}"
         inserted: Any = db.execute(
             "insert into tables (space_n, document_n, name, columns, row_count) values (?, ?, ?, ?, ?) returning n",
             (space_n, document_n, name, orjson.dumps(table.columns).decode(), len(table.rows)),
@@ -279,15 +273,6 @@ def _put_tables(db: Connection, space_n: int, document_n: int, document: NewDocu
             ("table_n", "space_n", "ordinal", "cells"),
             ((inserted[0], space_n, ordinal, orjson.dumps(row).decode()) for ordinal, row in enumerate(table.rows)),
         )
-
-
-def free_table_name(db: Connection, space_n: int, wanted: str) -> str:
-    """Return a free name for a table of a space: this one, or one with a number at its end."""
-    name, count = wanted, 1
-    while db.execute("select 1 from tables where space_n = ? and name = ?", (space_n, name)).fetchone():
-        count += 1
-        name = f"{wanted}_{count}"
-    return name
 
 
 def table_name(text: str) -> str:
@@ -309,27 +294,17 @@ def remove_document(db: Connection, space_n: int, source_n: int, document_n: int
     return 1
 
 
-class StoredFile(NamedTuple):
-    """A document of a source: its number, its place, and the content of its file."""
-
-    n: int
-    folder: str
-    name: str
-    size_bytes: int
-    checksum: str
-
-
-def documents_from(db: Connection, source_n: int, place: tuple[str, str] | None, *, limit: int) -> list[StoredFile]:
-    """Return some documents of a source after a place in order of their paths."""
+def documents_from(
+    db: Connection, source_n: int, place: tuple[str, str] | None, *, limit: int
+) -> list[tuple[int, str, str]]:
+    """Return some documents of a source after a place in order: number, folder and name of each."""
     rows = db.execute(
-        "select n, folder, name, size_bytes, checksum from documents "
+        "select n, folder, name from documents "
         "where source_n = ?1 and (cast(?2 as text) is null or (folder, name) > (?2, ?3)) "
         "order by folder, name limit ?4",
         (source_n, *(place or (None, None)), limit),
     )
-    return [
-        StoredFile(int(n), str(folder), str(name), int(size), str(checksum)) for n, folder, name, size, checksum in rows
-    ]
+    return [(int(n), str(folder), str(name)) for n, folder, name in rows]
 
 
 def remove_source(db: Connection, space_n: int, name: str) -> int:
@@ -349,8 +324,7 @@ def remove_source(db: Connection, space_n: int, name: str) -> int:
     return len(documents)
 
 
-def split_path(path: str) -> tuple[str, str]:
-    """Return the folder and the name in a path."""
+def _split(path: str) -> tuple[str, str]:
     folder, _, name = folder_of(path).rpartition("/")
     return folder, name
 
