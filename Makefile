@@ -208,6 +208,7 @@ lock: $(READY)
 	$(COMPILE) pyproject.toml --extra agents --extra docs --extra postgres requirements/bench.in -c requirements/run.txt -o requirements/bench.txt
 	$(COMPILE) requirements/site.in -o requirements/site.txt
 	$(COMPILE) requirements/e2e.in -o requirements/e2e.txt
+	$(COMPILE) pyproject.toml --extra postgres --extra redis -c requirements/dev.txt -o examples/deploy/requirements.txt
 	$(COMPILE) pyproject.toml $(OF_ADAPTERS:%=--extra %) --group dev --resolution lowest-direct $(FROM_SOURCE) \
 	  $(OLDEST:%=--upgrade-package %) -o requirements/oldest.txt
 	cd tools/node && npm install --package-lock-only --omit-lockfile-registry-resolved --no-audit --no-fund

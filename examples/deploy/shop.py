@@ -5,5 +5,5 @@ from pegboard import default_catalog
 
 @default_catalog.tool(groups="core", read_only=True)
 def opening_hours() -> str:
-    """Tell when the shop is open."""
+    """Return the opening hours of the shop."""
     return "9 to 17"
