@@ -162,6 +162,21 @@ def test_a_plan_against_git_names_what_breaks_and_what_got_weaker(
     )
 
 
+def test_a_plan_runs_no_hook_or_monitor_of_the_repository(run: Run, folder: Path) -> None:
+    for words in (["init", "-q"], ["add", "."], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "one"]):
+        subprocess.run(["git", *words], check=True)
+    ran = folder / "hook-ran"
+    script = folder / ".git" / "hooks" / "post-index-change"
+    script.parent.mkdir(exist_ok=True)
+    script.write_text(f"#!/bin/sh\ntouch '{ran}'\n")
+    script.chmod(0o755)
+    subprocess.run(["git", "config", "core.fsmonitor", str(script)], check=True)
+    assert run("plan").code == 0
+    assert not ran.exists()
+    subprocess.run(["git", "add", "."], check=True)
+    assert ran.exists(), "git would have run it"
+
+
 @pytest.mark.usefixtures("folder")
 def test_what_cannot_be_compared_with_is_refused_with_the_next_step(run: Run) -> None:
     assert "is in no git repository" in run("plan").err
