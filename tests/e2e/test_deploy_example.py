@@ -256,7 +256,7 @@ def test_systemd_accepts_the_unit_and_rates_it_as_safe(tmp_path: Path) -> None:
     assert (verified.returncode, about_it) == (0, [])
 
 
-def test_the_image_builds_and_serves_without_privileges(tmp_path: Path) -> None:
+def test_the_image_builds_and_runs_without_privileges(tmp_path: Path) -> None:
     buildah, debootstrap = program("buildah"), program("debootstrap")
     folder, base = tmp_path / "deploy", tmp_path / "base"
     shutil.copytree(FILES, folder, ignore=shutil.ignore_patterns("secrets", "state", "*.whl"))
