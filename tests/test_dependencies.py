@@ -30,6 +30,7 @@ OF_PYDANTIC_AI = {
     "agents/model_factory.py",
     "agents/agent_spans.py",
     "agents/agent_run.py",
+    "agents/run_tasks.py",
     "agents/runtime.py",
     "agents/template_analysis.py",
     "agents/toolset.py",

@@ -30,6 +30,7 @@ from pegboard.agents.budgets import IterationsOverError, RunBudget
 from pegboard.agents.conversations import ConversationStore, SessionKey
 from pegboard.agents.guardrails import GuardedRun, OffLoop, guarded
 from pegboard.agents.missing_tools import MissingTool, missing_tools
+from pegboard.agents.run_tasks import RunTasks
 from pegboard.agents.text_redaction import TextStream
 from pegboard.agents.toolset import AGENT_ITERATIONS, ViewToolset
 from pegboard.core.ports import TemplateRenderer
@@ -155,7 +156,7 @@ class Run:
         toolset = ViewToolset(self.view, self.budget)
         counted = CountedModel(self.model, run=self, toolset=toolset)
         taken = [entry.wire_name for entry in await self.view.atools()] if self.spec.output_schema else ()
-        agent = agent_of(self.spec, taken=taken)
+        agent, tasks = agent_of(self.spec, taken=taken), RunTasks()
         try:
             result = await agent.run(
                 query,
@@ -165,9 +166,12 @@ class Run:
                 toolsets=[toolset],
                 usage_limits=_UNLIMITED,
                 event_stream_handler=self._stream,
+                capabilities=[tasks],
             )
         except (AgentRunError, UserError) as error:
             raise failure(error, self.spec) from error
+        finally:
+            tasks.end()
         return result.output, result.new_messages()
 
     async def _stream(self, ctx: RunContext[None], events: AsyncIterable[AgentStreamEvent]) -> None:
