@@ -12,7 +12,7 @@ from pegboard.core.after_fork import renew_after_fork
 from pegboard.core.call.arguments import check_arguments, seen_arguments
 from pegboard.core.call.begin import check_start
 from pegboard.core.call.consent_stage import ask_consent, consent_reason, settle_consent
-from pegboard.core.call.finished_call import FinishedCall, Observed, StartedCall, stage_seconds
+from pegboard.core.call.finished_call import CallKind, FinishedCall, Observed, StartedCall, stage_seconds
 from pegboard.core.call.hook_stages import ask_after, ask_before, tell_hooks
 from pegboard.core.call.judge_again import check_repeats, judge_again
 from pegboard.core.call.limit_keys import owner_of
@@ -324,7 +324,7 @@ def _finish(call: Call, result: ToolResult) -> Delivered:
         # An observer's changes to its event must not reach the caller.
         spare = call.spare_copy
         result = result.with_structured(copied(structured) if spare is None or call.redactor is not None else spare)
-    kind = "ok" if error is None else error.kind
+    kind = _kind_of(call, error)
     told = call.tell("on_tool_result", {"result": result, "kind": kind, "duration_s": duration_s}, not result.is_error)
     call.is_over = True
     return told
@@ -357,7 +357,7 @@ def _observe_end(call: Call, observed: Observed, result: ToolResult, duration_s:
         observed.started, call.known_as, call.plan.entry if call.is_resolved else None, call.args,
         lambda: decision_of(call, result), "" if asked is None else asked.answer,
         "" if asked is None else asked.consent_id, tuple([key for key, _ in observed.charged]),
-        "ok" if error is None else error.kind, error is not None and error.outcome_unknown, observed.upstream,
+        _kind_of(call, error), error is not None and error.outcome_unknown, observed.upstream,
         duration_s, stage_seconds(observed.marks, call.started + duration_s), result, call.redactor,
     )  # fmt: skip
     for observer in call.ports.call_observers:
@@ -365,6 +365,15 @@ def _observe_end(call: Call, observed: Observed, result: ToolResult, duration_s:
             observer.finished(record)
         except BaseException:  # boundary: foreign code; a failing observer is logged only
             log.warning("The end of %r could not be recorded.", call.name, exc_info=True)
+
+
+def _kind_of(call: Call, error: ToolError | None) -> CallKind:
+    """Return how a call ended, for observers."""
+    if error is None:
+        return "ok"
+    steps = call.view.ctx.request.steps
+    # Stopped runs end with `cancelled` or `shutting_down`; nobody cancelled a task that goes on.
+    return "moved" if steps is not None and steps.call_id == call.call_id and steps.is_moving else error.kind
 
 
 def decision_of(call: Call, result: ToolResult) -> Decision | None:

@@ -71,6 +71,11 @@ class StepRunner(Protocol):
     def task_id(self) -> str: ...
 
     @property
+    def is_moving(self) -> bool:
+        """Whether this run was stopped although its task goes on, in another worker or later."""
+        ...
+
+    @property
     def call_id(self) -> str: ...
 
     async def step(

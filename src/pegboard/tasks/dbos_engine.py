@@ -94,6 +94,8 @@ class DbosEngine:
         self._guarding: asyncio.Task[None] | None = None
         self._is_away = False
         self._running: dict[str, asyncio.Task[Any]] = {}
+        self._moving = set[str]()
+        """The tasks whose runs here were stopped although the tasks go on, in another worker or later."""
         self._asked: dict[tuple[str, str], asyncio.Future[JSON]] = {}
         self._notes: dict[str, tuple[float | None, str]] = {}
         self._ended_at: dict[str, float] = {}
@@ -244,9 +246,18 @@ class DbosEngine:
 
     async def _stop_all(self) -> None:
         running = list(self._running.values())
-        for task in running:
-            task.cancel()
+        for task_id in tuple(self._running):
+            self._stop_for_now(task_id)
         await asyncio.gather(*running, return_exceptions=True)
+
+    def _stop_for_now(self, task_id: str) -> None:
+        """Stop the run of a task that goes on in another worker, or later here."""
+        self._moving.add(task_id)
+        self._stop(task_id)
+
+    def is_moving(self, task_id: str) -> bool:
+        """Tell whether a run here was stopped although its task goes on."""
+        return task_id in self._moving
 
     def _stop(self, task_id: str) -> None:
         if (task := self._running.get(task_id)) is not None:
@@ -273,8 +284,10 @@ class DbosEngine:
         try:
             if earlier is not None:
                 # The lease was lost, and this process took over its own task before it noticed.
+                self._moving.add(call.task_id)
                 earlier.cancel()
                 await asyncio.wait([earlier])
+                self._moving.discard(call.task_id)
             return outcome_to_json(await self._run(call, _DbosJournal(self, call.task_id)))
         except Exception as error:
             # Tools and hooks do not raise here, so this is a bug of ours or of `context_for`. DBOS would record it as
@@ -284,6 +297,7 @@ class DbosEngine:
         finally:
             if self._running.get(call.task_id) is current:
                 del self._running[call.task_id]
+                self._moving.discard(call.task_id)
                 self._ended_at[call.task_id] = time.monotonic()
                 for waiter in self._waiters.get(call.task_id, ()):
                     if not waiter.done():
@@ -319,7 +333,7 @@ class DbosEngine:
 
     async def stop_unrecorded(self, task_id: str) -> NoReturn:
         """Stop a run whose step the database could not record; it continues from the last recorded step later."""
-        self._stop(task_id)
+        self._stop_for_now(task_id)
         await asyncio.get_running_loop().create_future()
         raise AssertionError("a run that was stopped goes on")
 
@@ -403,6 +417,14 @@ class DbosEngine:
         rows = self._known.list_workflows(workflow_ids=list(kept))
         return [_record(row, kept[row.workflow_id], notes.get(row.workflow_id)) for row in rows]
 
+    async def last_steps(self, task_ids: Sequence[str]) -> Mapping[str, str]:
+        """Return the name of the last recorded step of each of these tasks that has one."""
+        return await _asked_of_store(self._last_steps, task_ids)
+
+    def _last_steps(self, ids: Sequence[str]) -> Mapping[str, str]:
+        steps = ((task_id, self._known.list_workflow_steps(task_id, load_output=False)) for task_id in ids)
+        return {task_id: recorded[-1]["function_name"] for task_id, recorded in steps if recorded}
+
     async def answer(self, task_id: str, answers: Mapping[str, JSON]) -> None:
         """Store answers to open questions."""
         await _away(self._tables.answer, task_id, answers)
@@ -468,6 +490,11 @@ class _DbosJournal:
 
     def __init__(self, engine: DbosEngine, task_id: str) -> None:
         self._engine, self._task_id = engine, task_id
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether the run was stopped although the task goes on."""
+        return self._engine.is_moving(self._task_id)
 
     async def was_begun(self) -> bool:
         """Tell whether the task was started in an earlier run; true if the database does not respond."""

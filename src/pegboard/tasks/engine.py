@@ -12,6 +12,11 @@ from pegboard.model.task import Outcome, Question, TaskCall, TaskRecord
 class Journal(Protocol):
     """The records of one task's runs, which a later run reads."""
 
+    @property
+    def is_moving(self) -> bool:
+        """Whether the run was stopped although the task goes on, in another worker or later."""
+        ...
+
     async def was_begun(self) -> bool:
         """Tell whether the task was started in an earlier run; true if nobody can tell."""
         ...
@@ -62,6 +67,10 @@ class Engine(Protocol):
 
     async def read_all(self, owner: str | None = None) -> Sequence[TaskRecord]:
         """Return the tasks of one owner, or of all; the newest first."""
+        ...
+
+    async def last_steps(self, task_ids: Sequence[str]) -> Mapping[str, str]:
+        """Return the name of the last recorded step of each of these tasks that has one."""
         ...
 
     async def answer(self, task_id: str, answers: Mapping[str, JSON]) -> None:

@@ -26,6 +26,7 @@ class _Kept:
     change: asyncio.Event = field(default_factory=asyncio.Event)
     answers: dict[str, asyncio.Future[JSON]] = field(default_factory=dict[str, "asyncio.Future[JSON]"])
     running: asyncio.Task[None] | None = None
+    last_step: str = ""
 
 
 class InProcessEngine:
@@ -98,6 +99,11 @@ class InProcessEngine:
         records = [kept.record for kept in self._kept.values() if owner is None or kept.record.owner == owner]
         return sorted(records, key=lambda record: -record.created_at)
 
+    async def last_steps(self, task_ids: Sequence[str]) -> Mapping[str, str]:
+        """Return the name of the last step of each of these tasks that has one."""
+        kept = {task_id: self._kept[task_id].last_step for task_id in task_ids if task_id in self._kept}
+        return {task_id: step for task_id, step in kept.items() if step}
+
     async def answer(self, task_id: str, answers: Mapping[str, JSON]) -> None:
         """Pass answers to open questions."""
         kept = self._kept[task_id]
@@ -155,6 +161,11 @@ class _MemoryJournal:
     def __init__(self, engine: InProcessEngine, kept: _Kept) -> None:
         self._engine, self._kept = engine, kept
 
+    @property
+    def is_moving(self) -> bool:
+        """Return False: a task in memory ends with its run."""
+        return False
+
     async def was_begun(self) -> bool:
         """Return False: there is no earlier run."""
         return False
@@ -165,7 +176,9 @@ class _MemoryJournal:
 
     async def once(self, name: str, work: Callable[[], Awaitable[JSON]]) -> JSON:
         """Return the result of `work`."""
-        return await work()
+        result = await work()
+        self._kept.last_step = name
+        return result
 
     async def answer(self, key: str, question: Question) -> JSON:
         """Ask the person, and return the answer once it is there."""

@@ -52,6 +52,11 @@ class TaskSteps:
         self.refusal: CallError | None = None
         """Why the task may not continue, even if its tool catches the error."""
 
+    @property
+    def is_moving(self) -> bool:
+        """Whether the run was stopped although the task goes on, in another worker or later."""
+        return self._journal.is_moving
+
     async def step(
         self,
         name: str,

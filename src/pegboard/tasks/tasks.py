@@ -324,6 +324,15 @@ class Tasks:
         shown = {record.task_id: record for record in records if self._is_shown(record, ctx)}
         return [shown[task_id] for task_id in task_ids if task_id in shown]
 
+    async def last_steps(self, records: Sequence[TaskRecord]) -> Mapping[str, str]:
+        """Return the name of the last recorded step of each of these tasks that has one, by task id.
+
+        Raises:
+            CallError: `storage_unavailable`.
+        """
+        with _available():
+            return await (await self._opened()).last_steps([record.task_id for record in records])
+
     async def list(self, ctx: Asking) -> Sequence[TaskRecord]:
         """Return the tasks of this caller, the newest first; none for an unauthenticated caller."""
         owner = None if isinstance(ctx, _Operator) else owner_of(ctx.caller)

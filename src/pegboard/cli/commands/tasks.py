@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from typing import Annotated
@@ -29,6 +29,7 @@ _COLUMNS = (
     Column(head="Since"),
     Column(head="Begun"),
     Column(head="Worker"),
+    Column(head="Last step"),
     Column(head="How far"),
 )
 
@@ -36,20 +37,23 @@ _COLUMNS = (
 async def ls_command(*, options: SharedOptions) -> None:
     """List the tasks of all callers, newest first."""
     async with _stored(options) as tasks:
-        _list([*await tasks.list(OPERATOR)], options)
+        records = [*await tasks.list(OPERATOR)]
+        _list(records, await tasks.last_steps(records), options)
 
 
 async def show_command(task_id: TaskId, /, *, options: SharedOptions) -> None:
     """Print a task with its result."""
     async with _stored(options) as tasks:
-        _show(await tasks.get(task_id, OPERATOR), options)
+        record = await tasks.get(task_id, OPERATOR)
+        _show(record, options, await tasks.last_steps([record]))
 
 
 async def cancel_command(task_id: TaskId, /, *, options: SharedOptions) -> None:
     """Cancel a task."""
     async with _stored(options) as tasks:
         await tasks.cancel(task_id, OPERATOR)
-        _show(await tasks.get(task_id, OPERATOR), options)
+        record = await tasks.get(task_id, OPERATOR)
+        _show(record, options, await tasks.last_steps([record]))
 
 
 async def resume_command(task_id: TaskId, /, *, options: SharedOptions) -> Exit:
@@ -101,41 +105,43 @@ async def _resume(task_id: str, options: Options) -> Exit:
             why = f"it has ended ({record.state})" if record.is_over else "a living worker has it"
             raise CommandError(f"The task {task_id!r} was not resumed: {why}.", kind="not_resumed", code=Exit.REFUSED)
         record = await tasks.ended(task_id, OPERATOR)
-        _show(record, options)
+        _show(record, options, await tasks.last_steps([record]))
         is_good = record.result is not None and not record.result.is_error
         return Exit.DONE if is_good else Exit.REFUSED
 
 
-def _list(records: list[TaskRecord], options: Options) -> None:
+def _list(records: list[TaskRecord], last_steps: Mapping[str, str], options: Options) -> None:
     if options.json:
-        options.terminal.json({"tasks": [_shown(record) for record in records]})
+        options.terminal.json({"tasks": [_shown(record, last_steps) for record in records]})
     elif records:
-        options.terminal.table(_COLUMNS, [_cells(record) for record in records])
+        options.terminal.table(_COLUMNS, [_cells(record, last_steps) for record in records])
     else:
         options.terminal.note("There are no tasks.")
 
 
-def _cells(record: TaskRecord) -> tuple[str, ...]:
+def _cells(record: TaskRecord, last_steps: Mapping[str, str]) -> tuple[str, ...]:
     reached = "" if record.fraction is None else f"{record.fraction:.0%} "
     how_far = f"{reached}{record.message}".strip()
     since, begun = _iso(record.updated_at), _iso(record.created_at)
-    return record.task_id, record.tool, record.owner, record.state, since, begun, record.worker, how_far
+    last_step = last_steps.get(record.task_id, "")
+    return record.task_id, record.tool, record.owner, record.state, since, begun, record.worker, last_step, how_far
 
 
 def _iso(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def _shown(record: TaskRecord) -> JSON:
-    """Return a task as JSON for operators: with its owner and worker, and ISO times."""
+def _shown(record: TaskRecord, last_steps: Mapping[str, str]) -> JSON:
+    """Return a task as JSON for operators: with its owner, worker and last recorded step, and ISO times."""
     times = {"created_at": record.created_at, "updated_at": record.updated_at}
     times["expires_at"] = record.created_at + record.ttl_s
     iso = {name: _iso(seconds) for name, seconds in times.items()}
-    return {**task_json(record), "owner": record.owner, "worker": record.worker, **iso}
+    last_step = last_steps.get(record.task_id)
+    return {**task_json(record), "owner": record.owner, "worker": record.worker, "last_step": last_step, **iso}
 
 
-def _show(record: TaskRecord, options: Options) -> None:
-    shown = _shown(record)
+def _show(record: TaskRecord, options: Options, last_steps: Mapping[str, str]) -> None:
+    shown = _shown(record, last_steps)
     if options.json:
         options.terminal.json(shown)
     else:

@@ -15,7 +15,8 @@ from pegboard.model.json_types import JSON
 from pegboard.model.result import ToolResult
 from pegboard.model.tool import ToolEntry
 
-CallKind = ErrorKind | Literal["ok"]
+CallKind = ErrorKind | Literal["ok", "moved"]
+"""`moved` is the run of a task that was stopped although the task goes on, in another worker or later."""
 
 
 class UpstreamOutcome(NamedTuple):
