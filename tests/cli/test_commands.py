@@ -674,9 +674,12 @@ consents: {store: "${PEGBOARD_UNSET}"}
 workspace: {store: "sqlite:documents.db", embedder: {type: openai, model: m, api_key: "${PEGBOARD_UNSET}"}}
 identity: {oauth: {issuer: "${PEGBOARD_UNSET}"}}
 agents: {store: "${PEGBOARD_UNSET}"}
+limits: {result_bytes: "${PEGBOARD_UNSET}"}
 files: [agents/*.yaml]
 tools:
   - {name: count_words, type: internal, description: Count., handler: "python:tests.cli.workshop:count_words"}
+hooks:
+  - {on: before, use: "https://judge.example/", secret: "${PEGBOARD_UNSET}"}
 """
 
 
@@ -703,7 +706,8 @@ def test_commands_that_read_go_on_without_sections_that_need_a_variable(
     left_out = [line for line in ran.err.splitlines() if line.startswith("Left out: ")]
     assert [line.split(": ")[2] for line in left_out] == [
         "models.default.api_key", "models.keyless", "discovery.embedder", "server.bus", "consents.store",
-        "workspace.embedder.api_key", "identity.oauth.issuer", "agents.store", "spec.model", "spec.model",
+        "workspace.embedder.api_key", "identity.oauth.issuer", "agents.store", "limits.result_bytes", "hooks[0].secret",
+        "spec.model", "spec.model",
     ]  # fmt: skip
     assert left_out[0].startswith("Left out: pegboard.yaml:2:")
     ran = run("check")

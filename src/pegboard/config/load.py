@@ -60,11 +60,12 @@ _NO_CONFIG = (
     "this is not a Pegboard config: no line begins with one of its keys, such as `tools:` or `profiles:`. "
     "`pegboard init` writes a config to start from"
 )
-# Sections of the main file that read-only commands can work without, and the part to leave out together.
+# Sections of the main file that read-only commands can work without, and the part to leave out together. Not `files`
+# and `predicates`: without them, nobody can say which tools exist and who may see them.
 _DISPENSABLE = {
     ("models",): 2, ("profiles",): 2, ("settings",): 2, ("discovery",): 2, ("workspace", "embedder"): 2,
     ("workspace",): 1, ("server",): 1, ("consents",): 1, ("identity",): 1, ("agents",): 1, ("tasks",): 1,
-    ("rate_limits",): 1, ("audit",): 1, ("alerts",): 1,
+    ("rate_limits",): 1, ("audit",): 1, ("alerts",): 1, ("limits",): 2,
 }  # fmt: skip
 # Unknown keys of other files may be quoted if they are words; values never.
 _WORD = re.compile(r"[A-Za-z][A-Za-z_-]{0,31}")
@@ -173,12 +174,12 @@ class _Load(Struct, kw_only=True):
     def _judge_unset(self, plain: Any, *, is_agent: bool) -> bool:
         """Report unset variables, or leave out the declarations with them; return whether a tool or agent is left out.
 
-        Whole tools, agents, models and sections are left out; the last two are removed from `plain`. A declaration with
-        an unset variable is never used.
+        Whole tools, hooks, agents, models and sections are left out; the last two are removed from `plain`. A
+        declaration with an unset variable is never used.
         """
         is_any = False
         for at, problem in self.environment.unset:
-            if self.leaves_out and (is_agent or (at.steps[:1] == ("tools",) and len(at.steps) > 1)):
+            if self.leaves_out and (is_agent or (at.steps[:1] in (("tools",), ("hooks",)) and len(at.steps) > 1)):
                 is_any = True
                 self.left_out.add(problem)
                 if not is_agent:
@@ -305,6 +306,8 @@ class _Load(Struct, kw_only=True):
         for index, plain in enumerate(content.tools):
             self._tool(plain, at / "tools" / index)
         for index, plain in enumerate(content.hooks):
+            if (at / "hooks" / index).origin in self.skipped:
+                continue
             hook = self._validated(HookForm, plain, at / "hooks" / index)
             if hook is not None:
                 self.hooks.append(hook)
