@@ -37,6 +37,7 @@ ALONE = (
     "search",
     "confidence",
     "documents",
+    "document_quality",
     "document_scale",
 )
 PACKAGES = ("pegboard", "mcp", "fastmcp", "pydantic", "orjson", "jsonschema-rs", "cyclopts")
