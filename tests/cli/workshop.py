@@ -1,5 +1,7 @@
 """The functions behind the tools of the command line's tests."""
 
+from pegboard import ToolContext
+
 
 def count_words(text: str, unique: bool = False) -> int:
     words = text.split()
@@ -25,3 +27,8 @@ def explode() -> str:
 def chatter() -> str:
     print("chatter")
     return "answer"
+
+
+def is_boss(ctx: ToolContext) -> bool:
+    """Tell whether the caller has the role `boss`."""
+    return "boss" in ctx.roles

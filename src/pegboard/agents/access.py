@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from pegboard.core.judge import layers
+from pegboard.core.judge import Selection, layers
 from pegboard.core.names import fold, matches_folded
+from pegboard.core.registry import Registry
 from pegboard.core.view import View
+from pegboard.model.agent import AgentEntry
 from pegboard.model.context import ToolContext
 from pegboard.model.policy import Policy
 from pegboard.model.record import replace
@@ -43,6 +45,14 @@ def caller_of(view: View) -> ToolContext:
     """Return the context of a run for a caller: with the caller's rights, within those of the profile."""
     ctx = view.ctx.plain()
     return replace(ctx, policy=ctx.policy.intersect(view.selection.policy))
+
+
+def selection_of(agent: AgentEntry, registry: Registry) -> Selection:
+    """Return what an agent selects: its groups and its private tools, and the tools that its declaration names."""
+    spec = agent.spec
+    # Tools that its declaration names are opened, as for host code.
+    named = frozenset(spec.shared) | {tool.qualified_id for tool in registry.own_tools(agent)}
+    return Selection(include=spec.groups, policy=spec.policy, internal=named, extra=named, origin=spec.origin)
 
 
 def denials(policy: Policy) -> Policy:

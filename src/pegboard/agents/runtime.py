@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 from pydantic_ai.models import Model
 from pydantic_ai.usage import RequestUsage
 
-from pegboard.agents.access import denials
+from pegboard.agents.access import denials, selection_of
 from pegboard.agents.agent_run import Answer, Chunk, Run
 from pegboard.agents.agent_spans import note_outcome, run_span, traced_model
 from pegboard.agents.away_sources import away_sources
@@ -27,7 +27,6 @@ from pegboard.agents.relay import Relay
 from pegboard.agents.templates import SandboxedTemplates
 from pegboard.core.call.listeners import SubAgentObservers, as_observers
 from pegboard.core.call.output import clean_error
-from pegboard.core.judge import Selection
 from pegboard.core.names import nearest
 from pegboard.core.redaction import Redactor
 from pegboard.core.registry import Registry
@@ -288,16 +287,7 @@ class AgentRuntime:
             if self._registry.declarations.agents.get(spec.name) is entry:
                 # An agent made for one call runs only once, so nothing is cached.
                 self._tools[spec.name] = tools
-        own = {tool.qualified_id for tool in self._registry.own_tools(entry)}
-        selection = Selection(
-            include=spec.groups,
-            policy=spec.policy,
-            # Tools that its declaration names are opened, as for host code.
-            internal=frozenset(own | set(spec.shared)),
-            extra=frozenset(own | set(spec.shared)),
-            origin=spec.origin,
-        )
-        return View(self._parts, ctx, selection, tools_of=tools)
+        return View(self._parts, ctx, selection_of(entry, self._registry), tools_of=tools)
 
     def _check_depth(self, agent: str, ctx: CallContext) -> None:
         """Refuse an agent that is nested too deep.

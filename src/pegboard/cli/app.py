@@ -57,6 +57,9 @@ COMMANDS = {
         "Show what the changed config gives and takes, for each profile.",
         "pegboard plan --against origin/main --fail-on lost",
     ),
+    "matrix": Command(
+        "Show which profiles see which tools, and which callers reach one tool.", "pegboard matrix refund"
+    ),
     "serve": Command("Serve the tools over MCP and HTTP.", "pegboard serve --port 8000"),
     "install": Command(
         "Connect an MCP client to the tools of --profile.",

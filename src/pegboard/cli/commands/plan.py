@@ -15,6 +15,7 @@ from pegboard.catalog import Catalog
 from pegboard.cli.command_error import CommandError, Exit
 from pegboard.cli.options import Options, SharedOptions
 from pegboard.cli.planning.comparison import Change, Plan, Side, compare
+from pegboard.cli.planning.markdown import as_code, markdown_table
 from pegboard.cli.planning.revision import checked_out
 from pegboard.cli.project import CLI_STOP_GRACE_S, CONFIG_NAME, Project, find_config, load
 from pegboard.cli.terminal import Column
@@ -216,21 +217,13 @@ def _print(options: Options, answer: JSON) -> None:
 
 
 def _as_markdown(answer: JSON) -> str:
-    lines = [f"### Pegboard plan\n\n{_sentence(answer).replace(answer['against'], _code(answer['against']))}\n"]
+    against = answer["against"]
+    lines = [f"### Pegboard plan\n\n{_sentence(answer).replace(against, as_code(against))}\n"]
     if rows := _rows(answer):
-        lines += ["| Change | Tool | What | Detail | Profiles |", "|---|---|---|---|---|"]
-        lines += [f"| **{row[0]}** | {' | '.join(map(_code, row[1:]))} |" for row in rows]
-        lines.append("")
+        heads = ("Change", "Tool", "What", "Detail", "Profiles")
+        lines += markdown_table(heads, [[f"**{row[0]}**", *map(as_code, row[1:])] for row in rows])
     if answer["profiles"]:
         heads = ("Tokens of profile", "Shown as", *answer["profiles"][0]["tokens"])
-        lines += [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-        lines += [f"| {' | '.join([_code(row[0]), *row[1:]])} |" for row in _token_rows(answer)]
-        lines.append("")
-    lines += [f"* Not compared: {_code(text)}" for text in answer["not_compared"]]
+        lines += markdown_table(heads, [[as_code(row[0]), *row[1:]] for row in _token_rows(answer)])
+    lines += [f"* Not compared: {as_code(text)}" for text in answer["not_compared"]]
     return "\n".join(lines)
-
-
-def _code(text: str) -> str:
-    """Return a text as code in a cell: nothing in it is read as Markdown, HTML, a link or the name of a person."""
-    plain = " ".join(text.replace("`", "'").split())
-    return f"`{plain}`".replace("|", "\\|") if plain else ""
