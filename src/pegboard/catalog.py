@@ -1002,7 +1002,7 @@ class Catalog:
         if checked is None:
             checked = cache["checked policies"] = BoundedCache[int, Policy](max_entries=POLICIES_CHECKED)
         for policy in policies:
-            # Each is one object, as a rule: to be compared by what it says takes far longer.
+            # Policies are usually the same objects, and comparing identity is much faster than comparing contents.
             if policy is OPEN_POLICY or checked.get(id(policy)) is policy:
                 continue
             if policy != OPEN_POLICY:
@@ -1015,7 +1015,7 @@ class Catalog:
             fault = DefinitionError(f"Policy {policy.origin or ''}: " + "; ".join(errors))
             if not self.registry.leaves_faults_out:
                 raise fault
-            # Its namespace was there when the policy was declared: nothing is opened by a name that means nothing.
+            # The namespace existed when the policy was declared. An unknown name opens nothing.
             told = self._by_policy("told policies")
             if policy not in told:
                 told.remember(policy, None)
@@ -1128,43 +1128,43 @@ _catalogs: weakref.WeakSet[Catalog] = weakref.WeakSet()
 
 
 class DefaultCatalog(Catalog):
-    """The catalog that a module means which names none.
+    """The catalog of modules that do not name one.
 
-    That is one of its own; while a config is read, what that makes, for the one who reads it alone; and while a
-    catalog of a config is served, that one, so that what registers tools at run time reaches its callers.
+    It normally has its own parts. While a config is read, it stands for the new catalog, in that context only. While a
+    config's catalog is served, it stands for that one, so that tools registered at run time reach its callers.
     """
 
     _while_read: ContextVar[Runtime | None] = ContextVar("pegboard_catalog_being_read", default=None)
     _shared: tuple[Runtime, ...] = ()
-    """What everybody means who reads no config: the last. Before it those of its own and of what began to be served
-    earlier, since several may be, and they end in any order."""
+    """The last one is used outside of reading a config. Before it are our own and those of catalogs that began to be
+    served earlier: several may be served at once and end in any order."""
 
     @property
     def runtime(self) -> Runtime:  # pyright: ignore[reportIncompatibleVariableOverride] - an attribute for all others
-        """The parts that are meant here and now."""
+        """The parts that this catalog stands for at present."""
         return self._while_read.get() or self._shared[-1]
 
     @runtime.setter
     def runtime(self, runtime: Runtime) -> None:
-        # Whoever reads a config may isolate what it registers, which must reach nobody else either.
+        # An isolated catalog within the reading of a config must not reach other contexts either.
         if self._while_read.get() is None:
             self._shared = (*self._shared[:-1], runtime)
         else:
             self._while_read.set(runtime)
 
     def stand_aside(self, served: Runtime) -> None:
-        """Mean what is served now, until it ends."""
+        """Stand for a catalog that begins to be served."""
         if all(runtime is not served for runtime in self._shared):
             self._shared = (*self._shared, served)
 
     def stand_back(self, served: Runtime) -> None:
-        """Mean again what was meant before this one was served, or what is served besides."""
+        """Stop standing for a catalog that is no longer served; another served one, or our own, takes its place."""
         own, *others = self._shared
         self._shared = (own, *[runtime for runtime in others if runtime is not served])
 
     @contextmanager
     def written_to(self, catalog: Catalog) -> Generator[None]:
-        """Let this face write into `catalog`, for whoever runs in the block and for nobody else."""
+        """Write into `catalog` within the block, in this context only."""
         token = self._while_read.set(catalog.runtime)
         try:
             yield
@@ -1176,9 +1176,9 @@ default_catalog = DefaultCatalog()
 
 
 def _define(tool: type[Tool], former: str | None) -> None:
-    """Take a class that was just defined; or one that was renamed, in every catalog that holds it, all or none.
+    """Register a new class, or rename one in every catalog that has it, all or none.
 
-    A class that is defined again, as by a notebook's cell that is run twice, takes the place of itself.
+    A class that is defined again, as when a notebook cell runs twice, replaces the earlier one.
     """
     if former is None:
         earlier: Any = default_catalog.runtime.defaults.namesake(tool)
@@ -1187,9 +1187,9 @@ def _define(tool: type[Tool], former: str | None) -> None:
         else:
             default_catalog.register(tool)
         return
-    # Two faces may write into one runtime: while a config is read, and in a test's isolated catalog.
-    faces = {id(catalog.runtime): catalog for catalog in tuple(_catalogs)}
-    holding = [catalog for catalog in faces.values() if catalog.runtime.defaults.holds(tool)]
+    # Two catalogs may share one runtime: while a config is read, and in a test's isolated catalog.
+    by_runtime = {id(catalog.runtime): catalog for catalog in tuple(_catalogs)}
+    holding = [catalog for catalog in by_runtime.values() if catalog.runtime.defaults.holds(tool)]
     taken: list[Catalog] = []
     try:
         for catalog in holding:

@@ -1,4 +1,4 @@
-"""Demo: serve the quickstart, visit it over MCP as two callers, and tell what each of them meets."""
+"""Demo: serves the quickstart, connects to it over MCP as two callers, and prints what each of them sees."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 else:
     documents = LazyModule("pegboard.workspace.document_workspace")
 
-# In a wheel the examples lie inside of the package, in a clone beside it.
+# In a wheel the examples are inside the package, in a clone next to it.
 _PACKAGE, _EXAMPLES = Path(__file__).parent, Path(__file__).parents[2] / "examples"
 _LOOPBACK = "127.0.0.1"
 _SHOWN_CHARS = 600
-# A no is remembered, so that nobody is asked the same again: the yes is to something else.
+# A refusal is remembered and not asked again, so the approved change is a different one.
 _DECLINED = {"page": "glossary.md", "old": "# Glossary", "new": "# Terms"}
 _REPLACEMENT = {"page": "glossary.md", "old": "# Glossary", "new": "# Words"}
 _SPACES = {"staff": "fernhill", "guest": "elsewhere"}
@@ -46,7 +46,7 @@ _DECISION = {"page": "decisions/0001-run-the-stages-of-a-call-in-one-fixed-order
 
 
 class Screen(Protocol):
-    """Where the demo writes."""
+    """The output of the demo."""
 
     def say(self, text: str) -> None:
         """Write plain lines."""
@@ -62,7 +62,7 @@ class AddressError(PegboardError):
 
 
 def run_demo(screen: Screen, *, once: bool = False, port: int | None = None) -> None:
-    """Run the demo. Without `once` it serves on until Ctrl-C. No `port` takes a free one.
+    """Run the demo. Without `once` it keeps serving until Ctrl-C. Without `port` it uses a free one.
 
     Raises:
         AddressError: the port is taken.
@@ -70,7 +70,7 @@ def run_demo(screen: Screen, *, once: bool = False, port: int | None = None) -> 
     """
     config_file = _short(find_quickstart())
     catalog, config = load_catalog(config_file, env=os.environ)
-    # The client that comes with the demo talks to this machine alone; no proxy has a part in that.
+    # The demo's client only connects to this machine, so it must not use a proxy.
     os.environ["NO_PROXY"] = os.environ["no_proxy"] = _LOOPBACK
     show = Show(catalog, config, screen, config_file=config_file, once=once)
     try:
@@ -110,7 +110,7 @@ class Show:
     # ------------------------------------------------------------ begin and end
 
     def context(self, principal: Principal) -> ToolContext:
-        """Return the context of one request: who asks, and what the host lends to callers of that profile."""
+        """Return the context of one request: the user, the space, and the factories for that profile."""
         factories = {"publisher": self._publisher} if principal.profile == "operator" else {}
         space = _SPACES.get(principal.profile or "")
         return context_for(self._config, user=principal.profile, space=space, factories=factories)
@@ -122,14 +122,14 @@ class Show:
         return publish
 
     def begin(self, address: str) -> None:
-        """Start the visits; the server answers now."""
+        """Connect the two callers; called when the server is ready."""
         self._task = asyncio.ensure_future(self._visits(address))
         self._task.add_done_callback(self._on_done)
 
     def _on_done(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
         if self._catalog.executor.closing:
-            # Somebody has stopped the server already; that the visits end with it is no error.
+            # The server was stopped, so the callers were disconnected; that is not an error.
             return
         self._error = error
         if self._once or error is not None:
@@ -137,7 +137,7 @@ class Show:
             signal.raise_signal(signal.SIGINT)
 
     def end(self) -> None:
-        """Leave nothing behind, and raise what went wrong on the visits, if anything."""
+        """Remove temporary files, and raise the error of the callers, if there was one."""
         if self._scratch is not None:
             self._scratch.cleanup()
         if self._error is not None:
@@ -254,7 +254,7 @@ class Show:
         self._say(f"    {mark}:\n{text}")
 
     def _person(self, action: str) -> Any:
-        """Return what answers the questions of the server, and prints them as a client would show them."""
+        """Return a callback that prints the questions of the server as a client would, and answers them."""
 
         async def answer(_ctx: ClientRequestContext, params: types.ElicitRequestParams) -> types.ElicitResult:
             self._say(f"\n    the server asks: {params.message}")
@@ -270,7 +270,7 @@ def _connected(address: str, *, answer: Any = None) -> Client:
 
 
 def _cause(error: BaseException) -> BaseException:
-    """Return what went wrong, without the task groups of the client around it."""
+    """Return the error itself, without the exception groups of the client around it."""
     if not isinstance(error, BaseExceptionGroup):
         return error
     group = cast("BaseExceptionGroup[BaseException]", error)

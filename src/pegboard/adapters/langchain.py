@@ -1,4 +1,4 @@
-"""LangChain and LangGraph: a View as structured tools, for `bind_tools`, `ToolNode` and whatever takes tools."""
+"""LangChain and LangGraph: a View as structured tools, for `bind_tools`, `ToolNode` and other users of tools."""
 
 from __future__ import annotations
 
@@ -107,20 +107,20 @@ def _hidden_arguments(tool: BaseTool, schema: JSON) -> dict[str, bool]:
 
 
 def _own_schema(tool: BaseTool) -> JSON:
-    """Return what a model may say, without what LangChain fills in."""
+    """Return the schema of the arguments that a model provides, without those that LangChain fills in."""
     schema: Any = tool.tool_call_schema
     return dict(schema) if isinstance(schema, dict) else schema.model_json_schema()  # pyright: ignore[reportUnknownArgumentType] - JSON
 
 
 class _Step(NamedTuple):
-    """One call of one step of a graph, which runs again from its top after an interrupt."""
+    """One call in one step of a graph. After an interrupt, the whole step runs again."""
 
     step: str
     call_id: str
 
 
 class _Answered:
-    """What calls gave in a step that was interrupted: its other calls run again with it, and must not act again."""
+    """Results of calls in interrupted steps. A resumed step repeats all its calls; finished ones must not act twice."""
 
     def __init__(self) -> None:
         self._interrupted: BoundedCache[str, bool] = BoundedCache(max_entries=APPROVALS_REMEMBERED)
@@ -137,7 +137,7 @@ class _Answered:
 
 
 class _ViewTool(StructuredTool):
-    """One tool of the View. Its arguments are taken as they are: the door judges them."""
+    """One tool of the View. LangChain does not validate its arguments; the guarded call does."""
 
     _view: View = PrivateAttr()
     _answered: _Answered = PrivateAttr()
@@ -149,8 +149,8 @@ class _ViewTool(StructuredTool):
         finally:
             _call_id.reset(token)
 
-    # Without named parameters, since the framework fills those that it knows: a tool may have a `config` of its own.
-    async def _arun(self, /, *args: Any, **arguments: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride] - it names what it fills
+    # No named parameters, because the framework fills the ones that it knows, and a tool may have its own `config`.
+    async def _arun(self, /, *args: Any, **arguments: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride] - it names the parameters that it fills
         result = await self._run_guarded(arguments)
         if result.error is not None:
             raise ToolException(error_text(result.error))
@@ -165,7 +165,7 @@ class _ViewTool(StructuredTool):
         if result.error is not None and result.error.kind == "consent_required" and client.question is not None:
             if step is None:
                 return result
-            # The step runs from its top when it is resumed: nothing has run yet, and `interrupt` then gives the answer.
+            # When resumed, the step runs from its beginning; this call has not run, and `interrupt` returns the answer.
             self._answered.interrupted(step)
             answer, agreed_to = _answer(interrupt(client.question))
             view, _ = for_one_call(self._view, answer=answer, agreed_to=agreed_to)
@@ -191,12 +191,12 @@ def _view_tool(view: View, exported: JSON, answered: _Answered) -> BaseTool:
 
 async def _never(
     **arguments: Any,
-) -> Any:  # what says to the framework that the tool is async; `_arun` stands before it
+) -> Any:  # its presence tells the framework that the tool is async; `_arun` is called instead
     raise NotImplementedError
 
 
 def _step() -> _Step | None:
-    """Return where in a graph this call is; `None` outside of one, where nothing can be interrupted."""
+    """Return the place of this call in a graph; `None` outside of a graph, where it cannot be interrupted."""
     call_id = _call_id.get()
     try:
         configured: Any = get_config().get("configurable") or {}
@@ -208,7 +208,7 @@ def _step() -> _Step | None:
 
 
 def _answer(resumed: Any) -> tuple[bool, Mapping[str, Any]]:
-    """Return whether it is a yes, and what that is bound to; one that says nothing of it is bound to no call."""
+    """Return whether the person agreed, and the call that the answer is for; empty if the answer does not say."""
     if not isinstance(resumed, dict) or resumed.get("approved") is not True:  # pyright: ignore[reportUnknownMemberType] - JSON
         return False, {}
     said = cast("JSON", resumed)

@@ -1,4 +1,4 @@
-"""Health: what a server tells those who run it: /healthz, /readyz and /metrics."""
+"""Health: the paths for operators, /healthz, /readyz and /metrics."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from pegboard.telemetry.prometheus_text import MEDIA_TYPE, prometheus_text
 
 OPERATOR = "operator"
 _STORES = frozenset({"store", "bus"})
-METRICS_WAIT_S = 3.0  # for the other workers, before a worker tells what it has counted itself
+METRICS_WAIT_S = 3.0  # how long to wait for the other workers before reporting only this one's counters
 
 
 class Health:
     """The paths for operators.
 
     Args:
-        gateway: answers for the catalog.
-        host_guard: whose Host and Origin come in.
-        authenticator: tells who they are.
-        event_hub: knows the open event streams.
-        is_serving: tells whether calls are taken.
-        problems: gives what is wrong with a config whose change was refused.
-        others: the other workers, whose calls are counted together with those of this one.
+        gateway: the catalog and its contexts.
+        host_guard: checks Host and Origin.
+        authenticator: identifies the caller.
+        event_hub: has the open event streams.
+        is_serving: returns whether calls are accepted.
+        problems: returns the problems of a refused reload.
+        others: the other workers, whose counters are added to ours.
         worker: returns the name of this worker.
         part_states: probes the parts that the catalog depends on.
     """
@@ -89,7 +89,7 @@ class Health:
 
     @property
     def routes(self) -> list[Route]:
-        """The three paths."""
+        """The routes of the three paths."""
         paths = {"/healthz": self._health, "/readyz": self._readiness, "/metrics": self._metrics}
         return [Route(path, endpoint=answer) for path, answer in paths.items()]
 
@@ -98,7 +98,7 @@ class Health:
         return self._gateway.catalog.executor.record(self._call_metrics)
 
     async def leave(self) -> None:
-        """Tell the other workers what was counted here, before this one ends."""
+        """Send our counters to the other workers before this one ends."""
         with suppress(ConnectionError):
             await self._tell_counts()
 
@@ -107,7 +107,7 @@ class Health:
             await self._bus.tell("metrics.known", {"known": self._counted()["known"]})
 
     async def _health(self, request: Request) -> Response:
-        """Tell that the process answers; and of a config that was refused, where it is wrong to those who may know."""
+        """Return 200, and report a refused reload; its problems only to operators."""
         problems = self._problems()
         if not problems:
             return PlainTextResponse("ok")
@@ -139,7 +139,7 @@ class Health:
         registry = self._gateway.registry
         states, usual = registry.states(), SourceState()
         text = prometheus_text(
-            # A sum that lacks a worker would look like calls that never were.
+            # A sum without one of the workers would be too low.
             self._counts.sum([one["worker"] for one in counted]) if theirs.are_all else self._call_metrics,
             worker="" if theirs.are_all else self._worker(),
             workers_heard=len(counted),
@@ -154,29 +154,29 @@ class Health:
             | {name: probe.ok for (kind, name), probe in probes.items() if kind in _STORES},
             servers={name: probe.ok for (kind, name), probe in probes.items() if kind not in _STORES},
             is_refused=any(one["is_refused"] for one in counted),
-            # Which worker answers is chance: what it has used would rise and fall.
+            # A random worker answers, so figures of its process would jump between requests.
             has_process=not self._has_others,
         )
         return Response(text, media_type=MEDIA_TYPE, headers={"cache-control": "no-store"})
 
     async def _others_counted(self) -> Answers:
-        """Ask the other workers for their counters; without a bus, or while it is away, none of them answers."""
+        """Ask the other workers for their counters; without a bus, or while it is down, there are no answers."""
         if self._bus is None:
             return Answers([], are_all=not self._has_others)
         theirs = Answers([], are_all=False)
-        # A silent bus lets one message after the other run into its time limit.
+        # On a bus that hangs, each message would wait for its own time limit.
         with suppress(ConnectionError, TimeoutError):
             async with asyncio.timeout(METRICS_WAIT_S):
                 theirs = await self._bus.ask("metrics", {})
                 for one in theirs.said:
                     self._counts.learn(one["known"])
-                # Before anybody outside: whoever is asked next must not count less, whichever worker ends meanwhile.
+                # Before we answer: the next scrape must not show less, even if a worker ends in between.
                 await self._tell_counts()
                 return theirs
         return Answers(theirs.said, are_all=False)
 
     async def _refusal(self, request: Request) -> Refusal | None:
-        """Return why a caller is told nothing: only operators are, and whoever is on this machine unnamed."""
+        """Return a refusal unless the caller is an operator, or anonymous on this machine."""
         refusal = self._host_guard.refusal(request.scope["headers"])
         if refusal is not None:
             return refusal
@@ -187,6 +187,6 @@ class Health:
         who = caller.identity
         if who.credential == ANONYMOUS and is_local:
             return None
-        # The host may know more of a caller than their credential says.
+        # The host may add roles to those of the credential.
         roles = {*who.roles, *self._gateway.context_for(Principal(identity=who, profile=None)).roles}
         return None if OPERATOR in roles else Refusal(status=404, text="Not found")

@@ -245,17 +245,17 @@ class Listener:
             yield
             return
 
-        def hear() -> None:
-            word = worker.told()
+        def obey() -> None:
+            word = worker.order()
             if word == "leave":
                 leave()
             elif word:
-                # A parent that is gone wishes nothing else.
+                # Without its parent a worker ends too.
                 ending.set()
                 if word == "gone":
                     loop.remove_reader(worker.link)
 
-        loop.add_reader(worker.link, hear)
+        loop.add_reader(worker.link, obey)
         try:
             yield
         finally:

@@ -1,4 +1,4 @@
-"""Worker checks: what would count or know for itself in each of several workers, and what must not."""
+"""Worker checks: rate limits that each of several workers would count separately."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pegboard.model.record import replace
 
 
 def counted_in_memory(catalog: Catalog) -> str | None:
-    """Return what has a rate limit that each process counts for itself; `None` where nothing has."""
+    """Name something with a rate limit that each process would count separately; `None` if there is nothing."""
     if not isinstance(catalog.executor.ports.limits, MemoryLimitStore):
         return None
     declared = catalog.registry.declarations
@@ -28,16 +28,17 @@ def counted_in_memory(catalog: Catalog) -> str | None:
 
 
 def count_for_all(catalog: Catalog, workers: int) -> None:
-    """Have no worker count for itself what gets a limit later: from a source that lists it, or by a reload.
+    """Prevent separate counting of limits that appear later, from a source's list or by a reload.
 
-    Such a limit is held as one whose store is down: what changes something is refused, the rest is counted here.
+    They are treated as if their store were down: calls that change something are refused, others are counted in this
+    worker.
     """
     ports = replace(catalog.executor.ports, limits_without_store=_NotShared(workers))
     catalog.executor.swap(ports.with_limits(None) if isinstance(ports.limits, MemoryLimitStore) else ports)
 
 
 class _NotShared:
-    """A store of limits that does not answer: each worker would count for itself. Fills the port `LimitStore`."""
+    """A limit store that is always down, because each worker would count separately. Implements `LimitStore`."""
 
     def __init__(self, workers: int) -> None:
         self._workers = workers

@@ -14,7 +14,7 @@ from pegboard.telemetry.reload_log import problems_of
 
 
 class WorkerRefusals:
-    """The reports of workers that could not start, and the one that still holds.
+    """The reports of workers that could not start, and the latest one that still applies.
 
     A worker that cannot start writes its own report, and the parent makes that the latest. It stays until a worker
     starts or reloads its config.

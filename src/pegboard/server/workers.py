@@ -1,18 +1,18 @@
 """Workers: several processes that answer on one socket, and the parent that starts, replaces and ends them.
 
-The parent keeps the socket open, so what waits in its queue meets the next worker, whichever ends. It reads no config
-and runs no code of anybody's: each worker is forked from it and reads everything itself, so a new one has what the
-files say now. POSIX alone.
+The parent keeps the socket open, so connections in its queue are served even if a worker ends. The parent reads no
+config and runs no user code. Each worker is forked from it and reads the files itself, so a new worker sees their
+current contents. POSIX only.
 """
 
 from __future__ import annotations
 
-import mmap  # noqa: TID251 - memory, and no file
+import mmap  # noqa: TID251 - memory, not a file
 import os
 import secrets
 import select
 import signal
-import socket  # noqa: TID251 - listens, and calls nobody
+import socket  # noqa: TID251 - it only listens
 import tempfile
 import threading
 import time
@@ -30,24 +30,24 @@ from pegboard.server.limits import SEALING_KEY_BYTES
 from pegboard.server.worker_refusals import WorkerRefusals
 from pegboard.telemetry.reload_log import log_refusal
 
-CONNECTIONS_AHEAD = 2  # more than another has, up to which a worker takes the next at once
-WORKER_RESTART_S = 0.5  # before one that fails again and again is started once more; doubled each time
-WORKER_RESTART_MOST_S = 30.0  # up to this
-WORKER_SETTLED_S = 10.0  # one that lived for this long did not fail again
-WORKER_END_S = 20.0  # for a worker to end, before it is killed
+CONNECTIONS_AHEAD = 2  # a worker with this many more than another leaves the next connection to it
+WORKER_RESTART_S = 0.5  # the first wait before restarting a worker that keeps failing; doubled each time
+WORKER_RESTART_MOST_S = 30.0  # the longest such wait
+WORKER_SETTLED_S = 10.0  # a worker that ran this long is not counted as failing again
+WORKER_END_S = 20.0  # how long a worker may take to end before it is killed
 
 _READY, _DRAIN, _LEAVE = b"r", b"d", b"l"
-_REFUSED = 1  # the exit code of a worker that says nothing else
+_REFUSED = 1  # the exit code if the first worker does not provide one
 
 
 class WorkersError(PegboardError):
-    """Workers cannot be had here."""
+    """Workers cannot be started in this process."""
 
 
 class Shares:
     """How many connections each worker has, in memory that they and their parent share."""
 
-    _ABSENT = 0xFFFF_FFFF  # the count of a worker that takes none
+    _ABSENT = 0xFFFF_FFFF  # the count of a worker that accepts no connections
 
     def __init__(self, count: int) -> None:
         self._counts = memoryview(mmap.mmap(-1, 4 * count)).cast("I")
@@ -55,24 +55,24 @@ class Shares:
             self.leave_out(number)
 
     def write(self, number: int, connections: int) -> None:
-        """Tell the others how many a worker has."""
+        """Publish the number of connections of a worker."""
         self._counts[number] = connections
 
     def leave_out(self, number: int) -> None:
-        """Let nobody wait for a worker that is not there."""
+        """Exclude a worker that does not run, so that no other leaves connections to it."""
         self._counts[number] = self._ABSENT
 
     def is_ahead(self, number: int, connections: int) -> bool:
-        """Tell whether another has so many fewer that it shall have the next."""
+        """Publish a worker's count; return True if another worker has so few that it should accept the next one."""
         self._counts[number] = connections
         return min(self._counts) + CONNECTIONS_AHEAD < connections
 
 
 class Worker(CarriesCredentials, frozen=True, kw_only=True):
-    """What one worker has of its parent: the socket to listen on, a key to seal with, and the way back.
+    """What the parent gives to one worker: the socket to listen on, a sealing key, and a link back to the parent.
 
-    `is_first` is set for the first of all, which says where the server is. Answers of people that were used are
-    remembered in `answers`, unless the config says where. `refusals` has the reasons why the last reload was refused.
+    `is_first` is set for the very first worker, which prints the server's address. Used consents are recorded in
+    `answers` unless the config names a store. `refusals` has the reasons why the last reload was refused.
     """
 
     number: int
@@ -86,12 +86,12 @@ class Worker(CarriesCredentials, frozen=True, kw_only=True):
     shares: Shares
 
     def ready(self) -> None:
-        """Tell the parent that calls are answered."""
+        """Tell the parent that this worker accepts calls."""
         with suppress(OSError):
             self.link.send(_READY)
 
-    def told(self) -> str:
-        """Return what the parent says: `drain` or `leave`; `gone` where there is none any more."""
+    def order(self) -> str:
+        """Return the parent's order, `drain` or `leave`; `""` if there is none, `gone` if the parent has ended."""
         try:
             word = self.link.recv(1)
         except BlockingIOError:
@@ -102,7 +102,7 @@ class Worker(CarriesCredentials, frozen=True, kw_only=True):
 
 
 class _Process(Struct, eq=False):
-    """One worker, as its parent sees it."""
+    """The parent's record of one worker process."""
 
     pid: int
     number: int
@@ -116,7 +116,7 @@ class _Process(Struct, eq=False):
 
 
 class _Place(Struct):
-    """The place of one worker: its process, the successor of that, and when the next start is due.
+    """The slot of one worker: its process, its successor during a reload, and when the next start is due.
 
     `hangup` is the number of the last SIGHUP before the latest start in this place.
     """
@@ -135,7 +135,7 @@ class Workers:
     Args:
         count: how many workers there are.
         listening: the bound socket.
-        say: told what an operator should know.
+        say: prints a message for the operator.
         clock: a monotonic clock in seconds.
     """
 
@@ -155,7 +155,7 @@ class Workers:
     _was_ready: bool = field(default=False, init=False)
 
     def run(self) -> Worker | None:
-        """Start the workers and look after them until a signal; return in each worker, and at the end `None`.
+        """Start and supervise the workers until a signal; return a `Worker` in each worker, and `None` in the parent.
 
         Raises:
             WorkersError: this process runs threads, which a fork would not copy.
@@ -165,13 +165,13 @@ class Workers:
         self._places = [_Place() for _ in range(self.count)]
         self._shares = Shares(self.count)
         self._key = secrets.token_bytes(SEALING_KEY_BYTES)
-        # Listening from now on: who comes before the first worker is ready waits, and is not refused.
+        # Listen from now on: connections before the first worker is ready wait instead of being refused.
         self.listening.listen(socket.SOMAXCONN)
         self.listening.setblocking(False)
         folder = Path(tempfile.mkdtemp(prefix="pegboard-"))
         self._answers, self._refusals = folder / "answers.db", WorkerRefusals(folder)
         with self._signals() as wake:
-            worker = self._look_after(wake)
+            worker = self._supervise(wake)
         if worker is None:
             with suppress(OSError):
                 for file in folder.iterdir():
@@ -181,30 +181,30 @@ class Workers:
 
     # -- the loop
 
-    def _look_after(self, wake: socket.socket) -> Worker | None:
+    def _supervise(self, wake: socket.socket) -> Worker | None:
         worker = self._start(self._places[0], 0)
         while worker is None and any((self._processes(), self._ends_at is None)):
             links = [one.link for one in self._processes() if not one.is_silent]
-            readable, _, _ = select.select([wake, *links], [], [], self._patience_s())
+            readable, _, _ = select.select([wake, *links], [], [], self._time_left_s())
             for one in self._processes():
                 if one.link in readable:
-                    self._hear(one)
+                    self._receive(one)
             if wake in readable:
-                self._take_signals(wake.recv(64))
+                self._handle_signals(wake.recv(64))
             self._reap()
-            worker = self._move_on()
+            worker = self._advance()
         return worker
 
     def _processes(self) -> list[_Process]:
         placed = [one for place in self._places for one in (place.process, place.successor) if one is not None]
         return [*placed, *self._leaving]
 
-    def _patience_s(self) -> float | None:
+    def _time_left_s(self) -> float | None:
         due = [place.due for place in self._places if place.due is not None]
         due += [] if self._ends_at is None else [self._ends_at]
         return max(0.0, min(due) - self.clock()) if due else None
 
-    def _hear(self, one: _Process) -> None:
+    def _receive(self, one: _Process) -> None:
         word = b""
         with suppress(OSError):
             word = one.link.recv(1)
@@ -212,10 +212,10 @@ class Workers:
             one.is_ready = self._was_ready = True
             if one.began >= self._refused_at:
                 self._refusals.clear()
-        # It has ended, or is about to: the signal of that comes.
+        # An empty read means that the process has ended or is about to; SIGCHLD follows.
         one.is_silent = not word
 
-    def _take_signals(self, numbers: bytes) -> None:
+    def _handle_signals(self, numbers: bytes) -> None:
         for number in numbers:
             if number in (signal.SIGTERM, signal.SIGINT):
                 self._end(0)
@@ -224,14 +224,14 @@ class Workers:
                 self.say(f"SIGHUP {self._hangups}: {self.count} workers are replaced, one after the other.")
 
     def _end(self, code: int) -> None:
-        """Let all workers end; at the second time at once."""
+        """Ask all workers to end; the second request makes them end at once."""
         word = _DRAIN if self._ends_at is None else _LEAVE
         self.exit_code = self.exit_code or code
         self._ends_at = self.clock() + WORKER_END_S if self._ends_at is None else self._ends_at
         for one in self._processes():
-            self._tell(one, word)
+            self._send(one, word)
 
-    def _tell(self, one: _Process, word: bytes) -> None:
+    def _send(self, one: _Process, word: bytes) -> None:
         one.is_ending = True
         with suppress(OSError):
             one.link.send(word)
@@ -251,16 +251,16 @@ class Workers:
         if place.successor is one:
             place.successor = None
             if self._ends_at is None:
-                # What is wrong for one is wrong for all, but a later SIGHUP may have other files.
+                # The other workers would fail on the same files, but a later SIGHUP may find different ones.
                 self._refused_hangup = one.hangup
-                self._refuse(one, f"The new worker {one.number + 1} {_how(code)} before it answered.")
+                self._refuse(one, f"The new worker {one.number + 1} {_exit_text(code)} before it answered.")
             return
         place.process = None
         self._shares.leave_out(one.number)
         if one.is_ending or self._ends_at is not None:
             return
         if not self._was_ready:
-            # The very first: what is wrong is wrong for all of them, and it has said so.
+            # The very first worker failed and has reported why; the others would fail in the same way.
             self._end(code if code > 0 else _REFUSED)
             return
         lived_s = self.clock() - one.began
@@ -270,7 +270,7 @@ class Workers:
         )
         place.due = self.clock() + wait_s
         when = "now" if not wait_s else f"in {wait_s:g} s"
-        self.say(f"Worker {one.number + 1} (process {one.pid}) {_how(code)}. Another takes its place {when}.")
+        self.say(f"Worker {one.number + 1} (process {one.pid}) {_exit_text(code)}. Another takes its place {when}.")
         if self._refusals.has_report(one.pid):
             self._refuse(one, "")
 
@@ -280,8 +280,8 @@ class Workers:
         problems = self._refusals.take(one.pid, reason=reason)
         log_refusal(problems, "The workers that already run stay.")
 
-    def _move_on(self) -> Worker | None:
-        """Do what is due; return in a worker that was started."""
+    def _advance(self) -> Worker | None:
+        """Start, replace or kill workers as due; return a `Worker` in a newly started one."""
         if self._ends_at is not None:
             if self.clock() >= self._ends_at:
                 for one in self._processes():
@@ -293,17 +293,17 @@ class Workers:
             if place.successor is not None and place.successor.is_ready:
                 if place.process is not None:
                     self._leaving.append(place.process)
-                    self._tell(place.process, _DRAIN)
+                    self._send(place.process, _DRAIN)
                 place.process, place.successor, place.failures, place.due = place.successor, None, 0, None
             is_due = place.due is not None and place.due <= self.clock()
-            # The others wait until the first answers: what is wrong with a config is told once.
+            # Start the others after the first is ready, so that an invalid config is reported once.
             is_new = place.process is None and place.due is None and self._was_ready
             if is_due or is_new:
                 worker = self._start(place, number)
                 if worker is not None:
                     return worker
         if self._hangups > self._refused_hangup and self._was_ready:
-            # One by one, each when the successor before it answers: at no time are there fewer workers.
+            # Replace one worker at a time, after the previous successor is ready: the number of workers never drops.
             earlier = [number for number, place in enumerate(self._places) if place.hangup < self._hangups]
             if earlier and all(place.successor is None for place in self._places):
                 return self._start(self._places[earlier[0]], earlier[0])
@@ -312,11 +312,11 @@ class Workers:
     # -- one worker
 
     def _start(self, place: _Place, number: int) -> Worker | None:
-        """Fork a worker; return in it what it has of us, and `None` here."""
+        """Fork a worker; return a `Worker` in the child, and `None` in the parent."""
         ours, theirs = socket.socketpair()
         is_first = not self._was_ready and number == 0
         place.hangup, place.due = self._hangups, None
-        pid = os.fork()  # noqa: TID251 - a copy of ourselves, and no program
+        pid = os.fork()  # noqa: TID251 - a copy of this process, not a program
         if pid:
             theirs.close()
             one = _Process(pid, number, ours, self.clock(), self._hangups)
@@ -325,7 +325,7 @@ class Workers:
             else:
                 place.successor = one
             return None
-        # Ctrl-C on a terminal is for the parent, which lets its workers end in order.
+        # Ctrl-C on a terminal must reach only the parent, which ends its workers in order.
         os.setpgid(0, 0)
         ours.close()
         for other in self._processes():
@@ -338,7 +338,7 @@ class Workers:
 
     @contextmanager
     def _signals(self) -> Generator[socket.socket]:
-        """Give a socket on which the numbers of signals arrive."""
+        """Yield a socket that receives the numbers of signals."""
         wake, write = socket.socketpair()
         for one in (wake, write):
             one.setblocking(False)
@@ -356,10 +356,10 @@ class Workers:
 
 
 def _wake(_number: int, _frame: FrameType | None) -> None:
-    """Let the number arrive on the socket; a signal without a handler would not."""
+    """Do nothing: a signal needs a handler for its number to reach the socket."""
 
 
-def _how(code: int) -> str:
+def _exit_text(code: int) -> str:
     if code >= 0:
         return f"ended with code {code}"
     try:

@@ -1,4 +1,4 @@
-"""Comparison: what one config gives and takes compared with another, profile by profile."""
+"""Comparison: the differences between two configs, for each profile."""
 
 from __future__ import annotations
 
