@@ -62,11 +62,13 @@ if TYPE_CHECKING:
     from pegboard.auth.rules import IdentityRules
     from pegboard.resources import skill_reader
     from pegboard.tasks.tasks import Tasks
+    from pegboard.workspace import document_operations
     from pegboard.workspace import resources as document_resources
     from pegboard.workspace import upload as uploading
     from pegboard.workspace.tools import fetch_web_page, toolset
     from pegboard.workspace.tools.lent_model import ModelOf
 else:
+    document_operations = LazyModule("pegboard.workspace.document_operations")
     document_resources = LazyModule("pegboard.workspace.resources")
     uploading = LazyModule("pegboard.workspace.upload")
     toolset = LazyModule("pegboard.workspace.tools.toolset")
@@ -256,6 +258,7 @@ class Catalog:
             ),
             document_resources.document_resource(store),
             uploading.upload_entry(store, [*toolset.GROUPS]),
+            *document_operations.document_operations(store, [*toolset.GROUPS]),
         )
         if web_fetch is not False:
             hosts = None if web_fetch is True else tuple(web_fetch)

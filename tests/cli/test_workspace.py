@@ -197,3 +197,37 @@ def test_the_model_of_an_embedder_is_fetched_by_a_command_alone_which_says_what_
     ran = run("ingest", "handbook", "--space", "s1")
     assert "pegboard workspace fetch-model" in ran.err + ran.out
     assert asked == []
+
+
+def test_one_document_is_listed_shown_stored_and_removed(run: Run, tmp_path: Path) -> None:
+    run("ingest", "handbook", "--space", "s1")
+    listed = run("workspace", "ls", "s1", "handbook").out
+    assert "leave.md" in listed
+    assert "2 documents in the source 'handbook' of the space 's1'." in listed
+    [leave, _] = orjson.loads(run("workspace", "ls", "s1", "handbook", "--json").out)["documents"]
+    assert run("workspace", "show", "s1", "handbook", "leave.md", "--text").out == "# Leave\n\nThirty days a year.\n\n"
+    assert f"document_id: {leave['document_id']}\n" in run("workspace", "show", "s1", "handbook", "leave.md").out
+    (tmp_path / "new.md").write_text("# Leave\n\nForty days.\n")
+    (tmp_path / "note.txt").write_text("Soup.")
+    assert run("workspace", "put", "s1", "notes", "a/note.txt", "note.txt").out.startswith("a/note.txt: added, as doc_")
+    assert run("workspace", "ls", "s1", "notes", "--folder", "b").out.startswith("0 documents")
+    removed = run("workspace", "rm", "s1", "handbook", "leave.md").out
+    assert removed.startswith("Removed 'leave.md' from the source 'handbook' of the space 's1'.\nThe next ingest")
+    assert run("workspace", "rm", "s1", "handbook", "leave.md").code == 1
+    assert run("ingest", "handbook", "--space", "s1").out == "1 added, 1 unchanged in the space 's1'.\n"
+    missing = run("workspace", "put", "s1", "notes", "b.txt", "nothing.txt")
+    assert (missing.code, "'nothing.txt' cannot be read" in missing.err) == (2, True)
+
+
+def test_a_file_is_stored_in_the_place_of_a_document_of_a_folder(run: Run, tmp_path: Path) -> None:
+    run("ingest", "handbook", "--space", "s1")
+    before = orjson.loads(run("workspace", "show", "s1", "handbook", "leave.md", "--json").out)
+    (tmp_path / "new.md").write_text("# Leave\n\nForty days.\n")
+    stored = orjson.loads(run("workspace", "put", "s1", "handbook", "leave.md", "new.md", "--json").out)
+    assert (stored["status"], stored["document_id"]) == ("changed", before["document_id"])
+    assert stored["note"].startswith("The next ingest of its source reads its own content again")
+    sources = orjson.loads(run("workspace", "ls", "--json").out)["sources"]
+    assert [(each["name"], each["type"], each["status"]) for each in sources] == [("handbook", "folder", "ready")]
+    assert run("ingest", "handbook", "--space", "s1").out == "1 changed, 1 unchanged in the space 's1'.\n"
+    # What a source has not stays to its owner.
+    assert "takes no 'upload'" in run("workspace", "put", "s1", "handbook", "other.md", "new.md").err

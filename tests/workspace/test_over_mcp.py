@@ -357,3 +357,74 @@ async def test_a_server_that_asks_nobody_has_one_space_or_says_why_there_is_noth
             assert ("workspace: {space: NAME}" in found.get("note", "")) is (not count)
             assert ("workspace: {space: NAME}" in server.said.read_text()) is (not count)
             assert len((await rpc(client, "resources/list"))["resources"]) == count * 4
+
+
+async def answered(client: httpx2.AsyncClient, method: str, path: str, **options: Any) -> Any:
+    answer = await client.request(method, f"/v1/documents{path}", **options)
+    return answer.status_code, answer.json()
+
+
+async def test_one_document_is_listed_shown_read_replaced_and_removed_over_http(
+    door: dict[str, httpx2.AsyncClient],
+) -> None:
+    lea = door["lea"]
+    for name in ("a.txt", "b.txt", "c.txt"):
+        assert (await sent(lea, f"canary {name}".encode(), path=f"single/{name}", source="single"))[0] == 201
+    status, page = await answered(lea, "GET", "", params={"source": "single", "folder": "single", "limit": "2"})
+    assert (status, [each["path"] for each in page["items"]]) == (200, ["single/a.txt", "single/b.txt"])
+    rest = (await answered(lea, "GET", "", params={"source": "single", "cursor": page["next_cursor"]}))[1]
+    assert ([each["path"] for each in rest["items"]], rest["next_cursor"]) == (["single/c.txt"], None)
+    known = page["items"][0]["document_id"]
+    status, shown = await answered(lea, "GET", f"/{known}")
+    assert (status, shown["path"], shown["space"], shown["source"]) == (200, "single/a.txt", "s6", "single")
+    assert (await answered(lea, "GET", f"/{known}/text", params={"start": "7"}))[1]["text"] == "a.txt"
+    status, replaced = await answered(lea, "PUT", f"/{known}", content=b"canary of another text")
+    assert (status, replaced["status"], replaced["document_id"]) == (200, "changed", known)
+    assert (replaced["path"], replaced["source"]) == ("single/a.txt", "single")
+    assert (await answered(lea, "GET", f"/{known}/text"))[1]["text"] == "canary of another text"
+    status, removed = await answered(lea, "DELETE", f"/{known}")
+    assert (status, removed) == (200, {
+        "document_id": known, "space": "s6", "source": "single", "source_type": "upload", "path": "single/a.txt",
+        "removed": True,
+    })  # fmt: skip
+    assert (await answered(lea, "GET", f"/{known}"))[0] == (await answered(lea, "DELETE", f"/{known}"))[0] == 404
+    assert (await told(lea, "search_documents", query="another text"))["hits"] == []
+
+
+@pytest.mark.parametrize("text", ["x", "0", "201", "-1", "1" * 40, "²"])
+async def test_a_limit_that_is_none_is_refused(door: dict[str, httpx2.AsyncClient], text: str) -> None:
+    assert (await answered(door["lea"], "GET", "", params={"limit": text}))[0] == 422
+
+
+async def test_single_documents_are_for_those_who_may_read_or_write_their_space(
+    door: dict[str, httpx2.AsyncClient],
+) -> None:
+    [leave] = (await told(door["ann"], "find_by_name", pattern="leave"))["items"]
+    [plans] = (await told(door["bob"], "find_by_name", pattern="plans"))["items"]
+    for asked in (leave, plans):
+        known, invented = asked["document_id"], "doc_0000000000000000"
+        for method, path in (("GET", ""), ("GET", "/text"), ("PUT", ""), ("DELETE", "")):
+            body = {"content": b"stolen"} if method == "PUT" else {}
+            strange = await answered(door["eve"], method, f"/{known}{path}", **body)
+            missing = await answered(door["eve"], method, f"/{invented}{path}", **body)
+            assert strange[0] == missing[0] == 404
+            assert strange[1]["detail"].replace(known, "X") == missing[1]["detail"].replace(invented, "X")
+    assert (await answered(door["eve"], "GET", "", params={"space": "s1"}))[1]["items"] == []
+    # Read, and not written.
+    known = plans["document_id"]
+    assert (await answered(door["bob"], "GET", f"/{known}"))[0] == 200
+    assert (await answered(door["bob"], "PUT", f"/{known}", content=b"x"))[0] == 403
+    assert (await answered(door["bob"], "DELETE", f"/{known}"))[0] == 403
+    assert "canary two" in (await answered(door["bob"], "GET", f"/{known}/text"))[1]["text"]
+    # A profile without document tools has no documents.
+    refused = await answered(door["kim"], "GET", "", params={"profile": "without"})
+    assert (refused[0], refused[1]["detail"]) == (404, "This server has no documents for this caller.")
+
+
+async def test_a_document_of_a_folder_that_is_removed_says_that_it_may_come_back(
+    door: dict[str, httpx2.AsyncClient],
+) -> None:
+    [notes] = (await told(door["ann"], "find_by_name", pattern="notes"))["items"]
+    status, removed = await answered(door["ann"], "DELETE", f"/{notes['document_id']}")
+    assert (status, removed["note"]) == (200, "The next ingest of its source stores it again if it is still there.")
+    assert (await told(door["ann"], "find_by_name", pattern="notes"))["items"] == []

@@ -73,8 +73,15 @@ ACTIONS = {
         ),
     },
     "workspace": {
-        "ls": Action("List document sources, and who may use which space.", "pegboard workspace ls s1"),
-        "rm": Action("Remove a source with its documents.", "pegboard workspace rm s1 handbook"),
+        "ls": Action(
+            "List document sources and who may use which space, or the documents of a source.",
+            "pegboard workspace ls s1 handbook",
+        ),
+        "show": Action("Show a document, or its text.", "pegboard workspace show s1 handbook leave.md --text"),
+        "put": Action("Store a file as a document.", "pegboard workspace put s1 handbook leave.md ./leave.md"),
+        "rm": Action(
+            "Remove a source with its documents, or one document.", "pegboard workspace rm s1 handbook leave.md"
+        ),
         "stats": Action("Show the size of each space.", "pegboard workspace stats"),
         "embed": Action("Compute the vectors of passages that have none.", "pegboard workspace embed"),
         "fetch-model": Action(

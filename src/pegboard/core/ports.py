@@ -384,6 +384,46 @@ class DocumentStore(Protocol):
 
 
 @runtime_checkable
+class DocumentKeeper(Protocol):
+    """Lists and removes single documents, in a store that supports it; every method is limited to a scope."""
+
+    async def documents(
+        self,
+        scope: DocumentScope,
+        *,
+        space: str | None = None,
+        source: str | None = None,
+        folder: str = "",
+        limit: int,
+        cursor: str | None = None,
+    ) -> JSON:
+        """Return documents by space, source and path, also those that could not be read: `{items, next_cursor, …}`.
+
+        `source` is a name or an id. An unknown space or source has no documents.
+
+        Raises:
+            CallError: invalid_arguments, for an invalid cursor or folder.
+        """
+        ...
+
+    async def place_of_document(self, scope: DocumentScope, document_id: str) -> JSON:
+        """Return where a document is: `{document_id, space, source, source_type, path}`.
+
+        Raises:
+            CallError: not_found.
+        """
+        ...
+
+    async def remove_document(self, scope: DocumentScope, document_id: str) -> JSON:
+        """Remove a document; return where it was, as `place_of_document`.
+
+        Raises:
+            CallError: not_found; read_only, if the scope may only read its space.
+        """
+        ...
+
+
+@runtime_checkable
 class DocumentGrants(Protocol):
     """Who may use which document space, in a store that supports grants."""
 

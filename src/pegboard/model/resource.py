@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 from urllib.parse import unquote
 
 from msgspec import Struct
@@ -91,13 +91,16 @@ class CompletionSpec(Struct, frozen=True, kw_only=True):
         return argument == self.argument and named in (self.prompt, self.resource)
 
 
-class UploadSpec(Struct, frozen=True, kw_only=True):
-    """Receives a file that a caller uploads. No list shows it, and no model can call it."""
-
-    name: str
+DocumentOperation = Literal["upload", "list", "show", "read", "remove"]
 
 
-Offer = ResourceSpec | PromptSpec | CompletionSpec | UploadSpec
+class DocumentSpec(Struct, frozen=True, kw_only=True):
+    """An operation on the documents of a caller, such as an upload. No list shows it, and no model can call it."""
+
+    name: DocumentOperation
+
+
+Offer = ResourceSpec | PromptSpec | CompletionSpec | DocumentSpec
 """What a catalog offers in addition to tools."""
 
 

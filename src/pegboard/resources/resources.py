@@ -17,7 +17,15 @@ from pegboard.model.context import ToolContext
 from pegboard.model.error import DefinitionError
 from pegboard.model.policy import OPEN_POLICY
 from pegboard.model.record import replace
-from pegboard.model.resource import CompletionSpec, Offer, PromptArgument, PromptSpec, ResourceSpec, UploadSpec
+from pegboard.model.resource import (
+    CompletionSpec,
+    DocumentOperation,
+    DocumentSpec,
+    Offer,
+    PromptArgument,
+    PromptSpec,
+    ResourceSpec,
+)
 from pegboard.model.tool import ToolEntry
 from pegboard.resources.apps import APP_MIME_TYPE, APP_SCHEME, with_content_security
 from pegboard.resources.prompt_messages import with_messages
@@ -199,9 +207,12 @@ class Resources:
         """Return the visible prompts."""
         return [(entry, entry.offer) for entry in view.tools(within=within) if isinstance(entry.offer, PromptSpec)]
 
-    def upload(self, view: View, *, within: Snapshot | None = None) -> ToolEntry | None:
-        """Return the entry that receives this caller's uploads; `None` if there is none."""
-        return next((entry for entry in view.tools(within=within) if isinstance(entry.offer, UploadSpec)), None)
+    def document_operation(
+        self, name: DocumentOperation, view: View, *, within: Snapshot | None = None
+    ) -> ToolEntry | None:
+        """Return the entry of an operation on documents; `None` if this caller has none."""
+        offered = DocumentSpec(name=name)
+        return next((entry for entry in view.tools(within=within) if entry.offer == offered), None)
 
     def resources_of(self, uri: str) -> list[tuple[str, ResourceSpec, dict[str, str]]]:
         """Return (qualified id, spec, values of its variables) of every resource that a URI matches, for any caller.

@@ -11,6 +11,7 @@ from pegboard.model.bounds import DEFAULT_BOUNDS
 from pegboard.model.document import Access
 from pegboard.model.json_types import JSON
 from pegboard.model.secret import Secret
+from pegboard.workspace.document_operations import shown, with_note
 from pegboard.workspace.ingest import BadFile, FolderIngest, IngestReport
 from pegboard.workspace.store.document_store import SqlDocumentStore
 from pegboard.workspace.stores import open_store
@@ -121,6 +122,42 @@ class Workspace:
         """
         scope = self.store.operator_scope(space)
         return await upload(self.store, scope, payload, space=space, source=source, path=path)
+
+    async def documents(
+        self, space: str, source: str | None = None, *, folder: str = "", limit: int = 50, cursor: str | None = None
+    ) -> JSON:
+        """Return documents of a space by source and path: `{items, next_cursor, truncated}`.
+
+        Each item has its `document_id`, `source`, `path`, sizes, times and `status`. Pass `next_cursor` as `cursor` for
+        the next ones.
+
+        Raises:
+            CallError: invalid_arguments, for an invalid cursor or folder; the store cannot be used.
+        """
+        scope = self.store.operator_scope(space)
+        return await self.store.documents(scope, source=source, folder=folder, limit=limit, cursor=cursor)
+
+    async def document(self, space: str, source: str, path: str) -> JSON:
+        """Return the details of a document, as the tool `document_info` does.
+
+        Raises:
+            CallError: not_found; the store cannot be used.
+        """
+        scope = self.store.operator_scope(space)
+        document_id = await self.store.document_named(scope, space, source, path)
+        return await shown(self.store, self.store, scope, document_id)
+
+    async def remove_document(self, space: str, source: str, path: str) -> JSON:
+        """Remove one document; return where it was.
+
+        The next ingest of its source stores it again if its file is still there.
+
+        Raises:
+            CallError: not_found; the store cannot be used.
+        """
+        scope = self.store.operator_scope(space)
+        document_id = await self.store.document_named(scope, space, source, path)
+        return with_note(await self.store.remove_document(scope, document_id))
 
     async def remove(self, space: str, source: str) -> int:
         """Remove a source with its documents; return their number.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -25,13 +26,15 @@ from pegboard.workspace.parsing.encoding_names import known_encoding
 from pegboard.workspace.parsing.formats import format_of
 from pegboard.workspace.shown_names import can_be_shown
 from pegboard.workspace.store.document_store import INGEST_BATCH_DOCUMENTS, SqlDocumentStore
+from pegboard.workspace.store.renaming import Rename
 from pegboard.workspace.store.source_settings import SourceRoot
-from pegboard.workspace.store.writing import Stored, prepared
+from pegboard.workspace.store.writing import Stored, StoredFile, prepared
 
 INGEST_FOLDER_FILES = 1_000_000  # files in one folder
 INGEST_LEVELS = 64  # nesting levels of folders
 INGEST_AT_ONCE_BYTES = 32 * MIB  # bytes of files that are read but not yet stored
 INGEST_BATCH_CHARS = 4_000_000  # characters of text in one batch
+RENAMED_FILES = 100_000  # files that are gone for which new paths are searched in one run
 SHRINK_PART = 2  # a source that loses more than one document in this many needs confirmation
 
 _TRIES = 3  # attempts to read a file that keeps changing
@@ -48,6 +51,8 @@ class BadFile(Struct, frozen=True, kw_only=True):
 class IngestReport:
     """The outcome of one run. Reported files are stored."""
 
+    total: int = 0
+    """The files to examine, as counted at the start."""
     counts: Counter[Stored] = field(default_factory=Counter[Stored])
     removed: int = 0
     embedded: int = 0
@@ -63,11 +68,20 @@ class IngestReport:
 
 
 class _Reader(Struct, frozen=True, kw_only=True):
-    """The reader of a run's files; `reads_all` if their encoding was changed."""
+    """The reader of a run's files; `reads_all` if their encoding was changed, `renamed` are new paths of old files."""
 
     files: FileReader
     encoding: str
     reads_all: bool
+    renamed: frozenset[str]
+
+
+class _GoneFiles(Struct, frozen=True, kw_only=True):
+    """The documents of a source whose files are gone: how many of how many, and the first ones."""
+
+    count: int
+    total: int
+    first: Sequence[StoredFile]
 
 
 Observer = Callable[[IngestReport], None]
@@ -108,20 +122,28 @@ class FolderIngest(Struct, frozen=True, kw_only=True):
         encoding = checked_encoding(self.encoding)
         root, only = self._root()
         began_in = await asyncio.to_thread(self._identity)
+        report = IngestReport()
+        renames: list[Rename] = []
         if only is None:
             # Checked first, so that a refused run changes nothing.
-            await self._check_shrink(root, began_in)
+            gone = await self._gone_files(root)
+            renames = await self._renames(root, gone, report)
+            await self._check_shrink(root, began_in, gone.count - len(renames), gone.total)
+        else:
+            report.total = 1
         await self.store.begin_source(
             self.scope, self.space, self.source, type_="folder", origin=str(self.path.absolute())
         )
         encoding, is_new = await self.store.set_encoding(self.scope, self.space, self.source, encoding)
-        report = IngestReport()
+        renamed = await self._rename(renames)
         async with FileReader(max_chars=self.store.document_chars) as files:
-            reader = _Reader(files=files, encoding=encoding, reads_all=is_new)
+            reader = _Reader(files=files, encoding=encoding, reads_all=is_new, renamed=renamed)
             await self._store_all(root, only, reader, report)
         if only is None:
             # The folder may have been unmounted while it was read.
-            if await self._check_shrink(root, began_in):
+            gone = await self._gone_files(root)
+            await self._check_shrink(root, began_in, gone.count, gone.total)
+            if gone.count:
                 report.removed = await self._remove_gone(root, began_in)
             if began_in is not None:
                 await self.store.put_source_root(self.scope, self.space, self.source, began_in)
@@ -169,29 +191,29 @@ class FolderIngest(Struct, frozen=True, kw_only=True):
         self, root: Root, only: FileEntry | None, reader: _Reader, report: IngestReport
     ) -> AsyncIterator[NewDocument]:
         """Yield new and changed documents, several processed at once, in the order of the files."""
-        working: deque[tuple[asyncio.Task[NewDocument | None], int]] = deque()
+        working: deque[tuple[asyncio.Task[NewDocument | Stored], int]] = deque()
         reading_bytes = 0
         try:
-            async for entry, known in self._looked_up([only] if only else self._files(root, report)):
+            async for entry, known in self._looked_up([only] if only else self._reported_files(root, report)):
                 while working and (len(working) >= 2 * PARSERS or reading_bytes > INGEST_AT_ONCE_BYTES):
                     task, size_bytes = working[0]
                     document = await task
                     working.popleft()
                     reading_bytes -= size_bytes
-                    if document is not None:
+                    if isinstance(document, NewDocument):
                         yield document
                     else:
-                        report.counts["unchanged"] += 1
+                        report.counts[document] += 1
                 size_bytes = min(entry.size_bytes, self.max_file_bytes)
                 working.append((asyncio.create_task(self._document(root, entry, reader, known)), size_bytes))
                 reading_bytes += size_bytes
             while working:
                 document = await working[0][0]
                 working.popleft()
-                if document is not None:
+                if isinstance(document, NewDocument):
                     yield document
                 else:
-                    report.counts["unchanged"] += 1
+                    report.counts[document] += 1
         finally:
             for task, _ in working:
                 task.cancel()
@@ -205,8 +227,8 @@ class FolderIngest(Struct, frozen=True, kw_only=True):
             for entry in some:
                 yield entry, known.get(entry.path)
 
-    async def _document(self, root: Root, entry: FileEntry, reader: _Reader, known: str | None) -> NewDocument | None:
-        """Return the document in a file; `None` if it is already stored."""
+    async def _document(self, root: Root, entry: FileEntry, reader: _Reader, known: str | None) -> NewDocument | Stored:
+        """Return the document in a file; `unchanged` or `renamed` if it is already stored."""
         unread = NewDocument(path=entry.path, mime=_mime(entry.path), size_bytes=entry.size_bytes, checksum="")
         if entry.size_bytes > self.max_file_bytes:
             size = f"{entry.size_bytes / MIB:,.0f} MiB"
@@ -218,18 +240,23 @@ class FolderIngest(Struct, frozen=True, kw_only=True):
         except OSError as error:
             return with_error(unread, f"it cannot be read: {error.strerror}")
         if known is not None and known == checksum_of(payload) and not reader.reads_all:
-            return None
+            return "renamed" if entry.path in reader.renamed else "unchanged"
         return await reader.files.read(entry.path, payload, modified_s=entry.modified_s, encoding=reader.encoding)
 
-    def _files(self, root: Root, report: IngestReport) -> Iterator[FileEntry]:
-        """Yield the readable files, folder by folder, by name; hidden ones are skipped."""
+    def _files(
+        self, root: Root, on_bad: Callable[[BadFile], None], on_kind: Callable[[str], None] = lambda _: None
+    ) -> Iterator[FileEntry]:
+        """Yield the readable files, folder by folder, by name; hidden ones are skipped.
+
+        `on_bad` gets each item that is skipped, and `on_kind` each ending that no parser reads.
+        """
         waiting = ["."]
         while waiting:
             folder = waiting.pop()
             try:
                 listing = root.listing(folder, max_entries=INGEST_FOLDER_FILES)
             except (CallError, OSError) as error:
-                self._report_bad(report, BadFile(path=folder, reason=_reason(error)))
+                on_bad(BadFile(path=folder, reason=_reason(error)))
                 continue
             below: list[str] = []
             for entry in listing:
@@ -238,14 +265,20 @@ class FolderIngest(Struct, frozen=True, kw_only=True):
                     continue
                 fault = _fault(entry)
                 if fault:
-                    self._report_bad(report, BadFile(path=_printable(entry.path), reason=fault))
+                    on_bad(BadFile(path=_printable(entry.path), reason=fault))
                 elif entry.kind == "folder":
                     below.append(entry.path)
                 elif format_of(name) is None:
-                    report.kinds_not_read[name.rpartition(".")[2].lower() if "." in name else ""] += 1
+                    on_kind(name.rpartition(".")[2].lower() if "." in name else "")
                 else:
                     yield entry
             waiting += reversed(below)
+
+    def _reported_files(self, root: Root, report: IngestReport) -> Iterator[FileEntry]:
+        def count(ending: str) -> None:
+            report.kinds_not_read[ending] += 1
+
+        return self._files(root, lambda bad: self._report_bad(report, bad), count)
 
     def _report_bad(self, report: IngestReport, bad: BadFile) -> None:
         bad = BadFile(path="".join(each if can_be_shown(each) else "�" for each in bad.path), reason=bad.reason)
@@ -262,8 +295,50 @@ class FolderIngest(Struct, frozen=True, kw_only=True):
             return None
         return SourceRoot(_printable(str(self.path.absolute())), status.st_dev, status.st_ino)
 
-    async def _check_shrink(self, root: Root, began_in: SourceRoot | None) -> int:
-        """Return the number of documents whose files are gone.
+    async def _gone_files(self, root: Root) -> _GoneFiles:
+        """Return the documents whose files are gone."""
+        count = total = 0
+        first: list[StoredFile] = []
+        async for some in self._stored():
+            total += len(some)
+            gone = await asyncio.to_thread(_gone, root, some)
+            count += len(gone)
+            first += gone[: RENAMED_FILES - len(first)]
+        return _GoneFiles(count=count, total=total, first=first)
+
+    async def _renames(self, root: Root, gone: _GoneFiles, report: IngestReport) -> list[Rename]:
+        """Return the documents whose files have another path now; count the files of the folder.
+
+        A new file with the content of one that is gone is that file: under the same name in another folder, if there is
+        one, or else under any name.
+        """
+        checksums = {each.checksum for each in gone.first}
+        sizes = {each.size_bytes for each in gone.first}
+        new: list[tuple[str, str]] = []
+        entries = self._files(root, lambda _: None)
+        while some := await asyncio.to_thread(lambda: [*islice(entries, INGEST_BATCH_DOCUMENTS)]):
+            report.total += len(some)
+            likely = [each for each in some if each.size_bytes in sizes and each.size_bytes <= self.max_file_bytes]
+            if likely:
+                stored = await self.store.checksums(self.scope, self.space, self.source, [each.path for each in likely])
+                unknown = [each.path for each in likely if each.path not in stored]
+                new += [
+                    (path, checksum)
+                    for path, checksum in await asyncio.to_thread(_checksums, root, unknown, self.max_file_bytes)
+                    if checksum in checksums
+                ]
+        return _paired(new, gone.first)
+
+    async def _rename(self, renames: Sequence[Rename]) -> frozenset[str]:
+        """Give documents their new paths; return these."""
+        moved: list[Rename] = []
+        for start in range(0, len(renames), INGEST_BATCH_DOCUMENTS):
+            some = renames[start : start + INGEST_BATCH_DOCUMENTS]
+            moved += await self.store.rename_documents(self.scope, self.space, self.source, some)
+        return frozenset(each.path for each in moved)
+
+    async def _check_shrink(self, root: Root, began_in: SourceRoot | None, gone: int, total: int) -> None:
+        """Check that a source does not lose all or most of its documents.
 
         An empty mount point and a mistyped path look like a folder whose files were deleted, and nobody watches a run
         from cron.
@@ -272,18 +347,13 @@ class FolderIngest(Struct, frozen=True, kw_only=True):
             CallError: needs_review, they are all or most of the source, or the source was read from another folder;
                 busy, the folder is no longer at its path.
         """
-        gone = total = 0
-        async for some in self._stored():
-            total += len(some)
-            gone += len(await asyncio.to_thread(_gone, root, some))
         if not gone or self.allow_shrink:
-            return gone
+            return
         await self._check_place(began_in)
         known = await self.store.source_root(self.scope, self.space, self.source)
         is_other = known is not None and began_in is not None and not known.is_same_folder(began_in)
         if is_other or gone * SHRINK_PART > total:
             raise CallError("needs_review", self._shrink_text(gone, total, known if is_other else None))
-        return gone
 
     def _shrink_text(self, gone: int, total: int, other: SourceRoot | None) -> str:
         documents = "document" if gone == 1 else "documents"
@@ -301,11 +371,11 @@ class FolderIngest(Struct, frozen=True, kw_only=True):
             "--allow-shrink; otherwise look whether it is mounted and its path is right."
         )
 
-    async def _stored(self) -> AsyncIterator[list[tuple[int, str, str]]]:
+    async def _stored(self) -> AsyncIterator[list[StoredFile]]:
         """Yield the documents of the source in batches; nothing if the source does not exist."""
         place: tuple[str, str] | None = None
         while some := await self.store.documents_from(self.scope, self.space, self.source, place):
-            place = some[-1][1:]
+            place = some[-1].folder, some[-1].name
             yield some
 
     async def _check_place(self, began_in: SourceRoot | None) -> None:
@@ -330,7 +400,8 @@ class FolderIngest(Struct, frozen=True, kw_only=True):
             if gone:
                 # Checked after the files: a folder that was moved or unmounted before would seem empty.
                 await self._check_place(began_in)
-                removed += await self.store.remove_documents(self.scope, self.space, self.source, gone)
+                numbers = [each.n for each in gone]
+                removed += await self.store.remove_documents(self.scope, self.space, self.source, numbers)
         return removed
 
 
@@ -404,8 +475,41 @@ def _settled(root: Root, path: str, max_bytes: int) -> bytes:
     raise CallError("busy", "it changes while it is read")
 
 
-def _gone(root: Root, documents: list[tuple[int, str, str]]) -> list[int]:
-    return [n for n, folder, name in documents if not _is_there(root, folder, name)]
+def _checksums(root: Root, paths: Sequence[str], max_bytes: int) -> list[tuple[str, str]]:
+    """Return files with the checksums of their contents, without those that cannot be read."""
+    found: list[tuple[str, str]] = []
+    for path in paths:
+        with suppress(CallError, OSError):
+            found.append((path, checksum_of(_settled(root, path, max_bytes))))
+    return found
+
+
+def _paired(new: Sequence[tuple[str, str]], gone: Sequence[StoredFile]) -> list[Rename]:
+    """Return the new paths of files that are gone, by equal checksums and preferably equal names."""
+    namesakes: dict[tuple[str, str], list[StoredFile]] = {}
+    for each in reversed(gone):
+        namesakes.setdefault((each.checksum, each.name), []).append(each)
+    renames: list[Rename] = []
+    left: list[tuple[str, str]] = []
+    for path, checksum in new:
+        same = namesakes.get((checksum, path.rpartition("/")[2]))
+        if same:
+            renames.append(Rename(same.pop().n, path))
+        else:
+            left.append((path, checksum))
+    others: dict[str, list[StoredFile]] = {}
+    for same in namesakes.values():
+        for each in same:
+            others.setdefault(each.checksum, []).append(each)
+    for path, checksum in left:
+        if others.get(checksum):
+            each = others[checksum].pop()
+            renames.append(Rename(each.n, path, reads_again=format_of(each.name) != format_of(path)))
+    return renames
+
+
+def _gone(root: Root, documents: Sequence[StoredFile]) -> list[StoredFile]:
+    return [each for each in documents if not _is_there(root, each.folder, each.name)]
 
 
 def _is_there(root: Root, folder: str, name: str) -> bool:
@@ -445,7 +549,9 @@ def checked_encoding(encoding: str | None) -> str | None:
 def describe(report: IngestReport) -> str:
     """Return the outcome of a run in one line."""
     counts = report.counts
-    parts = [f"{counts[each]} {each}" for each in ("added", "changed", "unchanged", "failed") if counts[each]]
+    parts = [
+        f"{counts[each]} {each}" for each in ("added", "changed", "renamed", "unchanged", "failed") if counts[each]
+    ]
     if report.removed:
         parts.append(f"{report.removed} removed")
     if report.empty:

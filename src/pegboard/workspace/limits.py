@@ -8,3 +8,4 @@ DOCUMENT_STORE_BUSY_S = 30.0  # seconds that a writer waits for another
 DOCUMENT_STORE_CONNECTIONS = 8  # open connections for readers
 DOCUMENT_RESULT_BYTES = 64 * KIB  # bytes of one answer
 DOCUMENT_READ_CHARS = 50_000  # characters of one document read at once
+DOCUMENTS_LISTED = 200  # documents in one list

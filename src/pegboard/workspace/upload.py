@@ -9,7 +9,7 @@ from pegboard.model.call_context import CallContext
 from pegboard.model.document import DocumentScope
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
-from pegboard.model.resource import UploadSpec
+from pegboard.model.resource import DocumentSpec
 from pegboard.model.tool import Annotations, ToolEntry, ToolSpec
 from pegboard.workspace.file_reader import FileReader
 from pegboard.workspace.parsing.formats import FORMATS, format_of
@@ -46,7 +46,7 @@ def upload_entry(store: DocumentStore, groups: Sequence[str]) -> ToolEntry:
         timeout_s=UPLOAD_S,
         origin=__name__,
     )
-    return ToolEntry(spec=spec, handler=take, offer=UploadSpec(name="documents"))
+    return ToolEntry(spec=spec, handler=take, offer=DocumentSpec(name="upload"))
 
 
 async def upload(

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import orjson
 from cyclopts import Parameter
 
 from pegboard.cli.command_error import CommandError, Exit
@@ -23,6 +24,8 @@ from pegboard.extras import needs_package
 from pegboard.lazy import LazyModule
 from pegboard.model.document import Access
 from pegboard.model.error import CallError
+from pegboard.model.json_types import JSON, JSONValue
+from pegboard.workspace.limits import DOCUMENT_READ_CHARS, DOCUMENTS_LISTED
 
 if TYPE_CHECKING:
     from pegboard.models.embedding import fastembed_model
@@ -35,30 +38,75 @@ _SOURCES = (Column(head="Space", style="bold"), Column(head="Source"), Column(he
             Column(head="State"), Column(head="Updated"))  # fmt: skip
 _SPACES = (Column(head="Space", style="bold"), Column(head="Sources"), Column(head="Documents"), Column(head="Failed"),
            Column(head="Passages"), Column(head="Characters"), Column(head="Rows"))  # fmt: skip
+_DOCUMENTS = (Column(head="Path", style="bold"), Column(head="Id"), Column(head="Type"), Column(head="Characters"),
+              Column(head="State"))  # fmt: skip
 _GRANTS = (Column(head="Space", style="bold"), Column(head="Who"), Column(head="Access"))
 _NEW = "Allow a space that does not exist yet."
 _WHO = "user:NAME or role:NAME."
 Space = Annotated[str, Parameter(help="The space.")]
+Source = Annotated[str, Parameter(help="The source.")]
+DocumentPath = Annotated[str, Parameter(help="The path of the document in its source.")]
 Who = Annotated[str, Parameter(help=_WHO)]
 
 
 async def ls_command(
     space: Annotated[str | None, Parameter(help="The space; by default all of them.")] = None,
+    source: Annotated[str | None, Parameter(help="A source of it, to list its documents.")] = None,
+    /,
+    *,
+    folder: Annotated[str, Parameter(help="Only the documents below this folder of the source.")] = "",
+    options: SharedOptions,
+) -> None:
+    """List document sources and who may use which space, or the documents of a source."""
+    async with _opened(options) as project:
+        if space is None or source is None:
+            await _list(project, options, space)
+        else:
+            await _list_documents(project, options, space, source, folder)
+
+
+async def show_command(
+    space: Space,
+    source: Source,
+    path: DocumentPath,
+    /,
+    *,
+    text: Annotated[bool, Parameter(help="Show the text of the document.", negative="")] = False,
+    options: SharedOptions,
+) -> None:
+    """Show a document, or its text."""
+    async with _opened(options) as project:
+        await _show(project, options, space, source, path, is_text=text)
+
+
+async def put_command(
+    space: Space,
+    source: Source,
+    path: DocumentPath,
+    file: Annotated[Path, Parameter(help="The file to store.")],
     /,
     *,
     options: SharedOptions,
 ) -> None:
-    """List document sources, and who may use which space."""
+    """Store a file as a document; an existing one at the path is replaced and keeps its id."""
     async with _opened(options) as project:
-        await _list(project, options, space)
+        await _put(project, options, space, source, path, file)
 
 
 async def rm_command(
-    space: Space, source: Annotated[str, Parameter(help="The source.")], /, *, options: SharedOptions
+    space: Space,
+    source: Source,
+    path: Annotated[str | None, Parameter(help="The path of one document; by default the whole source.")] = None,
+    /,
+    *,
+    options: SharedOptions,
 ) -> None:
-    """Remove a source with its documents."""
+    """Remove a source with its documents, or one document."""
     async with _opened(options) as project:
-        await _remove(project, options, space, source)
+        if path is None:
+            await _remove(project, options, space, source)
+        else:
+            await _remove_document(project, options, space, source, path)
 
 
 async def stats_command(*, options: SharedOptions) -> None:
@@ -129,6 +177,91 @@ async def _list(project: DocumentProject, options: Options, space: str | None) -
     if granted:
         options.terminal.say("")
         options.terminal.table(_GRANTS, [[each["space"], each["principal"], each["access"]] for each in granted])
+
+
+async def _list_documents(project: DocumentProject, options: Options, space: str, source: str, folder: str) -> None:
+    found: list[JSON] = []
+    cursor: str | None = None
+    while True:
+        page = await project.workspace().documents(space, source, folder=folder, limit=DOCUMENTS_LISTED, cursor=cursor)
+        found += page["items"]
+        cursor = page["next_cursor"]
+        if cursor is None:
+            break
+    if options.json:
+        options.terminal.json({"documents": found})
+        return
+    if found:
+        rows = [
+            [each["path"], each["document_id"], each["mime"], f"{each['char_count']:,}", each["status"]]
+            for each in found
+        ]
+        options.terminal.table(_DOCUMENTS, rows)
+        options.terminal.say("")
+    documents = f"{len(found):,} document{'' if len(found) == 1 else 's'}"
+    options.terminal.say(f"{documents} in the source {source!r} of the space {space!r}.")
+
+
+async def _show(
+    project: DocumentProject, options: Options, space: str, source: str, path: str, *, is_text: bool
+) -> None:
+    document = await project.workspace().document(space, source, path)
+    text = await _text_of(project, space, document) if is_text else None
+    if options.json:
+        options.terminal.json(document if text is None else {**document, "text": text})
+    elif text is not None:
+        options.terminal.say(text)
+    else:
+        options.terminal.say("\n".join(f"{name}: {_one_line(value)}" for name, value in document.items()))
+
+
+async def _text_of(project: DocumentProject, space: str, document: JSON) -> str:
+    scope = project.store.operator_scope(space)
+    parts: list[str] = []
+    start: int | None = 0
+    while start is not None:
+        read = await project.store.read_document(
+            scope, document["document_id"], start=start, end=start + DOCUMENT_READ_CHARS
+        )
+        parts.append(read["text"])
+        start = read["next_start"]
+    return "".join(parts)
+
+
+def _one_line(value: JSONValue) -> str:
+    if value is None:
+        return "-"
+    return value if isinstance(value, str) else orjson.dumps(value).decode()
+
+
+async def _put(project: DocumentProject, options: Options, space: str, source: str, path: str, file: Path) -> None:
+    limit = project.config.bounds.upload_bytes
+    payload = await asyncio.to_thread(_content, file, limit)
+    stored = await project.workspace().upload(payload, space=space, source=source, path=path)
+    if options.json:
+        options.terminal.json(stored)
+    else:
+        options.terminal.say(f"{stored['path']}: {stored['status']}, as {stored['document_id']}.")
+
+
+def _content(file: Path, limit_bytes: int) -> bytes:
+    try:
+        if file.stat().st_size > limit_bytes:
+            text = f"The file {str(file)!r} is too large; `limits.upload_bytes` is {limit_bytes:,}."
+            raise CommandError(text, kind="result_too_large", code=Exit.REFUSED)
+        return file.read_bytes()  # raw: the operator's own file
+    except OSError as error:
+        raise CommandError(f"The file {str(file)!r} cannot be read: {error.strerror}.", kind="no_file") from None
+
+
+async def _remove_document(project: DocumentProject, options: Options, space: str, source: str, path: str) -> None:
+    removed = await project.workspace().remove_document(space, source, path)
+    if options.json:
+        options.terminal.json(removed)
+        return
+    options.terminal.say(f"Removed {removed['path']!r} from the source {source!r} of the space {space!r}.")
+    if "note" in removed:
+        options.terminal.say(removed["note"])
 
 
 async def _remove(project: DocumentProject, options: Options, space: str, source: str) -> None:

@@ -1,4 +1,4 @@
-"""DocumentRoutes: POST /v1/documents and /v1/grants: uploads, and who may see which space."""
+"""DocumentRoutes: /v1/documents and /v1/grants: the documents of a caller, and who may see which space."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import hashlib
 from collections.abc import Awaitable
 from typing import TypeVar
 
-from pegboard.core.ports import DocumentGrants, DocumentStore
+from pegboard.core.ports import DocumentGrants, DocumentKeeper, DocumentStore
 from pegboard.core.view import View
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
 from pegboard.model.record import replace
 from pegboard.model.request import Attachment
+from pegboard.model.resource import DocumentOperation
 from pegboard.model.tool import ToolEntry
 from pegboard.server.http_api.api_app import Api, ApiRequest
 from pegboard.server.http_api.problem_details import STATUS_OF_KIND, ProblemError, not_found, problem_of
@@ -24,22 +25,61 @@ T = TypeVar("T")
 ADMINISTRATOR = "document_administrator"
 """The role that may change who sees which space of documents."""
 _SOURCE = "uploads"
+_LISTED_BY = ("space", "source", "folder", "limit", "cursor")
+_DIGITS = 12
 _NO_DOCUMENTS = "This server has no documents for this caller."
 
 
 class DocumentRoutes:
-    """POST /v1/documents; GET, POST and DELETE /v1/grants."""
+    """GET and POST /v1/documents; GET, PUT and DELETE of one document; GET, POST and DELETE /v1/grants."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
         self._places = UploadPlaces()
 
+    async def list(self, request: ApiRequest) -> Reply:
+        """List documents by space, source and path: `?space=`, `?source=`, `?folder=`, `?limit=`, `?cursor=`."""
+        arguments: JSON = {name: text for name, text in request.query.items() if name in _LISTED_BY}
+        return json_reply(await self._call("list", request, _whole(arguments, "limit")))
+
+    async def show(self, request: ApiRequest) -> Reply:
+        """Show the details of a document."""
+        return json_reply(await self._call("show", request, {"document_id": request.path["id"]}))
+
+    async def read(self, request: ApiRequest) -> Reply:
+        """Return the text of a document from `?start=`, in parts."""
+        arguments: JSON = {name: text for name, text in request.query.items() if name == "start"}
+        arguments["document_id"] = request.path["id"]
+        return json_reply(await self._call("read", request, _whole(arguments, "start")))
+
+    async def remove(self, request: ApiRequest) -> Reply:
+        """Remove a document."""
+        return json_reply(await self._call("remove", request, {"document_id": request.path["id"]}))
+
     async def upload(self, request: ApiRequest) -> Reply:
         """Store the body as a file: its path decides how it is parsed, and which file it replaces."""
-        store, view, entry = await self._whose(request)
+        store, view, entry = await self._whose("upload", request)
         space = request.query.get("space", view.ctx.space_id)
         if space is None:
             raise ProblemError(422, "invalid_arguments", "Name the space that the document is for: ?space=NAME.")
+        place: JSON = {
+            "space": space, "source": request.query.get("source", _SOURCE), "path": request.query.get("path", ""),
+        }  # fmt: skip
+        return await self._take(request, store, view, entry, place)
+
+    async def replace(self, request: ApiRequest) -> Reply:
+        """Store the body as the new content of a document, which keeps its id, source and path."""
+        store, view, entry = await self._whose("upload", request)
+        if not isinstance(store, DocumentKeeper):
+            raise not_found(_NO_DOCUMENTS)
+        place = await _answered(store.place_of_document(await _answered(store.scope(view.ctx)), request.path["id"]))
+        return await self._take(request, store, view, entry, place)
+
+    async def _take(
+        self, request: ApiRequest, store: DocumentStore, view: View, entry: ToolEntry, place: JSON
+    ) -> Reply:
+        """Store the body at a place: `{space, source, path}`, and the type of the source if it exists."""
+        space: str = place["space"]
         scope = await _answered(store.scope(view.ctx))
         # Before the body is read, and again in the call: an upload without the right to write costs nothing.
         if space not in scope.spaces:
@@ -50,11 +90,11 @@ class DocumentRoutes:
         if request.headers.get(b"content-type", b"").lower().startswith(b"multipart/"):
             text = "Send the file itself as the body, as `curl --data-binary @FILE` does, and its name as ?path=."
             raise ProblemError(415, "unsupported_media_type", text)
-        async with self._places.place(request.principal) as place:
-            arriving = replace(request, receive=place.counted(request.receive))
-            payload = await place.arrive(self._api.file(arriving, timeout_s=UPLOAD_S))
+        async with self._places.place(request.principal) as slot:
+            arriving = replace(request, receive=slot.counted(request.receive))
+            payload = await slot.arrive(self._api.file(arriving, timeout_s=UPLOAD_S))
             arguments: JSON = {
-                "space": space, "source": request.query.get("source", _SOURCE), "path": request.query.get("path", ""),
+                **{name: place[name] for name in ("space", "source", "path")},
                 "size_bytes": len(payload), "checksum": await asyncio.to_thread(_checksum, payload),
             }  # fmt: skip
             ctx = view.ctx
@@ -91,12 +131,20 @@ class DocumentRoutes:
         revoked: JSON = {"principal": principal, "space": space}
         return json_reply({"revoked": revoked})
 
-    async def _whose(self, request: ApiRequest) -> tuple[DocumentStore, View, ToolEntry]:
-        """Return the store, view and ingester for a caller who may use them; others get the unknown path's answer."""
+    async def _call(self, operation: DocumentOperation, request: ApiRequest, arguments: JSON) -> JSON:
+        """Return the result of a guarded call of an operation."""
+        _, view, entry = await self._whose(operation, request)
+        result = await view.call(entry.qualified_id, arguments)
+        if result.is_error:
+            raise problem_of(result, "")
+        return result.structured
+
+    async def _whose(self, operation: DocumentOperation, request: ApiRequest) -> tuple[DocumentStore, View, ToolEntry]:
+        """Return the store, view and entry for a caller who may use them; others get the unknown path's answer."""
         gateway = self._api.gateway
         store = gateway.registry.declarations.documents
         view = gateway.resource_view(request.principal)
-        entry = gateway.resources.upload(view, within=await view.prepared_snapshot())
+        entry = gateway.resources.document_operation(operation, view, within=await view.prepared_snapshot())
         if store is None or entry is None:
             raise not_found(_NO_DOCUMENTS)
         return store, view, entry
@@ -110,6 +158,12 @@ class DocumentRoutes:
         ):
             raise not_found("Not found")
         return store
+
+
+def _whole(arguments: JSON, name: str) -> JSON:
+    """Return arguments of a query string with one of them as a number, if it is one."""
+    text: str = arguments.get(name, "")
+    return {**arguments, name: int(text)} if text.isascii() and text.isdecimal() and len(text) < _DIGITS else arguments
 
 
 def _checksum(payload: bytes) -> str:

@@ -186,18 +186,28 @@ def _up_to(most: int) -> JSON:
     return {"type": "integer", "minimum": 1, "maximum": most}
 
 
+_FILE: JSON = {
+    "required": True,
+    "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+}
+_DOCUMENT_ID: JSON = {
+    "name": "id", "in": "path", "required": True, "description": "The document, by its id.",
+    "schema": {"type": "string", "minLength": 1},
+}  # fmt: skip
+_TAKEN = object_of(
+    ("document_id", "chunks", "path", "status", "space", "source"),
+    document_id=_TEXT, chunks={"type": "integer"}, path=_TEXT,
+    status={"enum": ["added", "changed", "unchanged"]}, space=_TEXT, source=_TEXT, note=_TEXT,
+)  # fmt: skip
+
+
 def _upload() -> JSON:
     """Return the operation that uploads a file."""
-    taken = object_of(
-        ("document_id", "chunks", "path", "status", "space", "source"),
-        document_id=_TEXT, chunks={"type": "integer"}, path=_TEXT,
-        status={"enum": ["added", "changed", "unchanged"]}, space=_TEXT, source=_TEXT,
-    )  # fmt: skip
     drawn = _plain(
         "upload_document",
         "Take a file into the documents of a space, in the place of what was at its path. Its name tells how it is "
         "read. For callers who may write there.",
-        taken,
+        _TAKEN,
         [
             _query("path", "What it is called, folders too.", {"type": "string", "minLength": 1}, required=True),
             _query("source", "The source that it belongs to.", {"type": "string", "default": "uploads"}),
@@ -372,13 +382,43 @@ _PATHS: JSON = {
         "post": _plain("resume_task", "Have a task go on that was interrupted.", _TASK, [_TASK_ID]),
     },
     "/v1/documents": {
-        "post": {
-            **_upload(),
-            "requestBody": {
-                "required": True,
-                "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
-            },
+        "get": _plain(
+            "list_documents", "List documents by space, source and path.",
+            object_of(("items", "next_cursor", "truncated"), items={"type": "array", "items": _ANY_OBJECT},
+                      next_cursor=_MAYBE_TEXT, truncated={"type": "boolean"}),
+            [
+                _query("space", "Of this space.", _TEXT),
+                _query("source", "Of this source, by name or id.", _TEXT),
+                _query("folder", "Below this folder.", _TEXT),
+                _query("limit", "How many.", _up_to(200)),
+                _query("cursor", "Where to go on.", _TEXT),
+            ],
+            also=(422,),
+        ),
+        "post": {**_upload(), "requestBody": _FILE},
+    },
+    "/v1/documents/{id}": {
+        "get": _plain("show_document", "Show the details of a document.", _ANY_OBJECT, [_DOCUMENT_ID]),
+        "put": {
+            **_plain(
+                "replace_document", "Replace the content of a document. For callers who may write there.", _TAKEN,
+                [_DOCUMENT_ID], also=(422, 504),
+            ),
+            "requestBody": _FILE,
         },
+        "delete": _plain(
+            "remove_document", "Remove a document. For callers who may write there.",
+            object_of(("document_id", "space", "source", "path", "removed"), document_id=_TEXT, space=_TEXT,
+                      source=_TEXT, source_type=_TEXT, path=_TEXT, removed={"const": True}, note=_TEXT),
+            [_DOCUMENT_ID],
+        ),
+    },
+    "/v1/documents/{id}/text": {
+        "get": _plain(
+            "read_document_text", "Read the text of a document, at most 50,000 characters at once.", _ANY_OBJECT,
+            [_DOCUMENT_ID, _query("start", "The first character, counted from 0.", {"type": "integer", "minimum": 0})],
+            also=(422,),
+        ),
     },
     "/v1/grants": {
         "get": _plain(

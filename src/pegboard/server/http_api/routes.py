@@ -45,7 +45,17 @@ class Routes:
             ("/v1/tasks/{id}/answer", {"POST": tasks.answer}, ()),
             ("/v1/tasks/{id}/cancel", {"POST": tasks.cancel}, ()),
             ("/v1/tasks/{id}/resume", {"POST": tasks.resume}, ()),
-            ("/v1/documents", {"POST": documents.upload}, ("path", "source", "space")),
+            (
+                "/v1/documents",
+                {"GET": documents.list, "POST": documents.upload},
+                ("path", "source", "space", "folder", "limit", "cursor"),
+            ),
+            (
+                "/v1/documents/{id}",
+                {"GET": documents.show, "PUT": documents.replace, "DELETE": documents.remove},
+                (),
+            ),
+            ("/v1/documents/{id}/text", {"GET": documents.read}, ("start",)),
             (
                 "/v1/grants",
                 {"GET": documents.grants, "POST": documents.grant, "DELETE": documents.revoke},

@@ -84,6 +84,70 @@ def list_documents(db: Connection, within: ReadableSpaces, *, limit: int) -> lis
     ]  # fmt: skip
 
 
+def documents(
+    db: Connection,
+    within: ReadableSpaces,
+    *,
+    space: str | None,
+    source: str | None,
+    folder: str,
+    limit: int,
+    cursor: str | None,
+) -> JSON:
+    """Return the documents of a scope by space, source and path, including those that could not be read.
+
+    A source is given by name or id. An unknown space or source has no documents, as one outside of the scope.
+    """
+    below = folder_of(folder)
+    rows = db.execute(
+        f"""
+        select spaces.name, sources.name, sources.id, documents.folder, documents.name, documents.id, documents.mime,
+            documents.size_bytes, documents.char_count, documents.error, documents.modified_at, documents.ingested_at
+        from documents join sources on sources.n = documents.source_n join spaces on spaces.n = documents.space_n
+        where {within.of("documents")} and (cast(?1 as text) is null or spaces.name = ?1)
+            and (cast(?2 as text) is null or sources.name = ?2 or sources.id = ?2)
+            and (?3 = '' or documents.folder = ?3 or substr(documents.folder, 1, ?4) = ?5)
+            and (cast(?6 as text) is null
+                or (spaces.name, sources.name, documents.folder, documents.name) > (?6, ?7, ?8, ?9))
+        order by spaces.name, sources.name, documents.folder, documents.name limit ?10
+        """,  # noqa: S608 - numbers of ours
+        (
+            space, source, below, len(below) + 1, f"{below}/",
+            *(place_of(cursor, str, str, str, str) or (None, None, None, None)), limit + 1,
+        ),
+    ).fetchall()  # fmt: skip
+    items: list[JSON] = [
+        {
+            "document_id": document_id, "space": of_space, "source": of_source, "source_id": source_id,
+            "path": as_path(str(its_folder), str(name)), "mime": mime, "size_bytes": size_bytes,
+            "char_count": char_count, "modified_at": modified_at, "ingested_at": ingested_at,
+            "status": "failed" if error else "ready", **({"error": error} if error else {}),
+        }
+        for (of_space, of_source, source_id, its_folder, name, document_id, mime, size_bytes, char_count, error,
+             modified_at, ingested_at) in rows
+    ]  # fmt: skip
+    return page(items, limit=limit, places=[(row[0], row[1], row[3], row[4]) for row in rows])
+
+
+def place_of_document(db: Connection, within: ReadableSpaces, document_id: str) -> JSON:
+    """Return the place of a document: its id, space, source, type of source, and path.
+
+    Raises:
+        CallError: not_found.
+    """
+    row: Any = db.execute(
+        "select spaces.name, sources.name, sources.type, documents.folder, documents.name from documents "
+        "join sources on sources.n = documents.source_n join spaces on spaces.n = documents.space_n "
+        "where documents.n = ?",
+        (within.document_n(db, document_id),),
+    ).fetchone()
+    space, source, type_, folder, name = row
+    return {
+        "document_id": document_id, "space": space, "source": source, "source_type": type_,
+        "path": as_path(str(folder), str(name)),
+    }  # fmt: skip
+
+
 def document_named(db: Connection, within: ReadableSpaces, space: str, source: str, path: str) -> str:
     """Return the id of the document at a path of a source, which is given by name or id.
 

@@ -31,6 +31,7 @@ from pegboard.workspace.store import (
     granting,
     grepping,
     querying,
+    renaming,
     searching,
     source_settings,
     statistics,
@@ -41,9 +42,11 @@ from pegboard.workspace.store.embedding import BarePassage
 from pegboard.workspace.store.near import NearIndex
 from pegboard.workspace.store.querying import DOCUMENT_TABLES
 from pegboard.workspace.store.readable_spaces import ReadableSpaces
+from pegboard.workspace.store.renaming import Rename
 from pegboard.workspace.store.source_settings import SourceRoot
-from pegboard.workspace.store.writing import PreparedDocument, Stored
+from pegboard.workspace.store.writing import PreparedDocument, Stored, StoredFile
 
+REPLACED_NOTE = "The next ingest of its source reads its own content again if it is still there."
 INGEST_BATCH_DOCUMENTS = 100  # documents stored in one transaction
 
 log = logging.getLogger("pegboard")
@@ -139,6 +142,26 @@ class SqlDocumentStore:
 
     async def list_documents(self, scope: DocumentScope, *, limit: int) -> list[JSON]:
         return await self._within(scope, lambda db, within: browsing.list_documents(db, within, limit=limit))
+
+    async def documents(
+        self,
+        scope: DocumentScope,
+        *,
+        space: str | None = None,
+        source: str | None = None,
+        folder: str = "",
+        limit: int,
+        cursor: str | None = None,
+    ) -> JSON:
+        return await self._within(
+            scope,
+            lambda db, within: browsing.documents(
+                db, within, space=space, source=source, folder=folder, limit=limit, cursor=cursor
+            ),
+        )
+
+    async def place_of_document(self, scope: DocumentScope, document_id: str) -> JSON:
+        return await self._within(scope, lambda db, within: browsing.place_of_document(db, within, document_id))
 
     async def document_named(self, scope: DocumentScope, space: str, source: str, path: str) -> str:
         return await self._within(scope, lambda db, within: browsing.document_named(db, within, space, source, path))
@@ -326,6 +349,14 @@ class SqlDocumentStore:
 
         def ingest(db: Connection) -> JSON:
             space_n = writing.writable_space(db, scope, space)
+            known = _known_source(db, scope, space, source)
+            if replaces and known is not None and writing.has_document(db, known[1], document.path):
+                # In any type of source, which keeps its origin.
+                [(document_id, status)] = writing.put(db, space_n, known[1], [ready])
+                place = browsing.place_of_document(db, ReadableSpaces.of_scope(db, scope), document_id)
+                note = {} if place["source_type"] == "upload" else {"note": REPLACED_NOTE}
+                chunks = len(ready.passages)
+                return {"document_id": document_id, "chunks": chunks, "path": place["path"], "status": status, **note}
             source_n = writing.source_number(db, space_n, source, type_, "")
             path = document.path if replaces else writing.free_path(db, source_n, document.path)
             put = replace(ready, document=replace(document, path=path))
@@ -388,10 +419,10 @@ class SqlDocumentStore:
 
     async def documents_from(
         self, scope: DocumentScope, space: str, source: str, place: tuple[str, str] | None
-    ) -> list[tuple[int, str, str]]:
+    ) -> list[StoredFile]:
         """Return some documents of a source after a place in path order; none for an unknown source."""
 
-        def look(db: Connection) -> list[tuple[int, str, str]]:
+        def look(db: Connection) -> list[StoredFile]:
             known = _known_source(db, scope, space, source)
             if known is None:
                 return []
@@ -432,6 +463,18 @@ class SqlDocumentStore:
 
         await self._database.write(put, caller=scope.user)
 
+    async def rename_documents(
+        self, scope: DocumentScope, space: str, source: str, renames: Sequence[Rename]
+    ) -> list[Rename]:
+        """Move documents of a source to other paths; return those that were moved. Their ids and vectors stay."""
+
+        def rename(db: Connection) -> list[Rename]:
+            writing.writable_space(db, scope, space)
+            space_n, source_n = _source(db, scope, space, source)
+            return [each for each in renames if renaming.rename(db, space_n, source_n, each)]
+
+        return await self._database.write(rename, caller=scope.user)
+
     async def remove_documents(self, scope: DocumentScope, space: str, source: str, numbers: Sequence[int]) -> int:
         """Remove documents of a source by their numbers; return how many existed."""
 
@@ -450,6 +493,17 @@ class SqlDocumentStore:
             writing.source_written(db, _source(db, scope, space, source)[1])
 
         await self._database.write(end, caller=scope.user)
+
+    async def remove_document(self, scope: DocumentScope, document_id: str) -> JSON:
+        def remove(db: Connection) -> JSON:
+            within = ReadableSpaces.of_scope(db, scope)
+            place = browsing.place_of_document(db, within, document_id)
+            space_n = writing.writable_space(db, scope, place["space"])
+            _, source_n = _source(db, scope, place["space"], place["source"])
+            writing.remove_document(db, space_n, source_n, within.document_n(db, document_id))
+            return place
+
+        return await self._database.write(remove, caller=scope.user)
 
     async def remove_source(self, scope: DocumentScope, space: str, source: str) -> int:
         """Remove a source with its documents; return their number.

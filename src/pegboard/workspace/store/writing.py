@@ -26,13 +26,13 @@ from pegboard.workspace.store.source_settings import remove_settings
 
 SOURCE_NAME_CHARS = 128  # characters of a source's name
 
-Stored = Literal["added", "changed", "unchanged", "failed"]
+Stored = Literal["added", "changed", "renamed", "unchanged", "failed"]
 # No database accepts NUL, not even as an escape.
 _NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
 _TABLE_NAME_CHARS = 60
 
 
-_Posting = tuple[int, str, int, int, int]
+Posting = tuple[int, str, int, int, int]
 
 
 class Passage(NamedTuple):
@@ -124,7 +124,7 @@ def checksums(db: Connection, source_n: int, paths: Sequence[str]) -> dict[str, 
     """Return the checksums of those documents that are stored completely, by path."""
     by_folder: dict[str, dict[str, str]] = {}
     for path in paths:
-        folder, name = _split(path)
+        folder, name = split_path(path)
         by_folder.setdefault(folder, {})[name] = path
     known: dict[str, str] = {}
     for folder, names in by_folder.items():
@@ -137,16 +137,20 @@ def checksums(db: Connection, source_n: int, paths: Sequence[str]) -> dict[str, 
     return known
 
 
+def has_document(db: Connection, source_n: int, path: str) -> bool:
+    """Tell whether a source has a document at a path."""
+    statement = "select 1 from documents where source_n = ? and folder = ? and name = ?"
+    return db.execute(statement, (source_n, *split_path(path))).fetchone() is not None
+
+
 def free_path(db: Connection, source_n: int, path: str) -> str:
     """Return a free path in a source: this one, or one with a number in its name."""
-    folder, name = _split(path)
+    folder, name = split_path(path)
     stem, dot, suffix = name.rpartition(".")
     if not stem:
         stem, dot, suffix = name, "", ""
     free, count = name, 1
-    while db.execute(
-        "select 1 from documents where source_n = ? and folder = ? and name = ?", (source_n, folder, free)
-    ).fetchone():
+    while has_document(db, source_n, as_path(folder, free)):
         count += 1
         free = f"{stem} ({count}){dot}{suffix}"
     return as_path(folder, free)
@@ -157,17 +161,17 @@ def put(db: Connection, space_n: int, source_n: int, documents: Sequence[Prepare
 
     The id stays the same when the content changes. An unreadable document has only its name and error.
     """
-    postings: list[_Posting] = []
+    postings: list[Posting] = []
     stored = [_put_one(db, space_n, source_n, each, postings) for each in documents]
-    _put_postings(db, postings)
+    put_postings(db, postings)
     return stored
 
 
 def _put_one(
-    db: Connection, space_n: int, source_n: int, each: PreparedDocument, postings: list[_Posting]
+    db: Connection, space_n: int, source_n: int, each: PreparedDocument, postings: list[Posting]
 ) -> tuple[str, Stored]:
     document = each.document
-    folder, name = _split(document.path)
+    folder, name = split_path(document.path)
     row: Any = db.execute(
         "select n, id, checksum, error, metadata from documents where source_n = ? and folder = ? and name = ?",
         (source_n, folder, name),
@@ -192,7 +196,7 @@ def _put_one(
     else:
         document_n = int(row[0])
         # A removed document may be in the same batch.
-        _put_postings(db, postings)
+        put_postings(db, postings)
         _remove_content(db, space_n, document_n)
         db.execute(
             "update documents set mime = ?, size_bytes = ?, checksum = ?, char_count = ?, metadata = ?, "
@@ -207,7 +211,7 @@ def _put_one(
     return document_id, "added" if row is None else "changed"
 
 
-def _put_passages(db: Connection, space_n: int, document_n: int, passages: Sequence[Passage]) -> Iterator[_Posting]:
+def _put_passages(db: Connection, space_n: int, document_n: int, passages: Sequence[Passage]) -> Iterator[Posting]:
     """Store passages; return their postings, which are stored together with those of other documents."""
     numbers = db.next_numbers("chunks", len(passages))
     db.insert_rows(
@@ -218,7 +222,7 @@ def _put_passages(db: Connection, space_n: int, document_n: int, passages: Seque
             for ordinal, (n, each) in enumerate(zip(numbers, passages, strict=True))
         ],
     )
-    _count_passages(db, space_n, len(passages), sum(each.term_count for each in passages))
+    count_passages(db, space_n, len(passages), sum(each.term_count for each in passages))
     return (
         (space_n, term, n, count, each.term_count)
         for n, each in zip(numbers, passages, strict=True)
@@ -226,7 +230,7 @@ def _put_passages(db: Connection, space_n: int, document_n: int, passages: Seque
     )
 
 
-def _put_postings(db: Connection, postings: list[_Posting]) -> None:
+def put_postings(db: Connection, postings: list[Posting]) -> None:
     """Store postings and clear the list; in index order, so that each index page is written once per batch."""
     # Postings of a term are already ordered by passage.
     postings.sort(key=itemgetter(1))
@@ -238,18 +242,24 @@ def _remove_content(db: Connection, space_n: int, document_n: int) -> None:
     """Remove a document's contents and its search data."""
     rows = db.execute("select n, terms, term_count from chunks where document_n = ?", (document_n,)).fetchall()
     for n, terms, _ in rows:
-        wanted = ",".join("?" * len(terms.split()))
-        db.execute(
-            f"delete from postings where space_n = ? and term in ({wanted or 'null'}) and chunk_n = ?",  # noqa: S608 - question marks
-            (space_n, *terms.split(), n),
-        )
+        remove_postings(db, space_n, n, terms)
     # Vectors and rows are removed by cascade.
     for table in ("texts", "chunks", "tables"):
         db.execute(f"delete from {table} where document_n = ?", (document_n,))  # noqa: S608 - names of ours
-    _count_passages(db, space_n, -len(rows), -sum(count for _, _, count in rows))
+    count_passages(db, space_n, -len(rows), -sum(count for _, _, count in rows))
 
 
-def _count_passages(db: Connection, space_n: int, passages: int, terms: int) -> None:
+def remove_postings(db: Connection, space_n: int, chunk_n: int, terms: str) -> None:
+    """Remove the postings of a passage with these terms."""
+    wanted = ",".join("?" * len(terms.split()))
+    db.execute(
+        f"delete from postings where space_n = ? and term in ({wanted or 'null'}) and chunk_n = ?",  # noqa: S608 - question marks
+        (space_n, *terms.split(), chunk_n),
+    )
+
+
+def count_passages(db: Connection, space_n: int, passages: int, terms: int) -> None:
+    """Add to the numbers of passages and terms of a space."""
     db.execute(
         "update spaces set chunk_count = chunk_count + ?, term_total = term_total + ? where n = ?",
         (passages, terms, space_n),
@@ -259,11 +269,7 @@ def _count_passages(db: Connection, space_n: int, passages: int, terms: int) -> 
 def _put_tables(db: Connection, space_n: int, document_n: int, document: NewDocument) -> None:
     stem = document.path.rpartition("/")[2].rpartition(".")[0]
     for table in document.tables:
-        wanted = table_name(f"{stem}_{table.name}" if table.name else stem)
-        name, count = wanted, 1
-        while db.execute("select 1 from tables where space_n = ? and name = ?", (space_n, name)).fetchone():
-            count += 1
-            name = f"{wanted}_{count}"
+        name = free_table_name(db, space_n, table_name(f"{stem}_{table.name}" if table.name else stem))
         inserted: Any = db.execute(
             "insert into tables (space_n, document_n, name, columns, row_count) values (?, ?, ?, ?, ?) returning n",
             (space_n, document_n, name, orjson.dumps(table.columns).decode(), len(table.rows)),
@@ -273,6 +279,15 @@ def _put_tables(db: Connection, space_n: int, document_n: int, document: NewDocu
             ("table_n", "space_n", "ordinal", "cells"),
             ((inserted[0], space_n, ordinal, orjson.dumps(row).decode()) for ordinal, row in enumerate(table.rows)),
         )
+
+
+def free_table_name(db: Connection, space_n: int, wanted: str) -> str:
+    """Return a free name for a table of a space: this one, or one with a number at its end."""
+    name, count = wanted, 1
+    while db.execute("select 1 from tables where space_n = ? and name = ?", (space_n, name)).fetchone():
+        count += 1
+        name = f"{wanted}_{count}"
+    return name
 
 
 def table_name(text: str) -> str:
@@ -294,17 +309,27 @@ def remove_document(db: Connection, space_n: int, source_n: int, document_n: int
     return 1
 
 
-def documents_from(
-    db: Connection, source_n: int, place: tuple[str, str] | None, *, limit: int
-) -> list[tuple[int, str, str]]:
-    """Return some documents of a source after a place in order: number, folder and name of each."""
+class StoredFile(NamedTuple):
+    """A document of a source: its number, its place, and the content of its file."""
+
+    n: int
+    folder: str
+    name: str
+    size_bytes: int
+    checksum: str
+
+
+def documents_from(db: Connection, source_n: int, place: tuple[str, str] | None, *, limit: int) -> list[StoredFile]:
+    """Return some documents of a source after a place in order of their paths."""
     rows = db.execute(
-        "select n, folder, name from documents "
+        "select n, folder, name, size_bytes, checksum from documents "
         "where source_n = ?1 and (cast(?2 as text) is null or (folder, name) > (?2, ?3)) "
         "order by folder, name limit ?4",
         (source_n, *(place or (None, None)), limit),
     )
-    return [(int(n), str(folder), str(name)) for n, folder, name in rows]
+    return [
+        StoredFile(int(n), str(folder), str(name), int(size), str(checksum)) for n, folder, name, size, checksum in rows
+    ]
 
 
 def remove_source(db: Connection, space_n: int, name: str) -> int:
@@ -324,7 +349,8 @@ def remove_source(db: Connection, space_n: int, name: str) -> int:
     return len(documents)
 
 
-def _split(path: str) -> tuple[str, str]:
+def split_path(path: str) -> tuple[str, str]:
+    """Return the folder and the name in a path."""
     folder, _, name = folder_of(path).rpartition("/")
     return folder, name
 
