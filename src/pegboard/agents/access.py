@@ -5,7 +5,7 @@ from __future__ import annotations
 from pegboard.core.judge import Selection, layers
 from pegboard.core.names import fold, matches_folded
 from pegboard.core.registry import Registry
-from pegboard.core.view import View
+from pegboard.core.view import AgentTools, View, ViewParts
 from pegboard.model.agent import AgentEntry
 from pegboard.model.context import ToolContext
 from pegboard.model.policy import Policy
@@ -53,6 +53,12 @@ def selection_of(agent: AgentEntry, registry: Registry) -> Selection:
     # Tools that its declaration names are opened, as for host code.
     named = frozenset(spec.shared) | {tool.qualified_id for tool in registry.own_tools(agent)}
     return Selection(include=spec.groups, policy=spec.policy, internal=named, extra=named, origin=spec.origin)
+
+
+def agent_view(parts: ViewParts, tools: AgentTools, registry: Registry, caller: ToolContext) -> View:
+    """Return the tools that a run of an agent would have now, for a caller as `caller_of` returns it."""
+    ctx = replace(caller, agent=tools.agent.spec.name)
+    return View(parts, ctx, selection_of(tools.agent, registry), tools_of=tools)
 
 
 def denials(policy: Policy) -> Policy:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import msgspec
 from msgspec import Struct
@@ -55,6 +57,45 @@ def newest_rows(store: AuditStore, wanted: AuditFilter, *, limit: int) -> list[A
         if wanted.accepts(row):
             found.append(row)
     return found
+
+
+def calls_since(store: AuditStore, since: float) -> Iterator[AuditRow]:
+    """Yield a row for each call that began at `since` or later, about in the order of their ends.
+
+    Calls that never ended come last, with their `begin` row.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    chains = [_read(stored.raw for stored in store.rows(chain)) for chain in store.chains()]
+    yield from _calls(heapq.merge(*chains, key=_ended_at), since)
+
+
+def calls_in_export(path: Path, since: float) -> Iterator[AuditRow]:
+    """Yield the calls in the output of `pegboard audit export`, as `calls_since` does.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    with path.open("rb") as lines:  # raw: the operator's own file
+        yield from _calls(_read(lines), since)
+
+
+def _ended_at(row: AuditRow) -> float:
+    return row.at + row.duration_s
+
+
+def _calls(rows: Iterable[AuditRow], since: float) -> Iterator[AuditRow]:
+    running: dict[str, AuditRow] = {}
+    for row in rows:
+        if row.at < since:
+            continue
+        if row.event == "begin":
+            running[row.call_id] = row
+        elif row.event == "call":
+            running.pop(row.call_id, None)
+            yield row
+    yield from running.values()
 
 
 def _read(raws: Iterable[bytes]) -> Iterator[AuditRow]:

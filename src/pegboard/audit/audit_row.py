@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Literal
 
 import msgspec
@@ -21,7 +22,8 @@ class AuditRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One row of the audit. Fields that are empty are left out of its JSON.
 
     `seq` is the number of the row in its chain, and `previous` the hash of the row before it. `at` is the start of the
-    call, in seconds since 1970. `tool` is the qualified id, and `name` the name that was requested. `decision` is the
+    call, in seconds since 1970. `key` is the name of an API key, and `credential` identifies the credential by a hash.
+    `tool` is the qualified id, and `name` the name that was requested. `decision` is the
     code of the judge's decision, `reason` explains it, and `rule` is the place of the rule, as `file:line`.
     `arguments` is filled only with `bodies: redacted`. `result_bytes` counts the text of the result. `detail` describes
     an event that is not a call.
@@ -38,9 +40,11 @@ class AuditRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
     tool: str = ""
     definition: str = ""
     credential: str = ""
+    key: str = ""
     user: str = ""
     space: str = ""
     session: str = ""
+    roles: tuple[str, ...] = ()
     agent: str = ""
     profile: str = ""
     door: str = ""
@@ -63,6 +67,11 @@ class AuditRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
     argument_bytes: int = 0
     result_bytes: int = 0
     detail: Mapping[str, JSONValue] = {}
+
+    @property
+    def time(self) -> str:
+        """The start of the call in UTC, as ISO 8601 with milliseconds."""
+        return datetime.fromtimestamp(self.at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 _decoder = msgspec.json.Decoder(AuditRow)

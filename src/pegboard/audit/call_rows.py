@@ -99,8 +99,7 @@ class CallRows:
         reason, rule = "", began.rule
         if decision is not None and not decision.visible:
             reason = _text(decision.reason, REASON_CHARS, clean)
-            if (place := _PLACE.search(reason)) is not None:
-                rule = place.group(1)
+            rule = place_in(reason) or rule
         return AuditRow(
             at=began.at,
             call_id=began.call_id,
@@ -110,9 +109,11 @@ class CallRows:
             tool="" if entry is None else entry.qualified_id,
             definition="" if entry is None else entry.fingerprint,
             credential=_text(caller.credential, NAME_CHARS, clean),
+            key=_text(caller.key, NAME_CHARS, clean),
             user=_text(caller.user_id or "", NAME_CHARS, clean),
             space=_text(caller.space_id or "", NAME_CHARS, clean),
             session=_text(caller.session_id or "", NAME_CHARS, clean),
+            roles=tuple([_text(role, NAME_CHARS, clean) for role in sorted(caller.roles)]) if caller.roles else (),
             agent=_text(caller.agent or "", NAME_CHARS, clean),
             profile=began.profile or "",
             door=began.door,
@@ -136,6 +137,12 @@ class CallRows:
         )
 
 
+def place_in(reason: str) -> str:
+    """Return the place of the rule in a reason of the judge, as `file:line`; empty if it names none."""
+    place = _PLACE.search(reason)
+    return "" if place is None else place.group(1)
+
+
 def _begin_row(call: StartedCall) -> AuditRow:
     caller, clean = call.caller, call.redactor
     return AuditRow(
@@ -146,9 +153,11 @@ def _begin_row(call: StartedCall) -> AuditRow:
         parent_call_id=call.parent_call_id or "",
         name=_text(call.name, NAME_CHARS, clean),
         credential=_text(caller.credential, NAME_CHARS, clean),
+        key=_text(caller.key, NAME_CHARS, clean),
         user=_text(caller.user_id or "", NAME_CHARS, clean),
         space=_text(caller.space_id or "", NAME_CHARS, clean),
         session=_text(caller.session_id or "", NAME_CHARS, clean),
+        roles=tuple([_text(role, NAME_CHARS, clean) for role in sorted(caller.roles)]) if caller.roles else (),
         agent=_text(caller.agent or "", NAME_CHARS, clean),
         profile=call.profile or "",
         door=call.door,

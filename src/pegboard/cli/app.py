@@ -57,6 +57,10 @@ COMMANDS = {
         "Show what the changed config gives and takes, for each profile.",
         "pegboard plan --against origin/main --fail-on lost",
     ),
+    "replay": Command(
+        "Judge recorded calls under a config, without running anything.",
+        "pegboard replay --from used.yaml --since 7d",
+    ),
     "matrix": Command(
         "Show which profiles see which tools, and which callers reach one tool.", "pegboard matrix refund"
     ),

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
-from collections.abc import Generator, Iterable
-from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
@@ -20,16 +19,13 @@ from pegboard.audit.audit_store import AuditStore
 from pegboard.audit.hash_chain import Head
 from pegboard.audit.verify_chain import verify
 from pegboard.cli.command_error import CommandError, Exit
+from pegboard.cli.opened_audit import opened_audit
 from pegboard.cli.options import Options, SharedOptions
 from pegboard.cli.project import find_config
 from pegboard.cli.terminal import Column
-from pegboard.config import load
-from pegboard.config.audits import audit_store_of, signer_of
+from pegboard.config.audits import signer_of
 from pegboard.config.config import Config
-from pegboard.extras import needs_package
-from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSON
-from pegboard.storage.store_error import StoreError
 
 AUDIT_FOLLOW_S = 0.5  # seconds between two looks for new rows
 
@@ -179,20 +175,8 @@ def prune_command(
         options.terminal.say(f"{count} rows deleted.")
 
 
-@contextmanager
-def _store(options: Options) -> Generator[tuple[Config, AuditStore]]:
-    """Open the audit that the config names; report what cannot be done with it."""
-    path = find_config(options.config, start=Path.cwd())
-    config = load(path, env=os.environ)
-    if config.audit is None:
-        text = f'{str(path)!r} has no audit. Add `audit: {{store: "sqlite:./pegboard.db"}}`.'
-        raise CommandError(text, kind="no_store")
-    try:
-        yield config, audit_store_of(config)
-    except ImportError as error:
-        raise CommandError(needs_package(error.name, "postgres"), kind="store_refused", code=Exit.REFUSED) from None
-    except (StoreError, DefinitionError, OSError) as error:
-        raise CommandError(str(error), kind="store_refused", code=Exit.REFUSED) from None
+def _store(options: Options) -> AbstractContextManager[tuple[Config, AuditStore]]:
+    return opened_audit(find_config(options.config, start=Path.cwd()))
 
 
 def _filter(options: Options, tool: str, user: str, space: str, kind: str, since: timedelta | None) -> AuditFilter:
@@ -246,15 +230,11 @@ def _print(options: Options, raw: bytes, wanted: AuditFilter, *, as_json: bool =
 
 def _json_of(row: AuditRow) -> JSON:
     shown: JSON = msgspec.to_builtins(row)
-    return {**shown, "event": row.event, "time": _time(row.at)}
+    return {**shown, "event": row.event, "time": row.time}
 
 
 def _cells(row: AuditRow) -> list[str]:
     outcome = row.outcome or row.event
     if row.decision not in ("", "visible"):
         outcome = f"{outcome} ({row.decision})"
-    return [_time(row.at)[:19], row.call_id, row.user or row.credential, row.tool or row.name, outcome, row.rule]
-
-
-def _time(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return [row.time[:19], row.call_id, row.user or row.key or row.credential, row.tool or row.name, outcome, row.rule]

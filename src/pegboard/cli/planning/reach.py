@@ -7,14 +7,12 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from pegboard.agents.access import caller_of, may_run, selection_of
+from pegboard.agents.access import agent_view, caller_of, may_run
 from pegboard.auth.rules import IdentityRules, MapRule
 from pegboard.cli.options import Identity
 from pegboard.cli.project import Project
 from pegboard.core.view import AgentTools, View
-from pegboard.model.agent import AgentEntry
 from pegboard.model.decision import Decision
-from pegboard.model.record import replace
 
 ALL_GROUPS = "(all groups)"
 EVERYBODY = "everybody on this machine"
@@ -74,13 +72,15 @@ async def reached_by_agents(
     An agent has groups of its own, so that a caller may reach a tool through it that its profile does not show. An
     agent that no profile may run is judged once, without a profile: another agent or a tool may run it.
     """
-    catalog = project.catalog
+    catalog, parts = project.catalog, project.catalog.runtime.view_parts
     reached: list[Reached] = []
     for agent in catalog.registry.declarations.agents.values():
+        tools = AgentTools(catalog.registry, agent)
         views = [(profile, _view(project, identity, profile)) for profile in profiles]
         may = [(profile, view) for profile, view in views if await may_run(agent.spec.name, view)]
         for profile, view in may or [(None, _view(project, identity, None))]:
-            reached.append(Reached(agent.spec.name, profile, await _agent_view(project, agent, view).awhy(name)))
+            seen = agent_view(parts, tools, catalog.registry, caller_of(view))
+            reached.append(Reached(agent.spec.name, profile, await seen.awhy(name)))
     return reached
 
 
@@ -124,13 +124,6 @@ def _caller(rule: MapRule, known: tuple[str, ...]) -> Caller:
 
 def _view(project: Project, identity: Identity, profile: str | None) -> View:
     return project.catalog.view(project.context(identity), profile=profile)
-
-
-def _agent_view(project: Project, agent: AgentEntry, view: View) -> View:
-    catalog = project.catalog
-    tools = AgentTools(catalog.registry, agent)
-    ctx = replace(caller_of(view), agent=agent.spec.name)
-    return View(catalog.runtime.view_parts, ctx, selection_of(agent, catalog.registry), tools_of=tools)
 
 
 async def _asked(name: str, view: View, tool: str) -> Reached:
