@@ -30,7 +30,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 IMPORTED = (
-    "pegboard.cli.command_line", "pegboard.cli.commands.serve", "pegboard.cli.tool_page", "cyclopts.help",
+    "pegboard.cli.command_line", "pegboard.cli.commands.serve", "pegboard.discovery.tool_page", "cyclopts.help",
     "pegboard.agents.guardrails", "pegboard.config", "pegboard.config.kinds.internal",
     "pegboard.config.kinds.tool_form", "pegboard.server.app", "pegboard.server.stdio",
     "pegboard.server.mcp.protocol.validation", "pegboard.sources.mcp.connection", "pegboard.discovery.search.index",

@@ -20,6 +20,7 @@ COME_WITH = {
     "cryptography": "mcp",
     "mcp_types": "mcp",
     "httpcore2": "httpx2",
+    "markupsafe": "jinja2",
     "redis": "limits",
 }
 # What a user brings along; without it something is estimated.

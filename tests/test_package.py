@@ -37,6 +37,15 @@ def test_ui_06_a_wheel_of_the_sources_holds_our_package_alone_and_takes_no_netwo
         [entries] = [name for name in names if name.endswith("entry_points.txt")]
         text = wheel.read(entries).decode()
     tops = {name.partition("/")[0] for name in names}
+    # The console reads these files at its first request.
+    folder = ROOT / "src/pegboard/server/console"
+    pages = {
+        path.relative_to(ROOT / "src").as_posix()
+        for kind in ("templates", "static")
+        for path in (folder / kind).iterdir()
+    }
+    assert pages <= set(names)
+    assert len(pages) >= 10
     assert {top for top in tops if not top.endswith(".dist-info")} == {"pegboard", "pegboard_command.py"}
     assert not [name for name in names if Path(name).suffix in (".pth", ".so", ".pyc", ".exe") or ".." in name]
     declared = ConfigParser()

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, Literal, cast
 
-from pegboard.cli.safe_text import safe
 from pegboard.cli.terminal import Terminal, json_text
+from pegboard.core.safe_text import safe
 
 LogForm = Literal["text", "json"]
 LogLevel = Literal["debug", "info", "warning", "error"]

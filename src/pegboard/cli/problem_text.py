@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Iterable
 from itertools import groupby
 
-from pegboard.cli.safe_text import safe
+from pegboard.core.safe_text import safe
 from pegboard.model.error import Problem
 
 _RED, _BOLD, _DIM, _OFF = "\x1b[31m", "\x1b[1m", "\x1b[2m", "\x1b[0m"

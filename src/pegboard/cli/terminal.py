@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 from msgspec import Struct, field
 
 from pegboard.cli.problem_text import problem_text
-from pegboard.cli.safe_text import UNSAFE, safe
 from pegboard.core.json_text import json_bytes
 from pegboard.core.redaction import Redactor
+from pegboard.core.safe_text import UNSAFE, safe
 from pegboard.lazy import LazyModule
 from pegboard.model.error import Problem
 from pegboard.model.json_types import JSONValue

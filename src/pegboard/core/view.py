@@ -29,7 +29,7 @@ from pegboard.core.selections import Selected
 from pegboard.core.snapshot import Plan, Snapshot
 from pegboard.model.agent import AgentEntry
 from pegboard.model.context import ToolContext
-from pegboard.model.decision import Blocked, Decision
+from pegboard.model.decision import Blocked, Code, Decision
 from pegboard.model.error import AsyncPredicateError, DefinitionError
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.model.memo import FirstRunError, Question, SlowPredicateError
@@ -576,6 +576,25 @@ class View:
             return decided
         blocked = await self._parts.runner.ablocked(self, name, entry)
         return decided._replace(blocked=blocked, asks=entry.asks_because is not None)
+
+    async def acodes(self) -> dict[str, Code]:
+        """Return the code of the judge's decision on every declared tool, by wire name, in the order of the snapshot.
+
+        A cheap form of `awhy` for a whole catalog: without reasons, and without limits and approvals.
+
+        >>> asyncio.run(view.acodes())["ping"]
+        'group'
+        """
+        snapshot = await self.prepared_snapshot()
+        # Tools for interfaces only are in no selection, so their conditions have not been awaited.
+        await self._answer(snapshot.conditions(snapshot.for_apps), snapshot.for_apps, snapshot)
+        own, states = self.ctx.caller.policy, self._parts.registry.states()
+        return {
+            entry.wire_name: static_code(entry, self.selection, own)
+            or dynamic_code(entry, snapshot, self.ctx, states)
+            or "visible"
+            for entry in snapshot.entries
+        }
 
     async def prepare(self) -> View:
         """Await every async predicate and builder of the selected tools, together. Returns the view.

@@ -30,6 +30,7 @@ from pegboard.server.alert_watch import AlertWatch
 from pegboard.server.authenticator import Authenticator
 from pegboard.server.bus import Bus, Others, Transport
 from pegboard.server.consent_page import ConsentPage
+from pegboard.server.console_door import ConsoleDoor
 from pegboard.server.credential_watch import CredentialWatch
 from pegboard.server.event_hub import EventHub
 from pegboard.server.gateway import gateway_of
@@ -74,6 +75,7 @@ def http_app(
     bus: str | Secret | None = None,
     problems: Callable[[], Sequence[object]] = tuple,
     grace_s: float = SHUTDOWN_GRACE_S,
+    console: bool = False,
 ) -> Starlette:
     """Return an ASGI app that serves the catalog's tools: over MCP at `/mcp`, as plain HTTP below `/v1`.
 
@@ -96,6 +98,7 @@ def http_app(
             of earlier revisions, cancellations, events and metrics cover a single worker.
         problems: returns the problems of a refused config change, for `/healthz` and `/metrics`.
         grace_s: how long running calls may continue after the app is shut down.
+        console: whether people find the console at `/console`.
 
     Raises:
         DefinitionError: the profile does not exist; a key is too short; `identify` and `identity:` are both set; a bus
@@ -103,7 +106,7 @@ def http_app(
     """
     options = AppOptions(
         config=config, identify=identify, profile=profile, allowed_hosts=allowed_hosts, keys=keys, bus=bus,
-        problems=problems, grace_s=grace_s,
+        problems=problems, grace_s=grace_s, console=console,
     )  # fmt: skip
     return app_of(catalog, options)
 
@@ -121,6 +124,9 @@ class AppOptions(CarriesCredentials, frozen=True, kw_only=True):
     grace_s: float = SHUTDOWN_GRACE_S
     has_others: bool = False
     """Whether other workers are known to exist."""
+    console: bool = False
+    login_token: str = ""
+    """The secret of the console's one-time login link; empty for none."""
 
 
 def app_of(catalog: Catalog, options: AppOptions) -> Starlette:
@@ -152,7 +158,8 @@ def app_of(catalog: Catalog, options: AppOptions) -> Starlette:
             "worker, or set `consents: {store: …}`."
         )
     endpoint: Endpoint = Endpoint(gateway, host_guard, authenticator=authenticator, sealing=sealing, others=others)
-    api: Routes = Routes(Api(gateway, host_guard, authenticator, event_hub, sealing))
+    shared = Api(gateway, host_guard, authenticator, event_hub, sealing)
+    api: Routes = Routes(shared)
     part_states = PartStates(lambda: _parts(catalog, others.bus))
     health = Health(
         gateway,
@@ -172,6 +179,9 @@ def app_of(catalog: Catalog, options: AppOptions) -> Starlette:
         health=health,
         start_page=StartPage(gateway, host_guard, authenticator),
         consent_page=ConsentPage(host_guard),
+        console=ConsoleDoor(shared, login_token=options.login_token, has_own_login=identify is not None)
+        if options.console
+        else None,
         host_guard=host_guard,
         bus=others.bus,
         alert_watch=AlertWatch(catalog, part_states, options.problems),
@@ -245,6 +255,7 @@ class AppParts(Struct, frozen=True, kw_only=True):
     health: Health
     start_page: StartPage
     consent_page: ConsentPage
+    console: ConsoleDoor | None
     host_guard: HostGuard
     bus: Bus | None
     alert_watch: AlertWatch
@@ -254,8 +265,8 @@ class App(Starlette):
     """The app. Requests for `/mcp` bypass Starlette's middleware and routes, which cost as much as a call."""
 
     def __init__(self, parts: AppParts, *, grace_s: float) -> None:
-        pages = (parts.endpoint, parts.start_page, parts.consent_page, parts.health)
-        routes = [*(route for page in pages for route in page.routes), *parts.api.all()]
+        pages = (parts.endpoint, parts.start_page, parts.consent_page, parts.health, parts.console)
+        routes = [*(route for page in pages if page is not None for route in page.routes), *parts.api.all()]
         super().__init__(routes=routes, lifespan=self._serving)
         self._catalog, self._endpoint, self._api, self._health = parts.catalog, parts.endpoint, parts.api, parts.health
         self._host_guard, self._bus, self._alert_watch = parts.host_guard, parts.bus, parts.alert_watch
@@ -331,11 +342,12 @@ def run_http(
     bus: str | Secret | None = None,
     problems: Callable[[], Sequence[object]] = tuple,
     grace_s: float = SHUTDOWN_GRACE_S,
+    console: bool = False,
 ) -> None:
     """Serve the catalog over HTTP until SIGTERM or SIGINT, then let running calls finish for up to `grace_s`.
 
-    A second signal ends it at once. `identify` works as in `http_app`. `on_ready` receives the address of `/mcp` once
-    it answers; by default that address and those of all profiles are printed to standard error.
+    A second signal ends it at once. `identify` and `console` work as in `http_app`. `on_ready` receives the address of
+    `/mcp` once it answers; by default that address and those of all profiles are printed to standard error.
 
     Raises:
         DefinitionError: the profile does not exist, or strangers could call at this address.
@@ -351,6 +363,7 @@ def run_http(
         bus=bus,
         problems=problems,
         grace_s=grace_s,
+        console=console,
     )
     serve_http(catalog, options, listening=lambda: bound_to(host, port), on_ready=on_ready)
 

@@ -144,8 +144,10 @@ class Authenticator:
         if declared.identity is None and self._identify is None:
             return self._anonymous_principal(named, declared.profiles, _host_of(scope))
         caller = await self.identify(scope)
-        if isinstance(caller, Refusal):
-            return caller
+        return caller if isinstance(caller, Refusal) else self.as_profile(caller, named, scope)
+
+    def as_profile(self, caller: Authenticated, named: str | None, scope: Scope) -> Principal | Refusal:
+        """Return an identified caller with the named profile, or with the one for requests that do not name any."""
         profile = self._allowed(caller, named)
         if isinstance(profile, Refusal):
             return profile

@@ -9,9 +9,9 @@ from cyclopts import Parameter
 from pegboard.cli.options import Options, SharedOptions
 from pegboard.cli.project import left_out, opened
 from pegboard.cli.terminal import Column
-from pegboard.cli.tool_page import row
 from pegboard.core.judge import VISIBLE
 from pegboard.core.view import View
+from pegboard.discovery.tool_page import row
 from pegboard.model.json_types import JSON
 
 _VISIBLE = (

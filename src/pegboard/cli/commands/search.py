@@ -11,7 +11,6 @@ from pegboard.cli.command_error import CommandError, Exit
 from pegboard.cli.options import SharedOptions
 from pegboard.cli.project import Project, opened
 from pegboard.cli.terminal import Column
-from pegboard.cli.tool_page import first_line
 from pegboard.config.config import ExampleFile
 from pegboard.config.config_warnings import LEFT_OUT_SHOWN
 from pegboard.config.example_requests import write_file
@@ -20,6 +19,7 @@ from pegboard.core.ports import Model
 from pegboard.discovery.example_requests import ExampleRequests, write_requests
 from pegboard.discovery.limits import SEARCH_USUAL_HITS
 from pegboard.discovery.meta_tools.search_tools import answers
+from pegboard.discovery.tool_page import first_line
 from pegboard.model.json_types import JSON
 
 _COLUMNS = (

@@ -6,6 +6,7 @@ import asyncio
 import ipaddress
 import os
 import re
+import secrets
 import socket  # noqa: TID251 - listens, and calls nobody
 import ssl
 import sys
@@ -30,7 +31,7 @@ from pegboard.model.error import PegboardError
 from pegboard.model.record import replace
 from pegboard.model.secret import Secret
 from pegboard.platforms import platform
-from pegboard.server.host_guard import hosts_of
+from pegboard.server.host_guard import hosts_of, is_loopback
 from pegboard.server.principal import Principal, choose_profile, context_maker
 from pegboard.server.process_exit import leave_if_loading
 from pegboard.server.proxy_settings import ProxySettings
@@ -58,6 +59,7 @@ _TLS_KEY = "Private key, if it is not in the same file; PEM."
 _WORKERS = "Number of processes. SIGHUP replaces them one by one, with the current config."
 _LOG_LEVEL = "Lowest level to log; info has a line for each request and each call. [default: warning]"
 _LOG_FORMAT = "Log as text or as JSON."
+_NO_CONSOLE = "Serve no pages for people at /console."
 _STDIO = "Serve the program that started this one, over standard input and output."
 
 _NO_BUS = (
@@ -86,6 +88,7 @@ def serve_command(
     tls_cert: Annotated[Path | None, Parameter(help=_TLS_CERT)] = None,
     tls_key: Annotated[Path | None, Parameter(help=_TLS_KEY)] = None,
     workers: Annotated[int | None, Parameter(help=_WORKERS, show_default="1")] = None,
+    no_console: Annotated[bool, Parameter(help=_NO_CONSOLE, negative="")] = False,
     log_level: Annotated[LogLevel | None, Parameter(help=_LOG_LEVEL)] = None,
     log_format: Annotated[LogForm, Parameter(help=_LOG_FORMAT)] = "text",
     strict: Strict = False,
@@ -108,6 +111,7 @@ def serve_command(
                 "--root-path": root_path,
                 "--tls-cert": tls_cert,
                 "--tls-key": tls_key,
+                "--no-console": no_console,
             }
         )
     if log_level is not None or log_format != "text":
@@ -126,7 +130,7 @@ def serve_command(
 
     serving = Serving(
         options=options, host=host or _HOST, port=port, file=uds, front=front, names=allow_host, reload=reload,
-        strict=strict, stdio=stdio, log_format=log_format,
+        strict=strict, stdio=stdio, log_format=log_format, console=not no_console,
     )  # fmt: skip
     return _serve_alone(serving) if count == 1 else _serve_with(serving, count)
 
@@ -145,6 +149,7 @@ class Serving(Struct, frozen=True, kw_only=True):
     strict: bool
     stdio: bool
     log_format: LogForm
+    console: bool
 
     @property
     def bound_host(self) -> str:
@@ -231,10 +236,18 @@ def _serve_alone(serving: Serving, worker: Worker | None = None) -> Any:
         problems = _first_of(watched, problems)
         note = ", and reloading what changes"
 
+    login_token = ""
+    is_at_terminal = worker is None and serving.log_format == "text" and is_loopback(serving.bound_host)
+    if serving.console and is_at_terminal and catalog.identity is None:
+        # Nobody has a key here, and whoever reads the terminal runs the server.
+        login_token = secrets.token_urlsafe(24)
+
     def ready(address: str) -> None:
         if worker is None or worker.is_first:
             many = "" if worker is None else f", with {worker.count} workers"
             serving.say(app.addresses(address, catalog, profile=profile, note=f"{many}{note}"), url=address)
+            if serving.console:
+                serving.say(_console_line(address, login_token))
             if worker is not None and bus is None:
                 serving.say(f"{_NO_BUS}\n")
         begin()
@@ -248,12 +261,22 @@ def _serve_alone(serving: Serving, worker: Worker | None = None) -> Any:
             keys=keys,
             bus=bus,
             problems=problems,
+            console=serving.console,
+            login_token=login_token,
         ),
         listening=lambda: serving.bind() if worker is None else worker.listening,
         on_ready=ready,
         worker=worker,
         front=serving.front,
     )
+
+
+def _console_line(address: str, login_token: str) -> str:
+    """Return the line that shows where people find the console, with the one-time login link if there is one."""
+    console = f"{address.removesuffix('/mcp')}/console"
+    if login_token:
+        return f"Console, for people: {console}/login?link={login_token}\n"
+    return f"Console, for people: {console}\n"
 
 
 def _shared_secrets(config: Config, worker: Worker | None) -> tuple[tuple[bytes, ...], str | Secret | None]:

@@ -6,7 +6,7 @@ from pegboard.cli.command_error import CommandError, Exit
 from pegboard.cli.options import SharedOptions, ToolName
 from pegboard.cli.project import opened
 from pegboard.cli.terminal import json_text
-from pegboard.cli.tool_page import whole
+from pegboard.discovery.tool_page import whole
 from pegboard.model.json_types import JSON, JSONValue
 
 

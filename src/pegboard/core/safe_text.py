@@ -1,4 +1,4 @@
-"""Safe text: make foreign text safe for a terminal, so that it can only show characters."""
+"""Safe text: spell out the characters of foreign text that a terminal or a browser interprets or hides."""
 
 from __future__ import annotations
 

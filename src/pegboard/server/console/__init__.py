@@ -1,0 +1,1 @@
+"""console: the pages for people in a browser: the board, the tools, what waits for a decision."""

@@ -1,0 +1,115 @@
+"""Board: every tool as a peg, filled where the caller may use it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from starlette.responses import Response
+
+from pegboard.core.view import View
+from pegboard.discovery.exposure import ExposedView
+from pegboard.discovery.finder import Found
+from pegboard.model.decision import Code
+from pegboard.model.tool import ToolEntry
+from pegboard.server.console.frame import frame
+from pegboard.server.console.pages import Pages
+from pegboard.server.console.visit import Visit
+
+PEG_NAME_CHARS = 80  # of a tool's name on its peg
+BOARD_QUERY_CHARS = 200  # of a search
+BOARD_HITS = 5  # tools that the agents' search would find, above the pegs
+
+MEANINGS: Mapping[Code, str] = {
+    "internal": "only for other code",
+    "group": "no group of the profile",
+    "policy": "a rule denies it",
+    "quarantine": "new or changed; not accepted yet",
+    "source": "its server is down",
+    "factory": "the host does not supply what it needs",
+    "available": "its condition does not hold",
+    "builder": "its builder failed",
+}
+"""What each code that hides a tool means, in a few words."""
+
+
+class Peg(NamedTuple):
+    """A tool on the board; `asks` marks a visible tool that asks a person before every call."""
+
+    name: str
+    label: str
+    code: Code
+    asks: bool
+
+
+class Rail(NamedTuple):
+    """The pegs of one namespace."""
+
+    namespace: str
+    pegs: Sequence[Peg]
+    visible: int
+
+
+class BoardPage:
+    """`/console`: the pegs by namespace, and a search in them."""
+
+    def __init__(self, pages: Pages) -> None:
+        self._pages = pages
+
+    async def show(self, visit: Visit) -> Response:
+        view, query = visit.view(), visit.query.get("q", "").strip()[:BOARD_QUERY_CHARS]
+        found = await _found(visit, view, query) if query else None
+        shown = [pair for pair in await _pegs(visit, view) if not query or _matches(pair[0], query)]
+        pegs = [peg for _, peg in shown]
+        rails = list(_rails(pegs, [entry.spec.namespace for entry, _ in shown]))
+        hidden = [peg.code for peg in pegs if peg.code != "visible"]
+        legend = [(code, MEANINGS[code], hidden.count(code)) for code in MEANINGS if code in hidden]
+        exposed = visit.gateway.catalog.exposed(view)
+        values = {
+            "rails": rails,
+            "q": query, "found": found, "legend": legend,
+            "visible": len(pegs) - len(hidden), "hidden": len(hidden),
+            "asking": sum(peg.asks for peg in pegs),
+            "mode": exposed.mode if isinstance(exposed, ExposedView) else "direct",
+            "is_catalog_empty": not view.snapshot.entries,
+        }  # fmt: skip
+        return self._pages.streamed("board.html", {**frame(visit, "board"), **values})
+
+
+async def _pegs(visit: Visit, view: View) -> list[tuple[ToolEntry, Peg]]:
+    """Return the tools that this person may know of, each with its peg, by namespace and name."""
+    if visit.is_operator:
+        codes = await view.acodes()
+        shown = {entry.wire_name: entry for entry in (*view.snapshot.entries, *view.tools())}
+    else:
+        shown = {entry.wire_name: entry for entry in await view.atools()}
+        codes = dict[str, Code]()
+    pegs = [(entry, _peg(entry, codes.get(name, "visible"))) for name, entry in shown.items()]
+    return sorted(pegs, key=lambda pair: (pair[0].spec.namespace, pair[1].name))
+
+
+def _peg(entry: ToolEntry, code: Code) -> Peg:
+    name = entry.wire_name
+    is_asking = code == "visible" and (entry.asks_because is not None or callable(entry.spec.consent))
+    return Peg(name, name if len(name) <= PEG_NAME_CHARS else f"{name[:PEG_NAME_CHARS]}…", code, is_asking)
+
+
+def _rails(pegs: Sequence[Peg], namespaces: Sequence[str]) -> Iterator[Rail]:
+    """Yield the rails in order; `namespaces` has that of each peg."""
+    for namespace, pairs in groupby(zip(namespaces, pegs, strict=True), key=lambda pair: pair[0]):
+        those = [peg for _, peg in pairs]
+        yield Rail(namespace, those, sum(peg.code == "visible" for peg in those))
+
+
+async def _found(visit: Visit, view: View, query: str) -> Found:
+    """Return what an agent's search would find; the search index does not learn from people who look."""
+    [found] = await visit.gateway.catalog.discovery.finder.search(view, [query], limit=BOARD_HITS)
+    return found
+
+
+def _matches(entry: ToolEntry, query: str) -> bool:
+    """Tell whether all words of the query are in the name, the title or the description."""
+    spec = entry.spec
+    text = f"{entry.qualified_id} {entry.wire_name} {spec.title or ''} {spec.description}".casefold()
+    return all(word in text for word in query.casefold().split())

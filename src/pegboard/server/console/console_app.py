@@ -1,0 +1,387 @@
+"""Console app: the guards of every request to the console, login and logout, and its table of pages."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+from msgspec import Struct
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Match, Route
+from starlette.types import Receive, Scope, Send
+
+from pegboard.auth.keys import id_of
+from pegboard.core.names import legal
+from pegboard.model.error import CallError
+from pegboard.model.json_types import is_awaitable
+from pegboard.model.rate_limit import RateLimit
+from pegboard.server.authenticator import Authenticated, network_of
+from pegboard.server.body_reader import BodyError, ClientLeftError
+from pegboard.server.console.board import BoardPage
+from pegboard.server.console.login_link import LoginLink
+from pegboard.server.console.page_error import PageError, busy, no_such_page
+from pegboard.server.console.pages import SECURITY_HEADERS, Pages
+from pegboard.server.console.sessions import SESSION_S, Session, Sessions, cookie_name
+from pegboard.server.console.tool_detail import ToolPage
+from pegboard.server.console.visit import LOOKING, Lens, Visit
+from pegboard.server.health import OPERATOR
+from pegboard.server.host_guard import OTHER_PAGE, Refusal, is_of_another_page
+from pegboard.server.http_api.api_app import Api
+from pegboard.server.principal import ANONYMOUS, Identity, Principal
+from pegboard.version import __version__
+
+LOGIN_TRIES = RateLimit(max_calls=10, window_s=600.0)  # of one address, and of one key
+FORM_FIELDS = 2_000  # fields of one form
+CREDENTIAL_CHARS = 8_192  # of a credential that a person types in
+
+log = logging.getLogger("pegboard.console")
+PATH = "/console"
+_PERSON_AT_TERMINAL = Identity(credential="console:terminal", roles=(OPERATOR,))
+
+
+class _Visitor(Struct, frozen=True, kw_only=True):
+    """Who sends a request: the session of the browser, and the caller if the person is logged in."""
+
+    session: Session | None
+    caller: Authenticated | None = None
+    is_local: bool = False
+    refusal: Refusal | None = None
+
+    @property
+    def nonce(self) -> str:
+        """The value to which the tokens of this person's forms are bound."""
+        if self.session is not None:
+            return self.session.nonce
+        return "" if self.caller is None else self.caller.identity.credential
+
+
+Answer = Callable[[Visit], Awaitable[Response]]
+
+
+class ConsoleApp:
+    """The pages below `/console`, as an ASGI app.
+
+    Every page is made of the view of the person who is logged in, or of the caller that an operator chose. The console
+    decides nothing itself.
+
+    Args:
+        api: the guards and the gateway that all doors over HTTP share.
+        login_token: the secret of the link that logs in the person at the terminal of a server without authentication.
+        has_own_login: whether the host identifies its callers itself, so that the console has no login.
+    """
+
+    def __init__(self, api: Api, *, login_token: str, has_own_login: bool) -> None:
+        self._api, self._link, self._has_own_login = api, LoginLink(login_token), has_own_login
+        self._sessions, self._pages = Sessions(api.sealing), Pages()
+        board, tools = BoardPage(self._pages), ToolPage(self._pages)
+        self._routes = [
+            self._route("", {"GET": board.show}),
+            self._route("/tools/{name:path}", {"GET": tools.show}),
+        ]
+
+    def _route(self, path: str, answers: Mapping[str, Answer]) -> tuple[Route, Mapping[str, Answer]]:
+        return Route(PATH + path, endpoint=_nowhere, methods=[*answers]), answers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            response = await self._answer(scope, receive, send)
+        except ClientLeftError:
+            return
+        except PageError as error:
+            response = self._error(scope, error)
+        except Exception:  # boundary: the server's outermost handler; a bug says nothing to the person
+            log.exception("The console failed at %r.", scope["path"])
+            text = "The console could not make this page. The server's log says why."
+            response = self._error(scope, PageError(500, "Something went wrong", text))
+        await response(scope, receive, send)
+
+    def _error(self, scope: Scope, error: PageError) -> Response:
+        values = {"base": _base(scope), "title": error.title, "text": error.text, "version": __version__}
+        response = self._pages.page("error.html", values, status=error.status)
+        if error.retry_after_s:
+            response.headers["retry-after"] = str(error.retry_after_s)
+        return response
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> Response:
+        # httptools keeps whitespace around values (RFC 9110, 5.5).
+        scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
+        refusal = self._api.host_guard.refusal(scope["headers"])
+        method = "GET" if scope["method"] == "HEAD" else scope["method"]
+        if refusal is None and method != "GET" and is_of_another_page(scope):
+            refusal = OTHER_PAGE
+        if refusal is not None:
+            raise PageError(refusal.status, "Refused", refusal.text)
+        if method not in ("GET", "POST"):
+            raise PageError(405, "Not possible", f"{method[:20]!r} is not possible here; possible: GET, POST.")
+        path = scope["path"].removeprefix(scope.get("root_path", "")).removeprefix(PATH)
+        if path.startswith("/static/") and method == "GET":
+            file = self._pages.file(path.removeprefix("/static/"))
+            if file is None:
+                raise no_such_page()
+            return file
+        if self._api.open.is_full:
+            raise busy()
+        visitor = await self._visitor(scope)
+        form = {} if method == "GET" else await self._form(scope, receive)
+        if method == "POST" and not self._sessions.is_form_token(form.get("form_token", ""), visitor.nonce):
+            text = "This form is of an earlier session. Open the page again, and repeat what you did."
+            raise PageError(403, "Not changed", text)
+        if path == "/login":
+            return await self._login(scope, visitor, form)
+        if path == "/logout" and method == "POST":
+            return self._logged_out(scope)
+        if visitor.caller is None:
+            return self._to_login(scope, visitor, path)
+        whose = self._api.open.enter(Principal(identity=visitor.caller.identity, profile=None))
+        if whose is None:
+            raise busy()
+        try:
+            return await self._page(scope, receive, send, visitor, form)
+        finally:
+            self._api.open.leave(whose)
+
+    async def _page(
+        self, scope: Scope, receive: Receive, send: Send, visitor: _Visitor, form: Mapping[str, str]
+    ) -> Response:
+        for route, answers in self._routes:
+            match, child = route.matches(scope)
+            if match is Match.NONE:
+                continue
+            answer = answers.get("GET" if scope["method"] == "HEAD" else scope["method"])
+            if answer is None:
+                raise PageError(405, "Not possible", f"Possible here: {', '.join(answers)}.")
+            visit = await self._visit(scope, receive, send, visitor, form, child.get("path_params", {}))
+            try:
+                return await answer(visit)
+            except CallError as error:
+                raise PageError(409, "Not possible", error.error.message) from None
+        raise no_such_page()
+
+    # -- who
+
+    async def _visitor(self, scope: Scope) -> _Visitor:
+        """Return the sender of a request; the credential of the session is checked as one in a header is."""
+        authenticator = self._api.authenticator
+        if self._has_own_login:
+            caller = await authenticator.identify(scope)
+            if isinstance(caller, Refusal):
+                return _Visitor(session=None, refusal=caller)
+            return _Visitor(session=None, caller=caller)
+        session = self._sessions.open(Request(scope).cookies.get(cookie_name(scope)))
+        # Pages and tools after this point never see the cookie.
+        scope["headers"] = [header for header in scope["headers"] if header[0] not in (b"cookie", b"authorization")]
+        if session is None:
+            return _Visitor(session=None)
+        if session.is_local:
+            is_open = self._api.gateway.registry.declarations.identity is None and authenticator.is_local(scope)
+            caller = Authenticated(identity=_PERSON_AT_TERMINAL) if is_open else None
+            return _Visitor(session=session, caller=caller, is_local=is_open)
+        if not session.key:
+            return _Visitor(session=session)
+        caller = await self._identified(scope, session.key)
+        if isinstance(caller, Refusal):
+            return _Visitor(session=session, refusal=caller)
+        return _Visitor(session=session, caller=caller)
+
+    async def _identified(self, scope: Scope, key: str) -> Authenticated | Refusal:
+        shown = {**scope, "headers": [*scope["headers"], (b"authorization", b"Bearer " + key.encode())]}
+        caller = await self._api.authenticator.identify(shown)
+        if isinstance(caller, Authenticated) and caller.identity.credential == ANONYMOUS:
+            # A server without authentication does not look at keys.
+            return Refusal(status=401, text="This server knows no keys.")
+        return caller
+
+    async def _visit(
+        self, scope: Scope, receive: Receive, send: Send, visitor: _Visitor, form: Mapping[str, str],
+        path: Mapping[str, str],
+    ) -> Visit:  # fmt: skip
+        assert visitor.caller is not None
+        caller, registry, query = visitor.caller, self._api.gateway.registry, dict(Request(scope).query_params)
+        lens, person = Lens.of(query), caller.identity
+        is_operator, declared = OPERATOR in person.roles, registry.profiles
+        profiles = tuple(declared) if is_operator else self._api.authenticator.profiles_of(caller)
+        if not is_operator:
+            lens = Lens(profile=lens.profile)
+        if lens.profile and lens.profile not in profiles:
+            raise PageError(404, "Not found", f"There is no profile {lens.profile!r}. Profiles: {', '.join(profiles)}.")
+        acts_as = await self._principal(scope, visitor, lens.profile)
+        looks_as, is_own = acts_as, not lens.is_of_another
+        if looks_as is None or lens.is_of_another:
+            # An operator may look at every profile, and calls tools only in their own.
+            looks_as, is_own = self._other(lens, person, acts_as), False
+        if looks_as is None:
+            raise PageError(403, "No profile", "Your credential gives no profile here. Ask the operator for a rule.")
+        return Visit(
+            gateway=self._api.gateway, person=person, acts_as=acts_as, looks_as=looks_as, is_own=is_own, lens=lens,
+            profiles=profiles, base=_base(scope), path=path, query=query, headers=dict(scope["headers"]), form=form,
+            form_token=self._sessions.form_token(visitor.nonce), origin=_origin(scope),
+            can_log_out=visitor.session is not None, receive=receive, send=send,
+        )  # fmt: skip
+
+    async def _principal(self, scope: Scope, visitor: _Visitor, profile: str) -> Principal | None:
+        """Return the principal of the person's own calls; `None` if they have no such profile."""
+        assert visitor.caller is not None
+        authenticator = self._api.authenticator
+        if visitor.is_local:
+            # Without authentication, the person at the terminal calls tools as everybody does.
+            found = await authenticator.authenticate(scope, profile or None)
+        else:
+            found = authenticator.as_profile(visitor.caller, profile or None, scope)
+        return None if isinstance(found, Refusal) else found
+
+    def _other(self, lens: Lens, person: Identity, acts_as: Principal | None) -> Principal | None:
+        if OPERATOR not in person.roles:
+            return None
+        profiles = self._api.gateway.registry.profiles
+        profile = lens.profile or (None if acts_as is None else acts_as.profile) or next(iter(profiles), None)
+        who = person
+        if lens.is_of_another:
+            who = Identity(credential=LOOKING, user=lens.user or None, space=lens.space or None, roles=lens.roles)
+        return Principal(identity=who, profile=profile, session=who.credential)
+
+    # -- login and logout
+
+    async def _login(self, scope: Scope, visitor: _Visitor, form: Mapping[str, str]) -> Response:
+        base = _base(scope)
+        if visitor.caller is not None and not form:
+            return RedirectResponse(base, status_code=303, headers=SECURITY_HEADERS)
+        if self._has_own_login:
+            refusal = visitor.refusal
+            raise PageError(
+                401, "Log in", "Log in at the app that serves Pegboard." if refusal is None else refusal.text
+            )
+        if not form:
+            return self._login_page(scope, visitor)
+        await self._count_try(scope, form.get("key", "").strip())
+        session = await self._new_session(scope, form)
+        if isinstance(session, str):
+            return self._login_page(scope, visitor, fault=session)
+        try:
+            cookie = self._sessions.sealed(session)
+        except ValueError as error:
+            return self._login_page(scope, visitor, fault=str(error))
+        return self._with_cookie(scope, RedirectResponse(_next(form.get("next", ""), base), status_code=303), cookie)
+
+    async def _new_session(self, scope: Scope, form: Mapping[str, str]) -> Session | str:
+        """Return the session of a person who gave a good key or link; else what is wrong."""
+        link, key = form.get("link", ""), form.get("key", "").strip()
+        if link:
+            is_open = self._api.gateway.registry.declarations.identity is None
+            if is_open and self._api.authenticator.is_local(scope) and self._link.use(link):
+                return self._sessions.new(is_local=True)
+            return "This link was used, or is too old. Start the server again for a new one."
+        if not key or len(key) > CREDENTIAL_CHARS or not key.isascii() or not key.isprintable() or " " in key:
+            return "Type in an API key, such as `pegboard keys add` prints."
+        caller = await self._identified(scope, key)
+        if isinstance(caller, Refusal):
+            if caller.status >= 500:
+                raise PageError(caller.status, "Not now", caller.text, retry_after_s=5)
+            return "This key is not valid here."
+        return self._sessions.new(key=key)
+
+    async def _count_try(self, scope: Scope, key: str) -> None:
+        """Count a try to log in, of the address and of the key, with the limits of calls.
+
+        Raises:
+            PageError: there were too many, or they cannot be counted.
+        """
+        client = scope.get("client")
+        hits: list[tuple[tuple[str | None, ...], RateLimit]] = [
+            (("console login", "address", network_of(str(client[0]) if client else "")), LOGIN_TRIES)
+        ]
+        if (key_id := id_of(key)) is not None:
+            hits.append((("console login", "key", key_id), LOGIN_TRIES))
+        try:
+            waiting: Any = self._api.gateway.catalog.executor.ports.limits.wait_s(hits, charge=True)
+            wait_s: float | None = await waiting if is_awaitable(waiting) else waiting
+        except OSError:
+            text = "Tries to log in cannot be counted at the moment. Try again in a moment."
+            raise PageError(503, "Not now", text, retry_after_s=5) from None
+        if wait_s != 0.0:
+            seconds = int(wait_s or LOGIN_TRIES.window_s) + 1
+            text = f"There were too many tries to log in. Try again in {seconds} s."
+            raise PageError(429, "Too many tries", text, retry_after_s=seconds)
+
+    def _login_page(self, scope: Scope, visitor: _Visitor, *, fault: str = "") -> Response:
+        session = visitor.session
+        if session is None or session.key or session.is_local:
+            # The form needs a session that it belongs to; a new one also ends that of a revoked key.
+            session = self._sessions.new()
+        query = Request(scope).query_params
+        identity = self._api.gateway.registry.declarations.identity
+        values = {
+            "base": _base(scope), "version": __version__, "fault": fault or _ended(visitor),
+            "form_token": self._sessions.form_token(session.nonce), "next": query.get("next", ""),
+            "link": query.get("link", ""), "has_keys": identity is not None, "link_is_open": self._link.is_open,
+            "name": legal(self._api.gateway.catalog.name),
+        }  # fmt: skip
+        response = self._pages.page("login.html", values, status=403 if fault else 200)
+        return self._with_cookie(scope, response, self._sessions.sealed(session))
+
+    def _to_login(self, scope: Scope, visitor: _Visitor, path: str) -> Response:
+        if visitor.refusal is not None and visitor.refusal.status >= 500:
+            raise PageError(visitor.refusal.status, "Not now", visitor.refusal.text, retry_after_s=5)
+        query = scope["query_string"].decode("latin-1")
+        wanted = f"{path}?{query}" if query else path
+        target = f"{_base(scope)}/login" + (f"?{urlencode({'next': wanted})}" if wanted else "")
+        return RedirectResponse(target, status_code=303, headers=SECURITY_HEADERS)
+
+    def _logged_out(self, scope: Scope) -> Response:
+        response = RedirectResponse(f"{_base(scope)}/login", status_code=303, headers=SECURITY_HEADERS)
+        response.delete_cookie(cookie_name(scope), path=_base(scope), httponly=True, samesite="strict")
+        return response
+
+    def _with_cookie(self, scope: Scope, response: Response, cookie: str) -> Response:
+        response.headers.update(SECURITY_HEADERS)
+        response.set_cookie(
+            cookie_name(scope), cookie, max_age=int(SESSION_S), path=_base(scope), httponly=True, samesite="strict",
+            secure=scope["scheme"] == "https",
+        )  # fmt: skip
+        return response
+
+    async def _form(self, scope: Scope, receive: Receive) -> dict[str, str]:
+        """Return the fields of a form. Of a repeated field the last counts.
+
+        Raises:
+            PageError: it is not a form of ours, or too long.
+        """
+        headers = dict(scope["headers"])
+        if headers.get(b"content-type", b"").partition(b";")[0].strip().lower() != b"application/x-www-form-urlencoded":
+            raise PageError(415, "Not possible", "Send the fields of a form.")
+        try:
+            raw = await self._api.body_reader.read(headers, receive)
+            pairs = parse_qsl(raw.decode(), keep_blank_values=True, max_num_fields=FORM_FIELDS, errors="strict")
+        except BodyError as error:
+            raise PageError(error.status, "Not possible", error.text) from None
+        except ValueError:
+            raise PageError(400, "Not possible", "The form is not valid, or has too many fields.") from None
+        return dict(pairs)
+
+
+def _ended(visitor: _Visitor) -> str:
+    session = visitor.session
+    if session is None or not (session.key or session.is_local):
+        return ""
+    return "Your session is over: the key was revoked, or the rules changed. Log in again."
+
+
+def _base(scope: Scope) -> str:
+    return f"{scope.get('root_path', '')}{PATH}"
+
+
+def _origin(scope: Scope) -> str:
+    url = Request(scope).base_url
+    return f"{url.scheme}://{url.netloc}{scope.get('root_path', '')}"
+
+
+def _next(wanted: str, base: str) -> str:
+    """Return the page to go to after the login, which is always one of the console."""
+    is_ours = wanted.startswith("/") and not wanted.startswith(("//", "/\\")) and wanted.isascii()
+    return f"{base}{wanted}" if is_ours and wanted.isprintable() else base
+
+
+async def _nowhere(_request: Request) -> Response:  # pragma: no cover - routes are only matched
+    raise no_such_page()

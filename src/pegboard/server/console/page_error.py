@@ -1,0 +1,21 @@
+"""PageError: a page that cannot be shown, in words for the person."""
+
+from __future__ import annotations
+
+
+class PageError(Exception):
+    """A page that cannot be shown: an HTTP status, a title, and sentences for the person."""
+
+    def __init__(self, status: int, title: str, text: str, *, retry_after_s: int = 0) -> None:
+        super().__init__(text)
+        self.status, self.title, self.text, self.retry_after_s = status, title, text, retry_after_s
+
+
+def no_such_page() -> PageError:
+    """Return the error for an unknown address."""
+    return PageError(404, "Not found", "There is no such page. The board shows what there is.")
+
+
+def busy() -> PageError:
+    """Return the error of a server that has too many open requests."""
+    return PageError(503, "Busy", "The server is busy. Try again in a moment.", retry_after_s=1)

@@ -1,0 +1,186 @@
+"""Tool detail: the page of one tool: why a caller may use it, what it takes, what it costs, how to call it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from starlette.responses import Response
+
+from pegboard.core.call.resolve import callable_tool
+from pegboard.core.view import View
+from pegboard.discovery.token_count import estimated_tokens
+from pegboard.discovery.tool_page import hints, whole
+from pegboard.model.decision import Code, Decision
+from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
+from pegboard.model.tool import ToolEntry
+from pegboard.providers.mcp import mcp_tool
+from pegboard.server.console.board import MEANINGS
+from pegboard.server.console.frame import frame
+from pegboard.server.console.page_error import PageError
+from pegboard.server.console.pages import Pages
+from pegboard.server.console.visit import Visit
+
+PROFILES_ASKED = 50  # profiles for which a tool's page says whether they have it
+
+_FACTS = (
+    "source", "origin", "consent", "rate_limit", "timeout_s", "max_concurrency", "max_result_bytes", "task",
+    "deprecated", "replaced_by",
+)  # fmt: skip
+_GOES_WITHOUT_SAYING = (None, "", "never", "forbidden")
+
+
+class Reach(NamedTuple):
+    """Whether a profile has a tool: its code, and what it means."""
+
+    profile: str
+    code: Code
+    meaning: str
+
+
+class Parameter(NamedTuple):
+    """A top-level parameter of a tool."""
+
+    name: str
+    type: str
+    is_required: bool
+    description: str
+    default: str
+
+
+class ToolPage:
+    """`/console/tools/{name}`."""
+
+    def __init__(self, pages: Pages) -> None:
+        self._pages = pages
+
+    async def show(self, visit: Visit) -> Response:
+        view, name = visit.view(), visit.path["name"]
+        entry, decision = await tool_of(visit, view, name)
+        facts = whole(entry, decision)
+        values = {
+            "tool": facts, "decision": decision, "hints": hints(entry), "meaning": meaning_of(decision.code),
+            "facts": [(key, facts[key]) for key in _FACTS if facts[key] not in _GOES_WITHOUT_SAYING],
+            "parameters": parameters(entry.spec.input_schema), "tokens": tokens_of(entry),
+            "calls": ways_to_call(visit, entry), "reach": await _reach(visit, entry),
+        }  # fmt: skip
+        return self._pages.page("tool.html", {**frame(visit, "board"), **values})
+
+
+async def tool_of(visit: Visit, view: View, name: str) -> tuple[ToolEntry, Decision]:
+    """Return a tool with the decision on it; only operators learn of hidden tools.
+
+    Raises:
+        PageError: there is no such tool for this person.
+    """
+    entry = await callable_tool(view, name)
+    if entry is None and visit.is_operator:
+        entry = view.snapshot.find(name)
+    if entry is None:
+        raise PageError(404, "No such tool", view.absence(name))
+    return entry, await view.awhy(name)
+
+
+def meaning_of(code: Code) -> str:
+    """Return what a code means, in a few words."""
+    return MEANINGS.get(code, "")
+
+
+def tokens_of(entry: ToolEntry) -> int:
+    """Return the approximate number of tokens that the tool's definition adds to a prompt."""
+    return estimated_tokens(len(json.dumps(mcp_tool(entry), separators=(",", ":"), default=str)))
+
+
+async def _reach(visit: Visit, entry: ToolEntry) -> list[Reach]:
+    """Return for each profile whether the caller would see the tool with it; for operators only."""
+    if not visit.is_operator:
+        return []
+    gateway, found = visit.gateway, list[Reach]()
+    for profile in visit.profiles[:PROFILES_ASKED]:
+        view = gateway.catalog.view(gateway.context(visit.looks_as), profile=profile)
+        decision = await view.awhy(entry.wire_name)
+        found.append(Reach(profile, decision.code, meaning_of(decision.code)))
+    return found
+
+
+def parameters(schema: JSON) -> list[Parameter]:
+    """Return the top-level parameters of an input schema, the required ones first."""
+    properties: Any = schema.get("properties", {})
+    required: Any = schema.get("required", [])
+    if not is_object(properties):
+        return []
+    found = [_parameter(name, form, name in required) for name, form in properties.items()]
+    return sorted(found, key=lambda parameter: not parameter.is_required)
+
+
+def _parameter(name: str, form: JSONValue, is_required: bool) -> Parameter:
+    if not is_object(form):
+        return Parameter(name, "any", is_required, "", "")
+    default = json.dumps(form["default"], default=str) if "default" in form else ""
+    return Parameter(name, type_words(form), is_required, str(form.get("description", "")), default)
+
+
+def type_words(form: Mapping[str, Any]) -> str:
+    """Return the type of a schema in words, such as `array of string` or `"a" | "b"`."""
+    if is_list(values := form.get("enum")):
+        return " | ".join(json.dumps(value, default=str) for value in values)
+    if "const" in form:
+        return json.dumps(form["const"], default=str)
+    for key in ("anyOf", "oneOf"):
+        if is_list(options := form.get(key)):
+            return " | ".join(type_words(option) if is_object(option) else "any" for option in options)
+    kind = form.get("type", "any")
+    if is_list(kind):
+        return " | ".join(map(str, kind))
+    if kind == "array" and is_object(items := form.get("items")):
+        return f"array of {type_words(items)}"
+    return str(form["$ref"]).rpartition("/")[2] if "$ref" in form else str(kind)
+
+
+def ways_to_call(visit: Visit, entry: ToolEntry) -> list[tuple[str, str]]:
+    """Return the same call for a shell, for Python and over MCP: a title and a text each."""
+    name, arguments = entry.wire_name, example_arguments(entry)
+    profile = visit.looks_as.profile
+    needs_key = visit.gateway.registry.declarations.identity is not None
+    query = f"?profile={profile}" if profile else ""
+    body = json.dumps(arguments, ensure_ascii=True)
+    key = " -H 'Authorization: Bearer YOUR_KEY'" if needs_key else ""
+    url = f"{visit.origin}/v1/tools/{name}/call{query}"
+    curl = f"curl {shlex.quote(url)}{key} \\\n  -H 'Content-Type: application/json' \\\n  -d {shlex.quote(body)}"
+    headers = '\n    headers={"Authorization": "Bearer YOUR_KEY"},' if needs_key else ""
+    python = (
+        f"import httpx2\n\nanswer = httpx2.post(\n    {url!r},{headers}\n"
+        f"    json={arguments!a},\n)\nprint(answer.json())"
+    )
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name, "arguments": arguments}}
+    place = f"{visit.origin}/mcp/{profile}" if profile else f"{visit.origin}/mcp"
+    return [("curl", curl), ("Python", python), ("MCP", f"POST {place}\n\n{json.dumps(message, indent=2)}")]
+
+
+def example_arguments(entry: ToolEntry) -> JSON:
+    """Return arguments for an example: the first declared one, or else a value for each required parameter."""
+    for example in entry.spec.examples:
+        if is_object(example):
+            return example
+    schema = entry.spec.input_schema
+    properties: Any = schema.get("properties", {})
+    required: Any = schema.get("required", [])
+    return {name: _example(properties.get(name)) for name in required if isinstance(name, str)}
+
+
+def _example(form: JSONValue) -> JSONValue:
+    if not is_object(form):
+        return "text"
+    for key in ("default", "const"):
+        if key in form:
+            return form[key]
+    for key in ("examples", "enum"):
+        if is_list(values := form.get(key)) and values:
+            return values[0]
+    kind = form.get("type")
+    usual: dict[str, JSONValue] = {
+        "string": "text", "integer": 1, "number": 1.0, "boolean": True, "array": [], "object": {}, "null": None,
+    }  # fmt: skip
+    return usual.get(kind if isinstance(kind, str) else "", "text")

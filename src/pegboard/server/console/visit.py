@@ -1,0 +1,97 @@
+"""Visit: a request of a person who is logged in, and the caller through whose eyes they look."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from urllib.parse import quote, urlencode
+
+from msgspec import Struct
+from starlette.types import Receive, Send
+
+from pegboard.core.view import View
+from pegboard.model.record import CarriesCredentials
+from pegboard.server.gateway import Gateway
+from pegboard.server.health import OPERATOR
+from pegboard.server.principal import Identity, Principal
+
+LENS_CHARS = 200  # of a user, space or role that an operator looks through
+
+LOOKING = "console"
+"""The credential of a caller through whose eyes an operator looks; it makes no calls."""
+
+
+class Lens(Struct, frozen=True, kw_only=True):
+    """The caller to look through, as the address of the page has it; empty fields are the person's own."""
+
+    profile: str = ""
+    user: str = ""
+    space: str = ""
+    role: str = ""
+
+    @classmethod
+    def of(cls, query: Mapping[str, str]) -> Lens:
+        """Read the query of an address."""
+        return cls(**{name: query.get(name, "").strip()[:LENS_CHARS] for name in cls.__struct_fields__})
+
+    @property
+    def query(self) -> dict[str, str]:
+        """The fields that are set, for the query of a link."""
+        return {name: value for name in self.__struct_fields__ if (value := getattr(self, name))}
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        return tuple(filter(None, (part.strip() for part in self.role.split(","))))
+
+    @property
+    def is_of_another(self) -> bool:
+        """Whether it names a person, and not only a profile."""
+        return bool(self.user or self.space or self.role)
+
+
+class Visit(CarriesCredentials, frozen=True, kw_only=True):
+    """A request of a person who is logged in.
+
+    `person` has their rights in the console. `acts_as` is the principal of their own calls, `None` if they have no
+    profile here. `looks_as` is the principal whose tools the page shows; with `is_own` it is the same as `acts_as`, so
+    a call is possible. `form` has the fields of a POST.
+    """
+
+    gateway: Gateway
+    person: Identity
+    acts_as: Principal | None
+    looks_as: Principal
+    is_own: bool
+    lens: Lens
+    profiles: Sequence[str]
+    """The profiles that this person may choose, in the order of the config."""
+    base: str
+    """The path of the console, without a slash at the end."""
+    path: Mapping[str, str]
+    query: Mapping[str, str]
+    headers: Mapping[bytes, bytes]
+    form: Mapping[str, str]
+    form_token: str
+    origin: str
+    """The address of the server as the browser uses it, such as `http://127.0.0.1:8420`."""
+    can_log_out: bool
+    receive: Receive
+    send: Send
+
+    @property
+    def is_operator(self) -> bool:
+        return OPERATOR in self.person.roles
+
+    @property
+    def name(self) -> str:
+        """The name of the person, for people and for records."""
+        return self.person.user or self.person.key or self.person.credential
+
+    def url(self, path: str = "", **query: str) -> str:
+        """Return the address of a page of the console, seen by the same caller."""
+        query = {**self.lens.query, **{name: value for name, value in query.items() if value}}
+        return f"{self.base}{quote(path)}" + (f"?{urlencode(query)}" if query else "")
+
+    def view(self) -> View:
+        """Return the tools of the caller through whose eyes the person looks, with a new context."""
+        gateway = self.gateway
+        return gateway.catalog.view(gateway.context(self.looks_as), profile=self.looks_as.profile)

@@ -1,0 +1,42 @@
+"""Console door: loads the console with the first request for it, so that a server without readers pays nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from pegboard.lazy import LazyModule
+from pegboard.server.http_api.api_app import Api
+
+if TYPE_CHECKING:
+    from pegboard.server.console import console_app
+    from pegboard.server.console.console_app import ConsoleApp
+else:
+    console_app = LazyModule("pegboard.server.console.console_app")
+
+
+class ConsoleDoor:
+    """`/console` and everything below it.
+
+    Args:
+        api: the guards and the gateway that all doors over HTTP share.
+        login_token: the secret of the one-time login link; empty if there is none.
+        has_own_login: whether the host identifies its callers itself.
+    """
+
+    def __init__(self, api: Api, *, login_token: str = "", has_own_login: bool = False) -> None:
+        self._api, self._login_token, self._has_own_login = api, login_token, has_own_login
+        self._app: ConsoleApp | None = None
+
+    @property
+    def routes(self) -> list[Route]:
+        return [Route("/console", endpoint=self), Route("/console/{rest:path}", endpoint=self)]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._app is None:
+            self._app = console_app.ConsoleApp(
+                self._api, login_token=self._login_token, has_own_login=self._has_own_login
+            )
+        await self._app(scope, receive, send)

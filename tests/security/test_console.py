@@ -1,0 +1,165 @@
+"""The console: what is hostile stays text, a cookie alone changes nothing, and no other site or host reaches it."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from pegboard import Catalog, Profile, ToolSpec, http_app
+from tests.server.console.browsing import ADDRESS, LINK, Browser, console, opened
+from tests.server.console.test_console_login import Office
+
+MARKUP = "</p></a></textarea></script><script>window.pwned=1</script><img src=x onerror=window.pwned=2>\"'{{7*7}}{%x%}"
+HIDING = "\u202eevil\u202c\x1b[2J\u2066\u200b\u2028\x00"
+HOSTILE = MARKUP + HIDING
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+
+
+class Elements(HTMLParser):
+    """What a browser makes of a page: its elements with their attributes."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+
+def assert_is_only_text(page: str) -> None:
+    """Assert that none of the hostile text became markup, and that none of it hides or turns text around."""
+    assert re.search(r"[\u202a-\u202e\u2066-\u2069\u200b\u2028\x00\x1b]", page) is None
+    for tag, attributes in Elements(page).found:
+        assert tag not in ("img", "style", "iframe", "object")
+        assert not [name for name in attributes if name.startswith("on") or name == "style"]
+        places = [attributes.get(name) or "/console" for name in ("href", "src", "action")]
+        assert all(place.startswith(("/console", "#")) for place in places), places
+        assert tag != "script" or (attributes["src"] or "").startswith("/console/static/")
+
+
+def hostile_catalog() -> Catalog:
+    catalog = Catalog("shop" + MARKUP)
+    schema = {
+        "type": "object",
+        "properties": {HOSTILE: {"type": "string", "description": HOSTILE, "default": HOSTILE, "enum": [HOSTILE]}},
+        "required": [HOSTILE],
+        "description": HOSTILE,
+    }
+
+    pay = ToolSpec(
+        name="pay", description=HOSTILE, title=HOSTILE, input_schema=schema, examples=({HOSTILE: HOSTILE},),
+        deprecated=None, meta={HOSTILE: HOSTILE}, origin=HOSTILE,
+    )  # fmt: skip
+    catalog.register(pay, lambda ctx, args: HOSTILE)
+
+    @catalog.tool(description="long " * 200_000, groups="core")
+    def talk() -> str:
+        return "x"
+
+    @catalog.tool(available=lambda ctx: (_ for _ in ()).throw(ValueError(HOSTILE)))
+    def broken() -> str:
+        return "x"
+
+    catalog.profile(Profile(name="desk", include=("core",)))
+    return catalog
+
+
+async def test_hostile_names_and_descriptions_are_text_on_every_page() -> None:
+    async with console(hostile_catalog()) as browser:
+        await browser.log_in()
+        queries = {"q": HOSTILE, "user": HOSTILE, "space": HOSTILE, "role": HOSTILE, "profile": "desk"}
+        for path in ("", "/tools/pay", "/tools/broken", "/tools/talk", f"/tools/{MARKUP}", f"/{MARKUP}"):
+            for query in ({}, queries):
+                answer = await browser.client.get(f"/console{path}", params=query)
+                assert_is_only_text(answer.text)
+                assert len(answer.content) < 300_000, path
+        assert_is_only_text((await browser.get(f"?profile={MARKUP}")).text)
+        await browser.post("/logout")
+        answer = await browser.client.get("/console/login", params={"next": HOSTILE, "link": HOSTILE})
+        assert_is_only_text(answer.text)
+
+
+async def test_a_cookie_without_the_token_of_its_own_session_changes_nothing(tmp_path: Path) -> None:
+    office = Office(tmp_path)
+    app = http_app(office.catalog, console=True)
+    async with app.router.lifespan_context(app), opened(app) as victim, opened(app) as attacker:
+        await victim.log_in(office.key["olga"])
+        await victim.get("")
+        own_page = victim.page
+        await attacker.log_in(office.key["paul"])
+        await attacker.get("")
+        attacker.client.cookies, attackers_page = victim.client.cookies, attacker.page
+        for page in ("", attackers_page, 'name="form_token" value="v1.AAAA"'):
+            attacker.page = page
+            assert (await attacker.post("/logout")).status_code == 403
+        # A page of another site has the cookie sent along at best, and may not use a token that it found.
+        token = re.findall(r'form_token" value="([^"]+)', own_page)[0]
+        for heads in ({"origin": "https://elsewhere.example"}, {"origin": ADDRESS, "sec-fetch-site": "cross-site"},
+                      {"origin": "http://127.0.0.1:9999"}):  # fmt: skip
+            answer = await victim.client.post("/console/logout", data={"form_token": token}, headers=heads)
+            assert answer.status_code == 403, heads
+        assert (await victim.get("")).status_code == 200
+        assert (await victim.post("/logout")).status_code == 303
+
+
+async def test_every_answer_forbids_inline_code_frames_and_caches(tmp_path: Path) -> None:
+    office = Office(tmp_path)
+    async with console(office.catalog) as browser:
+        answers = [await browser.get(path) for path in ("", "/login", "/tools/greet", "/nowhere")]
+        answers.append(await browser.post("/login", key="wrong"))
+        answers.append(await browser.log_in(office.key["olga"]))
+        answers += [
+            await browser.get(path) for path in ("", "/tools/greet", "/tools/none", "/nowhere", "?profile=none")
+        ]
+        answers.append(await browser.client.request("PUT", "/console"))
+        for answer in answers:
+            assert answer.headers["content-security-policy"] == POLICY
+            assert answer.headers["x-content-type-options"] == "nosniff"
+            assert answer.headers["cache-control"] == "no-store"
+            assert answer.headers["x-frame-options"] == "DENY"
+        for name in ("console.css", "console.js", "htmx.min.js", "icon.svg"):
+            file = await browser.get(f"/static/{name}")
+            assert (file.status_code, file.headers["content-security-policy"]) == (200, POLICY)
+        for name in ("../pages.py", "..%2fpages.py", "htmx.LICENSE.txt", ""):
+            assert (await browser.get(f"/static/{name}")).status_code == 404
+
+
+@pytest.mark.parametrize("host", ["elsewhere.example", "127.0.0.1.elsewhere.example", "127.0.0.1:8420@elsewhere"])
+async def test_a_page_of_another_name_cannot_reach_the_console(host: str) -> None:
+    async with console(Catalog("open")) as browser:
+        for path in ("", "/login", f"/login?link={LINK}", "/static/console.js"):
+            assert (await browser.get(path, host=host)).status_code == 421
+
+
+async def test_forms_are_bounded_and_of_one_kind() -> None:
+    async with console(Catalog("open")) as browser:
+        await browser.get("/login")
+        post, heads = browser.client.post, {"origin": ADDRESS}
+        for body, kind, status in (
+            (b"{}", "application/json", 415), (b"a=1", "text/plain", 415),
+            (b"&".join(b"a=1" for _ in range(3_000)), "application/x-www-form-urlencoded", 400),
+            (b"a=%ff", "application/x-www-form-urlencoded", 400),
+            (b"a=" + b"x" * 20_000_000, "application/x-www-form-urlencoded", 413),
+        ):  # fmt: skip
+            answer = await post("/console/login", content=body, headers={**heads, "content-type": kind})
+            assert answer.status_code == status
+
+
+async def test_no_answer_of_the_console_has_the_key_of_the_session(tmp_path: Path) -> None:
+    office = Office(tmp_path)
+    async with console(office.catalog) as browser:
+        answer = await browser.log_in(office.key["olga"])
+        seen = [str(answer.headers) + answer.text]
+        for path in ("", "/tools/greet", "/tools/none", "/login"):
+            answer = await browser.get(path)
+            seen.append(str(answer.headers) + answer.text)
+        secret = office.key["olga"].rpartition("_")[2]
+        assert [text for text in seen if secret in text] == []
+        assert isinstance(browser, Browser)

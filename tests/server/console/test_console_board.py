@@ -1,0 +1,195 @@
+"""The board shows each caller's tools, and operators what is hidden and why; the page of a tool explains it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pegboard import Catalog, Policy, Profile, ToolContext
+from tests.server.console.browsing import Browser, console, text_of
+from tests.server.console.test_console_login import Office
+
+PEG = re.compile(r'<li><a class="peg ([a-z ]+)" href="([^"]+)">([^<]+)')
+
+
+def pegs(page: str) -> dict[str, str]:
+    """Return the class of each peg, by its name."""
+    return {name: kind for kind, _, name in PEG.findall(page)}
+
+
+def shop() -> Catalog:
+    catalog = Catalog("shop")
+
+    @catalog.tool(groups="read", namespace="orders", read_only=True)
+    def find_orders(customer: str, limit: int = 10) -> list[str]:
+        """Find the orders of a customer."""
+        return [customer] * limit
+
+    @catalog.tool(groups="write", namespace="orders", consent="always")
+    def refund(order: str) -> str:
+        """Pay an order back."""
+        return order
+
+    @catalog.tool(groups="write", namespace="stock")
+    def delete_item(item: str) -> str:
+        """Delete an item from the stock."""
+        return item
+
+    @catalog.tool(groups="read", namespace="stock", available=lambda ctx: ctx.user_id == "ann")
+    def count_items(kind: str) -> int:
+        """Count items."""
+        return 1
+
+    catalog.profile(Profile(name="clerk", include=("read",)))
+    catalog.profile(Profile(name="boss", include=("read", "write"), policy=Policy(deny=("delete_*",))))
+    catalog.profile(Profile(name="finder", include=("read", "write"), exposure="search"))
+    return catalog
+
+
+@pytest.fixture
+async def browser() -> AsyncGenerator[Browser]:
+    async with console(shop()) as browser:
+        await browser.log_in()
+        yield browser
+
+
+async def test_pegs_are_filled_for_tools_that_may_be_used_and_outlined_with_the_code_otherwise(
+    browser: Browser,
+) -> None:
+    clerk = await browser.get("?profile=clerk")
+    assert pegs(clerk.text) == {
+        "find_orders": "v", "refund": "group", "delete_item": "group", "count_items": "available",
+    }  # fmt: skip
+    assert "1 tool on the board for a caller with profile clerk , 3 hidden" in text_of(clerk.text)
+    boss = await browser.get("?profile=boss")
+    assert pegs(boss.text) == {
+        "find_orders": "v", "refund": "v a", "delete_item": "policy", "count_items": "available",
+    }  # fmt: skip
+    # The code is there in words too.
+    assert "delete_item policy" in text_of(boss.text)
+    assert "a rule denies it 1" in text_of(boss.text)
+
+
+async def test_an_operator_looks_through_the_eyes_of_another(browser: Browser) -> None:
+    page = await browser.get("?profile=clerk&user=ann&space=s1&role=editor, approver")
+    assert pegs(page.text)["count_items"] == "v"
+    assert "for ann in space s1 with role editor, approver with profile clerk" in text_of(page.text)
+    tool = next(path for _, path, name in PEG.findall(page.text) if name == "count_items")
+    assert tool == "/console/tools/count_items?profile=clerk&amp;user=ann&amp;space=s1&amp;role=editor%2C+approver"
+    shown = await browser.get("/tools/count_items?profile=clerk&user=ann")
+    assert "visible May be used by this caller. For ann with profile clerk" in text_of(shown.text)
+
+
+async def test_the_board_says_when_agents_list_meta_tools_instead(browser: Browser) -> None:
+    assert "exposure: search" in text_of((await browser.get("?profile=finder")).text)
+    assert "exposure" not in text_of((await browser.get("?profile=clerk")).text)
+
+
+async def test_a_search_leaves_the_pegs_with_its_words_and_shows_what_an_agent_would_find(browser: Browser) -> None:
+    page = await browser.get("?profile=boss&q=an ORDER")
+    assert pegs(page.text) == {"refund": "v a"}
+    assert "What an agent’s search finds" in page.text
+    nothing = await browser.get("?profile=boss&q=volcano")
+    assert pegs(nothing.text) == {}
+    assert "No tool has these words" in nothing.text
+
+
+async def test_the_page_of_a_hidden_tool_has_the_reason_and_the_fix(browser: Browser) -> None:
+    page = text_of((await browser.get("/tools/refund?profile=clerk")).text)
+    assert "group Hidden: no group of the profile." in page
+    assert "Reason not in include=['read'] of profile 'clerk'" in page
+    assert "Fix include 'write' After that visible" in page
+    # Who can reach it.
+    assert "clerk group no group of the profile boss visible may be used" in page
+
+
+async def test_the_page_of_a_tool_shows_what_it_takes_costs_and_how_to_call_it(browser: Browser) -> None:
+    page = text_of((await browser.get("/tools/find_orders?profile=boss")).text)
+    for part in (
+        "Find the orders of a customer.", "read-only", "group read", "tokens",
+        "customer required string", "limit integer default 10",
+        "curl 'http://127.0.0.1:8420/v1/tools/find_orders/call?profile=boss'", '"customer": "text"',
+        "POST http://127.0.0.1:8420/mcp/boss", '"method": "tools/call"',
+    ):  # fmt: skip
+        assert part in page, part
+
+
+async def test_the_shown_call_in_python_calls_the_tool(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (await browser.get("/tools/find_orders?profile=boss")).text
+    code = text_of(page).partition("Python ")[2].partition(" MCP POST")[0]
+    sent: dict[str, Any] = {}
+
+    class Answer:
+        def json(self) -> str:
+            return "sent"
+
+    def post(url: str, **more: Any) -> Answer:
+        sent.update(url=url, **more)
+        return Answer()
+
+    monkeypatch.setattr("httpx2.post", post)
+    exec(re.sub(r"import httpx2 ", "import httpx2\n", code).replace(" print(", "\nprint("))
+    answer = await browser.client.post(sent["url"], json=sent["json"])
+    assert (answer.status_code, answer.json().get("isError", False)) == (200, False)
+
+
+async def test_a_person_sees_their_own_tools_alone_and_hidden_ones_read_like_unknown_ones(tmp_path: Path) -> None:
+    office = Office(tmp_path)
+    async with console(office.catalog) as browser:
+        await browser.log_in(office.key["paul"])
+        page = await browser.get("")
+        assert pegs(page.text) == {"greet": "v"}
+        assert "vault" not in page.text
+        hidden, unknown = await browser.get("/tools/open_vault"), await browser.get("/tools/open_vaults")
+        assert (hidden.status_code, unknown.status_code) == (404, 404)
+        assert hidden.text.replace("open_vault", "X") == unknown.text.replace("open_vaults", "X")
+        assert "Who can reach it" not in (await browser.get("/tools/greet")).text
+        # Neither another profile nor another person's eyes are theirs to choose.
+        assert (await browser.get("?profile=vault")).status_code == 404
+        assert pegs((await browser.get("?user=olga&role=operator")).text) == {"greet": "v"}
+
+
+async def test_an_operator_may_look_at_profiles_that_are_not_theirs(tmp_path: Path) -> None:
+    office = Office(tmp_path)
+    async with console(office.catalog) as browser:
+        await browser.log_in(office.key["olga"])
+        assert pegs((await browser.get("?profile=vault")).text) == {"greet": "v", "open_vault": "v"}
+
+
+async def test_an_empty_board_says_what_to_write() -> None:
+    async with console(Catalog("empty")) as browser:
+        await browser.log_in()
+        assert "The board is empty" in (await browser.get("")).text
+
+
+async def test_every_code_that_hides_a_tool_is_on_the_board() -> None:
+    catalog = Catalog("codes")
+
+    async def is_true(ctx: ToolContext) -> bool:
+        return False
+
+    @catalog.tool(internal_only=True)
+    def inner() -> str:
+        return "x"
+
+    @catalog.tool(available=is_true)
+    def shut() -> str:
+        return "x"
+
+    @catalog.tool(factory="gone")
+    def made() -> str:
+        return "x"
+
+    @catalog.tool(available=is_true, meta={"ui": {"visibility": ["app"]}})
+    def app() -> str:
+        return "x"
+
+    async with console(catalog) as browser:
+        await browser.log_in()
+        assert pegs((await browser.get("")).text) == {
+            "inner": "internal", "shut": "available", "made": "factory", "app": "available",
+        }  # fmt: skip
