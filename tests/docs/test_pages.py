@@ -67,3 +67,26 @@ def test_the_comparison_links_every_tick_of_others_to_a_source_and_of_ours_to_a_
             linked = "](../tests/" if place == 0 else "](https://"
             assert "✔" not in cell or linked in cell, cell
             assert "✘" not in cell or place == 0, cell
+
+
+# What people look for first, and the page and heading that answer it.
+QUESTIONS = {
+    "connect Claude Code": "howto/install.md",
+    "log who called what": "howto/logging.md",
+    "rotate a key": "howto/keys.md#rotate-a-key",
+    "back up": "howto/backup.md",
+    "why is my tool missing": "howto/missing-tool.md",
+    "use my OpenAPI": "howto/openapi.md",
+    "approve calls": "howto/approvals.md",
+    "documents on Postgres": "howto/documents.md#keep-documents-in-postgresql",
+    "two workers": "howto/deploy.md",
+    "write a test": "howto/test-your-tools.md",
+}
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_ten_first_questions_are_one_link_from_the_start_page(question: str) -> None:
+    start = (DOCS / "README.md").read_text(encoding="utf-8")
+    asked = start.partition("## What do you want to do?")[2].partition("\n## ")[0]
+
+    assert QUESTIONS[question] in build_site.links_of(asked)
