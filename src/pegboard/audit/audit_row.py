@@ -69,6 +69,11 @@ class AuditRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
     detail: Mapping[str, JSONValue] = {}
 
     @property
+    def has_run(self) -> bool:
+        """Whether the call is known to have passed every guard."""
+        return "run" in self.stage_s or self.outcome == "ok"
+
+    @property
     def time(self) -> str:
         """The start of the call in UTC, as ISO 8601 with milliseconds."""
         return datetime.fromtimestamp(self.at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

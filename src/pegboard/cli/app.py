@@ -79,6 +79,10 @@ COMMANDS = {
         "pegboard keys rotate ann-laptop --overlap 24h",
     ),
     "audit": Command("Show and check the record of calls.", "pegboard audit ls --user ann --since 1d"),
+    "usage": Command(
+        "Show the calls in the audit: how many, their errors, latency and tokens; by default of the last seven days.",
+        "pegboard usage --by user --since 30d",
+    ),
     "store": Command(
         "Back up, restore and migrate the stores of keys, consents, tasks, documents and conversations.",
         "pegboard store restore backups/monday --overwrite",

@@ -32,7 +32,7 @@ async def tokens_command(*, options: SharedOptions) -> None:
         profiles = project.catalog.registry.profiles
         names = [options.chosen_profile] if options.chosen_profile else list(profiles)
         views = [project.catalog.view(view.ctx, profile=name) for name in names] or [view]
-        rows: list[JSON] = [await _costs(project, one, counting) for one in views]
+        rows: list[JSON] = [await list_costs(project, one, counting) for one in views]
     if options.json:
         options.terminal.json({"counted_by": counting.name, "profiles": rows})
         return
@@ -41,7 +41,8 @@ async def tokens_command(*, options: SharedOptions) -> None:
     options.terminal.say(f"Tokens of the list over MCP, counted by {counting.name}.")
 
 
-async def _costs(project: Project, view: View, counting: Tokenizer) -> JSON:
+async def list_costs(project: Project, view: View, counting: Tokenizer) -> JSON:
+    """Return the tokens of the list of a view in each exposure, and the exposure in use."""
     profile = view.profile or Profile(name="", exposure="direct")
     discovery = project.catalog.discovery
     await view.prepare()

@@ -92,7 +92,7 @@ def then_of(row: AuditRow) -> Then:
     """Return what happened to a recorded call."""
     if row.event == "begin":
         return "unknown"
-    if "run" in row.stage_s or row.outcome == "ok":
+    if row.has_run:
         return "ran"
     if row.outcome in _ASKED:
         return "asked"
