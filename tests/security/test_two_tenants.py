@@ -80,7 +80,12 @@ class World:
             self.app, sent, raw, path=path, method=method, query=query.encode(), told=told
         )
         everything = json.dumps(told).encode() + answer
-        assert CANARIES[OTHER[user]].encode() not in everything, (user, method, target, body, everything[-2000:])
+        others = CANARIES[OTHER[user]].encode()
+        if others in sent:
+            # A search repeats, in quotes, a word of the question that no passage has.
+            everything = everything.replace(b"No passage has 'alphacanaryofann', 'betacanaryofbob'", b"")
+            everything = everything.replace(b"No passage has '%b'" % others, b"")
+        assert others not in everything, (user, method, target, body, everything[-2000:])
         if "mcp-session-id" in told:
             self.handles[user]["session"].append(told["mcp-session-id"])
         return status, answer
@@ -394,7 +399,8 @@ KEPT: dict[str, str] = {
         server/host_guard.py:_good server/http_connection.py:_status_line server/mcp/headers.py:_known
         server/mcp/ready_bytes.py:_accepted sources/foreign_text.py:_is_hidden
         storage/postgres_server.py:_with_percents workspace/analyzer.py:_silent_terms
-        workspace/analyzer.py:_terms_of_word workspace/postgres/postgres_database.py:_numbered""",
+        workspace/analyzer.py:_stemmer workspace/analyzer.py:_terms_of_run
+        workspace/postgres/postgres_database.py:_numbered""",
     "it lives for one request, call, stream or connection, or within one function": """
         agents/runtime.py:items core/agent_graph.py:waiting core/entry_change.py:by_key core/event_queue.py:_events
         egress/process_pipes.py:_lines model/attempts.py:running_step server/event_hub.py:_frames

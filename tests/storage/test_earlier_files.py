@@ -12,7 +12,7 @@ import apsw
 import numpy as np
 import pytest
 
-from pegboard import Tasks
+from pegboard import Catalog, Tasks, ToolContext
 from pegboard.agents.conversations import SessionKey, SqliteConversations
 from pegboard.auth.keyring import Keyring
 from pegboard.auth.keys import KeyStore
@@ -120,6 +120,7 @@ async def test_every_cached_vector_is_there(unpack: Unpack) -> None:
 
 async def test_every_document_is_there(unpack: Unpack) -> None:
     path = unpack("documents.db")
+    before = rows(path, "select id from documents")
     workspace = Workspace(f"sqlite:{path}")
     try:
         [statistics] = await workspace.statistics()
@@ -127,12 +128,23 @@ async def test_every_document_is_there(unpack: Unpack) -> None:
         [grant] = await workspace.grants()
         assert (grant["principal"], grant["access"]) == ("user:ann", "read")
         assert await workspace.upload(b"# New\n\nMore.\n", space="s1", path="new.md")
+        view = _catalog(workspace).view(ToolContext(user_id="ann", space_id="s1"))
+        found = await view.call("search_documents", {"query": "refnuds"})
+        assert {hit["name"] for hit in found.structured["hits"]} == {"refunds.md"}
+        # The search has read those of before again, so that they are found like new ones; their ids stay.
+        assert set(rows(path, "select id, analysis from documents")) >= {(id_, 1) for (id_,) in before}
     finally:
         workspace.close()
     assert [name for (name,) in rows(path, "select name from documents order by name")] == [
         "new.md", "prices.csv", "refunds.md",
     ]  # fmt: skip
-    assert versions(path) == [("documents", 2)]
+    assert versions(path) == [("documents", 3)]
+
+
+def _catalog(workspace: Workspace) -> Catalog:
+    catalog = Catalog()
+    catalog.use_documents(workspace.store)
+    return catalog
 
 
 async def test_a_task_that_waited_goes_on_and_one_that_ended_has_its_result(unpack: Unpack) -> None:

@@ -29,7 +29,7 @@ def library(url: str) -> Iterator[Library]:
     made.store.close()
 
 
-TABLES = ("sources", "documents", "texts", "chunks", "postings", "tables", "table_rows")
+TABLES = ("sources", "documents", "texts", "chunks", "postings", "spellings", "languages", "tables", "table_rows")
 
 
 async def test_no_row_of_another_space_is_there_even_for_a_statement_that_forgets_to_ask(
@@ -43,7 +43,7 @@ async def test_no_row_of_another_space_is_there_even_for_a_statement_that_forget
             lambda db, table=table: [str(row) for row in db.execute(f"select * from {table}")], caller=None, scope=one
         )
         assert "canarys2" not in str(seen)
-        assert len(seen) == {"postings": 3, "tables": 0, "table_rows": 0}.get(table, 1), table
+        assert len(seen) == {"postings": 5, "spellings": 12, "tables": 0, "table_rows": 0}.get(table, 1), table
     # Without a word of which spaces it is about, a transaction of the same login has nothing.
     with psycopg.connect(url, options="-c search_path=pegboard,public") as connection:
         for table in TABLES:

@@ -312,6 +312,7 @@ class DocumentStore(Protocol):
         limit: int,
         filters: DocumentFilters = ...,
         min_score: float = 0.0,
+        neighbours: int = 0,
     ) -> JSON: ...
 
     async def grep(

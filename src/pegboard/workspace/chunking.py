@@ -20,6 +20,9 @@ _CUTS = (
     re.compile(r"\s+"),
 )
 _HEADING = re.compile(r"^(#{1,6}) (.*)$", re.MULTILINE)
+# Lines with cells, as Markdown and our parsers write the rows of a table.
+_ROWS = re.compile(r"(?:^[^\n]*\|[^\n]*(?:\n|\Z))+", re.MULTILINE)
+TABLE_HEAD_CHARS = 300  # characters of the header row of a table that each of its passages has
 
 
 class Heading(NamedTuple):
@@ -31,11 +34,15 @@ class Heading(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """A passage of a text, from code point `start` to `end`, with its headings."""
+    """A passage of a text, from code point `start` to `end`, with the headings above it.
+
+    `table_head` is the header row of the table in which it begins, unless it has that row itself.
+    """
 
     start: int
     end: int
     headings: tuple[str, ...]
+    table_head: str = ""
 
 
 def heading_title(words: str) -> str:
@@ -54,17 +61,30 @@ def _headings_in(text: str) -> Iterator[Heading]:
             yield Heading(match.start(), len(match[1]), title)
 
 
-def chunks_of(text: str) -> list[Chunk]:
-    """Return the passages of a text, in order, none longer than `CHUNK_CHARS` and none of only white space."""
+def chunks_of(text: str, *, is_table: bool = False) -> list[Chunk]:
+    """Return the passages of a text, in order, none longer than `CHUNK_CHARS` and none of only white space.
+
+    Args:
+        text: the whole text of a document.
+        is_table: whether the text is one table, such as a CSV file.
+    """
     headings = [*_headings_in(text)]
+    tables = (
+        [(len(text) - len(text.lstrip()), len(text))] if is_table else [each.span() for each in _ROWS.finditer(text)]
+    )
     chunks: list[Chunk] = []
     above: list[Heading] = []
-    next_heading = 0
+    next_heading = next_table = 0
     for start, end in _spans(text):
         while next_heading < len(headings) and headings[next_heading].start < start:
             above = _entered(above, headings[next_heading])
             next_heading += 1
-        chunks.append(Chunk(start, end, tuple(heading.title for heading in above)))
+        while next_table < len(tables) and tables[next_table][1] <= start:
+            next_table += 1
+        head = ""
+        if next_table < len(tables) and tables[next_table][0] < start:
+            head = text[tables[next_table][0] : start].partition("\n")[0].strip()[:TABLE_HEAD_CHARS]
+        chunks.append(Chunk(start, end, tuple(heading.title for heading in above), head))
     return chunks
 
 

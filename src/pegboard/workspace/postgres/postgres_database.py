@@ -58,6 +58,7 @@ _TYPES: Final = {
     "n": "bigint", "space_n": "bigint", "document_n": "bigint", "chunk_n": "bigint", "table_n": "bigint",
     "ordinal": "integer", "start": "integer", '"end"': "integer", "term_count": "integer", "count": "integer",
     "length": "integer", "terms": "text", "term": "text", "cells": "text",
+    "letters": "text", "language": "text", "context": "text",
 }  # fmt: skip
 _DIALECT: Final = Dialect(
     first_name="split_part({path}, '/', 1)",

@@ -48,6 +48,7 @@ from pegboard.workspace.store.writing import PreparedDocument, Stored, StoredFil
 
 REPLACED_NOTE = "The next ingest of its source reads its own content again if it is still there."
 INGEST_BATCH_DOCUMENTS = 100  # documents stored in one transaction
+READ_AGAIN_DOCUMENTS = 20  # documents of an earlier Pegboard that one search reads again
 
 log = logging.getLogger("pegboard")
 T = TypeVar("T")
@@ -101,6 +102,7 @@ class SqlDocumentStore:
         """A description of the location, for people."""
         self.document_chars = DEFAULT_BOUNDS.document_chars
         """Characters of the longest text that is taken in."""
+        self._is_current = False  # whether no document of an earlier analyzer is left
 
     def close(self) -> None:
         """Close the open connections; the next use opens new ones."""
@@ -218,14 +220,36 @@ class SqlDocumentStore:
         limit: int,
         filters: DocumentFilters = EVERY_DOCUMENT,
         min_score: float = 0.0,
+        neighbours: int = 0,
     ) -> JSON:
         question = await self._question(query, mode)
+        if not self._is_current:
+            await self._read_some_again()
         return await self._within(
             scope,
             lambda db, within: searching.search(
-                db, within, question, filters=filters, limit=limit, min_score=min_score
+                db, within, question, filters=filters, limit=limit, min_score=min_score, neighbours=neighbours
             ),
         )
+
+    async def _read_some_again(self) -> None:
+        """Read some documents of an earlier Pegboard again, if the store can be written now."""
+        try:
+            # Looked up first, since a writer waits for others.
+            self._is_current = not await self._database.read(
+                lambda db: writing.stale_documents(db, limit=1), caller=None
+            )
+            if not self._is_current:
+                await self._database.write(self._reading_again, caller=None)
+        except CallError as error:
+            log.info("Documents of an earlier Pegboard were not read again yet: %s", error)
+
+    def _reading_again(self, db: Connection) -> int:
+        stale = writing.stale_documents(db, limit=READ_AGAIN_DOCUMENTS)
+        for document_n in stale:
+            writing.read_again(db, document_n)
+        self._is_current = not stale
+        return len(stale)
 
     async def _question(self, text: str, mode: SearchMode) -> searching.Question:
         if mode == "vector" and self._embedder is None:
@@ -493,6 +517,8 @@ class SqlDocumentStore:
             writing.source_written(db, _source(db, scope, space, source)[1])
 
         await self._database.write(end, caller=scope.user)
+        while not self._is_current:
+            await self._database.write(self._reading_again, caller=scope.user)
 
     async def remove_document(self, scope: DocumentScope, document_id: str) -> JSON:
         def remove(db: Connection) -> JSON:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from pegboard.workspace.store.connection import Connection
 from pegboard.workspace.store.readable_spaces import ReadableSpaces
+from pegboard.workspace.titles import title_of
 
 _SETTING: Final = "embedder"
 
@@ -48,8 +49,7 @@ def bare_passages(db: Connection, within: ReadableSpaces, *, mark: str, limit: i
 
 def _with_title(name: str, metadata: str, text: str) -> str:
     """Return the text of a passage for the embedder, with its document's title."""
-    title: object = orjson.loads(metadata).get("title")
-    shown = title if isinstance(title, str) else name.rpartition(".")[0]
+    shown = title_of(name, orjson.loads(metadata))
     return text if text.startswith(shown) else f"{shown}\n{text}"
 
 

@@ -11,10 +11,14 @@ from typing import Final
 
 _K1: Final = 1.2
 _B: Final = 0.75
-# What an occurrence adds to a passage's score; the value is the average length of the scope's passages.
-PART_OF_SCORE: Final = (
-    f"asked.weight * postings.count * {_K1 + 1} / (postings.count + {_K1} * ({1 - _B} + {_B} * postings.length / ?))"
-)
+
+
+def part_of_score(*, weight: str, count: str, length: str) -> str:
+    """Return the expression for what the occurrences of a word add to a passage's score.
+
+    Its one value is the average length of the scope's passages; the arguments are columns.
+    """
+    return f"{weight} * {count} * {_K1 + 1} / ({count} + {_K1} * ({1 - _B} + {_B} * {length} / ?))"
 
 
 def idf(*, passages: int, having: int) -> float:

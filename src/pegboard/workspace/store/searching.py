@@ -6,29 +6,23 @@ without reading other spaces.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
+import orjson
 from msgspec import Struct
 from numpy.typing import NDArray
 
 from pegboard.model.document import EVERY_DOCUMENT, DocumentFilters, SearchMode
 from pegboard.model.json_types import JSON
-from pegboard.workspace.analyzer import telling_terms
 from pegboard.workspace.paging import fitting_count
 from pegboard.workspace.store.connection import Connection
 from pegboard.workspace.store.embedding import embedder_of
 from pegboard.workspace.store.near import SEARCH_FUSED_PASSAGES, near_indexes
+from pegboard.workspace.store.question_words import QuestionWords
 from pegboard.workspace.store.readable_spaces import ReadableSpaces
-from pegboard.workspace.store.scoring import PART_OF_SCORE, best_score, idf
-
-SEARCH_DOCUMENT_TERMS = 64  # different terms of one question that are scored
-SEARCH_COUNTED_TERMS = (
-    5_000  # terms of one question from which those are chosen; a question of 10,000 characters has no more
-)
-_COUNTED_AT_ONCE = 1_000  # terms in one statement
+from pegboard.workspace.titles import title_of
 
 _K: Final = 60  # the constant of reciprocal rank fusion; source: Cormack, Clarke and Büttcher, 2009
 
@@ -61,8 +55,9 @@ def search(
     filters: DocumentFilters,
     limit: int,
     min_score: float,
+    neighbours: int = 0,
 ) -> JSON:
-    """Return the best passages for a question, best first."""
+    """Return the best passages for a question, best first, each with so many passages before and after it."""
     # Before any search: an unknown id is an error in any case.
     condition, values = within.filtered(db, filters)
     wanted = _Wanted(
@@ -71,23 +66,62 @@ def search(
     mode, note = question.mode, question.note
     if mode != "keyword" and not (_has_any(db, within, "vectors") and embedder_of(db) == question.mark):
         mode, note = "keyword", NOT_READ if _has_any(db, within, "chunks") else ""
-    words = None if mode == "vector" else _Words.of(db, within, question.text)
+    words = None if mode == "vector" else QuestionWords.of(db, within, question.text)
     rows: Sequence[Any] = ()
-    if words is not None and mode == "keyword":
+    if words is not None and words.groups and mode == "keyword":
         rows = _by_words(db, within, words, wanted)
     elif question.vector is not None and mode != "keyword":
         rows = _by_both(db, within, question, words, wanted)
-    hits: list[JSON] = [
-        {
-            "document_id": document_id, "name": name, "chunk_id": f"{document_id}.{ordinal}", "text": text,
-            "score": score, "start": start, "end": end, "source_id": source_id,
-            "why": {"keyword_rank": keyword_rank, "vector_rank": vector_rank},
-        }
-        for document_id, name, ordinal, score, start, end, source_id, text, keyword_rank, vector_rank in rows
-    ]  # fmt: skip
+    hits = [_hit(*row) for row in rows]
+    if neighbours:
+        hits = [{**hit, **_neighbours(db, within, hit, neighbours)} for hit in hits]
     count = fitting_count(hits)
     answer: JSON = {"hits": hits[:count], "mode_used": mode, "truncated": count < len(hits)}
+    if words is not None and _has_any(db, within, "chunks"):
+        note = " ".join(filter(None, (note, words.note)))
     return {**answer, "note": note} if note else answer
+
+
+def _hit(
+    document_id: str,
+    name: str,
+    ordinal: int,
+    score: float,
+    start: int,
+    end: int,
+    source_id: str,
+    text: str,
+    keyword_rank: int | None,
+    vector_rank: int | None,
+    metadata: str,
+    context: str,
+) -> JSON:
+    """Return a passage that can be understood without its document."""
+    hit: JSON = {
+        "document_id": document_id, "name": name, "title": title_of(name, orjson.loads(metadata)),
+        "chunk_id": f"{document_id}.{ordinal}", "text": text, "score": score, "start": start, "end": end,
+        "source_id": source_id, "why": {"keyword_rank": keyword_rank, "vector_rank": vector_rank},
+    }  # fmt: skip
+    return {**hit, **orjson.loads(context)} if context else hit
+
+
+def _neighbours(db: Connection, within: ReadableSpaces, hit: JSON, count: int) -> JSON:
+    """Return the text before and after a passage, up to so many passages each."""
+    document_n = within.document_n(db, hit["document_id"])
+    ordinal = int(hit["chunk_id"].rpartition(".")[2])
+    row: Any = db.execute(
+        """
+        select min(chunks.start), max(chunks."end") from chunks
+        where document_n = ? and ordinal between ? and ?
+        """,
+        (document_n, ordinal - count, ordinal + count),
+    ).fetchone()
+    start, end = int(row[0]), int(row[1])
+    texts: Any = db.execute(
+        "select substr(text, ?, ?), substr(text, ?, ?) from texts where document_n = ?",
+        (start + 1, hit["start"] - start, hit["end"] + 1, end - hit["end"], document_n),
+    ).fetchone()
+    return {"before": texts[0], "after": texts[1]}
 
 
 class _Wanted(Struct, frozen=True, kw_only=True):
@@ -107,71 +141,13 @@ class _Wanted(Struct, frozen=True, kw_only=True):
         return condition if self.is_whole else "1 = 1"
 
 
-class _Words(Struct, frozen=True, kw_only=True):
-    """The terms of a question that occur in the scope, with their weights.
-
-    The weight of a term is its rarity times its frequency in the question.
-    """
-
-    weights: dict[str, float]
-    best: float
-    average_length: float
-
-    @classmethod
-    def of(cls, db: Connection, within: ReadableSpaces, text: str) -> _Words | None:
-        """Return the words of a question; `None` if no passage has any."""
-        asked = dict(Counter(telling_terms(text)).most_common(SEARCH_COUNTED_TERMS))
-        numbers = ",".join(map(str, within.spaces)) or "null"
-        size: Any = db.execute(
-            f"select coalesce(sum(chunk_count), 0), coalesce(sum(term_total), 0) from spaces where n in ({numbers})"  # noqa: S608 - numbers of ours
-        ).fetchone()
-        passages, total = int(size[0]), float(size[1])
-        if not asked or not passages:
-            return None
-        having = _passages_having(db, within, [*asked])
-        if not having:
-            return None
-        weights = {term: count * idf(passages=passages, having=having.get(term, 0)) for term, count in asked.items()}
-        # For a very long question the rarest terms, since the first ones may be a greeting.
-        found = sorted(having, key=lambda term: -weights[term])[:SEARCH_DOCUMENT_TERMS]
-        return cls(
-            weights={term: weights[term] for term in found},
-            best=best_score([*weights.values()]),
-            average_length=max(1.0, total / passages),
-        )
-
-    def scored(self, within: ReadableSpaces) -> tuple[str, list[Any]]:
-        """Return the statement that scores every passage with such a term, and its values."""
-        listed = ", ".join(["(cast(? as text), cast(? as double precision))"] * len(self.weights))
-        statement = f"""
-            with asked (term, weight) as (values {listed})
-            select postings.chunk_n as n, sum({PART_OF_SCORE}) / {self.best!r} as score
-            from asked cross join postings
-            where postings.term = asked.term and {within.of("postings")} group by postings.chunk_n
-        """  # noqa: S608 - numbers of ours
-        return statement, [*(value for pair in self.weights.items() for value in pair), self.average_length]
-
-
-def _passages_having(db: Connection, within: ReadableSpaces, terms: Sequence[str]) -> dict[str, int]:
-    """Return the number of the scope's passages with each term; unknown terms are left out."""
-    having: dict[str, int] = {}
-    for start in range(0, len(terms), _COUNTED_AT_ONCE):
-        some = terms[start : start + _COUNTED_AT_ONCE]
-        rows: list[Any] = db.execute(
-            f"select term, count(*) from postings where {within.of('postings')} "  # noqa: S608 - numbers of ours
-            f"and term in ({','.join('?' * len(some))}) group by term",
-            some,
-        ).fetchall()
-        having.update((str(term), int(count)) for term, count in rows)
-    return having
-
-
 # Rounded, so that scores are the same in both databases and in any order of addition.
 _ROUNDED: Final = "cast(round(cast({score} as numeric), 6) as double precision)"
 # The shown columns of the passages in `first`; only their texts are read.
 _SHOWN: Final = """
     select documents.id, documents.name, chunks.ordinal, first.score, chunks.start, chunks."end", sources.id,
-        substr(texts.text, chunks.start + 1, chunks."end" - chunks.start), first.keyword_rank, first.vector_rank
+        substr(texts.text, chunks.start + 1, chunks."end" - chunks.start), first.keyword_rank, first.vector_rank,
+        documents.metadata, chunks.context
     from first
         join chunks on chunks.n = first.n
         join documents on documents.n = chunks.document_n
@@ -183,7 +159,7 @@ _OF_DOCUMENT: Final = "join chunks on chunks.n = found.n join documents on docum
 _THEN: Final = "documents.id, chunks.ordinal"
 
 
-def _by_words(db: Connection, within: ReadableSpaces, words: _Words, wanted: _Wanted) -> list[Any]:
+def _by_words(db: Connection, within: ReadableSpaces, words: QuestionWords, wanted: _Wanted) -> list[Any]:
     scored, asked = words.scored(within)
     # Passages below the last one shown need not be read.
     enough = f"score >= coalesce((select score from found order by score desc limit 1 offset {wanted.limit:d}), 0)"  # noqa: S608 - a number
@@ -203,7 +179,7 @@ def _by_words(db: Connection, within: ReadableSpaces, words: _Words, wanted: _Wa
 
 
 def _by_both(
-    db: Connection, within: ReadableSpaces, question: Question, words: _Words | None, wanted: _Wanted
+    db: Connection, within: ReadableSpaces, question: Question, words: QuestionWords | None, wanted: _Wanted
 ) -> list[Any]:
     """Return rows by both rankings, or by vectors only; each ranked passage is also scored by its vector."""
     assert question.vector is not None
@@ -214,7 +190,7 @@ def _by_both(
         )
     """  # noqa: S608 - a number
     scored, asked = ("select cast(null as bigint) as n, 0.0 as score where 1 = 0", list[Any]())
-    if words is not None:
+    if words is not None and words.groups:
         scored, asked = words.scored(within)
     likeness = _ROUNDED.format(score=db.dialect.likeness.format(vector="(select vector from question)"))
     vector = db.as_vector(question.vector)

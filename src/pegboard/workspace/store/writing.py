@@ -17,12 +17,14 @@ from msgspec import Struct
 
 from pegboard.model.document import DocumentScope, NewDocument, SourceType
 from pegboard.model.error import CallError
-from pegboard.workspace.analyzer import terms_of
-from pegboard.workspace.chunking import chunks_of
+from pegboard.workspace.analyzer import analyzed, folded_words, language_of
+from pegboard.workspace.chunking import Chunk, chunks_of
 from pegboard.workspace.shown_names import can_be_shown
 from pegboard.workspace.store.connection import Connection
 from pegboard.workspace.store.readable_spaces import absent, as_path, folder_of
 from pegboard.workspace.store.source_settings import remove_settings
+from pegboard.workspace.store.spellings import put_spellings, remove_spellings
+from pegboard.workspace.titles import title_of
 
 SOURCE_NAME_CHARS = 128  # characters of a source's name
 
@@ -30,16 +32,25 @@ Stored = Literal["added", "changed", "renamed", "unchanged", "failed"]
 # No database accepts NUL, not even as an escape.
 _NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
 _TABLE_NAME_CHARS = 60
+_TABLE_TYPES = frozenset(("text/csv", "text/tab-separated-values"))
+_LANGUAGE_CHARS = 20_000  # characters by which the language of a document is told
+ANALYSIS = 1
+"""The analyzer that documents are read with; those of an earlier one are read again."""
 
 
-Posting = tuple[int, str, int, int, int]
+_Posting = tuple[int, str, int, int, int]
 
 
 class Passage(NamedTuple):
-    """A passage: its place in the text, its number of terms, and the frequency of each."""
+    """A passage: its place in the text, its language, its number of words, and the frequency of each term.
+
+    `context` is what a reader needs besides the text, as JSON: `{headings?, table_head?}`.
+    """
 
     start: int
     end: int
+    language: str
+    context: str
     term_count: int
     counts: Mapping[str, int]
 
@@ -53,22 +64,35 @@ class PreparedDocument(Struct, frozen=True, kw_only=True):
 
 def prepared(document: NewDocument) -> PreparedDocument:
     """Return a document ready to be stored. This is most of the work, and needs no database."""
-    text = document.text
-    title = str(document.metadata.get("title") or document.path.rpartition("/")[2].rpartition(".")[0])
+    title = title_of(document.path, document.metadata)
+    return PreparedDocument(document=document, passages=passages_of(document.text, title, document.mime))
+
+
+def passages_of(text: str, title: str, mime: str) -> tuple[Passage, ...]:
+    """Return the passages of a document with their terms, each in its own language."""
+    of_document = language_of(text[:_LANGUAGE_CHARS])
     passages: list[Passage] = []
-    for chunk in chunks_of(text):
-        terms = terms_of(text[chunk.start : chunk.end])
-        # A passage is also found by its title and headings.
-        above = " ".join(dict.fromkeys((title, *chunk.headings)))
-        terms += terms_of(above) if chunk.start else _missing(title, terms)
-        passages.append(Passage(chunk.start, chunk.end, len(terms), Counter(terms)))
-    return PreparedDocument(document=document, passages=tuple(passages))
+    for chunk in chunks_of(text, is_table=mime in _TABLE_TYPES):
+        shown = text[chunk.start : chunk.end]
+        # A passage is also found by its title, its headings and the header row of its table.
+        above = "\n".join(dict.fromkeys((title, *chunk.headings, chunk.table_head)))
+        language = language_of(shown, of_document)
+        counts, words = analyzed((shown, above if chunk.start else _missing(title, shown)), language)
+        passages.append(Passage(chunk.start, chunk.end, language, context_of(chunk), words, counts))
+    return tuple(passages)
 
 
-def _missing(title: str, terms: Sequence[str]) -> list[str]:
-    """Return the terms of a title that are not in the first passage, which usually begins with the title."""
-    known = set(terms)
-    return [term for term in terms_of(title) if term not in known]
+def context_of(chunk: Chunk) -> str:
+    """Return the headings and the header row of a passage as JSON; empty if it has none."""
+    context = {"headings": chunk.headings, "table_head": chunk.table_head}
+    filled = {name: value for name, value in context.items() if value}
+    return _NUL.sub(r"\1\\ufffd", orjson.dumps(filled).decode()) if filled else ""
+
+
+def _missing(title: str, text: str) -> str:
+    """Return the words of a title that are not in the first passage, which usually begins with the title."""
+    known = set(folded_words(text))
+    return "" if known.issuperset(folded_words(title)) else title
 
 
 def writable_space(db: Connection, scope: DocumentScope, space: str) -> int:
@@ -161,14 +185,14 @@ def put(db: Connection, space_n: int, source_n: int, documents: Sequence[Prepare
 
     The id stays the same when the content changes. An unreadable document has only its name and error.
     """
-    postings: list[Posting] = []
+    postings: list[_Posting] = []
     stored = [_put_one(db, space_n, source_n, each, postings) for each in documents]
-    put_postings(db, postings)
+    _put_postings(db, postings)
     return stored
 
 
 def _put_one(
-    db: Connection, space_n: int, source_n: int, each: PreparedDocument, postings: list[Posting]
+    db: Connection, space_n: int, source_n: int, each: PreparedDocument, postings: list[_Posting]
 ) -> tuple[str, Stored]:
     document = each.document
     folder, name = split_path(document.path)
@@ -189,19 +213,20 @@ def _put_one(
     if row is None:
         inserted: Any = db.execute(
             "insert into documents (id, space_n, source_n, folder, name, mime, size_bytes, checksum, char_count, "
-            "metadata, modified_at, ingested_at, error) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) returning n",
-            (document_id, space_n, source_n, folder, name, *values),
+            "metadata, modified_at, ingested_at, error, analysis) "
+            "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) returning n",
+            (document_id, space_n, source_n, folder, name, *values, ANALYSIS),
         ).fetchone()
         document_n = int(inserted[0])
     else:
         document_n = int(row[0])
         # A removed document may be in the same batch.
-        put_postings(db, postings)
+        _put_postings(db, postings)
         _remove_content(db, space_n, document_n)
         db.execute(
             "update documents set mime = ?, size_bytes = ?, checksum = ?, char_count = ?, metadata = ?, "
-            "modified_at = ?, ingested_at = ?, error = ? where n = ?",
-            (*values, document_n),
+            "modified_at = ?, ingested_at = ?, error = ?, analysis = ? where n = ?",
+            (*values, ANALYSIS, document_n),
         )
     db.execute("insert into texts values (?, ?, ?)", (document_n, space_n, document.text))
     postings += _put_passages(db, space_n, document_n, each.passages)
@@ -211,18 +236,20 @@ def _put_one(
     return document_id, "added" if row is None else "changed"
 
 
-def _put_passages(db: Connection, space_n: int, document_n: int, passages: Sequence[Passage]) -> Iterator[Posting]:
+def _put_passages(db: Connection, space_n: int, document_n: int, passages: Sequence[Passage]) -> Iterator[_Posting]:
     """Store passages; return their postings, which are stored together with those of other documents."""
     numbers = db.next_numbers("chunks", len(passages))
     db.insert_rows(
         "chunks",
-        ("n", "space_n", "document_n", "ordinal", "start", '"end"', "term_count", "terms"),
+        ("n", "space_n", "document_n", "ordinal", "start", '"end"', "term_count", "terms", "language", "context"),
         [
-            (n, space_n, document_n, ordinal, each.start, each.end, each.term_count, " ".join(each.counts))
+            (n, space_n, document_n, ordinal, each.start, each.end, each.term_count, " ".join(each.counts),
+             each.language, each.context)
             for ordinal, (n, each) in enumerate(zip(numbers, passages, strict=True))
         ],
-    )
-    count_passages(db, space_n, len(passages), sum(each.term_count for each in passages))
+    )  # fmt: skip
+    _count_passages(db, space_n, len(passages), sum(each.term_count for each in passages))
+    _count_languages(db, space_n, Counter(each.language for each in passages))
     return (
         (space_n, term, n, count, each.term_count)
         for n, each in zip(numbers, passages, strict=True)
@@ -230,26 +257,88 @@ def _put_passages(db: Connection, space_n: int, document_n: int, passages: Seque
     )
 
 
-def put_postings(db: Connection, postings: list[Posting]) -> None:
+def _put_postings(db: Connection, postings: list[_Posting]) -> None:
     """Store postings and clear the list; in index order, so that each index page is written once per batch."""
     # Postings of a term are already ordered by passage.
     postings.sort(key=itemgetter(1))
     db.insert_rows("postings", ("space_n", "term", "chunk_n", "count", "length"), postings)
+    by_space: dict[int, set[str]] = {}
+    for space_n, term, *_ in postings:
+        by_space.setdefault(space_n, set()).add(term)
+    for space_n, terms in by_space.items():
+        put_spellings(db, space_n, terms)
     postings.clear()
 
 
 def _remove_content(db: Connection, space_n: int, document_n: int) -> None:
     """Remove a document's contents and its search data."""
-    rows = db.execute("select n, terms, term_count from chunks where document_n = ?", (document_n,)).fetchall()
-    for n, terms, _ in rows:
-        remove_postings(db, space_n, n, terms)
+    _remove_terms(db, space_n, document_n)
     # Vectors and rows are removed by cascade.
     for table in ("texts", "chunks", "tables"):
         db.execute(f"delete from {table} where document_n = ?", (document_n,))  # noqa: S608 - names of ours
-    count_passages(db, space_n, -len(rows), -sum(count for _, _, count in rows))
 
 
-def remove_postings(db: Connection, space_n: int, chunk_n: int, terms: str) -> None:
+def _remove_terms(db: Connection, space_n: int, document_n: int) -> None:
+    """Remove a document's passages from the statistics and from the lists of terms; the passages stay."""
+    rows = db.execute(
+        "select n, terms, term_count, language from chunks where document_n = ?", (document_n,)
+    ).fetchall()
+    for n, terms, _, _ in rows:
+        _remove_postings(db, space_n, n, terms)
+    remove_spellings(db, space_n, (term for _, terms, _, _ in rows for term in terms.split()))
+    _count_passages(db, space_n, -len(rows), -sum(count for _, _, count, _ in rows))
+    # Passages of before languages were told count in none.
+    _count_languages(db, space_n, {k: -v for k, v in Counter(each[3] for each in rows if each[3]).items()})
+
+
+def stale_documents(db: Connection, *, limit: int) -> list[int]:
+    """Return the numbers of some documents that an earlier analyzer read."""
+    rows = db.execute(f"select n from documents where analysis < {ANALYSIS} order by n limit ?", (limit,))  # noqa: S608 - a number
+    return [int(n) for (n,) in rows]
+
+
+def read_again(db: Connection, document_n: int) -> None:
+    """Make the terms of a stored document anew. Its passages keep their numbers, and so their vectors."""
+    # Another process may be doing the same.
+    db.execute(
+        f"select 1 from spaces where n = (select space_n from documents where documents.n = ?){db.dialect.lock}",  # noqa: S608 - words of ours
+        (document_n,),
+    )
+    row: Any = db.execute(
+        "select documents.space_n, documents.name, documents.metadata, documents.mime, texts.text from documents "
+        "join texts on texts.document_n = documents.n where documents.n = ?",
+        (document_n,),
+    ).fetchone()
+    if row is None:
+        return
+    space_n, name, metadata, mime, text = row
+    passages = passages_of(text, title_of(name, orjson.loads(metadata)), mime)
+    chunks = db.execute(
+        'select n, start, "end" from chunks where document_n = ? order by ordinal', (document_n,)
+    ).fetchall()
+    _remove_terms(db, space_n, document_n)
+    if [(start, end) for _, start, end in chunks] == [(each.start, each.end) for each in passages]:
+        for (n, _, _), each in zip(chunks, passages, strict=True):
+            db.execute(
+                "update chunks set terms = ?, term_count = ?, language = ?, context = ? where n = ?",
+                (" ".join(each.counts), each.term_count, each.language, each.context, n),
+            )
+        _count_passages(db, space_n, len(passages), sum(each.term_count for each in passages))
+        _count_languages(db, space_n, Counter(each.language for each in passages))
+        postings = [
+            (space_n, term, n, count, each.term_count)
+            for (n, _, _), each in zip(chunks, passages, strict=True)
+            for term, count in each.counts.items()
+        ]
+    else:
+        # Texts are cut into passages otherwise now.
+        db.execute("delete from chunks where document_n = ?", (document_n,))
+        postings = [*_put_passages(db, space_n, document_n, passages)]
+    _put_postings(db, postings)
+    db.execute("update documents set analysis = ? where n = ?", (ANALYSIS, document_n))
+
+
+def _remove_postings(db: Connection, space_n: int, chunk_n: int, terms: str) -> None:
     """Remove the postings of a passage with these terms."""
     wanted = ",".join("?" * len(terms.split()))
     db.execute(
@@ -258,12 +347,22 @@ def remove_postings(db: Connection, space_n: int, chunk_n: int, terms: str) -> N
     )
 
 
-def count_passages(db: Connection, space_n: int, passages: int, terms: int) -> None:
+def _count_passages(db: Connection, space_n: int, passages: int, terms: int) -> None:
     """Add to the numbers of passages and terms of a space."""
     db.execute(
         "update spaces set chunk_count = chunk_count + ?, term_total = term_total + ? where n = ?",
         (passages, terms, space_n),
     )
+
+
+def _count_languages(db: Connection, space_n: int, counts: Mapping[str, int]) -> None:
+    for language, passages in sorted(counts.items()):
+        db.execute(
+            "insert into languages (space_n, language, passages) values (?, ?, ?) on conflict (space_n, language) "
+            "do update set passages = languages.passages + excluded.passages",
+            (space_n, language, passages),
+        )
+    db.execute("delete from languages where space_n = ? and passages <= 0", (space_n,))
 
 
 def _put_tables(db: Connection, space_n: int, document_n: int, document: NewDocument) -> None:

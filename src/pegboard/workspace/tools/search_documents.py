@@ -19,6 +19,7 @@ from pegboard.workspace.tools.declaration import (
 )
 
 SEARCH_PASSAGES = 50  # passages of one search
+SEARCH_NEIGHBOURS = 3  # passages before and after a hit
 
 
 async def _look(store: DocumentStore, scope: DocumentScope, args: JSON) -> JSON:
@@ -29,6 +30,7 @@ async def _look(store: DocumentStore, scope: DocumentScope, args: JSON) -> JSON:
         limit=args.get("limit", 10),
         filters=filters_of(args),
         min_score=float(args.get("min_score", 0.0)),
+        neighbours=args.get("neighbours", 0),
     )
 
 
@@ -50,6 +52,9 @@ TOOL = document_tool(
         **FILTERS,
         "metadata": {"type": "object", "maxProperties": 20, "description": "Only documents with such metadata."},
         "min_score": {"type": "number", "minimum": 0, "maximum": 1, "default": 0, "description": "No lower scores."},
+        "neighbours": up_to(
+            SEARCH_NEIGHBOURS, 0, "How many passages before and after each hit are added, as before and after.", least=0
+        ),
     },
     required=("query",),
     result={
@@ -61,7 +66,7 @@ TOOL = document_tool(
                 "properties": {"keyword_rank": MAYBE_WHOLE, "vector_rank": MAYBE_WHOLE},
                 "required": ["keyword_rank", "vector_rank"],
             },
-        }),
+        }, title=TEXT, headings={"type": "array", "items": TEXT}, table_head=TEXT, before=TEXT, after=TEXT),
         "mode_used": TEXT,
         "truncated": FLAG,
     },
