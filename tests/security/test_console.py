@@ -109,6 +109,46 @@ async def test_a_cookie_without_the_token_of_its_own_session_changes_nothing(tmp
         assert (await victim.post("/logout")).status_code == 303
 
 
+async def test_a_call_with_a_stolen_cookie_and_a_token_of_another_session_runs_nothing(tmp_path: Path) -> None:
+    office, ran = Office(tmp_path), list[str]()
+    office.catalog.tool(name="act")(lambda: ran.append("ran"))
+    app = http_app(office.catalog, console=True)
+    async with app.router.lifespan_context(app), opened(app) as victim, opened(app) as attacker:
+        await victim.log_in(office.key["olga"])
+        await attacker.log_in(office.key["paul"])
+        await attacker.get("/tools/act")
+        attacker.client.cookies = victim.client.cookies
+        assert (await attacker.post("/tools/act")).status_code == 403
+        assert ran == []
+        await victim.get("/tools/act")
+        assert (await victim.post("/tools/act")).status_code == 200
+        assert ran == ["ran"]
+
+
+async def test_hostile_results_and_arguments_are_text() -> None:
+    catalog = Catalog("shop")
+
+    @catalog.tool
+    def echo(text: str) -> list[dict[str, str]]:
+        return [{MARKUP: text}, {HIDING: text}]
+
+    @catalog.tool
+    def long() -> str:
+        return HOSTILE * 1_000
+
+    async with console(catalog) as browser:
+        await browser.log_in()
+        await browser.get("/tools/echo")
+        answer = await browser.post("/tools/echo", **{"/text": HOSTILE.replace("\x00", "")})
+        assert "pwned" in answer.text
+        assert_is_only_text(answer.text)
+        await browser.get("/tools/long")
+        answer = await browser.post("/tools/long")
+        assert "more characters" in answer.text
+        assert_is_only_text(answer.text)
+        assert len(answer.content) < 600_000
+
+
 async def test_every_answer_forbids_inline_code_frames_and_caches(tmp_path: Path) -> None:
     office = Office(tmp_path)
     async with console(office.catalog) as browser:

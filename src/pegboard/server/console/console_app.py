@@ -20,7 +20,9 @@ from pegboard.model.json_types import is_awaitable
 from pegboard.model.rate_limit import RateLimit
 from pegboard.server.authenticator import Authenticated, network_of
 from pegboard.server.body_reader import BodyError, ClientLeftError
+from pegboard.server.consent_inbox import APPROVER
 from pegboard.server.console.board import BoardPage
+from pegboard.server.console.inbox_page import InboxPage, refused
 from pegboard.server.console.login_link import LoginLink
 from pegboard.server.console.page_error import PageError, busy, no_such_page
 from pegboard.server.console.pages import SECURITY_HEADERS, Pages
@@ -39,7 +41,8 @@ CREDENTIAL_CHARS = 8_192  # of a credential that a person types in
 
 log = logging.getLogger("pegboard.console")
 PATH = "/console"
-_PERSON_AT_TERMINAL = Identity(credential="console:terminal", roles=(OPERATOR,))
+# Whoever reads the terminal can run `pegboard consent` there, too.
+_PERSON_AT_TERMINAL = Identity(credential="console:terminal", roles=(OPERATOR, APPROVER))
 
 
 class _Visitor(Struct, frozen=True, kw_only=True):
@@ -76,10 +79,16 @@ class ConsoleApp:
     def __init__(self, api: Api, *, login_token: str, has_own_login: bool) -> None:
         self._api, self._link, self._has_own_login = api, LoginLink(login_token), has_own_login
         self._sessions, self._pages = Sessions(api.sealing), Pages()
-        board, tools = BoardPage(self._pages), ToolPage(self._pages)
+        board, tools, inbox = BoardPage(self._pages), ToolPage(self._pages), InboxPage(self._pages)
         self._routes = [
             self._route("", {"GET": board.show}),
-            self._route("/tools/{name:path}", {"GET": tools.show}),
+            self._route("/tools/{name}", {"GET": tools.show, "POST": tools.call}),
+            self._route("/consents", {"GET": inbox.list}),
+            self._route("/consents/{id}", {"GET": inbox.show}),
+            self._route("/consents/{id}/approve", {"POST": inbox.approve}),
+            self._route("/consents/{id}/decline", {"POST": inbox.decline}),
+            self._route("/consents/{id}/grant", {"POST": inbox.grant}),
+            self._route("/consents/{id}/revoke", {"POST": inbox.revoke}),
         ]
 
     def _route(self, path: str, answers: Mapping[str, Answer]) -> tuple[Route, Mapping[str, Answer]]:
@@ -157,7 +166,7 @@ class ConsoleApp:
             try:
                 return await answer(visit)
             except CallError as error:
-                raise PageError(409, "Not possible", error.error.message) from None
+                raise refused(error) from None
         raise no_such_page()
 
     # -- who
@@ -358,7 +367,8 @@ class ConsoleApp:
             raise PageError(error.status, "Not possible", error.text) from None
         except ValueError:
             raise PageError(400, "Not possible", "The form is not valid, or has too many fields.") from None
-        return dict(pairs)
+        # Browsers send the line breaks of a text as CRLF.
+        return {name: value.replace("\r\n", "\n") for name, value in pairs}
 
 
 def _ended(visitor: _Visitor) -> str:

@@ -18,7 +18,7 @@ class Tab(NamedTuple):
     path: str
 
 
-_TABS = (Tab("board", "Board", ""),)
+_TABS = (Tab("board", "Board", ""), Tab("consents", "Consents", "/consents"))
 
 
 def frame(visit: Visit, tab: str) -> Mapping[str, Any]:

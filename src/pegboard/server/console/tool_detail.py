@@ -21,6 +21,9 @@ from pegboard.server.console.board import MEANINGS
 from pegboard.server.console.frame import frame
 from pegboard.server.console.page_error import PageError
 from pegboard.server.console.pages import Pages
+from pegboard.server.console.schema_form import FormError, arguments_of, fields_of
+from pegboard.server.console.shown_json import exact_json
+from pegboard.server.console.trial import Outcome, tried
 from pegboard.server.console.visit import Visit
 
 PROFILES_ASKED = 50  # profiles for which a tool's page says whether they have it
@@ -57,16 +60,37 @@ class ToolPage:
         self._pages = pages
 
     async def show(self, visit: Visit) -> Response:
+        """Show the tool with an empty form, or with the example of its declaration."""
+        return await self._page(visit)
+
+    async def call(self, visit: Visit) -> Response:
+        """Call the tool with the arguments of a form, and show the page with the result."""
+        entry, _ = await tool_of(visit, visit.view(), visit.path["name"])
+        form = visit.form
+        try:
+            arguments = _whole(form["json"]) if "json" in form else arguments_of(entry.spec.input_schema, form)
+        except FormError as fault:
+            return await self._page(visit, fault=str(fault))
+        return await self._page(visit, outcome=await tried(visit, entry.wire_name, arguments), arguments=arguments)
+
+    async def _page(
+        self, visit: Visit, *, outcome: Outcome | None = None, arguments: JSON | None = None, fault: str = ""
+    ) -> Response:
         view, name = visit.view(), visit.path["name"]
         entry, decision = await tool_of(visit, view, name)
-        facts = whole(entry, decision)
+        facts, schema, form = whole(entry, decision), entry.spec.input_schema, visit.form
+        usual = example_arguments(entry) if entry.spec.examples else {}
+        sent = form if form and "json" not in form else None
         values = {
             "tool": facts, "decision": decision, "hints": hints(entry), "meaning": meaning_of(decision.code),
             "facts": [(key, facts[key]) for key in _FACTS if facts[key] not in _GOES_WITHOUT_SAYING],
-            "parameters": parameters(entry.spec.input_schema), "tokens": tokens_of(entry),
-            "calls": ways_to_call(visit, entry), "reach": await _reach(visit, entry),
+            "parameters": parameters(schema), "tokens": tokens_of(entry),
+            "calls": ways_to_call(visit, entry, arguments), "reach": await _reach(visit, entry),
+            "may_try": visit.is_own and visit.acts_as is not None and decision.visible,
+            "fields": fields_of(schema, arguments or usual, sent), "outcome": outcome, "fault": fault,
+            "json": form.get("json") or exact_json(arguments or usual), "by_json": "json" in form,
         }  # fmt: skip
-        return self._pages.page("tool.html", {**frame(visit, "board"), **values})
+        return self._pages.page("tool.html", {**frame(visit, "board"), **values}, status=422 if fault else 200)
 
 
 async def tool_of(visit: Visit, view: View, name: str) -> tuple[ToolEntry, Decision]:
@@ -105,6 +129,21 @@ async def _reach(visit: Visit, entry: ToolEntry) -> list[Reach]:
     return found
 
 
+def _whole(text: str) -> JSON:
+    """Return the arguments that a person wrote as one JSON object.
+
+    Raises:
+        FormError: it is something else.
+    """
+    try:
+        arguments: Any = json.loads(text or "{}")
+    except ValueError as error:
+        raise FormError(f"The arguments are not JSON: {error}.") from None
+    if not is_object(arguments):
+        raise FormError("The arguments must be a JSON object, such as {}.")
+    return arguments
+
+
 def parameters(schema: JSON) -> list[Parameter]:
     """Return the top-level parameters of an input schema, the required ones first."""
     properties: Any = schema.get("properties", {})
@@ -139,9 +178,9 @@ def type_words(form: Mapping[str, Any]) -> str:
     return str(form["$ref"]).rpartition("/")[2] if "$ref" in form else str(kind)
 
 
-def ways_to_call(visit: Visit, entry: ToolEntry) -> list[tuple[str, str]]:
+def ways_to_call(visit: Visit, entry: ToolEntry, arguments: JSON | None = None) -> list[tuple[str, str]]:
     """Return the same call for a shell, for Python and over MCP: a title and a text each."""
-    name, arguments = entry.wire_name, example_arguments(entry)
+    name, arguments = entry.wire_name, example_arguments(entry) if arguments is None else arguments
     profile = visit.looks_as.profile
     needs_key = visit.gateway.registry.declarations.identity is not None
     query = f"?profile={profile}" if profile else ""

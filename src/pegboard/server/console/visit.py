@@ -86,6 +86,10 @@ class Visit(CarriesCredentials, frozen=True, kw_only=True):
         """The name of the person, for people and for records."""
         return self.person.user or self.person.key or self.person.credential
 
+    def now(self) -> float:
+        """Return the time in seconds since 1970, by the clock of the calls."""
+        return self.gateway.catalog.executor.ports.wall_clock()
+
     def url(self, path: str = "", **query: str) -> str:
         """Return the address of a page of the console, seen by the same caller."""
         query = {**self.lens.query, **{name: value for name, value in query.items() if value}}

@@ -8,17 +8,14 @@ from typing import TypeVar
 from pegboard.consent.grant_scope import grant_for, grant_text
 from pegboard.consent.json_form import consent_json
 from pegboard.consent.limits import CONSENT_GOOD_S
-from pegboard.consent.sql_records import ConsentStateError, SqlConsents
-from pegboard.model.consent import Consent
-from pegboard.model.error import DefinitionError
+from pegboard.model.consent import Consent, Grant
+from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, is_list, is_object
+from pegboard.server.consent_inbox import ConsentInbox
 from pegboard.server.http_api.api_app import Api, ApiRequest
-from pegboard.server.http_api.problem_details import ProblemError, not_found
+from pegboard.server.http_api.problem_details import STATUS_OF_KIND, ProblemError, not_found
 from pegboard.server.http_api.responses import Reply, json_reply
-from pegboard.server.principal import ANONYMOUS, Identity
 
-APPROVER = "approver"
-"""The role of credentials that may decide."""
 T = TypeVar("T")
 
 
@@ -34,33 +31,28 @@ class ConsentRoutes:
 
     async def list(self, request: ApiRequest) -> Reply:
         """List the open questions; with `state=all` answers and grants too."""
-        person, state = request.principal.identity, request.query.get("state", "asked")
+        state = request.query.get("state", "asked")
         if state not in ("asked", "all"):
             raise ProblemError(400, "bad_request", f"state={state[:20]!r}: one of asked, all is needed.")
-        store = self._store(person)
-        found: list[Consent] = []
-        if store is not None:
-            found = await _of_store(store.listed(is_open=state == "asked", space_id=person.space))
-        return json_reply({"consents": [consent_json(one) for one in found if _may_decide(person, one)]})
+        found = await _answered(self._inbox(request).listed(is_open=state == "asked"))
+        return json_reply({"consents": [consent_json(one) for one in found]})
 
     async def show(self, request: ApiRequest) -> Reply:
         """Answer with one record."""
-        return json_reply(consent_json((await self._found(request))[1]))
+        return _reply(await _answered(self._inbox(request).found(request.path["id"])))
 
     async def approve(self, request: ApiRequest) -> Reply:
         """Approve an open question: the same call passes once, within a number of seconds."""
         body = await self._body(request, "seconds")
-        store, consent = await self._found(request)
+        inbox = await self._found(request)
         good_s = _number(body, "seconds", CONSENT_GOOD_S)
-        decided_by = request.principal.identity.credential
-        return _reply(await _decided(store.decide(consent.id, is_yes=True, decided_by=decided_by, good_s=good_s)))
+        return _reply(await _answered(inbox.decide(request.path["id"], is_yes=True, good_s=good_s)))
 
     async def deny(self, request: ApiRequest) -> Reply:
         """Deny an open question, which holds for the caller's session."""
         await self._body(request)
-        store, consent = await self._found(request)
-        decided_by = request.principal.identity.credential
-        return _reply(await _decided(store.decide(consent.id, is_yes=False, decided_by=decided_by)))
+        inbox = self._inbox(request)
+        return _reply(await _answered(inbox.decide(request.path["id"], is_yes=False, good_s=CONSENT_GOOD_S)))
 
     async def grant(self, request: ApiRequest) -> Reply:
         """Answer an open question by allowing its caller several calls; with `preview` only show the scope.
@@ -68,7 +60,7 @@ class ConsentRoutes:
         Arguments not in `where`, `same` or `any` must be absent or have their default, unless `anyOther` is true.
         """
         body = await self._body(request, "calls", "seconds", "where", "same", "any", "anyOther", "preview")
-        store, asked = await self._found(request)
+        inbox = await self._found(request)
         where = body.get("where", {})
         if not is_object(where):
             raise ProblemError(422, "invalid_arguments", "where: an object of arguments and their values is needed.")
@@ -77,37 +69,34 @@ class ConsentRoutes:
             raise ProblemError(422, "invalid_arguments", "calls: a whole number is needed.")
         seconds, names = _number(body, "seconds", None), {name: _names(body, name) for name in ("same", "any")}
         any_other, is_preview = _flag(body, "anyOther"), _flag(body, "preview")
+
+        def grant_of(asked: Consent) -> Grant:
+            return grant_for(asked, calls=int(calls), lasts_s=seconds, where=where, any_other=any_other, **names)
+
+        asked = await _answered(inbox.found(request.path["id"]))
         try:
-            grant = grant_for(asked, calls=int(calls), lasts_s=seconds, where=where, any_other=any_other, **names)
-            text = grant_text(grant)
+            text = grant_text(grant_of(asked))
         except ValueError as error:
             raise ProblemError(422, "invalid_arguments", str(error)) from None
         if is_preview:
             return json_reply({**consent_json(asked), "scope": text})
-        decided_by = request.principal.identity.credential
-        return _reply(await _decided(store.grant(grant, decided_by=decided_by, question_id=asked.id)))
+        return _reply(await _answered(inbox.grant(asked.id, grant_of)))
 
     async def forget(self, request: ApiRequest) -> Reply:
         """Revoke an answer or a grant."""
         await self._body(request)
-        store, consent = await self._found(request)
-        return _reply(await _decided(store.forget(consent.id)))
+        return _reply(await _answered(self._inbox(request).forget(request.path["id"])))
 
     # -- checks
 
-    def _store(self, person: Identity) -> SqlConsents | None:
-        """Return the inbox for a caller who may decide; `None` for all others, and if there is no inbox."""
-        store = self._api.gateway.catalog.executor.ports.consents
-        is_person = APPROVER in person.roles and person.credential not in ("", ANONYMOUS)
-        return store if is_person and isinstance(store, SqlConsents) and store.takes_questions else None
+    def _inbox(self, request: ApiRequest) -> ConsentInbox:
+        return ConsentInbox(self._api.gateway.catalog, request.principal.identity)
 
-    async def _found(self, request: ApiRequest) -> tuple[SqlConsents, Consent]:
-        person, consent_id = request.principal.identity, request.path["id"]
-        store = self._store(person)
-        consent = None if store is None else await _of_store(store.shown(consent_id))
-        if store is None or consent is None or not _may_decide(person, consent):
-            raise not_found(f"There is no consent {consent_id[:100]!r}.")
-        return store, consent
+    async def _found(self, request: ApiRequest) -> ConsentInbox:
+        """Return the inbox if it has the record: faults of a body must not show that a record exists."""
+        inbox = self._inbox(request)
+        await _answered(inbox.found(request.path["id"]))
+        return inbox
 
     async def _body(self, request: ApiRequest, *known: str) -> JSON:
         body = await self._api.body(request)
@@ -115,11 +104,6 @@ class ConsentRoutes:
         if unknown:
             raise ProblemError(422, "invalid_arguments", f"Unknown key {unknown[0][:100]!r}. Possible: {list(known)}.")
         return body
-
-
-def _may_decide(person: Identity, consent: Consent) -> bool:
-    """Tell whether a person may decide a record: in their space, and never one asked by their own credential."""
-    return consent.credential != person.credential and person.space in (None, consent.space_id)
 
 
 def _number(body: JSON, name: str, usual: float | None) -> float:
@@ -143,21 +127,15 @@ def _flag(body: JSON, name: str) -> bool:
     return value
 
 
-async def _decided(deciding: Awaitable[Consent]) -> Consent:
-    try:
-        return await _of_store(deciding)
-    except ConsentStateError as error:
-        raise ProblemError(409, "consent_mismatch", str(error)) from None
-    except (ValueError, DefinitionError) as error:
-        raise ProblemError(422, "invalid_arguments", str(error)) from None
-
-
-async def _of_store(asked: Awaitable[T]) -> T:
+async def _answered(asked: Awaitable[T]) -> T:
     try:
         return await asked
-    except OSError:
-        text = "The store of consents does not answer. Nothing was decided; try again in a moment."
-        raise ProblemError(503, "storage_unavailable", text, headers={"retry-after": "1"}) from None
+    except CallError as error:
+        kind, text = error.error.kind, error.error.message
+        if kind == "not_found":
+            raise not_found(text) from None
+        headers = {"retry-after": "1"} if kind == "storage_unavailable" else {}
+        raise ProblemError(STATUS_OF_KIND[kind], kind, text, headers=headers) from None
 
 
 def _reply(consent: Consent) -> Reply:

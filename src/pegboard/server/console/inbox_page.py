@@ -1,0 +1,202 @@
+"""Inbox page: what waits for a person's decision: the exact call, who asks, and the ways to answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from starlette.responses import RedirectResponse, Response
+
+from pegboard.consent.grant_scope import grant_for, grant_text
+from pegboard.consent.limits import CONSENT_GOOD_S
+from pegboard.core.digests import digest
+from pegboard.model.consent import Consent, Grant
+from pegboard.model.error import CallError
+from pegboard.model.json_types import JSONValue
+from pegboard.server.consent_inbox import ConsentInbox, answered, store_of
+from pegboard.server.console.frame import frame
+from pegboard.server.console.page_error import PageError
+from pegboard.server.console.pages import SECURITY_HEADERS, Pages
+from pegboard.server.console.shown_time import ago
+from pegboard.server.console.visit import Visit
+from pegboard.server.principal import ANONYMOUS
+
+CREDENTIAL_SHOWN_CHARS = 12  # of the digest that names a credential
+
+_KINDS = ("same", "any", "value", "out")
+_USUAL = {"calls": "10", "hours": "24"}
+
+
+class Question(NamedTuple):
+    """A record with what a person needs to judge it; `risks` are the hints of the tool as it is declared now."""
+
+    consent: Consent
+    asked: str
+    who: str
+    risks: tuple[str, ...]
+    is_changed: bool
+
+
+class InboxPage:
+    """`/console/consents` and below: the open questions, the answers in force, and decisions."""
+
+    def __init__(self, pages: Pages) -> None:
+        self._pages = pages
+
+    async def list(self, visit: Visit) -> Response:
+        """Show what waits for this person; operators see all questions, without arguments unless they may decide."""
+        inbox = _inbox(visit)
+        store = store_of(visit.gateway.catalog)
+        mine = await inbox.listed(is_open=False)
+        others = list[Consent]()
+        if visit.is_operator and store is not None:
+            own = {consent.id for consent in mine}
+            others = [one for one in await answered(store.listed()) if one.id not in own]
+        now = visit.now()
+        values = {
+            "open": [_question(visit, one) for one in mine if one.state == "asked"],
+            "closed": [(one, ago(one.decided_at or now, now), _until(one)) for one in mine if one.state != "asked"],
+            "others": [_question(visit, one) for one in others],
+            "has_store": store is not None, "may_decide": inbox.store is not None,
+            "done": visit.query.get("done", ""),
+        }  # fmt: skip
+        return self._pages.page("inbox.html", {**frame(visit, "consents"), **values})
+
+    async def show(self, visit: Visit) -> Response:
+        """Show one question with the form of a grant."""
+        return await self._question_page(visit, {})
+
+    async def approve(self, visit: Visit) -> Response:
+        """Approve one call."""
+        await _inbox(visit).decide(visit.path["id"], is_yes=True, good_s=CONSENT_GOOD_S)
+        return _done(visit, "approved")
+
+    async def decline(self, visit: Visit) -> Response:
+        """Decline, which holds for the caller's session."""
+        await _inbox(visit).decide(visit.path["id"], is_yes=False, good_s=CONSENT_GOOD_S)
+        return _done(visit, "declined")
+
+    async def revoke(self, visit: Visit) -> Response:
+        """Revoke an answer or a grant."""
+        await _inbox(visit).forget(visit.path["id"])
+        return _done(visit, "revoked")
+
+    async def grant(self, visit: Visit) -> Response:
+        """Show what a grant would allow, in words; give it if the person has read that."""
+        inbox, consent_id, form = _inbox(visit), visit.path["id"], visit.form
+        asked = await inbox.found(consent_id)
+        try:
+            text = grant_text(_grant(asked, form))
+        except ValueError as error:
+            return await self._question_page(visit, form, fault=str(error))
+        # The digest of the text is in the form: what is given is what was read.
+        if form.get("read") != digest(text):
+            return await self._question_page(visit, form, scope=text)
+        await inbox.grant(consent_id, lambda question: _grant(question, form))
+        return _done(visit, "granted")
+
+    async def _question_page(
+        self, visit: Visit, form: Mapping[str, str], *, fault: str = "", scope: str = ""
+    ) -> Response:
+        consent = await _inbox(visit).found(visit.path["id"])
+        asked = consent.arguments or {}
+        names = [
+            *asked,
+            *(name for name in (consent.parameters.names if consent.parameters else ()) if name not in asked),
+        ]
+        values = {
+            "one": _question(visit, consent), "form": {**_USUAL, **form}, "fault": fault, "scope": scope,
+            "read": digest(scope),
+            "names": [(name, name in asked, form.get(f"kind:{name}") or ("same" if name in asked else "out"),
+                       form.get(f"value:{name}", "")) for name in names],
+        }  # fmt: skip
+        return self._pages.page("question.html", {**frame(visit, "consents"), **values}, status=409 if fault else 200)
+
+
+def _inbox(visit: Visit) -> ConsentInbox:
+    return ConsentInbox(visit.gateway.catalog, visit.person)
+
+
+def _done(visit: Visit, what: str) -> Response:
+    return RedirectResponse(visit.url("/consents", done=what), status_code=303, headers=SECURITY_HEADERS)
+
+
+def _question(visit: Visit, consent: Consent) -> Question:
+    entry = visit.gateway.registry.snapshot().find(consent.tool)
+    risks = list[str]()
+    if entry is not None:
+        hints = entry.spec.annotations
+        risks += ["destructive"] if hints.destructive else []
+        risks += ["reaches outside"] if hints.open_world else []
+        risks += ["only reads"] if hints.read_only else []
+    parts = [
+        consent.user_id or _credential(consent), f"in space {consent.space_id}" if consent.space_id else "",
+        f"through agent {consent.agent}" if consent.agent else "",
+    ]  # fmt: skip
+    who = " ".join(filter(None, parts))
+    is_changed = entry is None or entry.fingerprint != consent.definition_hash
+    return Question(consent, ago(consent.asked_at, visit.now()), who, tuple(risks), is_changed)
+
+
+def _credential(consent: Consent) -> str:
+    if not consent.credential or consent.credential == ANONYMOUS:
+        return "an anonymous caller"
+    return f"credential {consent.credential[:CREDENTIAL_SHOWN_CHARS]}…"
+
+
+def _until(consent: Consent) -> str:
+    return datetime.fromtimestamp(consent.expires_at, tz=UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def _grant(asked: Consent, form: Mapping[str, str]) -> Grant:
+    """Return the grant that a form describes.
+
+    Raises:
+        ValueError: a number or a value is not one, or no call could match.
+    """
+    where, same, open_names = dict[str, JSONValue](), list[str](), list[str]()
+    for field, kind in form.items():
+        word, _, name = field.partition(":")
+        if word != "kind":
+            continue
+        if kind not in _KINDS:
+            raise ValueError(f"{name!r}: choose one of the values of the list.")
+        if kind == "same":
+            same.append(name)
+        elif kind == "any":
+            open_names.append(name)
+        elif kind == "value":
+            where[name] = _value(name, form.get(f"value:{name}", ""))
+    return grant_for(
+        asked, calls=int(_number(form, "calls")), lasts_s=_number(form, "hours") * 3600.0, where=where, same=same,
+        any=open_names, any_other="any_other" in form,
+    )  # fmt: skip
+
+
+def _value(name: str, text: str) -> JSONValue:
+    try:
+        value: Any = json.loads(text)
+    except ValueError:
+        raise ValueError(f'The value of {name!r} is not JSON. Write texts in quotes: "like this".') from None
+    return value
+
+
+def _number(form: Mapping[str, str], name: str) -> float:
+    text = form.get(name, "")
+    try:
+        value = float(text)
+    except ValueError:
+        raise ValueError(f"{name} is a number, not {text[:20]!r}.") from None
+    if not 0 < value < 1e6:
+        raise ValueError(f"{name} must be more than 0 and less than 1,000,000.")
+    return value
+
+
+def refused(error: CallError) -> PageError:
+    """Return the page for a decision that was not possible."""
+    kind, text = error.error.kind, error.error.message
+    status = {"not_found": 404, "storage_unavailable": 503, "invalid_arguments": 422}.get(kind, 409)
+    title = {404: "Not found", 503: "Not now", 409: "Decided meanwhile"}.get(status, "Not possible")
+    return PageError(status, title, text)

@@ -1,0 +1,156 @@
+"""Trial: one call of a tool from a form, through the door of every call, and what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from pegboard.model.error import CallError
+from pegboard.model.json_types import JSON, is_list, is_object
+from pegboard.model.result import AudioContent, ImageContent, ResourceContent, ResourceLink, TextContent, ToolResult
+from pegboard.server.body_reader import ClientLeftError
+from pegboard.server.console.call_recorder import CallRecorder, RecordedCall
+from pegboard.server.console.shown_json import pretty
+from pegboard.server.console.shown_time import took
+from pegboard.server.console.visit import Visit
+from pegboard.server.http_api.api_app import cancel_and_wait, client_gone
+
+TABLE_ROWS = 200  # rows of a result that is shown as a table
+TABLE_COLUMNS = 12
+
+
+class Stage(NamedTuple):
+    """A stage of a call: its name, its time in words, and its share of the call in hundredths."""
+
+    name: str
+    time: str
+    share: int
+
+
+class Block(NamedTuple):
+    """A part of a result: text, or a sentence about something that is not text."""
+
+    is_text: bool
+    text: str
+
+
+class Table(NamedTuple):
+    """A result that is a list of objects with the same simple fields."""
+
+    columns: tuple[str, ...]
+    rows: list[list[str]]
+    left_out: int
+
+
+class Outcome(NamedTuple):
+    """What came of a call, for a page."""
+
+    is_error: bool
+    kind: str
+    message: str
+    hint: str
+    details: str
+    blocks: list[Block]
+    structured: str
+    table: Table | None
+    took: str
+    stages: list[Stage]
+    nested: list[tuple[str, str, str]]
+    call_id: str
+    task_id: str
+
+
+async def tried(visit: Visit, name: str, arguments: JSON) -> Outcome:
+    """Call a tool as the person who is logged in; it is cancelled if their browser leaves.
+
+    Raises:
+        CallError: the person may not act as the caller that they look at.
+        ClientLeftError: the browser has left.
+    """
+    if visit.acts_as is None or not visit.is_own:
+        raise CallError("not_found", "You look through the eyes of another caller, and call tools only as yourself.")
+    gateway = visit.gateway
+    ctx = gateway.context(visit.acts_as).with_request(door="console")
+    recorder = CallRecorder(ctx.request.id)
+    forget = gateway.catalog.executor.record(recorder)
+    view = gateway.exposed(visit.acts_as, ctx)
+    running = asyncio.create_task(view.call(name, arguments))
+    leaving = asyncio.create_task(client_gone(visit.receive))
+    try:
+        await asyncio.wait((running, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if not running.done():
+            raise ClientLeftError
+        result = running.result()
+    finally:
+        await cancel_and_wait(running, leaving)
+        forget()
+    return _outcome(result, recorder.calls)
+
+
+def _outcome(result: ToolResult, calls: list[RecordedCall]) -> Outcome:
+    own = next((call for call in calls if not call.is_nested), None)
+    error = result.error
+    structured = pretty(result.structured) if result.has_structured else ""
+    details = pretty(dict(error.details)) if error is not None and error.details else ""
+    blocks = [_block(block) for block in result.content]
+    # A text that only mirrors the structured result says nothing new.
+    if result.has_structured and len(blocks) == 1 and _is_same(blocks[0], result.structured):
+        blocks = []
+    return Outcome(
+        is_error=result.is_error, kind="ok" if error is None else error.kind,
+        message="" if error is None else error.message, hint="" if error is None else error.hint, details=details,
+        blocks=[] if error is not None else blocks, structured=structured, table=_table(result.structured),
+        took="" if own is None else took(own.duration_s), stages=[] if own is None else _stages(own),
+        nested=[(call.tool, call.kind, took(call.duration_s)) for call in calls if call.is_nested],
+        call_id="" if own is None else own.call_id, task_id=result.task_id or "",
+    )  # fmt: skip
+
+
+def _stages(call: RecordedCall) -> list[Stage]:
+    whole = max(sum(call.stage_s.values()), 1e-9)
+    return [Stage(name, took(spent), round(100 * spent / whole)) for name, spent in call.stage_s.items()]
+
+
+def _block(block: object) -> Block:
+    match block:
+        case TextContent(text=text):
+            return Block(True, text)
+        case ImageContent(data=data, mime_type=kind) | AudioContent(data=data, mime_type=kind):
+            return Block(False, f"{kind}, {len(data):,} bytes")
+        case ResourceContent(uri=uri, text=str(text)):
+            return Block(True, f"{uri}\n\n{text}")
+        case ResourceContent(uri=uri, blob=blob, mime_type=kind):
+            return Block(False, f"{uri} ({kind or 'unknown type'}, {len(blob or b''):,} bytes)")
+        case ResourceLink(uri=uri, name=name):
+            return Block(False, f"{name}: {uri}")
+        case _:
+            return Block(False, type(block).__name__)
+
+
+def _is_same(block: Block, structured: object) -> bool:
+    try:
+        return block.is_text and json.loads(block.text) in (structured, _unwrapped(structured))
+    except ValueError:
+        return block.is_text and block.text == _unwrapped(structured)
+
+
+def _unwrapped(value: Any) -> Any:
+    return value["result"] if is_object(value) and list(value) == ["result"] else value
+
+
+def _table(structured: object) -> Table | None:
+    """Return a result as a table; `None` if it is not a list of objects with simple values."""
+    rows: Any = _unwrapped(structured)
+    if not (is_list(rows) and len(rows) > 1 and all(is_object(row) for row in rows)):
+        return None
+    columns = tuple(dict.fromkeys(str(name) for row in rows[:TABLE_ROWS] for name in row))
+    if not 0 < len(columns) <= TABLE_COLUMNS:
+        return None
+    return Table(columns, [[_cell(row, name) for name in columns] for row in rows[:TABLE_ROWS]], len(rows[TABLE_ROWS:]))
+
+
+def _cell(row: Mapping[str, Any], name: str) -> str:
+    value = row.get(name)
+    return value if isinstance(value, str) else "" if value is None else json.dumps(value, default=str)
