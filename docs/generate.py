@@ -76,6 +76,10 @@ KINDS = {
     "consent_declined": ("A person said no.", "Do not ask again; choose another way."),
     "consent_expired": ("Nobody answered in time.", "Ask again when somebody is there."),
     "consent_mismatch": ("The arguments or the tool changed after the yes.", "Ask again for the call as it is now."),
+    "connection_required": (
+        "The person must connect an account first, or connect it again.",
+        "Open the link in the error, or run `pegboard connect SOURCE`; then call again.",
+    ),
     "hook_refused": ("A before-hook denied the call, failed, or hung.", "Read the reason; change the call."),
     "timeout": ("The tool took longer than its timeout.", "Ask for less, or raise `timeout_s`. Check `outcome_unknown`."),
     "cancelled": ("The call was cancelled.", "Call again if it is still wanted."),

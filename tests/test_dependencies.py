@@ -54,7 +54,7 @@ OF_EXTRAS: dict[str, set[str]] = {
         "workspace/parsing/pdf.py",
         "workspace/sqlite/sqlite_database.py",
     },
-    "auth": {"auth/tokens.py"},
+    "auth": {"auth/tokens.py", "connections/grants.py"},
     "claude": {"adapters/claude_agent_sdk.py"},
     "embeddings": {"models/embedding/fastembed_model.py"},
     "fastmcp": {"adapters/fastmcp.py"},

@@ -25,7 +25,14 @@ EGRESS = SRC + "egress/"
 CORE_MAY_IMPORT = frozenset({"pegboard", "jsonschema_rs", "msgspec", "orjson"}) | sys.stdlib_module_names
 # A heavy or framework package and the only modules that may name it.
 ONLY_IN = {
-    "mcp": ("server/mcp*", "sources/mcp*", "adapters/claude_agent_sdk*", "adapters/fastmcp*", "demo.py"),
+    "mcp": (
+        "server/mcp*",
+        "sources/mcp*",
+        "connections/oauth_protocol*",
+        "adapters/claude_agent_sdk*",
+        "adapters/fastmcp*",
+        "demo.py",
+    ),
     "mcp_types": ("server/mcp*", "sources/mcp*", "adapters/claude_agent_sdk*", "adapters/fastmcp*", "demo.py"),
 }
 REFUSED_FILE_NAMES = frozenset({"common", "data", "helper", "helpers", "info", "manager", "misc", "util", "utils"})

@@ -60,6 +60,7 @@ from pegboard.telemetry import tracing
 if TYPE_CHECKING:
     from pegboard.agents.runtime import AgentRuntime
     from pegboard.auth.rules import IdentityRules
+    from pegboard.connections.connections import Connections
     from pegboard.resources import skill_reader
     from pegboard.tasks.tasks import Tasks
     from pegboard.workspace import document_operations
@@ -135,6 +136,8 @@ class Catalog:
             ports = replace(ports, consents=consent_store)
         self.runtime = assemble(declared, ports, context_type=context_type, embedder=embedder)
         self._is_of_config = False
+        self.connections: Connections | None = None
+        """The accounts of people at the services behind sources; `connections:` of a config fills it."""
         if tasks is not None:
             self.use_tasks(tasks)
         self._default_loaders: list[Callable[[Catalog], object]] = []

@@ -18,7 +18,7 @@ from tests.limits.server import redis_server
 from tests.ports import free_port
 
 API = {"openapi": "3.1.0", "paths": {"/": {"get": {"operationId": "look"}}}}
-EVERY_STORE = {"audit", "consents", "conversations", "tasks", "documents", "api_keys", "embedding_cache"}
+EVERY_STORE = {"audit", "connections", "consents", "conversations", "tasks", "documents", "api_keys", "embedding_cache"}
 
 
 def config_with(*, http: str, redis: str, store: str) -> dict[str, Any]:
@@ -27,6 +27,7 @@ def config_with(*, http: str, redis: str, store: str) -> dict[str, Any]:
         "name": "acme",
         "rate_limits": {"store": redis},
         "consents": {"store": f"{store}consents.db" if store.startswith("sqlite") else store},
+        "connections": {"key": "k" * 32, "store": f"{store}people.db" if store.startswith("sqlite") else store},
         "audit": {"store": f"{store}audit.db" if store.startswith("sqlite") else store},
         "agents": {"store": f"{store}talks.db" if store.startswith("sqlite") else store},
         "tasks": {"store": f"{store}tasks.db" if store.startswith("sqlite") else store},
@@ -147,7 +148,7 @@ def test_doctor_has_a_row_for_each_receiver_without_the_token_in_its_address(run
 # What a probe answers for, and what needs none; a new section of the config must be put into one of them.
 PROBED = {
     "tools", "agents", "agent_store", "models", "embedder", "learn", "passage_embedder", "limit_store",
-    "consent_store", "server", "identity", "workspace", "tasks", "audit", "alerts",
+    "consent_store", "connections", "server", "identity", "workspace", "tasks", "audit", "alerts",
 }  # fmt: skip
 NEEDS_NONE = {
     "path", "files", "globs", "env", "name", "python", "settings", "secrets", "defaulted", "predicates", "groups",

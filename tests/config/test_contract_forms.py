@@ -198,7 +198,7 @@ def test_an_agent_as_a_tool(project: Project) -> None:
         "{name: notify, type: client, description: Show a note, parameters: {text: {type: string}}, wait: false}",
         "{name: hook, type: webhook, description: x, webhook: {url: 'https://x.example/{id}', method: GET, body: args, result: $.a}, parameters: {id: {type: integer, required: true}}}",  # noqa: E501 - one line
         "{name: api, type: openapi, openapi: {spec: api.json, operations: ['*'], base_url: 'https://x.example/v1', auth: {bearer: abcdefgh}}}",  # noqa: E501 - one line
-        "{name: fs, type: mcp, mcp: {transport: stdio, command: x, args: [a], env: {A: b}, cwd: ., tools: {only: ['*'], skip: [b], rename: {c: d}, groups: {'*': [g]}}, timeout: 30, start: lazy, grace: 60, trust_annotations: false, per_user: false, trust: first_use}}",  # noqa: E501 - one line
+        "{name: fs, type: mcp, mcp: {transport: stdio, command: x, args: [a], env: {A: b}, cwd: ., tools: {only: ['*'], skip: [b], rename: {c: d}, groups: {'*': [g]}}, timeout: 30, start: lazy, grace: 60, trust_annotations: false, trust: first_use}}",  # noqa: E501 - one line
         "{name: read_file, as: read_notes, type: builtin, config: {roots: [.]}}",
         "{name: f, type: internal, handler: 'python:mine:f', description: x, inline: true, groups: [a], available: true, rate_limit: 5/60s, timeout_seconds: 3, consent: destructive, internal_only: false, annotations: {read_only: true}, aliases: {query: q}, output: {type: string}, examples: [{q: a}]}",  # noqa: E501 - one line
     ],

@@ -165,6 +165,10 @@ def test_what_is_documented_and_not_there_yet_is_refused_by_name(project: Projec
     *_, key = path.split(".")
     line = f"{key}: {'https://example.com/hook' if value == 'https' else value or '{}'}"
     match path.split(".")[0]:
+        case "tools" if path.startswith(("tools.*.mcp.", "tools.*.auth.")):
+            server = "transport: http, url: 'https://a.example/mcp'"
+            inner = f"mcp: {{{server}, {line}}}" if "mcp" in path else f"mcp: {{{server}}}, auth: {{{line}}}"
+            text = f"tools: [{{name: a, type: mcp, {inner}}}]"
         case "tools":
             kind = line if key == "type" else f"type: internal, {line}"
             text = f"tools: [{{name: a, {kind}}}]"

@@ -383,6 +383,8 @@ KEPT: dict[str, str] = {
         server/authenticator.py:_admitted server/authenticator.py:_let_in server/authenticator.py:_principals
         server/mcp/sessions/session_ids.py:_ended server/mcp/sessions/shared_sessions.py:_wishes
         server/principal.py:_callers server/sealing.py:_used sources/mcp/http_transport.py:_remembered
+        sources/mcp/person_sessions.py:_ending sources/mcp/person_sessions.py:_open
+        sources/mcp/personal_source.py:_lists
         tasks/places.py:_of_owners""",
     "the key is the very list of tools, the selection or the policy, and the value is made of that alone": """
         catalog.py:cache catalog.py:checked catalog.py:kept core/selections.py:_bits core/selections.py:_by_chosen

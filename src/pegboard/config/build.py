@@ -31,6 +31,7 @@ from pegboard.config.python_modules import (
     is_imported,
     registrations_of,
 )
+from pegboard.config.source_auth import connections_of
 from pegboard.config.task_store import tasks_of
 from pegboard.config.yaml.problems import Report, unseen
 from pegboard.core.names import fold
@@ -151,6 +152,7 @@ def _catalog_of(config: Config, report: Report, clock: Clock) -> Catalog:
         catalog.executor.swap(replace(ports, audit=audit, audit_required=audit.is_required))
     if (tasks := tasks_of(config, report)) is not None:
         catalog.use_tasks(tasks)
+    catalog.connections = connections_of(config, report)
     catalog.registry.server_id = _server_id(config)
     catalog.add_secrets(*config.secrets.values(), *keys_of(config))
     catalog.registry.change(default_limit=config.default_limit, parts=partial(parts_of, config))

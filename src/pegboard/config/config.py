@@ -13,6 +13,7 @@ from msgspec import Struct
 from pegboard.config.allowed_imports import AllowedImports
 from pegboard.config.forms.alert_form import AlertForm
 from pegboard.config.forms.audit_form import AuditForm
+from pegboard.config.forms.connections_form import ConnectionsForm
 from pegboard.config.forms.embedder_form import EmbedderForm
 from pegboard.config.forms.identity_form import IdentityForm
 from pegboard.config.forms.main_file import HookForm, LearnForm, ServingForm
@@ -113,6 +114,7 @@ class Config:
     limit_store: Declared[str | Secret] | None = None
     consent_store: Declared[str | Secret] | None = None
     consent_page: str | None = None
+    connections: Declared[ConnectionsForm] | None = None
     audit: Declared[AuditForm] | None = None
     alerts: tuple[Declared[AlertForm], ...] = ()
     server: Declared[ServingForm] | None = None

@@ -65,6 +65,7 @@ _NO_CONFIG = (
 _DISPENSABLE = {
     ("models",): 2, ("profiles",): 2, ("settings",): 2, ("discovery",): 2, ("workspace", "embedder"): 2,
     ("workspace",): 1, ("server",): 1, ("consents",): 1, ("identity",): 1, ("agents",): 1, ("tasks",): 1,
+    ("connections",): 1,
     ("rate_limits",): 1, ("audit",): 1, ("alerts",): 1, ("limits",): 2,
 }  # fmt: skip
 # Unknown keys of other files may be quoted if they are words; values never.
@@ -201,7 +202,7 @@ class _Load(Struct, kw_only=True):
             self.lost_models.update(steps[1:])
         elif steps[0] == "profiles":
             self.refused.profiles.update(steps[1:])
-        if steps[0] in ("models", "settings", "tasks") or list(steps) == ["workspace"]:
+        if steps[0] in ("models", "settings", "tasks", "connections") or list(steps) == ["workspace"]:
             self.refused.sections.add(steps[0])
 
     def _lose_agents_of_models(self) -> None:
@@ -573,6 +574,9 @@ class _Load(Struct, kw_only=True):
             if main.consents is None or at is None
             else Declared(value=main.consents.store, at=at / "consents" / "store"),
             consent_page=None if main.consents is None else main.consents.url,
+            connections=None
+            if main.connections is None or at is None
+            else Declared(value=main.connections, at=at / "connections"),
             audit=None if main.audit is None or at is None else Declared(value=main.audit, at=at / "audit"),
             alerts=()
             if at is None

@@ -88,6 +88,7 @@ def _places(config: Config) -> Mapping[str, str]:
         "api_keys": config.identity,
         "audit": config.audit,
         "consents": config.consent_store,
+        "connections": config.connections,
         "conversations": config.agent_store,
         "tasks": config.tasks,
         "documents": config.workspace,

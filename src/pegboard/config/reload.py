@@ -176,6 +176,8 @@ class Reloader:
         seen = (*catalog.secrets, *(secret for secret in made.secrets if secret not in catalog.secrets))
         # Stores that are kept until the next start are those of the kept config.
         parts = partial(parts_of, config)
+        # All that they keep is in their store.
+        catalog.connections = made.connections
         catalog.registry.swap(replace(made.registry.declarations, secrets=seen, parts=parts))
         executor.adopt_bounds()
         log.info("config_reloaded: %s", self._path)

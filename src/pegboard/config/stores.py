@@ -14,6 +14,7 @@ from pegboard.audit import sql_audit
 from pegboard.auth import keys
 from pegboard.config.config import Config
 from pegboard.config.identity import key_store_of
+from pegboard.connections import connection_store
 from pegboard.consent import sql_records
 from pegboard.discovery.learning import use_store
 from pegboard.model.error import DefinitionError
@@ -32,6 +33,7 @@ SCHEMAS: dict[str, Schema] = {
     for schema in (
         keys.SCHEMA,
         sql_records.SCHEMA,
+        connection_store.SCHEMA,
         task_tables.SCHEMA,
         document_tables.SCHEMA,
         conversations.SCHEMA,
@@ -56,6 +58,7 @@ def stores_of(config: Config) -> Iterator[DeclaredStore]:
         yield DeclaredStore(name="api_keys", uri=_file(path))
     by_uri = (
         ("consents", _text_of(config.consent_store)),
+        ("connections", config.connections and _text_of(config.connections.value.store)),
         ("audit", config.audit and _text_of(config.audit.value.store)),
         ("conversations", _text_of(config.agent_store)),
         ("tasks", config.tasks and _text_of(config.tasks.value.store)),

@@ -19,6 +19,7 @@ from pegboard.model.error import CallError
 from pegboard.model.event import Event, EventType
 from pegboard.model.json_types import JSONValue, is_list, is_object
 from pegboard.model.result import ToolResult
+from pegboard.model.secret import Secret
 
 _SUB_AGENT_ENDS = frozenset({"cancelled", "timeout", "budget_exceeded"})
 
@@ -62,6 +63,10 @@ class RunningCall(Protocol):
 
     async def in_thread(self, code: Callable[..., Any], /, *args: Any) -> Any:
         """Run slow code in one of the caller's threads; if it returns an awaitable, await that."""
+        ...
+
+    def sends(self, secret: Secret) -> None:
+        """Redact a token that the call sends to a service from all that the call says from now on."""
         ...
 
     async def check_standing(self) -> None:

@@ -16,7 +16,7 @@ ErrorKind = Literal[
     "upstream_unavailable", "upstream_lost", "upstream_error", "upstream_auth", "protocol_error",
     "blocked_destination", "result_too_large", "output_invalid", "template_error", "read_only",
     "schema_too_complex", "needs_review", "storage_unavailable", "audit_unavailable",
-    "shutting_down", "tool_error", "config_invalid",
+    "shutting_down", "tool_error", "config_invalid", "connection_required",
 ]  # fmt: skip
 ERROR_KINDS: frozenset[str] = frozenset(get_args(ErrorKind))
 

@@ -18,10 +18,10 @@ from pegboard.model.error import DefinitionError
 from pegboard.server.limits import SEALING_KEY_BYTES
 
 if TYPE_CHECKING:
-    from pegboard.server import aes_gcm
-    from pegboard.server.aes_gcm import AesGcm
+    from pegboard.storage import aes_gcm
+    from pegboard.storage.aes_gcm import AesGcm
 else:
-    aes_gcm = LazyModule("pegboard.server.aes_gcm")
+    aes_gcm = LazyModule("pegboard.storage.aes_gcm")
 
 CURSOR_CHARS = 200  # characters of a cursor
 REQUEST_STATE_S = 600.0  # seconds that an answer to a question may take

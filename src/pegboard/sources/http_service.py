@@ -9,6 +9,9 @@ from urllib.parse import quote
 
 import msgspec
 
+from pegboard.connections.connection_records import AccessToken
+from pegboard.connections.issuer_discovery import challenge_of
+from pegboard.connections.upstream_credentials import UpstreamCredentials
 from pegboard.core.json_reader import TooManyValuesError, read_answer
 from pegboard.core.json_text import json_bytes
 from pegboard.core.schema import check_bounds
@@ -54,7 +57,8 @@ class ServiceRequest(CarriesCredentials, frozen=True, kw_only=True):
 class HttpService:
     """The service behind a tool. `who` is its name in errors.
 
-    `headers` are sent with every request, to its first host only.
+    `headers` are sent with every request, to its first host only. So is the token that `credentials` have for the
+    caller.
     """
 
     who: str
@@ -63,25 +67,60 @@ class HttpService:
     timeout_s: float = DEFAULT_BOUNDS.tool_timeout_s
     bounds: Bounds = DEFAULT_BOUNDS
     resolve: Resolve = field(default=system_resolve, repr=False)
+    credentials: UpstreamCredentials | None = field(default=None, repr=False)
 
     def secrets(self) -> Iterator[Secret]:
-        """Yield the secrets to redact: headers from the environment, and the credential alone in each."""
+        """Yield the secrets to redact: headers from the environment, and the credential alone in each.
+
+        Tokens are not among them; each call redacts its own.
+        """
         for value in self.headers.values():
             if isinstance(value, Secret):
                 yield from credentials_in(value)
+        if self.credentials is not None:
+            yield from self.credentials.secrets()
 
     async def send(self, request: ServiceRequest, ctx: CallContext) -> Response:
         """Send the request once, and return a successful response.
 
         Raises:
-            CallError: recursion_limit if it has passed too many servers; upstream_auth, rate_limited,
-                upstream_unavailable or upstream_error for every status but 2xx; and errors of the guarded client.
+            CallError: recursion_limit if it has passed too many servers; connection_required if the caller's person
+                must connect first; upstream_auth, rate_limited, upstream_unavailable or upstream_error for every status
+                but 2xx; and errors of the guarded client.
         """
         check_may_leave(ctx.request.hops)
+        if self.credentials is None:
+            response, token = await self._exchange(request, ctx, None), None
+        else:
+            response, token = await self._with_token(self.credentials, request, ctx)
+        if not 200 <= response.status_code < 300:
+            raise self._refusal(response, request, ctx, token)
+        return response
+
+    async def _with_token(
+        self, credentials: UpstreamCredentials, request: ServiceRequest, ctx: CallContext
+    ) -> tuple[Response, AccessToken]:
+        """Send the request with the caller's token, and once more with another one after 401, which ran nothing."""
+        token = await credentials.token(ctx.caller)
+        response = await self._exchange(request, ctx, token)
+        if response.status_code == 401:
+            token = await credentials.renewed(ctx.caller, token, challenge_of(401, response.headers))
+            response = await self._exchange(request, ctx, token)
+        if response.status_code in (401, 403):
+            challenge = challenge_of(response.status_code, response.headers)
+            if response.status_code == 401 or challenge.wants_more:
+                raise await credentials.refusal(ctx.caller, challenge)
+        return response, token
+
+    async def _exchange(self, request: ServiceRequest, ctx: CallContext, token: AccessToken | None) -> Response:
         # We set the path header ourselves, overriding arguments and configuration.
         configured, headers = _without_path(revealed(self.headers)), _without_path(request.headers)
         if ctx.request.hops:
             headers[HOPS_HEADER] = header_of(ctx.request.hops)
+        if token is not None:
+            configured["Authorization"] = f"Bearer {token.value.reveal()}"
+            if ctx.call is not None:
+                ctx.call.sends(token.value)
         # A new client for each call: connections and cookies are never shared by callers.
         async with GuardedClient(
             self.destinations, headers=configured, bounds=self.bounds, resolve=self.resolve
@@ -91,11 +130,11 @@ class HttpService:
                     request.method, request.url, headers=headers, body=request.body, timeout_s=self.timeout_s
                 )
                 note_status(span, response.status_code)
-        if not 200 <= response.status_code < 300:
-            raise self._refusal(response, request, ctx)
         return response
 
-    def _refusal(self, response: Response, request: ServiceRequest, ctx: CallContext) -> CallError:
+    def _refusal(
+        self, response: Response, request: ServiceRequest, ctx: CallContext, token: AccessToken | None
+    ) -> CallError:
         status = response.status_code
         if status == 403 and _went_round(response):
             text = (
@@ -104,7 +143,7 @@ class HttpService:
             )
             return CallError("recursion_limit", text)
         may_have_acted = status >= 500 and request.method not in SAFE_METHODS
-        excerpt = self._excerpt(response, ctx)
+        excerpt = self._excerpt(response, ctx, token)
         is_temporary = status in _TRY_LATER
         kind: ErrorKind = _KINDS.get(status, "upstream_error")
         text = f"{self.who} answered {status}" + (f": {excerpt!r}." if excerpt else ".")
@@ -123,12 +162,13 @@ class HttpService:
             details={"status": status, "body": excerpt},
         )
 
-    def _excerpt(self, response: Response, ctx: CallContext) -> str:
+    def _excerpt(self, response: Response, ctx: CallContext, token: AccessToken | None) -> str:
         """Return the beginning of the body in one line.
 
         It is redacted before it is cut, since a cut secret is not recognised.
         """
-        clean = CredentialRedactor(self.secrets()).text(text_of(response)[:SERVICE_EXCERPT_READ_CHARS])
+        secrets = (*self.secrets(), *([] if token is None else [token.value]))
+        clean = CredentialRedactor(secrets).text(text_of(response)[:SERVICE_EXCERPT_READ_CHARS])
         if ctx.redactor is not None:
             clean = ctx.redactor.text(clean)
         line = " ".join("".join(char if char.isprintable() else " " for char in clean).split())

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import orjson
 
+from pegboard.connections.upstream_credentials import UpstreamCredentials
 from pegboard.core.digests import digest
 from pegboard.core.json_text import json_bytes
 from pegboard.egress.connections import Resolve, system_resolve
@@ -63,7 +64,7 @@ class WebhookSettings:
 
     `url` may have `{placeholders}` in its path and query, each filled by the argument of that name. `body` is "args",
     i.e. the arguments that are not in the URL, or a template (see `body_template`). `result` is the path to the result
-    in the response: JMESPath, or a JSON path that starts with `$`.
+    in the response: JMESPath, or a JSON path that starts with `$`. `credentials` have a token for each request.
     """
 
     url: str
@@ -74,6 +75,7 @@ class WebhookSettings:
     result: str | None = None
     bounds: Bounds = DEFAULT_BOUNDS
     resolve: Resolve = field(default=system_resolve, repr=False)
+    credentials: UpstreamCredentials | None = field(default=None, repr=False)
 
 
 def webhook_entry(spec: ToolSpec, settings: WebhookSettings) -> ToolEntry:
@@ -97,6 +99,7 @@ def webhook_entry(spec: ToolSpec, settings: WebhookSettings) -> ToolEntry:
         timeout_s=timeout_s,
         bounds=settings.bounds,
         resolve=settings.resolve,
+        credentials=settings.credentials,
     )
 
     async def call(ctx: CallContext, args: JSON) -> object:

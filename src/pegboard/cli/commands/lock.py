@@ -21,6 +21,7 @@ from pegboard.core.names import fold, nearest
 from pegboard.model.json_types import JSON
 from pegboard.sources.mcp import review as _reviewing
 from pegboard.sources.mcp.lock_file import LockFile
+from pegboard.sources.mcp.personal_source import PersonalMcpSource
 from pegboard.sources.mcp.supervised_source import McpSource
 
 _SHOWN = "Tools, as server.tool, or whole servers. Without names, everything that changed."
@@ -81,7 +82,7 @@ async def _reached(options: Options, names: Sequence[str]) -> AsyncGenerator[tup
     sources = [source for source in known if source.settings.trust != "any"]
     if not sources:
         raise CommandError(_NO_SERVER, kind="no_server", code=Exit.REFUSED)
-    path: Path = sources[0].lock.path or Path()
+    path: Path = sources[0].file.path or Path()
     lock: LockFile = LockFile(path)
     if lock.fault:
         raise CommandError(f"{lock.fault}.", kind="lock_invalid", code=Exit.REFUSED)
@@ -104,6 +105,9 @@ def _server_of(name: str, known: Sequence[str]) -> str:
 
 def _seen(source: McpSource, lock: LockFile) -> Server:
     state = source.state()
+    if isinstance(source, PersonalMcpSource) and not source.offered():
+        # Nobody's account is used here, so there is nothing to compare.
+        return Server(source=source, offered=lock.pins(source.name))
     if state.status != "ok":
         return Server(source=source, fault=state.reason or f"it is {state.status}")
     offered = source.offered()
@@ -114,7 +118,7 @@ def _seen(source: McpSource, lock: LockFile) -> Server:
 
 
 def _write(options: Options, lock: LockFile, servers: Sequence[Server]) -> Exit:
-    new = [server for server in servers if not server.fault and server.name not in lock.servers]
+    new = [server for server in servers if not server.fault and server.offered and server.name not in lock.servers]
     removed = sorted(lock.servers - {server.name for server in servers})
     for server in new:
         _saved(lock, server.name, server.offered)

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, create_model, mo
 
 from pegboard.config.forms.alert_form import AlertForm
 from pegboard.config.forms.audit_form import AuditForm
+from pegboard.config.forms.connections_form import ConnectionsForm
 from pegboard.config.forms.embedder_form import EmbedderForm
 from pegboard.config.forms.identity_form import IdentityForm
 from pegboard.config.forms.model_form import ModelForm
@@ -259,6 +260,9 @@ class MainFile(Fragment):
     limits: Maybe[Section[LimitsForm]] = Field(None, description="Limits of this process.")
     rate_limits: Maybe[Section[RateLimits]] = Field(None, description="Limits on calls.")
     consents: Maybe[Section[ConsentsForm]] = Field(None, description="People's approvals of calls.")
+    connections: Maybe[Section[ConnectionsForm]] = Field(
+        None, description="The accounts of people at the services behind sources."
+    )
     tasks: Maybe[Section[TasksForm]] = Field(None, description="Calls that outlive their request.")
     audit: Maybe[Section[AuditForm]] = Field(None, description="The record of calls.")
     alerts: tuple[Section[AlertForm], ...] = Field((), description="Messages to you when something goes wrong.")

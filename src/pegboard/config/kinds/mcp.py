@@ -4,26 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from pegboard.config.build_context import BuildContext
 from pegboard.config.config import LOCK_NAME, Declared
+from pegboard.config.forms.source_auth_form import SourceAuthForm
 from pegboard.config.forms.value_types import FilledText, Flag, Form, Maybe, Names, PositiveNumber, Text, ToolName
 from pegboard.config.kinds.tool_form import ToolForm, guards_of_each_tool, keys_of_one_tool, overlaid
+from pegboard.config.source_auth import SourceAuth, source_auth
 from pegboard.config.yaml.environment import concealed
 from pegboard.config.yaml.tree import At
 from pegboard.egress.limits import PATH_CHARS
+from pegboard.lazy import LazyModule
 from pegboard.model.call_intent import FilledName
 from pegboard.model.error import DefinitionError, Problem
 from pegboard.model.secret import Secret
 from pegboard.model.tool import ToolSpec
 from pegboard.platforms import platform
 from pegboard.sources.mcp.lock_file import LockFile
+from pegboard.sources.mcp.person_sessions import PersonSessions
+from pegboard.sources.mcp.personal_source import PersonalMcpSource
 from pegboard.sources.mcp.server_settings import ProtocolVersion, ServerSettings, SimpleConsent
 from pegboard.sources.mcp.supervised_source import McpSource
+
+if TYPE_CHECKING:
+    from pegboard.connections import token_auth
+else:
+    token_auth = LazyModule("pegboard.connections.token_auth")
 
 _OF_ONE_TRANSPORT = {
     "command": "stdio",
@@ -108,7 +118,6 @@ class ServerForm(Form):
     min_protocol_version: Maybe[ProtocolVersion] = Field(
         None, description="The oldest accepted protocol revision, such as 2025-06-18."
     )
-    per_user: Flag = Field(False, description="Whether each user gets their own connection; not supported yet.")
     trust: Maybe[Literal["first_use", "pinned", "any"]] = Field(
         None, description="Which tool definitions are accepted: those first seen, those in pegboard.lock, or any."
     )
@@ -118,6 +127,9 @@ class McpForm(ToolForm):
     """The tools of an MCP server."""
 
     mcp: ServerForm = Field(description="The server.")
+    auth: Maybe[SourceAuthForm] = Field(
+        None, description="What is sent to the server to prove who calls (http, sse). Default: `mcp: {headers}` alone."
+    )
 
 
 def declare(tool: Declared[McpForm], build: BuildContext) -> None:
@@ -131,13 +143,52 @@ def declare(tool: Declared[McpForm], build: BuildContext) -> None:
     build.report.add(*problems)
     if problems:
         return
+    auth = _auth(tool, build)
+    if auth is None:
+        return
     try:
-        build.catalog.add_source(McpSource(_settings(tool, build), lock=_lock(build)))
+        build.catalog.add_source(_source(tool, build, auth))
     except DefinitionError as error:
         build.refused(error, tool.at / "name")
 
 
-def _settings(tool: Declared[McpForm], build: BuildContext) -> ServerSettings:
+def _auth(tool: Declared[McpForm], build: BuildContext) -> SourceAuth | None:
+    """Return what is sent to the server; `None` after reporting a problem."""
+    form, at = tool.value, tool.at / "auth"
+    server = form.mcp
+    if form.auth is not None and server.transport == "stdio" and form.auth.mode != "none":
+        text = "goes with an MCP server over HTTP; a program gets its credentials as `env:`. Remove it"
+        build.report.add(at.problem(text, at_key=True))
+        return None
+    if form.auth is not None and form.auth.mode == "user" and server.trust == "any":
+        text = "with `auth: {mode: user}` the server of one person could then define the tools of all others. Remove it"
+        build.report.add((tool.at / "mcp" / "trust").problem(text))
+        return None
+    return source_auth(
+        form.auth, at, build, source=form.name, url=server.url or "", headers=server.headers, names_resource=True
+    )
+
+
+def _source(tool: Declared[McpForm], build: BuildContext, auth: SourceAuth) -> McpSource:
+    settings, lock = _settings(tool, build, auth), _lock(build)
+    if auth.personal is None or tool.value.auth is None:
+        return McpSource(settings, lock=lock)
+    return PersonalMcpSource(
+        settings,
+        credentials=auth.personal,
+        sessions=_sessions(build),
+        lock=lock,
+        idle_s=tool.value.auth.idle_seconds,
+    )
+
+
+def _sessions(build: BuildContext) -> PersonSessions | None:
+    """Return the open sessions of persons, which all sources share, since their number is limited."""
+    sources = build.catalog.registry.sources.values()
+    return next((source.sessions for source in sources if isinstance(source, PersonalMcpSource)), None)
+
+
+def _settings(tool: Declared[McpForm], build: BuildContext, auth: SourceAuth) -> ServerSettings:
     form, server = tool.value, tool.value.mcp
     spec = overlaid(ToolSpec(name=form.name), tool, build)
     folder = build.config.path.absolute().parent
@@ -149,7 +200,8 @@ def _settings(tool: Declared[McpForm], build: BuildContext) -> ServerSettings:
         env={name: value for name, value in server.env.items() if not _is_unset(value)},
         cwd=str(folder / server.cwd) if server.cwd else None,
         url=server.url or "",
-        headers=server.headers,
+        headers=auth.headers,
+        auth=None if auth.service is None else token_auth.TokenAuth(auth.service),
         only=server.tools.only,
         skip=server.tools.skip,
         rename=server.tools.rename,
@@ -176,7 +228,7 @@ def _is_unset(value: object) -> bool:
 
 def _lock(build: BuildContext) -> LockFile:
     """Return the lock file next to the config; all servers share one, since each writes the whole file."""
-    known = (source.lock for source in build.catalog.registry.sources.values() if isinstance(source, McpSource))
+    known = (source.file for source in build.catalog.registry.sources.values() if isinstance(source, McpSource))
     return next(known, None) or LockFile(build.config.path.absolute().parent / LOCK_NAME)
 
 
@@ -252,7 +304,4 @@ def _unfit(server: ServerForm, at: At) -> list[Any]:
         problems.append((at / "command").problem(f"{(at / 'command').shown} {text}"))
     if server.url is not None and not server.url.startswith(("http://", "https://")):
         problems.append((at / "url").problem(f"{server.url!r} is no http or https address"))
-    if server.per_user:
-        text = "`per_user: true` is not supported by this version of Pegboard yet: one connection serves all callers"
-        problems.append((at / "per_user").problem(text))
     return problems

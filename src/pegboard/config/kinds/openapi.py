@@ -12,8 +12,10 @@ from pydantic import Field, model_validator
 
 from pegboard.config.build_context import BuildContext
 from pegboard.config.config import Declared
+from pegboard.config.forms.source_auth_form import SourceAuthForm
 from pegboard.config.forms.value_types import ConcealedText, FilledText, Form, Maybe, Names, ToolName, definition_error
 from pegboard.config.kinds.tool_form import ToolForm, guards_of_each_tool, keys_of_one_tool, overlaid
+from pegboard.config.source_auth import SourceAuth, source_auth
 from pegboard.config.yaml.config_files import looks_like_config, read_text
 from pegboard.config.yaml.parser import parse
 from pegboard.config.yaml.tree import plain_value
@@ -109,6 +111,9 @@ class OpenApiForm(ToolForm):
     """The operations of an HTTP API."""
 
     openapi: ApiForm = Field(description="The API.")
+    auth: Maybe[SourceAuthForm] = Field(
+        None, description="What is sent to the API to prove who calls. Default: `openapi: {auth}`."
+    )
 
     def files_beside(self, folder: Path) -> Sequence[Path]:
         """Return the files of the description in the config's folder, which are watched for changes."""
@@ -126,7 +131,10 @@ def declare(tool: Declared[OpenApiForm], build: BuildContext) -> None:
     if misplaced:
         build.report.add(*misplaced)
         return
-    source = OpenApiSource(_settings(tool, build))
+    auth = _auth(tool, build)
+    if auth is None:
+        return
+    source = OpenApiSource(_settings(tool, build, auth))
     try:
         if not _is_url(api.spec):
             path = build.config.path.absolute().parent / api.spec
@@ -150,18 +158,41 @@ def _is_url(spec: str) -> bool:
     return spec.startswith(("http://", "https://"))
 
 
-def _settings(tool: Declared[OpenApiForm], build: BuildContext) -> ApiSettings:
+def _auth(tool: Declared[OpenApiForm], build: BuildContext) -> SourceAuth | None:
+    """Return what is sent to the API; `None` after reporting a problem."""
+    form, api = tool.value, tool.value.openapi
+    if form.auth is not None and form.auth.mode not in ("none", "static") and api.auth is not None and api.auth.bearer:
+        build.report.add((tool.at / "openapi" / "auth").problem("`auth:` of the tool sends an Authorization as well"))
+        return None
+    return source_auth(
+        form.auth,
+        tool.at / "auth",
+        build,
+        source=form.name,
+        url=api.base_url or (_origin(api.spec) if _is_url(api.spec) else ""),
+        headers=_headers(api.auth or AuthForm.model_validate({})),
+        names_resource=False,
+    )
+
+
+def _origin(url: str) -> str:
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{rest.partition('/')[0]}"
+
+
+def _settings(tool: Declared[OpenApiForm], build: BuildContext, auth: SourceAuth) -> ApiSettings:
     api = tool.value.openapi
     spec = overlaid(ToolSpec(name=tool.value.name), tool, build)
-    auth = api.auth or AuthForm.model_validate({})
+    query: Mapping[str, str | Secret] = {} if api.auth is None else api.auth.query
     return ApiSettings(
         name=tool.value.name,
         read=lambda text: description_value(text, bounds=build.config.bounds),
         spec=api.spec if _is_url(api.spec) else None,
         operations=tuple(api.operations),
         base_url=api.base_url,
-        headers=_headers(auth),
-        query=auth.query,
+        headers=auth.headers,
+        query=query,
+        credentials=auth.credentials,
         groups=spec.groups,
         rename=api.rename,
         operation_groups=api.groups,

@@ -9,8 +9,10 @@ from pydantic import Field
 
 from pegboard.config.build_context import BuildContext
 from pegboard.config.config import Declared
+from pegboard.config.forms.source_auth_form import SourceAuthForm
 from pegboard.config.forms.value_types import Concealed, ConcealedText, FilledText, Form, Maybe, PositiveNumber
 from pegboard.config.kinds.described import DescribedForm, declare_described
+from pegboard.config.source_auth import source_auth
 from pegboard.model.tool import ToolEntry, ToolSpec
 from pegboard.sources.webhook import Method, WebhookSettings, webhook_entry
 
@@ -43,11 +45,25 @@ class WebhookForm(DescribedForm):
 
     description: Maybe[FilledText] = Field(description="What the tool does and when to use it, for the model.")
     webhook: RequestForm = Field(description="The request to the service.")
+    auth: Maybe[SourceAuthForm] = Field(
+        None, description="What is sent to the service to prove who calls. Default: `webhook: {headers}` alone."
+    )
 
 
 def declare(tool: Declared[WebhookForm], build: BuildContext) -> None:
     """Add the tool to the catalog, if its request can be built."""
     request = tool.value.webhook
+    auth = source_auth(
+        tool.value.auth,
+        tool.at / "auth",
+        build,
+        source=tool.value.name,
+        url=_without_placeholders(request.url),
+        headers=request.headers,
+        names_resource=False,
+    )
+    if auth is None:
+        return
 
     def make(spec: ToolSpec) -> ToolEntry:
         return webhook_entry(
@@ -55,7 +71,8 @@ def declare(tool: Declared[WebhookForm], build: BuildContext) -> None:
             WebhookSettings(
                 url=request.url,
                 method=request.method,
-                headers=request.headers,
+                headers=auth.headers,
+                credentials=auth.credentials,
                 timeout_s=request.timeout,
                 body=request.body,
                 result=request.result,
@@ -64,3 +81,9 @@ def declare(tool: Declared[WebhookForm], build: BuildContext) -> None:
         )
 
     declare_described(tool, build, make, section="webhook")
+
+
+def _without_placeholders(url: str) -> str:
+    """Return the URL of a service up to its first placeholder: tokens are for all that is below it."""
+    path = url.partition("?")[0]
+    return path.partition("{")[0] if "{" in path else path

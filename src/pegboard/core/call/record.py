@@ -192,12 +192,15 @@ class ExecutorState:
         self.flood.limit = replace(self.flood.limit, max_calls=bounds.invalid_calls_per_minute)
         self.ports.local_limits.max_keys = bounds.ratelimit_keys
 
-    def redactor(self, ctx: ToolContext) -> Redactor | None:
-        """Return the redactor of every secret in use in this context, or `None` if there is no secret."""
+    def redactor(self, ctx: ToolContext, *sent: Secret) -> Redactor | None:
+        """Return the redactor of every secret in use in this context, or `None` if there is no secret.
+
+        `sent` are tokens that the call has sent to a service, which may repeat them.
+        """
         declared, host = self.registry.declarations.secrets, ctx.host
-        if not (declared or host.secrets or host.upstream_credentials):
+        if not (declared or host.secrets or host.upstream_credentials or sent):
             return None
-        in_use = (*host.secrets.values(), *host.upstream_credentials.values(), *declared)
+        in_use = (*host.secrets.values(), *host.upstream_credentials.values(), *declared, *sent)
         return self._redactors.get(in_use) or self._redactors.remember(in_use, Redactor(in_use))
 
     def after_fork(self) -> None:
@@ -299,6 +302,7 @@ class Call(CancelScope):
         "ran",
         "redactor",
         "request",
+        "sent_secrets",
         "spare_copy",
         "started",
         "thread",
@@ -328,6 +332,7 @@ class Call(CancelScope):
         self.view, self.request, self.call_id = view, request, call_id
         self.executor, self.ports, self.listeners = executor, ports, listeners
         self.bounds, self.redactor = executor.registry.declarations.bounds, executor.redactor(view.ctx)
+        self.sent_secrets: tuple[Secret, ...] = ()
         self.started = ports.clock()
         self.loop, self.thread = get_running_loop(), get_ident()
         self.args: JSON = {}
@@ -429,10 +434,17 @@ class Call(CancelScope):
         self.view = self.view.renewed()
         executor = self.executor
         self.ports = executor.ports
-        self.bounds, self.redactor = executor.registry.declarations.bounds, executor.redactor(self.view.ctx)
+        self.bounds = executor.registry.declarations.bounds
+        self.redactor = executor.redactor(self.view.ctx, *self.sent_secrets)
         self.warnings = self.made_ctx = None
         # The host may have changed the dict that it passed.
         self.parsed = NOT_PARSED
+
+    def sends(self, secret: Secret) -> None:
+        """Redact a token that the call sends to a service from all that the call says from now on."""
+        if secret not in self.sent_secrets:
+            self.sent_secrets = (*self.sent_secrets, secret)
+            self.redactor = self.executor.redactor(self.view.ctx, *self.sent_secrets)
 
     @property
     def may_be_task(self) -> bool:

@@ -9,6 +9,7 @@ import httpx2  # noqa: TID251 - the SDK's flows are written for it; each request
 from pegboard.egress.destinations import Destinations
 from pegboard.egress.failures import EgressError
 from pegboard.egress.transport import GuardedTransport
+from pegboard.model.error import CallError
 from pegboard.sources.mcp.server_settings import ServerSettings
 
 MCP_SIGN_IN_REQUESTS = 40  # requests of one sign-in
@@ -34,12 +35,12 @@ class OAuthTransport(httpx2.AsyncBaseTransport):
         """Send one request, and the flow's own requests before or after it.
 
         Raises:
-            EgressError: `upstream_auth`, if the flow fails; else the transport's error.
+            CallError: the error of the flow; `upstream_auth`, if it fails in another way; else the transport's error.
         """
         flow = self._auth.async_auth_flow(request)
         try:
             return await self._through(flow)
-        except (EgressError, httpx2.HTTPError):
+        except (CallError, httpx2.HTTPError):
             raise
         except Exception as error:  # boundary: a flow is foreign code
             text = f"{self._server!r} could not be signed in to: {error}"

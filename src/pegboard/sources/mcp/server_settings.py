@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from pegboard.core.digests import digest
 from pegboard.core.names import check_namespace, matches
+from pegboard.core.ports import HoldsSecrets
 from pegboard.egress.credential_redaction import CredentialRedactor, credentials_in, revealed
 from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.model.error import DefinitionError
@@ -100,6 +101,8 @@ class ServerSettings:
         for value in (*self.env.values(), *self.headers.values()):
             if isinstance(value, Secret):
                 yield from credentials_in(value)
+        if isinstance(self.auth, HoldsSecrets):
+            yield from self.auth.secrets()
 
     def without_secrets(self, text: str, *, max_bytes: int | None = None) -> str:
         """Return a server's text for display: without its credentials and invisible characters, cut last."""

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from pegboard.core.after_fork import leave_to_parent, renew_after_fork
+from pegboard.core.ports import HoldsSecrets
 from pegboard.lazy import LazyModule
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError
@@ -26,7 +27,7 @@ from pegboard.sources.mcp.definitions import Rejected, UnfitError, checked_defin
 from pegboard.sources.mcp.evidence import Evidence
 from pegboard.sources.mcp.listing import Listing
 from pegboard.sources.mcp.lock_file import LockFile
-from pegboard.sources.mcp.resource_links import ResourceLinks
+from pegboard.sources.mcp.resource_links import AddressOf, ResourceLinks
 from pegboard.sources.mcp.review import Reviewed, listed_of, review, trust_of
 from pegboard.sources.mcp.server_settings import ServerSettings
 from pegboard.sources.mcp.turns import Turns
@@ -62,6 +63,9 @@ class McpSource(Composable):
 
     `rejected` and `partial` tell which tools of the last listing were left out, and why.
     """
+
+    settings: ServerSettings
+    lock: LockFile
 
     def __init__(
         self, settings: ServerSettings, *, lock: LockFile | None = None, clock: Callable[[], float] = time.monotonic
@@ -101,6 +105,11 @@ class McpSource(Composable):
     @property
     def name(self) -> str:
         return self.settings.name
+
+    @property
+    def file(self) -> LockFile:
+        """The lock file, whether or not it decides."""
+        return self.lock
 
     @property
     def patience_s(self) -> float:
@@ -531,19 +540,40 @@ class McpSource(Composable):
     # ---- calls
 
     async def _call(self, raw_name: str, spec: ToolSpec, ctx: CallContext, args: JSON) -> ToolResult:
+        return await self.call(raw_name, spec, ctx, args, self._links.addresses(ctx))
+
+    async def call(
+        self, raw_name: str, spec: ToolSpec, ctx: CallContext, args: JSON, address_of: AddressOf
+    ) -> ToolResult:
+        """Run one call of a tool at the server. `address_of` gives our addresses of resources in its answer.
+
+        Raises:
+            CallError: as the server or its connection fails.
+        """
         is_harmless = spec.annotations.read_only is True or spec.annotations.idempotent is True
-        address_of = self._links.addresses(ctx)
 
         def send(connection: Connection) -> Awaitable[ToolResult]:
             return connection.call(raw_name, args, ctx, address_of)
 
-        return await self._send(send, is_harmless=is_harmless)
+        try:
+            return await self._send(send, is_harmless=is_harmless)
+        finally:
+            self._redact_sent(ctx)
+
+    def _redact_sent(self, ctx: CallContext) -> None:
+        """Redact the tokens that the server has received, and may repeat, from the answer of a call."""
+        if ctx.call is not None and isinstance(self.settings.auth, HoldsSecrets):
+            for secret in self.settings.auth.secrets():
+                ctx.call.sends(secret)
 
     async def _request(self, request: ResourceRequest, ctx: CallContext) -> ToolResult:
         if request.mark is not None and not self._links.allow(request.named, request.mark, ctx):
             raise CallError("not_found", "No such resource was named to this caller.")
         address_of = self._links.addresses(ctx)
-        return await self._send(lambda connection: connection.request(request, ctx, address_of), is_harmless=True)
+        try:
+            return await self._send(lambda connection: connection.request(request, ctx, address_of), is_harmless=True)
+        finally:
+            self._redact_sent(ctx)
 
     def _offers(self) -> list[ResourceSpec]:
         """Return the server's listed resources and templates."""
@@ -568,11 +598,20 @@ class McpSource(Composable):
             raise lost from None
         return await send(connection)
 
+    async def ready(self) -> None:
+        """Wait until the server is connected and its tools are known, as long as a call would.
+
+        Raises:
+            CallError: it is not available.
+        """
+        await self._connected()
+
     async def _connected(self, *, other_than: Connection | None = None) -> Connection:
         """Return the open connection, after a short wait for one that is being opened.
 
         Raises:
-            CallError: `upstream_unavailable` or `upstream_auth`, with the reason and the time of the next attempt.
+            CallError: `upstream_unavailable` or `upstream_auth`, with the reason and the time of the next attempt;
+                `connection_required`, if the server refused the token of a person.
         """
         if self._connection is not None and self._connection is not other_than and not self._connection.is_lost:
             return self._connection
@@ -602,6 +641,8 @@ class McpSource(Composable):
 
     def _unavailable(self) -> CallError:
         fault, wait_s = self._last_fault, max(round(self._backoff.wait_s, 1), 0.1)
+        if fault is not None and fault.error.kind == "connection_required":
+            return fault
         reason = fault.error.message if fault else "it is being connected."
         text = f"The MCP server {self.name!r} is not available: {reason} It is tried again within {wait_s} s."
         kind = "upstream_auth" if fault and fault.error.kind == "upstream_auth" else "upstream_unavailable"

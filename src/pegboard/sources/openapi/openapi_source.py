@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from pegboard.connections.upstream_credentials import UpstreamCredentials
 from pegboard.core.digests import digest
 from pegboard.core.names import matches
 from pegboard.egress.connections import Resolve, system_resolve
@@ -50,7 +51,7 @@ class ApiSettings:
     `spec` is the URL of its description, or `None` if the text is passed in. `operations` and the keys of
     `operation_groups` and `call_intent` are globs over operationIds, our names, and `GET /path`; `rename` maps an
     operationId or a `GET /path` to our name. `headers` and `query` are sent with every request. `own` are fields of
-    every tool's declaration. `read` parses the text of a description.
+    every tool's declaration. `read` parses the text of a description. `credentials` have a token for each request.
     """
 
     name: str
@@ -69,9 +70,12 @@ class ApiSettings:
     origin: str = ""
     bounds: Bounds = DEFAULT_BOUNDS
     resolve: Resolve = field(default=system_resolve, repr=False)
+    credentials: UpstreamCredentials | None = field(default=None, repr=False)
 
     def secrets(self) -> Iterator[Secret]:
         """Yield the credentials."""
+        if self.credentials is not None:
+            yield from self.credentials.secrets()
         for value in (*self.headers.values(), *self.query.values()):
             if isinstance(value, Secret):
                 yield from credentials_in(value)
@@ -247,6 +251,7 @@ class OpenApiSource(Composable):
             timeout_s=settings.timeout_s,
             bounds=settings.bounds,
             resolve=settings.resolve,
+            credentials=settings.credentials,
         )
         chosen, rejected = self._chosen(document)
         renamed = {
@@ -322,7 +327,7 @@ class OpenApiSource(Composable):
             base = checked_base(f"{scheme}://{rest.partition('/')[0]}")
         if settings.spec is not None and origin_of(base) == origin_of(settings.spec):
             return base, only_host_of(settings.spec)
-        if settings.headers or settings.query:
+        if settings.headers or settings.query or settings.credentials is not None:
             raise DefinitionError(
                 f"names the server {base!r} itself; with `auth`, say `base_url`, so that you say who gets it"
             )

@@ -1,4 +1,4 @@
-"""AES-256-GCM: seal and open tokens under a ring of secrets. Loaded with the first token."""
+"""AES-256-GCM: seal and open values under a ring of secrets. Loaded with the first value."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ class AesGcm:
             self._sealing = sha256(_NAME_INFO + key).digest()[:_NAME_BYTES]
             self._ciphers[self._sealing] = AESGCM(key)
 
-    def seal(self, payload: bytes) -> str:
-        """Return an opaque, URL-safe token for `payload`."""
+    def seal(self, payload: bytes, *, bound_to: bytes = b"") -> str:
+        """Return an opaque, URL-safe token for `payload`, which opens only with the same `bound_to`."""
         name, nonce = self._sealing, os.urandom(_NONCE_BYTES)
-        sealed = self._ciphers[name].encrypt(nonce, payload, _PREFIX.encode() + name)
+        sealed = self._ciphers[name].encrypt(nonce, payload, _PREFIX.encode() + name + bound_to)
         return _PREFIX + _encoded(name + nonce + sealed)
 
-    def open(self, token: str) -> bytes | None:
-        """Return the payload; `None` for a token that these secrets did not seal."""
+    def open(self, token: str, *, bound_to: bytes = b"") -> bytes | None:
+        """Return the payload; `None` for a token that these secrets did not seal, or that is bound to other bytes."""
         raw = _decoded(token.removeprefix(_PREFIX)) if token.startswith(_PREFIX) else b""
         if len(raw) < _NAME_BYTES + _NONCE_BYTES + _TAG_BYTES:
             return None
         name, nonce, sealed = raw[:_NAME_BYTES], raw[_NAME_BYTES:][:_NONCE_BYTES], raw[_NAME_BYTES + _NONCE_BYTES :]
         cipher = self._ciphers.get(name)
         try:
-            return None if cipher is None else cipher.decrypt(nonce, sealed, _PREFIX.encode() + name)
+            return None if cipher is None else cipher.decrypt(nonce, sealed, _PREFIX.encode() + name + bound_to)
         except InvalidTag:
             return None
 

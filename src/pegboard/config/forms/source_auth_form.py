@@ -1,0 +1,117 @@
+"""Source auth form: how a source proves who it is to the service behind it, the same for all kinds of sources."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from pegboard.config.forms.value_types import (
+    ConcealedText,
+    FilledText,
+    Form,
+    Maybe,
+    Names,
+    PositiveNumber,
+    definition_error,
+)
+from pegboard.model.secret import Secret
+
+_STATIC = ("bearer", "basic", "headers")
+_OF_ISSUERS = (
+    "issuer", "token_url", "resource", "scopes", "client_id", "client_secret", "private_key", "private_key_id",
+    "token_auth", "hosts",
+)  # fmt: skip
+_OF_PERSONS = ("authorization_url", "revocation_url", "idle_seconds")
+_KEYS: Mapping[str, tuple[str, ...]] = {
+    "none": (),
+    "static": _STATIC,
+    "client_credentials": _OF_ISSUERS,
+    "user": (*_OF_ISSUERS, *_OF_PERSONS),
+}
+
+
+class LoginForm(Form):
+    """A user name and a password."""
+
+    username: ConcealedText = Field(description="The user name.")
+    password: ConcealedText = Field(description="The password.")
+
+
+class SourceAuthForm(Form):
+    """What is sent to the service with each request, and whose it is."""
+
+    mode: Literal["none", "static", "client_credentials", "user"] = Field(
+        description="`none`: nothing. `static`: the same header for everybody. `client_credentials`: a token of this "
+        "server, from an issuer. `user`: a token that each person agreed to, in a browser, once."
+    )
+    bearer: Maybe[ConcealedText] = Field(None, description="Sent as `Authorization: Bearer …` (static).")
+    basic: Maybe[LoginForm] = Field(None, description="Sent as `Authorization: Basic …` (static).")
+    headers: Mapping[FilledText, ConcealedText] = Field(
+        default_factory=dict[str, Any], description="Sent as headers, such as `X-API-Key` (static)."
+    )
+    issuer: Maybe[FilledText] = Field(
+        None,
+        description="The URL of the authorization server, exactly as its metadata say. Default: the service names it.",
+    )
+    authorization_url: Maybe[FilledText] = Field(
+        None, description="Where people agree, of an issuer without metadata (user)."
+    )
+    token_url: Maybe[FilledText] = Field(None, description="Where tokens are issued, of an issuer without metadata.")
+    revocation_url: Maybe[FilledText] = Field(
+        None, description="Where tokens are revoked, of an issuer without metadata (user)."
+    )
+    resource: Maybe[FilledText] = Field(
+        None, description="What the token is for (RFC 8707). Default: what the service says, or its URL."
+    )
+    scopes: Names = Field((), description="The scopes to request. Default: those that the service asks for.")
+    client_id: Maybe[ConcealedText] = Field(
+        None, description="The client that you registered at the issuer. Default: Pegboard registers itself."
+    )
+    client_secret: Maybe[ConcealedText] = Field(None, description="The secret of the client.")
+    private_key: Maybe[ConcealedText] = Field(
+        None, description="The PEM private key of the client, which signs its requests instead of a secret."
+    )
+    private_key_id: Maybe[FilledText] = Field(None, description="The id of that key, as the issuer knows it.")
+    token_auth: Maybe[Literal["none", "client_secret_basic", "client_secret_post", "private_key_jwt"]] = Field(
+        None, description="How the client authenticates at the token endpoint. Default: as the issuer prefers."
+    )
+    hosts: Names = Field(
+        (),
+        description="Hosts, or HOST:PORT, of issuers with private addresses that the service may name. Those that this "
+        "file names may be private anyway.",
+    )
+    idle_seconds: PositiveNumber = Field(
+        300.0, description="After how long an unused connection of one person to an MCP server ends, in seconds (user)."
+    )
+
+    @model_validator(mode="after")
+    def _fits_its_mode(self) -> SourceAuthForm:
+        allowed = _KEYS[self.mode]
+        for key in self.model_fields_set - {"mode", *allowed}:
+            modes = " or ".join(f"`mode: {mode}`" for mode, keys in _KEYS.items() if key in keys)
+            raise definition_error(f"`{key}` goes with {modes}, not with `mode: {self.mode}`. Remove it")
+        if self.mode == "static":
+            names_header = any(name.lower() == "authorization" for name in self.headers)
+            if sum((self.bearer is not None, self.basic is not None, names_header)) > 1:
+                raise definition_error("more than one Authorization; keep one")
+            if not self.static_headers():
+                raise definition_error("`mode: static` needs `bearer`, `basic` or `headers`")
+        return self
+
+    def static_headers(self) -> dict[str, str | Secret]:
+        """Return the headers that are sent with every request."""
+        headers: dict[str, str | Secret] = dict(self.headers)
+        if self.bearer is not None:
+            headers["Authorization"] = Secret(f"Bearer {plain(self.bearer)}")
+        if self.basic is not None:
+            pair = f"{plain(self.basic.username)}:{plain(self.basic.password)}"
+            headers["Authorization"] = Secret(f"Basic {base64.b64encode(pair.encode()).decode()}")
+        return headers
+
+
+def plain(value: str | Secret) -> str:
+    """Return the text of a value that may be concealed."""
+    return value.reveal() if isinstance(value, Secret) else value

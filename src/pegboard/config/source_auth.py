@@ -1,0 +1,153 @@
+"""Source auth: create the store of connections of a config, and the credentials of its sources."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+
+from pegboard.config.build_context import BuildContext
+from pegboard.config.config import Config
+from pegboard.config.forms.connections_form import CONNECTIONS_STORE
+from pegboard.config.forms.source_auth_form import SourceAuthForm, plain
+from pegboard.config.yaml.problems import Report
+from pegboard.config.yaml.tree import At
+from pegboard.connections.auth_settings import AuthSettings
+from pegboard.extras import needs_package
+from pegboard.lazy import LazyModule
+from pegboard.model.error import DefinitionError
+from pegboard.model.secret import Secret
+
+if TYPE_CHECKING:
+    from pegboard.connections import connections as stored_connections
+    from pegboard.connections import upstream_credentials
+    from pegboard.connections.connections import Connections
+    from pegboard.connections.upstream_credentials import PersonalCredentials, ServiceCredentials
+else:
+    stored_connections = LazyModule("pegboard.connections.connections")
+    upstream_credentials = LazyModule("pegboard.connections.upstream_credentials")
+
+
+class SourceAuth(Struct, frozen=True, kw_only=True):
+    """What a source sends: fixed headers, a token of its own, or the token of the caller's person."""
+
+    headers: Mapping[str, str | Secret] = field(default_factory=dict[str, "str | Secret"])
+    service: ServiceCredentials | None = None
+    personal: PersonalCredentials | None = None
+
+    @property
+    def credentials(self) -> ServiceCredentials | PersonalCredentials | None:
+        """Where the tokens come from, whosever they are."""
+        return self.service or self.personal
+
+
+def connections_of(config: Config, report: Report) -> Connections | None:
+    """Return the connections of a config; `None` if it has none, or after reporting a problem."""
+    folder = config.path.absolute().parent
+    if config.connections is None:
+        if "connections" not in config.refused.sections:
+            return None
+        # Left out because its key is not set. Commands that read need only what it is for.
+        unused = Secret(secrets.token_hex(32))
+        return stored_connections.Connections.open(CONNECTIONS_STORE, keys=[unused], folder=folder)
+    declared = config.connections
+    form, at = declared.value, declared.at
+    keys = [Secret(plain(key)) for key in (form.key, form.older_key) if key is not None]
+    try:
+        return stored_connections.Connections.open(form.store, keys=keys, public_url=form.public_url, folder=folder)
+    except ImportError as error:
+        report.add((at / "store").problem(needs_package(error.name, "postgres")))
+    except DefinitionError as error:
+        key, colon, text = str(error).partition(": ")
+        report.add((at / "key").problem(text) if colon and key == "key" else (at / "store").problem(str(error)))
+    return None
+
+
+def source_auth(
+    form: SourceAuthForm | None,
+    at: At,
+    build: BuildContext,
+    *,
+    source: str,
+    url: str,
+    headers: Mapping[str, str | Secret],
+    names_resource: bool,
+) -> SourceAuth | None:
+    """Return what `auth:` of a source says; `None` after reporting a problem.
+
+    Args:
+        form: the section.
+        at: its place.
+        build: the catalog being built.
+        source: the name of the source.
+        url: the URL of the service, to which the tokens are sent.
+        headers: the other headers of the source.
+        names_resource: whether a token is requested for `url` if nothing else says what it is for.
+    """
+    if form is None or form.mode == "none":
+        return SourceAuth(headers=headers)
+    if form.mode == "static":
+        own = form.static_headers()
+        twice = {name.lower() for name in own} & {name.lower() for name in headers}
+        if twice:
+            build.report.add(at.problem(f"the header {min(twice)!r} is set here and in `headers`. Remove one"))
+            return None
+        return SourceAuth(headers={**headers, **own})
+    if any(name.lower() == "authorization" for name in headers):
+        build.report.add(at.problem(f"`mode: {form.mode}` sends an Authorization, and `headers` has one. Remove it"))
+        return None
+    return _with_tokens(form, at, build, source=source, url=url, headers=headers, names_resource=names_resource)
+
+
+def _with_tokens(
+    form: SourceAuthForm,
+    at: At,
+    build: BuildContext,
+    *,
+    source: str,
+    url: str,
+    headers: Mapping[str, str | Secret],
+    names_resource: bool,
+) -> SourceAuth | None:
+    if not url:
+        text = "the tokens would be sent to a server that only the document names. Write `base_url`"
+        build.report.add((at / "mode").problem(text))
+        return None
+    try:
+        settings = AuthSettings(
+            source=source,
+            mode="user" if form.mode == "user" else "client_credentials",
+            server_url=url,
+            issuer=form.issuer or "",
+            authorization_url=form.authorization_url or "",
+            token_url=form.token_url or "",
+            revocation_url=form.revocation_url or "",
+            resource=form.resource or "",
+            scopes=tuple(form.scopes),
+            client_id=plain(form.client_id or ""),
+            client_secret=None if form.client_secret is None else Secret(plain(form.client_secret)),
+            private_key=None if form.private_key is None else Secret(plain(form.private_key)),
+            private_key_id=form.private_key_id or "",
+            token_auth=form.token_auth,
+            hosts=tuple(form.hosts),
+            names_resource=names_resource,
+        )
+    except DefinitionError as error:
+        key, _, text = str(error).partition(": ")
+        build.report.add((at / key).problem(text))
+        return None
+    build.catalog.add_secrets(*settings.secrets())
+    if form.mode == "client_credentials":
+        return SourceAuth(headers=headers, service=upstream_credentials.ServiceCredentials(settings))
+    connections = build.catalog.connections
+    if connections is None:
+        if build.config.connections is None:
+            text = (
+                "each person's token is stored, and there is no `connections:`. Add `connections: {key: "
+                '"${CONNECTIONS_KEY}"}` to the main file, with a secret of 32 bytes or more'
+            )
+            build.report.add((at / "mode").problem(text))
+        return None
+    return SourceAuth(headers=headers, personal=upstream_credentials.PersonalCredentials(connections, settings))

@@ -1,0 +1,132 @@
+"""Connection records: who is connected to what, and what a service asked for. None of them shows a token."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from pegboard.egress.failures import EgressError
+from pegboard.model.caller import Caller
+from pegboard.model.error import PegboardError
+from pegboard.model.secret import Secret
+
+
+class Person(Struct, frozen=True, kw_only=True):
+    """The owner of connections: a user in a space. An API key owns none, so rotating it keeps them."""
+
+    user_id: str
+    space_id: str | None = None
+
+
+def person_of(caller: Caller) -> Person | None:
+    """Return the person behind a call; `None` for a caller without a user, who can have no connections."""
+    return Person(user_id=caller.user_id, space_id=caller.space_id) if caller.user_id else None
+
+
+class Challenge(Struct, frozen=True, kw_only=True):
+    """What a service said when it refused a request: the `WWW-Authenticate` of a 401 or 403.
+
+    `resource_metadata` is the URL of its metadata (RFC 9728), empty without one. `scopes` are those that it asks for.
+    """
+
+    resource_metadata: str = ""
+    scopes: tuple[str, ...] = ()
+    error: str = ""
+
+    @property
+    def wants_more(self) -> bool:
+        """Whether the token is valid, but lacks a scope."""
+        return self.error == "insufficient_scope"
+
+
+NO_CHALLENGE = Challenge()
+
+
+class ConnectLink(Struct, frozen=True, kw_only=True):
+    """A link with which one person can connect to one source, once. `url` is empty without a `public_url`.
+
+    `ticket` identifies it; whoever knows it can open the link. `expires_at` is in seconds since 1970.
+    """
+
+    url: str
+    ticket: Secret
+    expires_at: float
+
+
+class PendingConnection(Struct, frozen=True, kw_only=True):
+    """What a person is asked before the browser goes to the issuer: who will be connected to what, with which scopes.
+
+    `issuer` is the authorization server, `resource` the service that the token is for. `expires_at` is in seconds since
+    1970.
+    """
+
+    person: Person
+    source: str
+    issuer: str
+    resource: str
+    scopes: tuple[str, ...]
+    expires_at: float
+
+
+class Connection(Struct, frozen=True, kw_only=True):
+    """A stored connection, without its tokens.
+
+    `expires_at` is when the access token expires, `None` if the issuer did not say; a refresh replaces it. `version`
+    grows with each refresh; connecting again gives another `id`. `is_live` is false after a refused refresh: the person
+    must connect again. Times are in seconds since 1970.
+    """
+
+    id: str
+    person: Person
+    source: str
+    resource: str
+    issuer: str
+    client_id: str
+    scopes: tuple[str, ...]
+    created_at: float
+    updated_at: float
+    expires_at: float | None
+    version: int
+    is_live: bool
+
+
+class AccessToken(Struct, frozen=True, kw_only=True):
+    """A valid token, for the source that it was made for and no other. `connection_id` is empty for a service's own."""
+
+    connection_id: str
+    version: int
+    value: Secret
+    scopes: tuple[str, ...] = ()
+
+
+class Disconnected(Struct, frozen=True, kw_only=True):
+    """The outcome of a disconnection. `is_revoked` tells whether the issuer revoked the tokens; else `reason` says why
+    not. They are deleted here in any case.
+    """
+
+    connection: Connection
+    is_revoked: bool
+    reason: str = ""
+
+
+ConnectFailure = Literal[
+    "unknown_link", "other_browser", "other_person", "issuer_changed", "denied", "issuer_unavailable", "issuer_refused",
+    "not_supported", "unknown_source",
+]  # fmt: skip
+
+
+class ConnectFailedError(PegboardError):
+    """Connecting failed. The message is for the person: what happened, and what to do next."""
+
+    def __init__(self, failure: ConnectFailure, message: str) -> None:
+        super().__init__(message)
+        self.failure: ConnectFailure = failure
+
+
+class ConnectionRequiredError(EgressError):
+    """The caller's person must connect to the source first.
+
+    A `CallError` of the kind `connection_required`. `details` has `source`, `scopes`, and with a page `url` and
+    `expires_at`.
+    """

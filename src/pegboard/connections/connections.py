@@ -1,0 +1,632 @@
+"""Connections: every person's own accounts at the services behind sources."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import urlencode
+
+from pegboard.connections.auth_settings import AuthSettings
+from pegboard.connections.client_registration import (
+    CLIENT_DOCUMENT_PATH,
+    client_document,
+    configured_client,
+    document_client,
+    register,
+)
+from pegboard.connections.connection_records import (
+    NO_CHALLENGE,
+    AccessToken,
+    Challenge,
+    ConnectFailedError,
+    Connection,
+    ConnectionRequiredError,
+    ConnectLink,
+    Disconnected,
+    PendingConnection,
+    Person,
+)
+from pegboard.connections.connection_store import SCHEMA, ConnectionStore, Flow, StoredConnection
+from pegboard.connections.grants import GrantRefusedError, exchange_code, refresh, revoke
+from pegboard.connections.issuer_discovery import discover
+from pegboard.connections.issuer_requests import IssuerRequests
+from pegboard.connections.issuers import Issuer, OAuthClient, TokenAnswer
+from pegboard.connections.limits import (
+    CONNECTION_STORE_BUSY_S,
+    FLOW_S,
+    FRESH_TOKEN_S,
+    REFRESH_LEASE_S,
+    REFRESH_POLL_S,
+    RENEW_EARLY_S,
+)
+from pegboard.core.after_fork import leave_to_parent, renew_after_fork
+from pegboard.egress.connections import Resolve, system_resolve
+from pegboard.egress.failures import EgressError
+from pegboard.lazy import LazyModule
+from pegboard.model.error import CallError, DefinitionError
+from pegboard.model.json_types import JSON
+from pegboard.model.record import replace
+from pegboard.model.secret import Secret
+from pegboard.storage.database import Database, database_of
+from pegboard.storage.store_error import StoreError
+from pegboard.storage.store_uri import StoreUri
+
+if TYPE_CHECKING:
+    from pegboard.connections import oauth_protocol as oauth
+else:
+    oauth = LazyModule("pegboard.connections.oauth_protocol")
+
+PAGE_PATH = "/connections"
+"""The path of the page that a link opens, below `public_url`; the ticket follows it."""
+CALLBACK_PATH = "/connections/callback"
+"""The path to which an issuer sends the browser back, below `public_url`."""
+
+log = logging.getLogger("pegboard.connections")
+_TICKET_BYTES = 32
+T = TypeVar("T")
+OnChange = Callable[[Person, str, bool], object]
+
+
+class Connections:
+    """Connects people to the services behind sources, and returns their tokens to the sources.
+
+    One person agrees once: `begin` gives a link, `opened` says what it is for, `agree` sends the browser to the issuer,
+    and `finish` stores the tokens when it comes back. These steps may run in different processes that share the
+    database. From then on `token` returns a valid token, refreshed by one worker at a time. `disconnect` ends it.
+
+    A store that does not answer raises `CallError` of the kind `storage_unavailable`.
+
+    Args:
+        database: the database with the tables of `connection_store.SCHEMA`.
+        keys: secrets of 32 bytes or more: the first encrypts, all decrypt.
+        public_url: the URL of this server as browsers reach it, without a slash at its end; `None` without one.
+        wall_clock: seconds since 1970, the same for all who share the database.
+        resolve: looks up the host names of issuers.
+        lease_s: seconds for which one worker alone may refresh a token. If it dies, the others wait that long.
+
+    Raises:
+        DefinitionError: the database cannot be used, or a key is too short.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        keys: Sequence[Secret],
+        public_url: str | None = None,
+        wall_clock: Callable[[], float] | None = None,
+        resolve: Resolve = system_resolve,
+        lease_s: float = REFRESH_LEASE_S,
+    ) -> None:
+        self.public_url = public_url.rstrip("/") if public_url else None
+        self._store = ConnectionStore(database, keys=keys, wall_clock=wall_clock)
+        self._resolve, self._lease_s = resolve, lease_s
+        self._sources: dict[str, AuthSettings] = {}
+        self._renewals: dict[str, asyncio.Task[StoredConnection | None]] = {}
+        self._on_change: list[OnChange] = []
+        self._worker = os.urandom(8).hex()
+        renew_after_fork(self)
+
+    @classmethod
+    def open(
+        cls, uri: str | Secret, *, keys: Sequence[Secret], public_url: str | None = None, folder: Path | None = None
+    ) -> Connections:
+        """Return connections stored in `sqlite:FILE`, relative to `folder`, or in `postgresql://…`.
+
+        Raises:
+            DefinitionError: the URI or a key cannot be used.
+            ImportError: psycopg is not installed.
+        """
+        parsed = StoreUri.parse(uri, folder=folder or Path())
+        database = database_of(parsed, SCHEMA, busy_s=CONNECTION_STORE_BUSY_S)
+        return cls(database, keys=keys, public_url=public_url)
+
+    def after_fork(self) -> None:
+        """Leave the running refreshes to the parent."""
+        leave_to_parent(self._renewals)
+        self._renewals, self._worker = {}, os.urandom(8).hex()
+
+    # ---- the sources
+
+    @property
+    def sources(self) -> Mapping[str, AuthSettings]:
+        """The sources to which people connect, by name."""
+        return self._sources
+
+    def add(self, settings: AuthSettings) -> None:
+        """Let people connect to a source.
+
+        Raises:
+            DefinitionError: its tokens are not those of persons.
+        """
+        if not settings.is_personal:
+            raise DefinitionError(f"mode: {settings.mode!r} is no mode of persons; people connect with `user`")
+        self._sources[settings.source] = settings
+
+    def _settings(self, source: str) -> AuthSettings:
+        settings = self._sources.get(source)
+        if settings is None:
+            known = ", ".join(sorted(self._sources)) or "none"
+            raise ConnectFailedError("unknown_source", f"No source {source!r} connects people; there are: {known}.")
+        return settings
+
+    def _requests(self, settings: AuthSettings) -> IssuerRequests:
+        return IssuerRequests(settings, resolve=self._resolve)
+
+    def subscribe(self, on_change: OnChange) -> Callable[[], None]:
+        """Call `on_change(person, source, is_connected)` after this process connected or disconnected somebody.
+
+        Returns a function that ends the subscription.
+        """
+        self._on_change.append(on_change)
+        return lambda: self._on_change.remove(on_change)
+
+    def _notify(self, person: Person, source: str, *, is_connected: bool) -> None:
+        for notify in tuple(self._on_change):
+            notify(person, source, is_connected)
+
+    def client_document(self) -> JSON | None:
+        """Return the document at `CLIENT_DOCUMENT_PATH`, whose URL is our client id; `None` without a `public_url`."""
+        if self.public_url is None:
+            return None
+        return client_document(f"{self.public_url}{CLIENT_DOCUMENT_PATH}", f"{self.public_url}{CALLBACK_PATH}")
+
+    # ---- connecting
+
+    async def begin(
+        self, person: Person, source: str, challenge: Challenge = NO_CHALLENGE, *, redirect_uri: str | None = None
+    ) -> ConnectLink:
+        """Return a link with which this person can connect to a source; the open one, if there is one.
+
+        Nothing is sent. `redirect_uri` replaces that of `public_url`, for a command that listens on loopback.
+
+        Raises:
+            ConnectFailedError: the source is unknown, or there is neither a redirect URI nor a `public_url`.
+            CallError: too many links are open, or the store does not answer.
+        """
+        settings = self._settings(source)
+        redirect = redirect_uri or (f"{self.public_url}{CALLBACK_PATH}" if self.public_url else "")
+        if not redirect:
+            text = f"People cannot connect to {source!r} in a browser: `connections:` has no `public_url`."
+            raise ConnectFailedError("not_supported", text)
+        ticket = secrets.token_urlsafe(_TICKET_BYTES)
+        with_store = self._store.open_flow(person, settings, challenge, redirect, ticket=ticket, for_s=FLOW_S)
+        flow = await _answered(with_store)
+        url = "" if self.public_url is None else f"{self.public_url}{PAGE_PATH}/{flow.ticket}"
+        return ConnectLink(url=url, ticket=Secret(flow.ticket), expires_at=flow.expires_at)
+
+    async def opened(self, ticket: str, *, person: Person | None = None) -> PendingConnection:
+        """Return what the person behind a link is asked. Discovers the issuer at the first time.
+
+        `person` is the reader, if the door knows.
+
+        Raises:
+            ConnectFailedError: the link is unknown, used up or another person's, or the issuer cannot be found.
+            CallError: the store does not answer.
+        """
+        flow = await self._discovered(ticket, person)
+        assert flow.issuer is not None
+        return PendingConnection(
+            person=flow.person,
+            source=flow.source,
+            issuer=flow.issuer.issuer,
+            resource=flow.resource or flow.server,
+            scopes=flow.scopes,
+            expires_at=flow.expires_at,
+        )
+
+    async def agree(self, ticket: str, *, browser: str, person: Person | None = None) -> str:
+        """Bind a link to a browser after its person agreed. Return the URL of the issuer to send the browser to.
+
+        `browser` is the value of a cookie that the page has set; no other browser can go on from here.
+
+        Raises:
+            ConnectFailedError: as for `opened`; or another browser has agreed, or the issuer knows no client.
+            CallError: the store does not answer.
+        """
+        flow = await self._discovered(ticket, person)
+        assert flow.issuer is not None
+        if not flow.issuer.authorization_url:
+            raise ConnectFailedError("not_supported", f"The issuer {flow.issuer.issuer!r} asks no persons.")
+        pkce, state = oauth.PKCEParameters.generate(), secrets.token_urlsafe(_TICKET_BYTES)
+        client = await self._client(flow)
+        flow = replace(flow, client=client, verifier=Secret(pkce.code_verifier))
+        if not await _answered(self._store.agree(flow, browser=browser, state=state)):
+            raise _other_browser()
+        return _authorization_url(flow, client, challenge=pkce.code_challenge, state=state)
+
+    async def decline(self, ticket: str, *, browser: str) -> None:
+        """Use up a link whose person does not agree."""
+        await _answered(self._store.drop_flow(ticket, browser=browser))
+
+    async def finish(
+        self,
+        state: str,
+        *,
+        browser: str,
+        code: str = "",
+        iss: str | None = None,
+        error: str = "",
+        person: Person | None = None,
+    ) -> Connection:
+        """Exchange the code that the issuer sent the browser back with, and store the connection. Works once.
+
+        Args:
+            state: as it came back.
+            browser: the value of the browser's cookie.
+            code: the code; empty if the issuer refused.
+            iss: the issuer that says it answers (RFC 9207), if it does.
+            error: the error code of the issuer.
+            person: the reader, if the door knows.
+
+        Raises:
+            ConnectFailedError: nothing was connected; the message says why.
+            CallError: the store does not answer.
+        """
+        flow = await _answered(self._store.take_flow(state, browser=browser))
+        if flow == "other_browser":
+            raise _other_browser()
+        if flow is None or flow.issuer is None or flow.client is None:
+            raise _unknown_link()
+        _check_reader(flow, person)
+        settings = self._settings(flow.source)
+        _check_answer(flow.issuer, iss)
+        if error or not code:
+            words = f"it answered {error[:64]!r}" if error else "it sent no code"
+            text = f"{flow.source!r} was not connected: {words}. Ask for a new link if you want to try again."
+            raise ConnectFailedError("denied", text)
+        if settings.server_url != flow.server:
+            text = f"The address of {flow.source!r} has changed since the link was made. Ask for a new link."
+            raise ConnectFailedError("issuer_changed", text)
+        answer = await self._exchanged(flow, settings, flow.issuer, flow.client, code)
+        connection = await _answered(self._store.save(flow, answer, renew_early_s=RENEW_EARLY_S))
+        log.info(
+            "connected: user %r in space %r to %r at %r, scopes %r, connection %s",
+            flow.person.user_id, flow.person.space_id, flow.source, connection.issuer, " ".join(connection.scopes),
+            connection.id,
+        )  # fmt: skip
+        self._notify(flow.person, flow.source, is_connected=True)
+        return connection
+
+    async def _discovered(self, ticket: str, reader: Person | None) -> Flow:
+        flow = await _answered(self._store.flow(ticket))
+        if flow is None:
+            raise _unknown_link()
+        _check_reader(flow, reader)
+        if flow.issuer is not None:
+            return flow
+        settings = self._settings(flow.source)
+        held, _ = await _answered(self._store.current(flow.person, settings))
+        try:
+            found = await discover(
+                settings,
+                self._requests(settings),
+                challenge=flow.challenge,
+                held=() if held is None else held.shown.scopes,
+            )
+        except EgressError as error:
+            raise ConnectFailedError("issuer_unavailable", error.error.message) from None
+        flow = replace(flow, issuer=found.issuer, resource=found.resource, scopes=found.scopes)
+        await _answered(self._store.keep_discovered(flow))
+        # Somebody else may have opened it at the same time.
+        return await _answered(self._store.flow(ticket)) or flow
+
+    async def _client(self, flow: Flow) -> OAuthClient:
+        """Return the client for a link: configured, else a metadata document, else a registered one."""
+        assert flow.issuer is not None
+        issuer, settings = flow.issuer, self._settings(flow.source)
+        # A command that listens on loopback has another redirect URI each time, which no document names.
+        is_by_page = self.public_url is not None and flow.redirect_uri == f"{self.public_url}{CALLBACK_PATH}"
+        document = f"{self.public_url}{CLIENT_DOCUMENT_PATH}" if is_by_page else None
+        client = configured_client(settings, issuer) or document_client(issuer, document)
+        if client is None and is_by_page:
+            client = await _answered(self._store.client(issuer.issuer, flow.redirect_uri))
+        if client is not None:
+            return client
+        try:
+            client, expires_at = await register(
+                self._requests(settings),
+                issuer,
+                redirect_uri=flow.redirect_uri,
+                scopes=flow.scopes,
+                is_web=flow.redirect_uri.startswith("https://"),
+            )
+        except EgressError as error:
+            raise ConnectFailedError("issuer_unavailable", error.error.message) from None
+        if is_by_page:
+            await _answered(self._store.keep_client(client, issuer.issuer, flow.redirect_uri, expires_at))
+        return client
+
+    async def _exchanged(
+        self, flow: Flow, settings: AuthSettings, issuer: Issuer, client: OAuthClient, code: str
+    ) -> TokenAnswer:
+        try:
+            return await exchange_code(
+                self._requests(settings),
+                issuer,
+                client,
+                code=code,
+                verifier=flow.verifier,
+                redirect_uri=flow.redirect_uri,
+                resource=flow.resource,
+            )
+        except GrantRefusedError as error:
+            log.warning("%r was not connected for user %r: %s", flow.source, flow.person.user_id, error)
+            if error.code in ("invalid_client", "unauthorized_client") and not settings.client_id:
+                # The issuer has forgotten the client; the next link registers another.
+                await _answered(self._store.forget_client(issuer.issuer, flow.redirect_uri))
+            text = f"{flow.source!r} was not connected: the issuer refused the code ({error.code}). Ask for a new link."
+            raise ConnectFailedError("issuer_refused", text) from None
+        except EgressError as error:
+            text = f"{flow.source!r} was not connected: {error.error.message} Ask for a new link."
+            raise ConnectFailedError("issuer_unavailable", text) from None
+
+    # ---- tokens
+
+    async def token(self, person: Person, source: str) -> AccessToken:
+        """Return a valid token of a person for a source, refreshed if it expires soon.
+
+        Raises:
+            ConnectionRequiredError: there is no connection, or the issuer refreshes it no more.
+            CallError: the issuer or the store cannot be reached.
+        """
+        settings = self._settings(source)
+        stored, now = await _answered(self._store.current(person, settings))
+        if stored is None:
+            raise await self.required(person, source)
+        if stored.renew_at is not None and now >= stored.renew_at:
+            expires_at = stored.shown.expires_at
+            stored = await self._renewed(stored, settings, must=expires_at is None or now >= expires_at)
+            if stored is None:
+                raise await self.required(person, source)
+        return _token_of(stored)
+
+    async def renewed(
+        self, person: Person, source: str, refused: AccessToken, challenge: Challenge = NO_CHALLENGE
+    ) -> AccessToken:
+        """Return another token than one that the service refused with 401. Refreshes once, whoever asks.
+
+        Raises:
+            ConnectionRequiredError: no other token can be had.
+            CallError: the issuer or the store cannot be reached.
+        """
+        settings = self._settings(source)
+        stored, now = await _answered(self._store.current(person, settings))
+        if stored is None:
+            raise await self.required(person, source, challenge)
+        if (stored.shown.id, stored.shown.version) == (refused.connection_id, refused.version):
+            is_fresh = stored.shown.version > 1 and now - stored.shown.updated_at < FRESH_TOKEN_S
+            stored = None if is_fresh else await self._renewed(stored, settings, must=True)
+            if stored is None:
+                raise await self.required(person, source, challenge)
+        return _token_of(stored)
+
+    async def required(
+        self, person: Person | None, source: str, challenge: Challenge = NO_CHALLENGE
+    ) -> ConnectionRequiredError:
+        """Return the error that says that a person must connect, with a link if there is a page."""
+        if person is None:
+            text = (
+                f"{source!r} needs an account of the person who calls, and this caller has no user. Call with a "
+                "credential that names one."
+            )
+            return ConnectionRequiredError("connection_required", text, details={"source": source})
+        more = f" with the scopes {' '.join(challenge.scopes)!r}" if challenge.wants_more and challenge.scopes else ""
+        details: dict[str, object] = {"source": source, "scopes": list(challenge.scopes)}
+        how = f"Run `pegboard connect {source}`, then call again."
+        if self.public_url is not None:
+            link = await self.begin(person, source, challenge)
+            how = f"Open {link.url} in a browser within ten minutes, then call again."
+            details |= {"url": link.url, "expires_at": link.expires_at}
+        text = f"{person.user_id!r} must connect to {source!r}{more} first. {how}"
+        return ConnectionRequiredError("connection_required", text, details=details)
+
+    async def _renewed(
+        self, stored: StoredConnection, settings: AuthSettings, *, must: bool
+    ) -> StoredConnection | None:
+        """Return the connection with refreshed tokens; `None` if that is impossible for good.
+
+        Unless it `must` be refreshed, the token at hand is returned while another worker refreshes it or the issuer
+        cannot be reached.
+        """
+        key = stored.shown.id
+        task = self._renewals.get(key)
+        if task is None or task.get_loop() is not asyncio.get_running_loop():
+            # A task of its own: a call that is cancelled must not lose a token that was rotated already.
+            task = asyncio.create_task(self._renew(stored, settings, must=must), name=f"refresh-{settings.source}")
+            self._renewals[key] = task
+            task.add_done_callback(lambda done: self._over(key, done))
+        return await asyncio.shield(task)
+
+    def _over(self, key: str, task: asyncio.Task[StoredConnection | None]) -> None:
+        if self._renewals.get(key) is task:
+            del self._renewals[key]
+        if not task.cancelled():
+            task.exception()  # whoever waited has got it
+
+    async def _renew(self, stored: StoredConnection, settings: AuthSettings, *, must: bool) -> StoredConnection | None:
+        shown, by = stored.shown, f"{self._worker}:{os.urandom(4).hex()}"
+        while True:
+            lease = await _answered(self._store.lease(shown.id, shown.version, by=by, for_s=self._lease_s))
+            if lease.state in ("newer", "gone"):
+                return lease.stored
+            if lease.state == "mine":
+                break
+            if not must:
+                return stored
+            await asyncio.sleep(REFRESH_POLL_S)
+        assert lease.stored is not None
+        current = lease.stored
+        if current.refresh is None:
+            await _answered(self._store.release(shown.id, by=by))
+            return current if not must else None
+        requests = self._requests(settings)
+        try:
+            answer = await refresh(
+                requests, current.issuer, current.client, refresh_token=current.refresh, resource=shown.resource
+            )
+        except GrantRefusedError as error:
+            log.warning(
+                "The connection %s of user %r to %r ended: %s The person must connect again.",
+                shown.id, shown.person.user_id, shown.source, error,
+            )  # fmt: skip
+            await _answered(self._store.lapse(shown.id, shown.version))
+            self._notify(shown.person, shown.source, is_connected=False)
+            return None
+        except (EgressError, ConnectFailedError) as error:
+            await _answered(self._store.release(shown.id, by=by))
+            if not must:
+                log.info("The token of connection %s was not refreshed before it expires: %s", shown.id, error)
+                return current
+            if isinstance(error, ConnectFailedError):
+                raise CallError("upstream_auth", str(error)) from None
+            raise
+        renewed = await _answered(self._store.renew(current, answer, by=by, renew_early_s=RENEW_EARLY_S))
+        if renewed is not None:
+            return renewed
+        after = await _answered(self._store.lease(shown.id, shown.version, by=by, for_s=0.0))
+        if after.state == "gone":
+            # Disconnected meanwhile: the new tokens must not stay valid.
+            await self._revoked(replace(current, access=answer.access, refresh=answer.refresh), requests)
+        return after.stored if after.state == "newer" else None
+
+    # ---- connections
+
+    async def listed(self, *, person: Person | None = None, source: str | None = None) -> list[Connection]:
+        """Return connections without their tokens, the newest first; of one person, or to one source.
+
+        Raises:
+            CallError: the store does not answer.
+        """
+        return await _answered(self._store.listed(person=person, source=source))
+
+    async def shown(self, connection_id: str) -> Connection | None:
+        """Return one connection; `None` if there is none with this id.
+
+        Raises:
+            CallError: the store does not answer.
+        """
+        return await _answered(self._store.shown(connection_id))
+
+    async def connected(self, person: Person) -> frozenset[str]:
+        """Return the sources to which a person has a live connection.
+
+        Raises:
+            CallError: the store does not answer.
+        """
+        return frozenset(each.source for each in await self.listed(person=person) if each.is_live)
+
+    async def disconnect(self, connection_id: str) -> Disconnected | None:
+        """Delete a connection and revoke its tokens at the issuer; `None` if there is none with this id.
+
+        Raises:
+            CallError: the store does not answer.
+        """
+        removed = await _answered(self._store.remove(connection_id))
+        if removed is None:
+            return None
+        shown, stored = removed
+        self._notify(shown.person, shown.source, is_connected=False)
+        log.info("disconnected: user %r from %r, connection %s", shown.person.user_id, shown.source, shown.id)
+        if stored is None:
+            return Disconnected(connection=shown, is_revoked=False, reason="its tokens were deleted before")
+        settings = self._sources.get(shown.source)
+        if settings is None or settings.server_url != stored.server:
+            reason = "the source is not configured any more, so its issuer may not be asked"
+            return Disconnected(connection=shown, is_revoked=False, reason=reason)
+        reason = await self._revoked(stored, self._requests(settings))
+        return Disconnected(connection=shown, is_revoked=not reason, reason=reason)
+
+    async def _revoked(self, stored: StoredConnection, requests: IssuerRequests) -> str:
+        """Revoke tokens; return why not, or nothing."""
+        if not stored.issuer.revocation_url:
+            return f"the issuer {stored.issuer.issuer!r} offers no revocation"
+        tokens = [] if stored.refresh is None else [(stored.refresh, "refresh_token")]
+        try:
+            for token, hint in (*tokens, (stored.access, "access_token")):
+                await revoke(requests, stored.issuer, stored.client, token=token, hint=hint)
+        except (EgressError, GrantRefusedError, ConnectFailedError) as error:
+            log.warning("The tokens of connection %s were not revoked: %s", stored.shown.id, error)
+            return str(error)
+        return ""
+
+    async def probe(self) -> None:
+        """Check that the store answers; see `core.ports.Probed`.
+
+        Raises:
+            OSError: it does not.
+        """
+        await asyncio.to_thread(self._store.database.probe)
+
+
+async def _answered(asked: Awaitable[T]) -> T:
+    """Return what the store answers.
+
+    Raises:
+        CallError: `storage_unavailable`.
+    """
+    try:
+        return await asked
+    except StoreError as error:
+        log.error("The store of connections: %s", error)
+        text = "The store of connections does not answer, so no account can be used now. Try again later."
+        raise CallError("storage_unavailable", text) from None
+
+
+def _token_of(stored: StoredConnection) -> AccessToken:
+    shown = stored.shown
+    return AccessToken(connection_id=shown.id, version=shown.version, value=stored.access, scopes=shown.scopes)
+
+
+def _check_reader(flow: Flow, reader: Person | None) -> None:
+    if reader is not None and reader != flow.person:
+        text = f"This link connects {flow.person.user_id!r}, and you are {reader.user_id!r}. Nothing was connected."
+        raise ConnectFailedError("other_person", text)
+
+
+def _check_answer(issuer: Issuer, iss: str | None) -> None:
+    """Refuse an answer of another issuer (RFC 9207); both are compared as strings."""
+    if iss is None and issuer.sends_iss:
+        text = f"The answer does not say that it comes from {issuer.issuer!r}, which always says so."
+    elif iss is not None and iss != issuer.issuer:
+        text = f"The answer comes from {iss[:200]!r}, and you were sent to {issuer.issuer!r}."
+    else:
+        return
+    log.warning("A connection was refused: %s", text)
+    text = f"{text} Somebody may have tried to exchange the accounts. Nothing was connected; ask for a new link."
+    raise ConnectFailedError("issuer_changed", text)
+
+
+def _other_browser() -> ConnectFailedError:
+    text = "This link was opened in another browser, and can only be used there. Nothing was connected."
+    return ConnectFailedError("other_browser", text)
+
+
+def _unknown_link() -> ConnectFailedError:
+    text = "This link is unknown: it was used, or is older than ten minutes. Nothing was connected; ask for a new link."
+    return ConnectFailedError("unknown_link", text)
+
+
+def _authorization_url(flow: Flow, client: OAuthClient, *, challenge: str, state: str) -> str:
+    assert flow.issuer is not None
+    fields = {
+        "response_type": "code",
+        "client_id": client.client_id,
+        "redirect_uri": flow.redirect_uri,
+        "state": state,
+        "code_challenge": challenge,
+        "code_challenge_method": "S256",
+    }
+    if flow.scopes:
+        fields["scope"] = " ".join(flow.scopes)
+        if "offline_access" in flow.scopes:
+            fields["prompt"] = "consent"  # OpenID Connect Core, 11: needed for a refresh token
+    if flow.resource:
+        fields["resource"] = flow.resource
+    url = flow.issuer.authorization_url
+    return f"{url}{'&' if '?' in url else '?'}{urlencode(fields)}"

@@ -1,0 +1,236 @@
+"""Issuer discovery: from the URL of a service, or its refusal, to the issuer of its tokens.
+
+401 → protected resource metadata (RFC 9728) → issuer metadata (RFC 8414 or OpenID) → `resource` (RFC 8707). Each step
+checks that the next document is about the same service or issuer, so that none can put another one in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pegboard.connections.auth_settings import AuthSettings
+from pegboard.connections.connection_records import NO_CHALLENGE, Challenge, ConnectFailedError
+from pegboard.connections.issuer_requests import IssuerRequests
+from pegboard.connections.issuers import Discovered, Issuer
+from pegboard.egress.failures import EgressError
+from pegboard.egress.responses import Response
+from pegboard.lazy import LazyModule
+
+if TYPE_CHECKING:
+    from pegboard.connections import oauth_protocol as oauth
+else:
+    oauth = LazyModule("pegboard.connections.oauth_protocol")
+
+_MOST_SCOPES = 200
+_GRANTS = ["authorization_code", "refresh_token"]
+
+
+def challenge_of(status: int, headers: Mapping[str, str]) -> Challenge:
+    """Return what a service said when it refused a request with 401 or 403."""
+    if "www-authenticate" not in {name.lower() for name in headers}:
+        return NO_CHALLENGE
+    response = oauth.response_of(status, headers)
+    return Challenge(
+        resource_metadata=oauth.extract_resource_metadata_from_www_auth(response) or "",
+        scopes=scopes_of(oauth.extract_scope_from_www_auth(response)),
+        error=oauth.extract_field_from_www_auth(response, "error") or "",
+    )
+
+
+def scopes_of(text: str | None) -> tuple[str, ...]:
+    """Return the scopes of a text that separates them by spaces."""
+    return tuple(dict.fromkeys((text or "").split()))[:_MOST_SCOPES]
+
+
+async def discover(
+    settings: AuthSettings, requests: IssuerRequests, *, challenge: Challenge = NO_CHALLENGE, held: Sequence[str] = ()
+) -> Discovered:
+    """Return the issuer of a service's tokens, the resource, and the scopes to request.
+
+    Args:
+        settings: the source; what it says replaces what the service says.
+        requests: sends requests.
+        challenge: the service's refusal, if there was one.
+        held: the scopes that the person's token has already; a step-up keeps them.
+
+    Raises:
+        ConnectFailedError: the documents are missing, invalid, or about another service or issuer.
+        EgressError: a server cannot be reached.
+    """
+    if settings.token_url:
+        return _configured(settings, challenge, held)
+    asked = challenge
+    if not challenge.resource_metadata and settings.mode == "user":
+        asked = await _asked_for(settings, requests, challenge)
+    resource = await _resource_metadata(settings, requests, asked)
+    offered = [] if resource is None else [str(server) for server in resource.authorization_servers]
+    issuer_url = _chosen(settings, offered)
+    issuer, supported = await _issuer(settings, requests, issuer_url)
+    return Discovered(
+        issuer=issuer,
+        resource=_resource(settings, resource),
+        scopes=_scopes(settings, asked, held, resource, supported),
+    )
+
+
+def _configured(settings: AuthSettings, challenge: Challenge, held: Sequence[str]) -> Discovered:
+    """Return an issuer whose endpoints the operator named; nothing is fetched."""
+    issuer = Issuer(
+        issuer=settings.issuer or oauth.origin_of_server(settings.token_url),
+        token_url=settings.token_url,
+        authorization_url=settings.authorization_url,
+        revocation_url=settings.revocation_url,
+    )
+    wanted = (*held, *settings.scopes, *challenge.scopes) if challenge.wants_more else settings.scopes
+    resource = settings.resource or (settings.server_url if settings.names_resource else "")
+    return Discovered(issuer=issuer, resource=resource, scopes=tuple(dict.fromkeys(wanted or challenge.scopes)))
+
+
+async def _asked_for(settings: AuthSettings, requests: IssuerRequests, known: Challenge) -> Challenge:
+    """Ask the service without a credential, since its refusal may name metadata that are nowhere else."""
+    try:
+        response = await requests.get(settings.server_url, headers={"accept": "application/json, text/event-stream"})
+    except EgressError:
+        return known  # its metadata may be on another host
+    refused = challenge_of(response.status_code, response.headers)
+    # What the call asked for goes before what any request is asked for.
+    return known if not refused.resource_metadata else Challenge(
+        resource_metadata=refused.resource_metadata,
+        scopes=known.scopes or refused.scopes,
+        error=known.error,
+    )  # fmt: skip
+
+
+async def _resource_metadata(
+    settings: AuthSettings, requests: IssuerRequests, challenge: Challenge
+) -> oauth.ProtectedResourceMetadata | None:
+    """Return the metadata of the service; `None` if it has none, as before the revision 2025-06-18."""
+    urls = oauth.build_protected_resource_metadata_discovery_urls(
+        challenge.resource_metadata or None, settings.server_url
+    )
+    failed = ""
+    for url in urls:
+        try:
+            response = await requests.get(url)
+        except EgressError as error:
+            failed = error.error.message
+            continue
+        if response.status_code >= 500 or response.status_code == 429:
+            failed = f"{url!r} answered {response.status_code}."
+        metadata = await oauth.handle_protected_resource_response(_read(response))
+        if metadata is None:
+            continue
+        resource, wanted = str(metadata.resource), oauth.resource_url_from_server_url(settings.server_url)
+        if resource != settings.resource and not oauth.check_resource_allowed(wanted, resource):
+            text = (
+                f"The metadata of {settings.server_url!r} are about another service, {resource[:200]!r}: a token for "
+                "that one would be sent here. Nothing was connected. Correct the URL of the source, or name the "
+                "resource with `resource`."
+            )
+            raise ConnectFailedError("issuer_changed", text)
+        return metadata
+    if failed and not settings.issuer:
+        # An outage says nothing about whether there are metadata, and must not lead to an issuer of former times.
+        text = f"The service did not tell who issues its tokens: {failed} Try again later."
+        raise ConnectFailedError("issuer_unavailable", text)
+    return None
+
+
+def _chosen(settings: AuthSettings, offered: Sequence[str]) -> str:
+    """Return the issuer: the operator's, which the service must not deny; else the first that the service names."""
+    if not settings.issuer:
+        return offered[0] if offered else ""
+    if offered and settings.issuer not in offered:
+        named = ", ".join(repr(each[:200]) for each in offered[:3])
+        text = (
+            f"The service takes tokens of {named}, and the issuer of {settings.source!r} is {settings.issuer!r}. "
+            "Nothing was connected. Correct `issuer`, to the last character."
+        )
+        raise ConnectFailedError("issuer_changed", text)
+    return settings.issuer
+
+
+async def _issuer(
+    settings: AuthSettings, requests: IssuerRequests, url: str
+) -> tuple[Issuer, oauth.OAuthMetadata | None]:
+    """Return the issuer with this URL; without one that of former times, the service's own host."""
+    expected = url or oauth.origin_of_server(settings.server_url)
+    failed = ""
+    for place in oauth.build_oauth_authorization_server_metadata_discovery_urls(url or None, settings.server_url):
+        try:
+            response = await requests.get(place)
+        except EgressError as error:
+            failed = error.error.message
+            continue
+        if response.status_code >= 500 or response.status_code == 429:
+            failed = f"{place!r} answered {response.status_code}."
+        goes_on, metadata = await oauth.handle_auth_metadata_response(_read(response))
+        if metadata is not None:
+            return _checked(settings, metadata, expected, is_former=not url), metadata
+        if not goes_on:
+            break
+    if failed or url:
+        text = f"The issuer {expected!r} did not send its metadata. {failed}".rstrip()
+        raise ConnectFailedError("issuer_unavailable", f"{text} Try again later.")
+    # Revision 2025-03-26: a server without metadata has its endpoints at these paths.
+    former = Issuer(
+        issuer=expected,
+        token_url=f"{expected}/token",
+        authorization_url=f"{expected}/authorize",
+        registration_url=f"{expected}/register",
+    )
+    return former, None
+
+
+def _checked(settings: AuthSettings, metadata: oauth.OAuthMetadata, expected: str, *, is_former: bool) -> Issuer:
+    named = str(metadata.issuer)
+    if named != expected and not (is_former and oauth.issuers_match(named, expected)):
+        text = (
+            f"The metadata of the issuer {expected[:200]!r} are those of {named[:200]!r}. Nothing was connected: "
+            "somebody may have put another issuer in its place."
+        )
+        raise ConnectFailedError("issuer_changed", text)
+    methods = metadata.code_challenge_methods_supported
+    if settings.mode == "user" and "S256" not in (methods or ()):
+        text = f"The issuer {named[:200]!r} does not offer PKCE with S256, without which a code could be stolen."
+        raise ConnectFailedError("not_supported", text)
+    return Issuer(
+        issuer=named,
+        token_url=str(metadata.token_endpoint),
+        authorization_url=str(metadata.authorization_endpoint),
+        revocation_url=str(metadata.revocation_endpoint or ""),
+        registration_url=str(metadata.registration_endpoint or ""),
+        token_auth_methods=tuple(metadata.token_endpoint_auth_methods_supported or ()),
+        sends_iss=metadata.authorization_response_iss_parameter_supported is True,
+        takes_client_documents=metadata.client_id_metadata_document_supported is True,
+    )
+
+
+def _resource(settings: AuthSettings, metadata: oauth.ProtectedResourceMetadata | None) -> str:
+    if settings.resource:
+        return settings.resource
+    if metadata is not None:
+        return str(metadata.resource)
+    return oauth.resource_url_from_server_url(settings.server_url) if settings.names_resource else ""
+
+
+def _scopes(
+    settings: AuthSettings,
+    challenge: Challenge,
+    held: Sequence[str],
+    resource: oauth.ProtectedResourceMetadata | None,
+    issuer: oauth.OAuthMetadata | None,
+) -> tuple[str, ...]:
+    if settings.scopes:
+        wanted: tuple[str, ...] = settings.scopes
+    else:
+        asked = " ".join(challenge.scopes) or None
+        wanted = scopes_of(oauth.get_client_metadata_scopes(asked, resource, issuer, _GRANTS))
+    if challenge.wants_more:
+        wanted = (*held, *wanted, *challenge.scopes)
+    return tuple(dict.fromkeys(wanted))[:_MOST_SCOPES]
+
+
+def _read(response: Response) -> oauth.httpx2.Response:
+    return oauth.response_of(response.status_code, response.headers, response.body)

@@ -1,0 +1,14 @@
+"""Limits that several modules of `connections` share."""
+
+from pegboard.model.bounds import KIB
+
+FLOW_S = 600.0  # seconds for which a link to connect is valid
+OPEN_FLOWS = 20  # valid links of one person
+ISSUER_REQUEST_S = 10.0  # seconds for one request to an issuer
+ISSUER_ANSWER_BYTES = 256 * KIB  # bytes of one answer of an issuer
+REFRESH_LEASE_S = 15.0  # seconds for which one worker alone may refresh a token; longer than a request
+REFRESH_POLL_S = 0.05  # seconds between two looks at a token that another worker refreshes
+RENEW_EARLY_S = 30.0  # seconds before its expiry from which a token is refreshed
+FRESH_TOKEN_S = 5.0  # seconds after a refresh for which a refused token is not refreshed again
+CONNECTION_STORE_BUSY_S = 10.0  # seconds to wait for another process that holds the store
+CONNECTIONS_LISTED = 1_000  # connections in one list

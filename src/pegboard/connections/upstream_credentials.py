@@ -1,0 +1,172 @@
+"""Upstream credentials: the token that a source sends with a request, for the caller or for the service itself."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from pegboard.connections.auth_settings import AuthSettings
+from pegboard.connections.client_registration import configured_client
+from pegboard.connections.connection_records import (
+    AccessToken,
+    Challenge,
+    ConnectFailedError,
+    person_of,
+)
+from pegboard.connections.connections import Connections
+from pegboard.connections.grants import GrantRefusedError, client_credentials
+from pegboard.connections.issuer_discovery import discover
+from pegboard.connections.issuer_requests import IssuerRequests
+from pegboard.connections.limits import FRESH_TOKEN_S, RENEW_EARLY_S
+from pegboard.core.after_fork import leave_to_parent, renew_after_fork
+from pegboard.egress.connections import Resolve, system_resolve
+from pegboard.egress.failures import EgressError
+from pegboard.model.caller import Caller
+from pegboard.model.error import CallError, DefinitionError
+from pegboard.model.secret import Secret
+
+
+class UpstreamCredentials(Protocol):
+    """How a source gets its tokens. The caller's own credential is never among them."""
+
+    @property
+    def settings(self) -> AuthSettings: ...
+
+    def secrets(self) -> Iterator[Secret]:
+        """Yield the credentials of the client at the issuer."""
+        ...
+
+    async def token(self, caller: Caller) -> AccessToken:
+        """Return a valid token for a request of this caller.
+
+        Raises:
+            CallError: `connection_required`, if the caller's person must connect first; `upstream_auth`, if the issuer
+                refuses the service; and others if the issuer or the store cannot be reached.
+        """
+        ...
+
+    async def renewed(self, caller: Caller, refused: AccessToken, challenge: Challenge) -> AccessToken:
+        """Return another token than one that the service refused.
+
+        Raises:
+            CallError: as for `token`; also if there is no other one.
+        """
+        ...
+
+    async def refusal(self, caller: Caller, challenge: Challenge) -> CallError:
+        """Return the error for a service that refuses a fresh token, or wants more scopes."""
+        ...
+
+
+class PersonalCredentials:
+    """The tokens of `mode: user`: each person's own."""
+
+    def __init__(self, connections: Connections, settings: AuthSettings) -> None:
+        self.connections, self.settings = connections, settings
+        connections.add(settings)
+
+    def secrets(self) -> Iterator[Secret]:
+        return self.settings.secrets()
+
+    async def token(self, caller: Caller) -> AccessToken:
+        person = person_of(caller)
+        if person is None:
+            raise await self.connections.required(None, self.settings.source)
+        return await self.connections.token(person, self.settings.source)
+
+    async def renewed(self, caller: Caller, refused: AccessToken, challenge: Challenge) -> AccessToken:
+        person = person_of(caller)
+        if person is None:
+            raise await self.connections.required(None, self.settings.source)
+        return await self.connections.renewed(person, self.settings.source, refused, challenge)
+
+    async def refusal(self, caller: Caller, challenge: Challenge) -> CallError:
+        return await self.connections.required(person_of(caller), self.settings.source, challenge)
+
+
+class ServiceCredentials:
+    """The token of `mode: client_credentials`: one for all callers, kept in memory until shortly before it expires.
+
+    It is requested by the first call that needs it; calls at the same time wait for the same request.
+
+    Args:
+        settings: the source.
+        resolve: looks up the host names of issuers.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        settings: AuthSettings,
+        *,
+        resolve: Resolve = system_resolve,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if settings.mode != "client_credentials":
+            raise DefinitionError(f"mode: {settings.mode!r} is no mode of a service; use `client_credentials`")
+        self.settings = settings
+        self._requests, self._clock = IssuerRequests(settings, resolve=resolve), clock
+        self._token: AccessToken | None = None
+        self._since, self._renew_at = 0.0, 0.0
+        self._request: asyncio.Task[AccessToken] | None = None
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Leave a running request to the parent."""
+        leave_to_parent(self._request)
+        self._request = None
+
+    def secrets(self) -> Iterator[Secret]:
+        return self.settings.secrets()
+
+    async def token(self, caller: Caller) -> AccessToken:
+        del caller
+        if self._token is not None and self._clock() < self._renew_at:
+            return self._token
+        return await self._requested()
+
+    async def renewed(self, caller: Caller, refused: AccessToken, challenge: Challenge) -> AccessToken:
+        if self._token is not None and self._token.version != refused.version:
+            return self._token
+        if self._token is not None and self._clock() - self._since < FRESH_TOKEN_S and refused.version > 1:
+            raise await self.refusal(caller, challenge)
+        return await self._requested()
+
+    async def refusal(self, caller: Caller, challenge: Challenge) -> CallError:
+        del caller
+        source = self.settings.source
+        if challenge.wants_more:
+            wanted = " ".join(challenge.scopes)
+            text = f"The service behind {source!r} wants the scopes {wanted!r}; the operator must add them to `scopes`."
+            return EgressError("upstream_error", text)
+        text = f"The service behind {source!r} refuses the token that its issuer gave us; the operator must correct it."
+        return EgressError("upstream_auth", text)
+
+    async def _requested(self) -> AccessToken:
+        request = self._request
+        if request is None or request.done() or request.get_loop() is not asyncio.get_running_loop():
+            request = self._request = asyncio.create_task(self._new_token(), name=f"token-{self.settings.source}")
+        return await asyncio.shield(request)
+
+    async def _new_token(self) -> AccessToken:
+        settings = self.settings
+        try:
+            found = await discover(settings, self._requests)
+            client = configured_client(settings, found.issuer)
+            assert client is not None  # the settings have a client
+            answer = await client_credentials(
+                self._requests, found.issuer, client, scopes=settings.scopes, resource=found.resource
+            )
+        except (GrantRefusedError, ConnectFailedError, DefinitionError) as error:
+            text = f"{settings.source!r} got no token: {error} The operator must correct it."
+            raise EgressError("upstream_auth", text) from None
+        now = self._clock()
+        lifetime_s = answer.expires_in_s
+        self._since = now
+        self._renew_at = float("inf") if lifetime_s is None else now + lifetime_s - min(RENEW_EARLY_S, lifetime_s / 10)
+        version = 1 if self._token is None else self._token.version + 1
+        scopes = settings.scopes if answer.scopes is None else answer.scopes
+        self._token = AccessToken(connection_id="", version=version, value=answer.access, scopes=scopes)
+        return self._token

@@ -1,0 +1,403 @@
+"""Personal source: an MCP server to which every person has an own account, connection and list."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from dataclasses import replace as replace_fields
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from pegboard.core.after_fork import leave_to_parent
+from pegboard.core.bounded_cache import BoundedCache
+from pegboard.lazy import LazyModule
+from pegboard.model.call_context import CallContext
+from pegboard.model.caller import Caller
+from pegboard.model.context import ToolContext
+from pegboard.model.error import CallError
+from pegboard.model.json_types import JSON
+from pegboard.model.record import replace
+from pegboard.model.result import ToolResult
+from pegboard.model.secret import Secret
+from pegboard.model.source_state import SourceState
+from pegboard.model.tool import Annotations, ToolEntry, ToolSpec
+from pegboard.sources.mcp.listing import Listing
+from pegboard.sources.mcp.lock_file import LockFile
+from pegboard.sources.mcp.person_sessions import PersonSession, PersonSessions, SessionKey
+from pegboard.sources.mcp.resource_links import of_tools_alone
+from pegboard.sources.mcp.review import trust_of
+from pegboard.sources.mcp.server_settings import ServerSettings
+from pegboard.sources.mcp.supervised_source import McpSource
+
+if TYPE_CHECKING:
+    from pegboard.connections import connection_records, token_auth
+    from pegboard.connections.connection_records import Person
+    from pegboard.connections.upstream_credentials import PersonalCredentials
+else:
+    connection_records = LazyModule("pegboard.connections.connection_records")
+    token_auth = LazyModule("pegboard.connections.token_auth")
+
+PERSON_IDLE_S = 300.0  # seconds after which an unused session of a person ends
+PERSON_LISTS = 10_000  # persons whose list is remembered
+CONNECT_TOOL = "connect"
+"""The name of the only tool of a source that is not known to a person yet."""
+
+log = logging.getLogger("pegboard")
+
+
+class PersonList(Struct, frozen=True, kw_only=True):
+    """The tools of a person's own list that are pinned as they are, by original name, and the connection it came by."""
+
+    connection_id: str
+    names: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class IsListedForCaller:
+    """The condition of one tool: the caller's own list has it. Equal conditions are asked once for all their tools."""
+
+    source: PersonalMcpSource
+    raw_name: str
+
+    def __call__(self, ctx: ToolContext) -> bool:
+        return self.source.lists_for(ctx.caller, self.raw_name)
+
+    def __repr__(self) -> str:
+        return f"listed for the caller's account at {self.source.name}"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class IsUnknownToCaller:
+    """The condition of the tool that connects: nothing else of the source is known to the caller."""
+
+    source: PersonalMcpSource
+
+    async def __call__(self, ctx: ToolContext) -> bool:
+        return not await self.source.knows(ctx.caller)
+
+    def __repr__(self) -> str:
+        return f"no account of the caller at {self.source.name} is known"
+
+
+class PersonalMcpSource(McpSource):
+    """The tools of an MCP server, each call over the connection of the caller's person. Implements the port `Source`.
+
+    One lock holds the definitions, whoever listed them. With a lock file its tools are listed for everybody, except
+    those that a person's own list does not have; a tool whose definition differs for one person is held back for that
+    person. Without one, definitions are taken at first use and kept in memory, and a person sees a tool only if their
+    own list has it with the same definition. Resources and prompts are not listed.
+
+    Args:
+        settings: the server. Its `trust` is not `any`, with which one person's server could define another's tools.
+        credentials: the tokens of the persons.
+        sessions: the open sessions; shared by the sources of a process.
+        lock: the accepted definitions.
+        idle_s: seconds after which an unused session ends.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        settings: ServerSettings,
+        *,
+        credentials: PersonalCredentials,
+        sessions: PersonSessions | None = None,
+        lock: LockFile | None = None,
+        idle_s: float = PERSON_IDLE_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.credentials, self.idle_s = credentials, idle_s
+        self.sessions = sessions or PersonSessions(clock=clock)
+        self._lists = BoundedCache["Person", PersonList](max_entries=PERSON_LISTS)
+        self._first_pins = LockFile()
+        self._sweeper: asyncio.Task[None] | None = None
+        self._end_subscription: Callable[[], None] | None = None
+        self._file = lock or LockFile()
+        super().__init__(settings, lock=self._pins_of(settings, self._file), clock=clock)
+        self._connect = self._connect_tool()
+        self._adopt_pins()
+
+    def _pins_of(self, settings: ServerSettings, file: LockFile) -> LockFile:
+        """Return the lock file, or definitions in memory if it does not decide.
+
+        A file that only other servers have filled says nothing about this one.
+        """
+        is_known = settings.trust == "pinned" or settings.name in file.servers
+        is_pinned = is_known and trust_of(settings, file) == "pinned"
+        return file if is_pinned or file.fault else self._first_pins
+
+    @property
+    def _is_reviewed(self) -> bool:
+        """Whether an operator has accepted the definitions, so that everybody may see them."""
+        return self.lock is self._file
+
+    # ---- the port
+
+    @property
+    def file(self) -> LockFile:
+        return self._file
+
+    def entries(self) -> Sequence[ToolEntry]:
+        """Return the pinned tools, and the tool that connects, each with its condition."""
+        return (*self._entries, self._connect)
+
+    def resource_entries(self) -> Sequence[ToolEntry]:
+        """Return nothing: the resources of persons are their own."""
+        return ()
+
+    @property
+    def is_pinned(self) -> bool:
+        return True
+
+    def is_starting(self) -> bool:
+        return False
+
+    def secrets(self) -> Iterator[Secret]:
+        """Yield the credentials of the client; tokens of persons are redacted from their own calls."""
+        yield from self.settings.secrets()
+        yield from self.credentials.secrets()
+
+    def state(self) -> SourceState:
+        """Return the state of the lock: each person's connection has its own state, which their calls report."""
+        held = [session.server.reviewed.hidden for session in self.sessions.of(self.name)]
+        hidden = frozenset(self.qualified(name) for each in held for name in each)
+        if self._file.fault:
+            return SourceState(status="quarantined", is_up=True, reason=self._file.fault, quarantined=hidden)
+        return SourceState(quarantined=hidden - {entry.qualified_id for entry in self._entries})
+
+    async def start(self) -> None:
+        """Start ending idle sessions. Persons' connections are opened by their calls."""
+        if self._sweeper is None:
+            self._sweeper = asyncio.create_task(self._sweep(), name=f"mcp-idle-{self.name}")
+            self._end_subscription = self.credentials.connections.subscribe(self._on_connection)
+
+    async def stop(self) -> None:
+        """Close the connections of all persons."""
+        sweeper, self._sweeper = self._sweeper, None
+        if self._end_subscription is not None:
+            self._end_subscription()
+            self._end_subscription = None
+        if sweeper is not None:
+            sweeper.cancel()
+            with suppress(asyncio.CancelledError):
+                await sweeper
+        await self.sessions.end_all(self.name)
+
+    def after_fork(self) -> None:
+        super().after_fork()
+        leave_to_parent(self._sweeper)
+        self._sweeper = None
+
+    async def first_listed(self) -> None:
+        """Return at once: nothing is listed before a person connects."""
+
+    async def settled(self) -> None:
+        """Return at once, as `first_listed`."""
+
+    async def listed(self, *, afresh: bool = False) -> None:
+        """Return at once, as `first_listed`."""
+        del afresh
+
+    async def refresh(self) -> None:
+        """Let the open sessions list again."""
+        for session in self.sessions.of(self.name):
+            with suppress(CallError):
+                await session.server.refresh()
+
+    def offered(self) -> Mapping[str, JSON]:
+        """Return the tools that the open sessions list, by original name."""
+        return {
+            name: tool for session in self.sessions.of(self.name) for name, tool in session.server.offered().items()
+        }
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(self.idle_s / 4)
+            self.sessions.end_idle(self.name, self.idle_s)
+
+    # ---- what a person sees
+
+    def lists_for(self, caller: Caller, raw_name: str) -> bool:
+        """Tell whether a pinned tool is listed for a caller."""
+        person = connection_records.person_of(caller)
+        known = None if person is None else self._lists.get(person)
+        return self._is_reviewed if known is None else raw_name in known.names
+
+    async def knows(self, caller: Caller) -> bool:
+        """Tell whether tools of the server are known to a caller; lists them if the person is connected already."""
+        person = connection_records.person_of(caller)
+        if self._is_reviewed and self._entries:
+            return True
+        if person is None or self._sweeper is None:
+            return False
+        if person in self._lists:
+            return True
+        # Listed for the next time: the list that asks has its tools already.
+        with suppress(CallError):
+            await self._first_list(await self._session(caller))
+        return False
+
+    def _connect_tool(self) -> ToolEntry:
+        spec = ToolSpec(
+            name=CONNECT_TOOL,
+            namespace=self.name,
+            description=f"Connect your account at {self.name}. Its tools are listed after that.",
+            input_schema={"type": "object", "properties": {}, "additionalProperties": False},
+            annotations=Annotations(read_only=True),
+            groups=tuple(sorted(self.settings.all_groups)),
+            available=IsUnknownToCaller(self),
+            timeout_s=self.settings.timeout_s,
+            origin=self.settings.origin or f"MCP server {self.name!r}",
+        )
+
+        async def handle(ctx: CallContext, args: JSON, /) -> str:
+            del args
+            session = await self._session(ctx.caller)
+            await self._first_list(session)
+            return f"Your account at {self.name} is connected. Its tools are listed now: list the tools again."
+
+        return ToolEntry(spec=spec, handler=handle, runs="async", source=self.name, is_toolset=True)
+
+    # ---- the sessions of persons
+
+    async def _session(self, caller: Caller) -> PersonSession:
+        """Return the session of the caller's person, opened if need be.
+
+        Raises:
+            CallError: `connection_required`, or too many sessions are in use.
+        """
+        token = await self.credentials.token(caller)
+        person = connection_records.person_of(caller)
+        assert person is not None  # `token` has refused callers without a user
+        key = SessionKey(self.name, person, token.connection_id)
+        session = self.sessions.find(key)
+        if session is not None:
+            return session
+        if self._sweeper is None:
+            text = f"The MCP server {self.name!r} is not started. Start the catalog: `await catalog.start()`."
+            raise CallError("upstream_unavailable", text, retryable=False)
+        # Only who it is: other parts of a caller differ between the calls of one person.
+        owner = Caller(user_id=person.user_id, space_id=person.space_id)
+        settings = replace_fields(
+            self.settings,
+            auth=token_auth.TokenAuth(self.credentials, owner),
+            start="eager",
+            trust="pinned" if self._is_reviewed else "first_use",
+        )
+        server = McpSource(settings, lock=self.lock, clock=self._clock)
+        server.serve_as(self._server_id, self._link_key)
+        session = self.sessions.add(key, server)
+        server.subscribe(lambda: self._on_listed(session))
+        await server.start()
+        return session
+
+    async def _first_list(self, session: PersonSession) -> None:
+        """Wait until a session has listed its tools.
+
+        Raises:
+            CallError: its server cannot be reached, or refuses the person's token.
+        """
+        with session.call():
+            await session.server.refresh() if session.server.listing is not None else await session.server.ready()
+        self._on_listed(session)
+
+    def _on_listed(self, session: PersonSession) -> None:
+        """Take over the list of a session: what is new is pinned, and shown to those whose own list has it."""
+        server = session.server
+        if server.listing is None:
+            return
+        if not self._is_reviewed:
+            self._adopt_pins()
+        pins = self.lock.pins(self.name)
+        held = frozenset[str]() if self._is_reviewed else frozenset(server.reviewed.changed)
+        names = frozenset(name for name in server.offered() if name in pins and name not in held)
+        known = PersonList(connection_id=session.key.connection_id, names=names)
+        if self._lists.get(session.key.person) != known:
+            self._lists.remember(session.key.person, known)
+            self._notify()
+
+    def _adopt_pins(self) -> None:
+        pins = {name: tool for name, tool in self.lock.pins(self.name).items() if self.settings.takes(name)}
+        self._adopt(Listing(tools=pins))
+        self.listing = None
+
+    def _entry(self, raw_name: str, definition: JSON, name: str) -> ToolEntry:
+        entry = super()._entry(raw_name, definition, name)
+        if isinstance(entry.spec.available, IsListedForCaller):
+            return entry
+        listed, own = IsListedForCaller(self, raw_name), entry.spec.available
+        available: Any = listed if own is None else {"all": [own, listed]}
+        entry = replace(entry, spec=replace(entry.spec, available=available), fingerprint="")
+        self._declared[raw_name] = self._declared[raw_name]._replace(entry=entry)
+        return entry
+
+    def _on_connection(self, person: Person, source: str, is_connected: bool) -> None:
+        """Forget what was kept for a person whose connection changed; calls over an ended one fail at once."""
+        if source != self.name:
+            return
+        self._lists.pop(person, None)
+        for session in self.sessions.of(self.name, person):
+            if not is_connected or session.is_idle():
+                self.sessions.end(session)
+        self._notify()
+
+    # ---- calls
+
+    async def _call(self, raw_name: str, spec: ToolSpec, ctx: CallContext, args: JSON) -> ToolResult:
+        session = await self._session(ctx.caller)
+        server = session.server
+        with session.call():
+            try:
+                await server.ready()
+                if raw_name in server.reviewed.changed:
+                    text = (
+                        f"Your account at {self.name!r} offers {ctx.tool!r} with another definition than the accepted "
+                        "one. The operator must review it: `pegboard lock diff`."
+                    )
+                    raise CallError("needs_review", text)
+                if raw_name not in server.offered():
+                    text = f"Your account at {self.name!r} does not offer {ctx.tool!r}. List the tools again."
+                    raise CallError("not_found", text)
+                return await server.call(raw_name, spec, ctx, args, of_tools_alone(self.name))
+            except CallError as error:
+                if error.error.kind == "connection_required" or self._is_over(session):
+                    self.sessions.end(session)
+                    self._lists.pop(session.key.person, None)
+                raise
+
+    def _is_over(self, session: PersonSession) -> bool:
+        """Tell whether a session was ended while it was used."""
+        return self.sessions.find(session.key) is not session
+
+    # ---- reload of the config
+
+    def fits(self, other: object) -> bool:
+        """Tell whether another source's settings can use these sessions."""
+        return (
+            isinstance(other, PersonalMcpSource)
+            and self.settings.connection == other.settings.connection
+            and self.credentials.settings == other.credentials.settings
+            and (self.settings.trust, self._is_reviewed) == (other.settings.trust, other._is_reviewed)
+        )
+
+    def renew(self, other: McpSource) -> None:
+        """Take over the settings, the lock and the store of another source; sessions and their calls continue."""
+        assert isinstance(other, PersonalMcpSource)
+        self.credentials, self.idle_s = other.credentials, other.idle_s
+        if self._end_subscription is not None:
+            self._end_subscription()
+            self._end_subscription = self.credentials.connections.subscribe(self._on_connection)
+        self.settings, self._file = other.settings, other._file
+        self.lock = self._pins_of(self.settings, self._file)
+        self._connect = self._connect_tool()
+        self._declared.clear()
+        self._adopt_pins()
+        for session in self.sessions.of(self.name):
+            own = session.server.settings
+            kept = replace_fields(self.settings, auth=own.auth, start=own.start, trust=own.trust)
+            session.server.settings = kept

@@ -1,0 +1,166 @@
+"""`auth:` in a config: the same keys for MCP servers, APIs and webhooks, and a clear refusal of what does not fit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pegboard import DefinitionError, ToolContext, load_catalog
+from tests.connections.agreeing import ANN, BOB, connect
+from tests.connections.toy_issuer import ToyIssuer
+from tests.connections.toy_upstreams import ApiUpstream, McpUpstream, mail_of
+
+KEY = "a-key-of-connections-that-is-long-enough-0123456789"
+CONNECTIONS = {"key": "${CONNECTIONS_KEY}", "store": "sqlite:./c.db", "public_url": "http://127.0.0.1:8420"}
+ENV = {"CONNECTIONS_KEY": KEY, "SECRET": "hush-hush-secret"}
+
+
+def written(folder: Path, *tools: dict[str, Any], connections: dict[str, Any] | None = CONNECTIONS) -> Path:
+    config: dict[str, Any] = {"name": "acme", "tools": [*tools]}
+    if connections is not None:
+        config["connections"] = connections
+    path = folder / "pegboard.yaml"
+    path.write_text(json.dumps(config))
+    return path
+
+
+def loaded(folder: Path, *tools: dict[str, Any], connections: dict[str, Any] | None = CONNECTIONS) -> Any:
+    return load_catalog(written(folder, *tools, connections=connections), env=ENV)[0]
+
+
+async def said(catalog: Any, user: str, name: str, **args: Any) -> Any:
+    view = await catalog.aview(ToolContext(user_id=user, space_id="acme"))
+    return await view.call(name, args)
+
+
+async def test_one_auth_section_serves_a_server_an_api_and_a_webhook_for_each_person(tmp_path: Path) -> None:
+    async with (
+        ToyIssuer().running() as issuer,
+        McpUpstream(issuer).running() as mcp,
+        ApiUpstream(issuer, scopes=("read", "write")).running() as api,
+    ):
+        auth = {"mode": "user", "issuer": issuer.url}
+        catalog = loaded(
+            tmp_path,
+            {"name": "mail", "type": "mcp", "mcp": {"transport": "http", "url": mcp.resource}, "auth": auth},
+            {"name": "post", "type": "openapi", "auth": auth,
+             "openapi": {"spec": f"{api.origin}/openapi.json", "base_url": api.origin}},
+            {"name": "me", "type": "webhook", "description": "Say who calls.", "auth": auth,
+             "webhook": {"url": f"{api.origin}/me", "method": "GET"}},
+        )  # fmt: skip
+        async with catalog:
+            for source, name in (("post", "post__readMail"), ("me", "me")):
+                refused = await said(catalog, "ann", name)
+                assert refused.error.kind == "connection_required"
+                assert refused.error.details["source"] == source
+                for person in (ANN, BOB):
+                    await connect(catalog.connections, issuer, person, source=source)
+                for user in ("ann", "bob"):
+                    assert (await said(catalog, user, name)).structured["user"] == user
+            assert (await said(catalog, "bob", "post__readMail")).structured["mail"] == mail_of("bob")
+            issuer.expire_all()
+            assert (await said(catalog, "ann", "post__writeMail", text="hello")).error is None
+            assert api.said == [("ann", "hello")]
+            assert issuer.hits["token:refresh_token"] == 1
+            await connect(catalog.connections, issuer, ANN)
+            await said(catalog, "ann", "mail__connect")
+            assert (await said(catalog, "ann", "mail__read_mail")).text == mail_of("ann")
+            stranger = await catalog.view(ToolContext()).call("me", {})
+            assert (stranger.error.kind, "no user" in stranger.error.message) == ("connection_required", True)
+
+
+async def test_a_service_has_one_token_of_its_own_for_all_callers(tmp_path: Path) -> None:
+    async with (
+        ToyIssuer(path="/tenant").running() as issuer,
+        McpUpstream(issuer).running() as mcp,
+        ApiUpstream(issuer).running() as api,
+    ):
+        issuer.add_client("robot", secret=ENV["SECRET"])
+        auth = {"mode": "client_credentials", "issuer": issuer.url, "client_id": "robot", "client_secret": "${SECRET}"}
+        catalog = loaded(
+            tmp_path,
+            {"name": "mail", "type": "mcp", "mcp": {"transport": "http", "url": mcp.resource}, "auth": auth},
+            {"name": "me", "type": "webhook", "description": "Say who calls.",
+             "webhook": {"url": f"{api.origin}/me", "method": "GET"}, "auth": {**auth, "resource": api.origin}},
+            connections=None,
+        )  # fmt: skip
+        async with catalog:
+            for user in ("ann", "bob"):
+                assert (await said(catalog, user, "mail__whoami")).text == "You are robot."
+                assert (await said(catalog, user, "me")).structured["user"] == "robot"
+            assert issuer.hits["token:client_credentials"] == 2
+            issuer.expire_all()
+            assert (await said(catalog, "ann", "me")).structured["user"] == "robot"
+            assert (await said(catalog, "ann", "mail__whoami")).text == "You are robot."
+            assert issuer.hits["token:client_credentials"] == 4
+            issuer.switches.statuses["token"] = 400
+            issuer.revoke_all()
+            refused = await said(catalog, "ann", "me")
+            assert (refused.error.kind, "operator" in refused.error.message) == ("upstream_auth", True)
+            everything = repr([refused, catalog.registry.sources["mail"].state()])
+            assert not any(secret in everything for secret in (*issuer.secrets, ENV["SECRET"]))
+
+
+async def test_static_headers_are_those_of_before(tmp_path: Path) -> None:
+    async with ToyIssuer().running() as issuer, ApiUpstream(issuer).running() as api:
+        hook = {"name": "me", "type": "webhook", "description": "Say who calls.",
+                "webhook": {"url": f"{api.origin}/me", "method": "GET"},
+                "auth": {"mode": "static", "bearer": "${SECRET}"}}  # fmt: skip
+        catalog = loaded(tmp_path, hook, connections=None)
+        async with catalog:
+            refused = await said(catalog, "ann", "me")
+        assert refused.error.kind == "upstream_auth"
+        assert api.authorizations == [f"Bearer {ENV['SECRET']}"]
+
+
+MCP = {"name": "mail", "type": "mcp", "mcp": {"transport": "http", "url": "https://mail.example.com/mcp"}}
+STDIO = {"name": "mail", "type": "mcp", "mcp": {"transport": "stdio", "command": "x"}}
+
+
+@pytest.mark.parametrize(
+    ("tool", "auth", "text"),
+    [
+        (MCP, {"mode": "exchange"}, "`mode: exchange` is not supported by this version of Pegboard yet"),
+        (MCP, {"mode": "id_jag"}, "`mode: id_jag` is not supported by this version of Pegboard yet"),
+        (MCP, {"mode": "oauth"}, "is none of none, static, client_credentials, user"),
+        (MCP, {"mode": "none", "scopes": "read"}, "`scopes` goes with `mode: client_credentials` or `mode: user`"),
+        (MCP, {"mode": "user", "bearer": "x"}, "`bearer` goes with `mode: static`, not with `mode: user`"),
+        (MCP, {"mode": "static"}, "needs `bearer`, `basic` or `headers`"),
+        (MCP, {"mode": "client_credentials"}, "needs the id of a client"),
+        (MCP, {"mode": "client_credentials", "client_id": "a", "client_secret": "b"}, "who gets the credentials"),
+        (MCP, {"mode": "user", "client_id": "a", "client_secret": "b"}, "who gets the secret"),
+        (MCP, {"mode": "user", "issuer": "ftp://x"}, "no http or https URL"),
+        (MCP, {"mode": "user", "token_url": "https://x.example/t"}, "or neither"),
+        (STDIO, {"mode": "user"}, "goes with an MCP server over HTTP"),
+        ({**MCP, "mcp": {**MCP["mcp"], "trust": "any"}}, {"mode": "user"}, "define the tools of all others"),
+        ({**MCP, "mcp": {**MCP["mcp"], "headers": {"authorization": "x"}}}, {"mode": "user"}, "Remove it"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_refused_with_its_line(
+    tmp_path: Path, tool: dict[str, Any], auth: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(DefinitionError) as refused:
+        loaded(tmp_path, {**tool, "auth": auth})
+    assert text in str(refused.value)
+    assert "pegboard.yaml:1:" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("connections", "text"),
+    [
+        (None, "there is no `connections:`"),
+        ({"key": "short"}, "has 5 bytes; a key of connections has 32 or more"),
+        ({"key": KEY, "store": "redis://x"}, "a store of the kind 'redis' is unknown"),
+        ({"key": KEY, "public_url": "https://x.example/"}, "public_url"),
+        ({}, "key"),
+    ],
+)  # fmt: skip
+def test_connections_that_cannot_be_stored_are_refused(
+    tmp_path: Path, connections: dict[str, Any] | None, text: str
+) -> None:
+    with pytest.raises(DefinitionError) as refused:
+        loaded(tmp_path, {**MCP, "auth": {"mode": "user"}}, connections=connections)
+    assert text in str(refused.value)

@@ -1,0 +1,219 @@
+"""Refreshing: one request at the issuer however many workers ask, and no token that is lost or outlives its end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pegboard.connections.connection_records import ConnectionRequiredError
+from pegboard.model.error import CallError
+from tests.connections.agreeing import ANN, connect
+from tests.connections.test_connecting import world
+from tests.timing import PATIENCE_S
+
+
+def fresh_database(url: str, name: str) -> str:
+    """Create a database on the server, and return its URL."""
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"create database {name}")  # type: ignore[arg-type]
+    base, _, query = url.partition("?")
+    return f"{base.rpartition('/')[0]}/{name}?{query}"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    if request.param == "sqlite":
+        return tmp_path / "c.db"
+    return fresh_database(request.getfixturevalue("postgres_url"), f"conn_{os.urandom(6).hex()}")
+
+
+async def test_many_calls_of_two_workers_make_one_request_at_the_issuer(store: Any) -> None:
+    async with world(store) as here:
+        await connect(here.workers[0], here.issuer)
+        held = here.issuer.switches.held["token"] = asyncio.Event()
+        token = await here.workers[0].token(ANN, "mail")
+        asked = [asyncio.create_task(each.renewed(ANN, "mail", token)) for each in here.workers * 10]
+        async with asyncio.timeout(PATIENCE_S):
+            while not here.issuer.hits["token:refresh_token"]:
+                await asyncio.sleep(0.01)
+        held.set()
+        got = await asyncio.gather(*asked)
+        assert {(each.version, each.value.reveal()) for each in got} == {(2, got[0].value.reveal())}
+        assert here.issuer.hits["token:refresh_token"] == 1
+        assert here.issuer.hits["reused refresh token"] == 0
+        assert here.issuer.good(got[0].value.reveal())
+
+
+async def test_a_call_that_is_cancelled_in_a_refresh_does_not_lose_the_rotated_token(store: Any) -> None:
+    async with world(store) as here:
+        [one, two] = here.workers
+        await connect(one, here.issuer)
+        held = here.issuer.switches.held["token"] = asyncio.Event()
+        token = await one.token(ANN, "mail")
+        asked = asyncio.create_task(one.renewed(ANN, "mail", token))
+        async with asyncio.timeout(PATIENCE_S):
+            while not here.issuer.hits["token:refresh_token"]:
+                await asyncio.sleep(0.01)
+        asked.cancel()
+        held.set()
+        renewed = await two.renewed(ANN, "mail", token)
+        assert (renewed.version, here.issuer.hits["token:refresh_token"]) == (2, 1)
+
+
+async def test_an_issuer_that_is_away_does_not_end_a_connection(store: Any) -> None:
+    async with world(store) as here:
+        [one, two] = here.workers
+        await connect(one, here.issuer)
+        token = await one.token(ANN, "mail")
+        here.issuer.switches.statuses["token"] = 503
+        for worker in (one, two):
+            with pytest.raises(CallError) as refused:
+                await worker.renewed(ANN, "mail", token)
+            assert (refused.value.error.kind, refused.value.error.retryable) == ("upstream_unavailable", True)
+        # What is not refused is still good.
+        assert await one.token(ANN, "mail") == token
+        del here.issuer.switches.statuses["token"]
+        assert (await two.renewed(ANN, "mail", token)).version == 2
+
+
+async def test_a_refused_refresh_needs_a_new_agreement_and_is_not_asked_for_twice(store: Any) -> None:
+    async with world(store) as here:
+        [one, two] = here.workers
+        await connect(one, here.issuer)
+        token = await one.token(ANN, "mail")
+        here.issuer.revoke_all()
+        for worker in (one, two, one):
+            with pytest.raises(ConnectionRequiredError):
+                await worker.renewed(ANN, "mail", token)
+        assert here.issuer.hits["token:refresh_token"] == 1
+        assert [each.is_live for each in await one.listed()] == [False]
+        assert (await connect(two, here.issuer)).is_live
+        assert (await one.token(ANN, "mail")).value != token.value
+
+
+async def test_a_token_is_refreshed_before_it_expires_and_used_on_while_that_fails(store: Any) -> None:
+    async with world(store) as here:
+        here.issuer.switches.expires_in = 100
+        now = 1_000_000.0
+        workers = [here.worker(), here.worker()]
+        for each in workers:
+            each._store._clock = lambda: now  # type: ignore[attr-defined]
+        await connect(workers[0], here.issuer)
+        now += 89
+        assert (await workers[0].token(ANN, "mail")).version == 1
+        now += 2
+        here.issuer.switches.statuses["token"] = 500
+        assert (await workers[0].token(ANN, "mail")).version == 1
+        del here.issuer.switches.statuses["token"]
+        assert (await workers[1].token(ANN, "mail")).version == 2
+        now += 1_000
+        here.issuer.switches.statuses["token"] = 500
+        with pytest.raises(CallError, match="cannot issue tokens now"):
+            await workers[0].token(ANN, "mail")
+        # One for the code, and one for each attempt.
+        assert here.issuer.hits["token"] == 4
+
+
+async def test_a_worker_that_dies_in_a_refresh_holds_the_others_up_for_its_lease_alone(store: Any) -> None:
+    async with world(store) as here:
+        one, two = here.worker(lease_s=0.3), here.worker(lease_s=0.3)
+        await connect(one, here.issuer)
+        token = await one.token(ANN, "mail")
+        lease = await one._store.lease(token.connection_id, 1, by="the dead", for_s=0.3)  # type: ignore[attr-defined]
+        assert lease.state == "mine"
+        assert (await two.renewed(ANN, "mail", token)).version == 2
+
+
+async def test_a_disconnection_during_a_refresh_revokes_what_the_issuer_answers_as_well(store: Any) -> None:
+    async with world(store) as here:
+        [one, two] = here.workers
+        made = await connect(one, here.issuer)
+        token = await one.token(ANN, "mail")
+        held = here.issuer.switches.held["token"] = asyncio.Event()
+        asked = asyncio.create_task(one.renewed(ANN, "mail", token))
+        async with asyncio.timeout(PATIENCE_S):
+            while not here.issuer.hits["token:refresh_token"]:
+                await asyncio.sleep(0.01)
+        outcome = await two.disconnect(made.id)
+        assert outcome is not None
+        held.set()
+        with pytest.raises(ConnectionRequiredError):
+            await asked
+        assert not any(each.is_good for each in here.issuer.tokens)
+        assert await two.listed() == []
+
+
+async def test_a_disconnection_without_an_answer_deletes_all_the_same_and_says_so(store: Any) -> None:
+    async with world(store) as here:
+        [one, _] = here.workers
+        made = await connect(one, here.issuer)
+        here.issuer.switches.statuses["revoke"] = 500
+        outcome = await one.disconnect(made.id)
+        assert outcome is not None
+        assert (outcome.is_revoked, "cannot issue tokens now" in outcome.reason) == (False, True)
+        assert await one.listed() == []
+        assert await one.disconnect(made.id) is None
+
+
+DYING = """
+import asyncio, sys
+from tests.connections.agreeing import ANN, connections_in
+from pegboard.connections.auth_settings import AuthSettings
+
+async def main(store, server_url, host):
+    one = connections_in(store, lease_s=2.0)
+    one.add(AuthSettings(source="mail", mode="user", server_url=server_url, hosts=(host,)))
+    token = await one.token(ANN, "mail")
+    print("refreshes", flush=True)
+    await one.renewed(ANN, "mail", token)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+async def test_kill_minus_nine_in_the_middle_of_a_refresh_ends_in_one_of_two_known_ways(
+    store: Any, tmp_path: Path
+) -> None:
+    for has_answered in (False, True):
+        async with world(store) as here:
+            [one, _] = here.workers
+            await connect(one, here.issuer)
+            token = await one.token(ANN, "mail")
+            # The issuer has rotated the token before it holds the answer, or it has done nothing yet.
+            held = asyncio.Event()
+            if has_answered:
+                here.issuer.switches.held["token"] = held
+            else:
+                here.issuer.switches.statuses["token"] = 500
+            uri = store if isinstance(store, str) else f"sqlite:{store}"
+            script = tmp_path / "dying.py"
+            script.write_text(DYING)
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, str(script), uri, here.upstream.resource, here.issuer.url.split("/")[2],
+                cwd=Path(__file__).parents[2], env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+            )  # fmt: skip
+            async with asyncio.timeout(PATIENCE_S):
+                while not here.issuer.hits["token:refresh_token" if has_answered else "token"] > (
+                    0 if has_answered else 1
+                ):
+                    await asyncio.sleep(0.01)
+            process.send_signal(signal.SIGKILL)
+            await process.wait()
+            held.set()
+            here.issuer.switches.statuses.clear()
+            here.issuer.switches.held.clear()
+            if has_answered:
+                # Its answer died with it, and a refresh token works once: the person is asked again.
+                with pytest.raises(ConnectionRequiredError):
+                    await one.renewed(ANN, "mail", token)
+            else:
+                assert (await one.renewed(ANN, "mail", token)).version == 2
+            assert here.issuer.hits["reused refresh token"] == int(has_answered)
