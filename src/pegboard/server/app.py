@@ -179,7 +179,13 @@ def app_of(catalog: Catalog, options: AppOptions) -> Starlette:
         health=health,
         start_page=StartPage(gateway, host_guard, authenticator),
         consent_page=ConsentPage(host_guard),
-        console=ConsoleDoor(shared, login_token=options.login_token, has_own_login=identify is not None)
+        console=ConsoleDoor(
+            shared,
+            part_states,
+            login_token=options.login_token,
+            has_own_login=identify is not None,
+            has_others=others.are_known,
+        )
         if options.console
         else None,
         host_guard=host_guard,
@@ -268,6 +274,7 @@ class App(Starlette):
         pages = (parts.endpoint, parts.start_page, parts.consent_page, parts.health, parts.console)
         routes = [*(route for page in pages if page is not None for route in page.routes), *parts.api.all()]
         super().__init__(routes=routes, lifespan=self._serving)
+        self._console = parts.console
         self._catalog, self._endpoint, self._api, self._health = parts.catalog, parts.endpoint, parts.api, parts.health
         self._host_guard, self._bus, self._alert_watch = parts.host_guard, parts.bus, parts.alert_watch
         self._grace_s, self._was_started, self._is_traced = grace_s, False, False
@@ -279,6 +286,8 @@ class App(Starlette):
         if self._catalog.executor.ports.tasks is not None:
             self._catalog.tasks.wake_soon()
         self._api.events.begin()
+        if self._console is not None:
+            self._console.begin()
         end_counting, end_logging = self._health.begin(), log_calls(self._catalog.executor)
         end_tracing = trace_calls(self._catalog.executor)
         self._is_traced = tracer_in_use() is not None
@@ -302,6 +311,8 @@ class App(Starlette):
 
     def _end_streams(self) -> None:
         self._api.events.end()
+        if self._console is not None:
+            self._console.end_streams()
         self._endpoint.end_streams()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

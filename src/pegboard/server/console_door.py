@@ -9,6 +9,7 @@ from starlette.types import Receive, Scope, Send
 
 from pegboard.lazy import LazyModule
 from pegboard.server.http_api.api_app import Api
+from pegboard.telemetry.part_states import PartStates
 
 if TYPE_CHECKING:
     from pegboard.server.console import console_app
@@ -23,20 +24,37 @@ class ConsoleDoor:
     Args:
         api: the guards and the gateway that all doors over HTTP share.
         login_token: the secret of the one-time login link; empty if there is none.
+        part_states: the probes of what the catalog depends on.
+        has_others: whether other workers answer calls, too.
         has_own_login: whether the host identifies its callers itself.
     """
 
-    def __init__(self, api: Api, *, login_token: str = "", has_own_login: bool = False) -> None:
-        self._api, self._login_token, self._has_own_login = api, login_token, has_own_login
+    def __init__(
+        self, api: Api, part_states: PartStates, *, login_token: str = "", has_own_login: bool = False,
+        has_others: bool = False,
+    ) -> None:  # fmt: skip
+        self._api, self._part_states, self._login_token = api, part_states, login_token
+        self._has_own_login, self._has_others = has_own_login, has_others
         self._app: ConsoleApp | None = None
 
     @property
     def routes(self) -> list[Route]:
         return [Route("/console", endpoint=self), Route("/console/{rest:path}", endpoint=self)]
 
+    def begin(self) -> None:
+        """Accept open streams, also after an earlier end."""
+        if self._app is not None:
+            self._app.live.begin()
+
+    def end_streams(self) -> None:
+        """End every open stream; otherwise a server that shuts down would wait for them."""
+        if self._app is not None:
+            self._app.live.end_streams()
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._app is None:
             self._app = console_app.ConsoleApp(
-                self._api, login_token=self._login_token, has_own_login=self._has_own_login
-            )
+                self._api, self._part_states, login_token=self._login_token, has_own_login=self._has_own_login,
+                has_others=self._has_others,
+            )  # fmt: skip
         await self._app(scope, receive, send)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,10 +23,10 @@ from tests.server.console.browsing import LINK, Browser, console, opened, text_o
 class Office:
     """A server with an operator, and a person with one profile of two."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **options: Any) -> None:
         self.keys = KeyStore(folder / "keys.db")
         self.key = {name: self.keys.add(name)[0] for name in ("olga", "paul", "nobody")}
-        self.catalog = catalog = Catalog("office")
+        self.catalog = catalog = Catalog("office", **options)
         catalog.tool(name="greet", groups="core")(lambda: "hello")
         catalog.tool(name="open_vault", groups="secret")(lambda: "gold")
         catalog.profile(Profile(name="desk", include=("core",)))

@@ -21,18 +21,24 @@ from pegboard.model.rate_limit import RateLimit
 from pegboard.server.authenticator import Authenticated, network_of
 from pegboard.server.body_reader import BodyError, ClientLeftError
 from pegboard.server.consent_inbox import APPROVER
+from pegboard.server.console.audit_page import AuditPage
 from pegboard.server.console.board import BoardPage
 from pegboard.server.console.inbox_page import InboxPage, refused
+from pegboard.server.console.live import LivePage
 from pegboard.server.console.login_link import LoginLink
+from pegboard.server.console.matrix_page import MatrixPage
 from pegboard.server.console.page_error import PageError, busy, no_such_page
 from pegboard.server.console.pages import SECURITY_HEADERS, Pages
 from pegboard.server.console.sessions import SESSION_S, Session, Sessions, cookie_name
+from pegboard.server.console.sources_page import SourcesPage
+from pegboard.server.console.tasks_page import TasksPage
 from pegboard.server.console.tool_detail import ToolPage
 from pegboard.server.console.visit import LOOKING, Lens, Visit
 from pegboard.server.health import OPERATOR
 from pegboard.server.host_guard import OTHER_PAGE, Refusal, is_of_another_page
 from pegboard.server.http_api.api_app import Api
 from pegboard.server.principal import ANONYMOUS, Identity, Principal
+from pegboard.telemetry.part_states import PartStates
 from pegboard.version import __version__
 
 LOGIN_TRIES = RateLimit(max_calls=10, window_s=600.0)  # of one address, and of one key
@@ -73,16 +79,32 @@ class ConsoleApp:
     Args:
         api: the guards and the gateway that all doors over HTTP share.
         login_token: the secret of the link that logs in the person at the terminal of a server without authentication.
+        part_states: the probes of what the catalog depends on.
+        has_others: whether other workers answer calls, too.
         has_own_login: whether the host identifies its callers itself, so that the console has no login.
     """
 
-    def __init__(self, api: Api, *, login_token: str, has_own_login: bool) -> None:
+    def __init__(
+        self, api: Api, part_states: PartStates, *, login_token: str, has_own_login: bool, has_others: bool
+    ) -> None:
         self._api, self._link, self._has_own_login = api, LoginLink(login_token), has_own_login
         self._sessions, self._pages = Sessions(api.sealing), Pages()
+        self.live = LivePage(self._pages, has_others=has_others)
+        tasks, audit = TasksPage(self._pages), AuditPage(self._pages)
         board, tools, inbox = BoardPage(self._pages), ToolPage(self._pages), InboxPage(self._pages)
         self._routes = [
             self._route("", {"GET": board.show}),
             self._route("/tools/{name}", {"GET": tools.show, "POST": tools.call}),
+            self._route("/tasks", {"GET": tasks.list}),
+            self._route("/tasks/{id}", {"GET": tasks.show}),
+            self._route("/tasks/{id}/cancel", {"POST": tasks.cancel}),
+            self._route("/tasks/{id}/resume", {"POST": tasks.resume}),
+            self._route("/live", {"GET": self.live.show}),
+            self._route("/live/events", {"GET": self.live.events}),
+            self._route("/matrix", {"GET": MatrixPage(self._pages).show}),
+            self._route("/sources", {"GET": SourcesPage(self._pages, part_states).show}),
+            self._route("/audit", {"GET": audit.list}),
+            self._route("/audit/{id}", {"GET": audit.show}),
             self._route("/consents", {"GET": inbox.list}),
             self._route("/consents/{id}", {"GET": inbox.show}),
             self._route("/consents/{id}/approve", {"POST": inbox.approve}),

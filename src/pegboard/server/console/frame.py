@@ -18,14 +18,25 @@ class Tab(NamedTuple):
     path: str
 
 
-_TABS = (Tab("board", "Board", ""), Tab("consents", "Consents", "/consents"))
+_TABS = (
+    Tab("board", "Board", ""),
+    Tab("consents", "Consents", "/consents"),
+    Tab("tasks", "Tasks", "/tasks"),
+    Tab("live", "Live", "/live"),
+)
+_OPERATOR_TABS = (
+    Tab("matrix", "Matrix", "/matrix"),
+    Tab("sources", "Sources", "/sources"),
+    Tab("audit", "Audit", "/audit"),
+)
 
 
 def frame(visit: Visit, tab: str) -> Mapping[str, Any]:
     """Return the values of the layout for a page of this tab."""
     principal = visit.looks_as
+    tabs = (*_TABS, *_OPERATOR_TABS) if visit.is_operator else _TABS
     return {
-        "visit": visit, "url": visit.url, "base": visit.base, "tab": tab, "tabs": _TABS, "version": __version__,
+        "visit": visit, "url": visit.url, "base": visit.base, "tab": tab, "tabs": tabs, "version": __version__,
         "name": legal(visit.gateway.catalog.name), "form_token": visit.form_token, "profile": principal.profile,
         "whose": _whose(visit),
     }  # fmt: skip

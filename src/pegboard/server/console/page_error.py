@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pegboard.server.console.visit import Visit
+
 
 class PageError(Exception):
     """A page that cannot be shown: an HTTP status, a title, and sentences for the person."""
@@ -19,3 +21,13 @@ def no_such_page() -> PageError:
 def busy() -> PageError:
     """Return the error of a server that has too many open requests."""
     return PageError(503, "Busy", "The server is busy. Try again in a moment.", retry_after_s=1)
+
+
+def only_operators(visit: Visit) -> None:
+    """Refuse everybody but operators, as if there were no such page.
+
+    Raises:
+        PageError: the person is not an operator.
+    """
+    if not visit.is_operator:
+        raise no_such_page()

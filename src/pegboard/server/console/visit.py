@@ -86,6 +86,14 @@ class Visit(CarriesCredentials, frozen=True, kw_only=True):
         """The name of the person, for people and for records."""
         return self.person.user or self.person.key or self.person.credential
 
+    @property
+    def session_of(self) -> Principal:
+        """The principal whose credential a stream of this person ends with."""
+        if self.acts_as is not None and self.acts_as.identity.credential == self.person.credential:
+            return self.acts_as
+        # Operators without a profile of their own, and the person at the terminal.
+        return Principal(identity=self.person, profile=None)
+
     def now(self) -> float:
         """Return the time in seconds since 1970, by the clock of the calls."""
         return self.gateway.catalog.executor.ports.wall_clock()

@@ -38,4 +38,64 @@
     }
   };
   addCopy(document);
+
+  // Live calls: everything is written as text, and as often as the browser draws.
+  const live = document.getElementById("live");
+  if (live) {
+    const ROWS = 300, WAITING = 2000, body = live.tBodies[0], state = document.getElementById("live-state");
+    const known = new Map();
+    let waiting = [], lost = 0, isDrawing = false;
+    const cell = (row, text, name) => {
+      const made = row.insertCell();
+      made.textContent = text == null ? "" : String(text);
+      if (name) made.className = name;
+      return made;
+    };
+    const draw = () => {
+      isDrawing = false;
+      const events = waiting; waiting = [];
+      document.getElementById("live-empty").hidden = true;
+      for (const [kind, call] of events) {
+        let row = known.get(call.id);
+        if (!row) {
+          row = body.insertRow(0);
+          known.set(call.id, row);
+          cell(row, new Date(call.at * 1000).toLocaleTimeString(), "mono nowrap");
+          const tool = cell(row, "", call.parent ? "mono nested" : "mono");
+          tool.textContent = call.tool;
+          for (const text of [call.who, call.profile, call.door]) cell(row, text);
+          const outcome = document.createElement("span");
+          outcome.className = "tag state-runs"; outcome.textContent = "runs";
+          cell(row, "").append(outcome);
+          cell(row, "", "nowrap");
+        }
+        if (kind === "finished") {
+          const outcome = row.cells[5].firstChild;
+          outcome.textContent = call.kind;
+          outcome.className = "tag state-" + (call.kind === "ok" ? "up" : "down");
+          row.cells[6].textContent = call.ms + " ms";
+          row.cells[6].title = Object.entries(call.stages).map(([name, ms]) => name + " " + ms + " ms").join(", ");
+          if (live.dataset.audit) {
+            const link = document.createElement("a");
+            link.href = live.dataset.audit + encodeURIComponent(call.id);
+            link.textContent = call.tool; link.dataset.row = "";
+            row.cells[1].replaceChildren(link);
+          }
+        }
+      }
+      while (body.rows.length > ROWS) body.deleteRow(-1);
+      if (known.size > 4 * ROWS) for (const [id, row] of known) if (!row.isConnected) known.delete(id);
+    };
+    const add = (kind) => (event) => {
+      waiting.push([kind, JSON.parse(event.data)]);
+      if (waiting.length > WAITING) { waiting.shift(); lost += 1; state.textContent = lost + " events came too fast to be shown."; }
+      if (!isDrawing) { isDrawing = true; requestAnimationFrame(draw); }
+    };
+    const stream = new EventSource(live.dataset.stream);
+    stream.addEventListener("started", add("started"));
+    stream.addEventListener("finished", add("finished"));
+    stream.addEventListener("dropped", (event) => { lost += JSON.parse(event.data).events; state.textContent = lost + " events came too fast to be shown."; });
+    stream.addEventListener("open", () => { state.textContent = "Connected. Calls appear here as they happen."; });
+    stream.addEventListener("error", () => { state.textContent = stream.readyState === 2 ? "The stream has ended. Reload the page." : "Connecting again…"; });
+  }
 })();

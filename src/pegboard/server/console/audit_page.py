@@ -1,0 +1,88 @@
+"""Audit page: the newest rows of the audit, for operators: who called what, what became of it, and why."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from starlette.responses import Response
+
+from pegboard.audit.audit import Audit
+from pegboard.audit.audit_query import AuditFilter, newest_rows
+from pegboard.audit.audit_row import AuditRow
+from pegboard.server.console.frame import frame
+from pegboard.server.console.page_error import PageError, only_operators
+from pegboard.server.console.pages import Pages
+from pegboard.server.console.shown_json import pretty
+from pegboard.server.console.shown_time import took
+from pegboard.server.console.visit import Visit
+from pegboard.storage.store_error import StoreError
+
+AUDIT_ROWS_SHOWN = 200  # rows on one page
+_FILTERS = ("tool", "user", "space", "kind")
+
+
+class ShownRow(NamedTuple):
+    """A row with its times in words, and the name of its caller."""
+
+    row: AuditRow
+    at: str
+    took: str
+    who: str
+
+
+class AuditPage:
+    """`/console/audit` and `/console/audit/{id}`."""
+
+    def __init__(self, pages: Pages) -> None:
+        self._pages = pages
+
+    async def list(self, visit: Visit) -> Response:
+        only_operators(visit)
+        audit = _audit(visit)
+        # `a_user` and not `user`: that is the caller whose eyes an operator looks through.
+        chosen = {name: visit.query.get(f"a_{name}", "").strip()[:200] for name in _FILTERS}
+        rows = [] if audit is None else await _rows(audit, _filter(chosen))
+        values = {
+            "has_audit": audit is not None, "rows": [_shown(row) for row in rows], "chosen": chosen,
+            "is_filtered": any(chosen.values()), "fault": "" if audit is None or audit.is_up else audit.fault(),
+            "most": AUDIT_ROWS_SHOWN,
+        }  # fmt: skip
+        return self._pages.page("audit.html", {**frame(visit, "audit"), **values})
+
+    async def show(self, visit: Visit) -> Response:
+        only_operators(visit)
+        audit = _audit(visit)
+        rows = [] if audit is None else await _rows(audit, AuditFilter(call_id=visit.path["id"]))
+        if not rows:
+            raise PageError(404, "Not found", f"No row of the audit has the call id {visit.path['id']!r}.")
+        row = rows[0]
+        stages = [(name, took(spent)) for name, spent in row.stage_s.items()]
+        values = {"one": _shown(row), "stages": stages, "detail": pretty(dict(row.detail)) if row.detail else ""}
+        return self._pages.page("audit_row.html", {**frame(visit, "audit"), **values})
+
+
+def _filter(chosen: Mapping[str, str]) -> AuditFilter:
+    return AuditFilter(
+        tool=chosen["tool"], user=chosen["user"], space=chosen["space"], kind=chosen["kind"]
+    )  # fmt: skip
+
+
+def _audit(visit: Visit) -> Audit | None:
+    audit = visit.gateway.catalog.executor.ports.audit
+    return audit if isinstance(audit, Audit) else None
+
+
+async def _rows(audit: Audit, wanted: AuditFilter) -> list[AuditRow]:
+    try:
+        return await asyncio.to_thread(newest_rows, audit.writer.store, wanted, limit=AUDIT_ROWS_SHOWN)
+    except StoreError as error:
+        raise PageError(503, "Not now", f"The audit cannot be read: {error}.") from None
+
+
+def _shown(row: AuditRow) -> ShownRow:
+    at = datetime.fromtimestamp(row.at, tz=UTC).strftime("%Y-%m-%d %H:%M:%S")
+    spent = "" if row.event == "begin" else took(row.duration_s)
+    return ShownRow(row, at, spent, row.user or row.credential[:12] or "nobody")

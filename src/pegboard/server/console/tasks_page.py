@@ -1,0 +1,108 @@
+"""Tasks page: the tasks of a person, or of everybody for operators; those that need somebody first."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from starlette.responses import RedirectResponse, Response
+
+from pegboard.model.error import CallError
+from pegboard.model.task import TaskRecord
+from pegboard.server.console.frame import frame
+from pegboard.server.console.pages import SECURITY_HEADERS, Pages
+from pegboard.server.console.shown_json import pretty
+from pegboard.server.console.shown_time import ago
+from pegboard.server.console.visit import Visit
+from pegboard.tasks.tasks import OPERATOR, Asking, Tasks
+
+TASKS_SHOWN = 500  # tasks on one page
+STUCK_S = 300.0  # seconds without any sign of a running task, after which it is shown first
+
+_ORDER = {"stuck": 0, "asks": 1, "failed": 2, "runs": 3, "completed": 4, "cancelled": 5}
+
+
+class TaskRow(NamedTuple):
+    """A task for the list; `state` is one of the words of `_ORDER`."""
+
+    record: TaskRecord
+    state: str
+    begun: str
+    seen: str
+    step: str
+
+
+class TasksPage:
+    """`/console/tasks` and below."""
+
+    def __init__(self, pages: Pages) -> None:
+        self._pages = pages
+
+    async def list(self, visit: Visit) -> Response:
+        """Show the tasks, stuck ones first."""
+        tasks = _tasks(visit)
+        rows = list[TaskRow]()
+        if tasks is not None:
+            records = [*await tasks.list(_asking(visit))][:TASKS_SHOWN]
+            steps = await tasks.last_steps(records)
+            now = visit.now()
+            rows = sorted(
+                (_row(record, now, steps.get(record.task_id, "")) for record in records),
+                key=lambda row: (_ORDER[row.state], -row.record.updated_at),
+            )
+        values = {"rows": rows, "has_tasks": tasks is not None, "done": visit.query.get("done", "")}
+        return self._pages.page("tasks.html", {**frame(visit, "tasks"), **values})
+
+    async def show(self, visit: Visit) -> Response:
+        """Show one task; its result only to its owner, since results belong to callers."""
+        tasks = _known(visit)
+        record = await tasks.get(visit.path["id"], _asking(visit))
+        steps = await tasks.last_steps([record])
+        shows_result = not visit.is_operator
+        result, error = record.result, record.error
+        values = {
+            "row": _row(record, visit.now(), steps.get(record.task_id, "")),
+            "result": "" if result is None or not shows_result else pretty(result.structured or result.text),
+            "error": "" if error is None else f"{error.kind}: {error.message}",
+            "has_result": result is not None, "shows_result": shows_result,
+        }  # fmt: skip
+        return self._pages.page("task.html", {**frame(visit, "tasks"), **values})
+
+    async def cancel(self, visit: Visit) -> Response:
+        """Cancel a task; one that has ended does not change."""
+        await _known(visit).cancel(visit.path["id"], _asking(visit))
+        return _done(visit, "cancelled")
+
+    async def resume(self, visit: Visit) -> Response:
+        """Resume an interrupted task; one that runs or has ended does not change."""
+        await _known(visit).resume(visit.path["id"], _asking(visit))
+        return _done(visit, "resumed")
+
+
+def _tasks(visit: Visit) -> Tasks | None:
+    catalog = visit.gateway.catalog
+    return None if catalog.executor.ports.tasks is None else catalog.tasks
+
+
+def _known(visit: Visit) -> Tasks:
+    tasks = _tasks(visit)
+    if tasks is None:
+        raise CallError("not_found", "This server keeps no tasks.")
+    return tasks
+
+
+def _asking(visit: Visit) -> Asking:
+    """Return whose tasks are meant: everybody's for operators, else those of the person."""
+    if visit.is_operator:
+        return OPERATOR
+    return visit.gateway.context(visit.looks_as)
+
+
+def _row(record: TaskRecord, now: float, step: str) -> TaskRow:
+    quiet_s = now - record.updated_at
+    running = "stuck" if quiet_s > STUCK_S else "runs"
+    state = {"working": running, "input_required": "asks"}.get(record.state, record.state)
+    return TaskRow(record, state, ago(record.created_at, now), ago(record.updated_at, now), step)
+
+
+def _done(visit: Visit, what: str) -> Response:
+    return RedirectResponse(visit.url("/tasks", done=what), status_code=303, headers=SECURITY_HEADERS)

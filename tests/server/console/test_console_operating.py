@@ -1,0 +1,263 @@
+"""Tasks, sources, audit, matrix and live calls: what is there, for whom, and what an empty page says."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from pegboard import CallContext, Catalog, Profile, Tasks, http_app
+from pegboard.config import load_catalog
+from pegboard.model.source_state import SourceState
+from tests.auth.parts import bearer
+from tests.core.parts import FakeSource, foreign
+from tests.server.console.browsing import Browser, console, text_of
+from tests.server.console.test_console_login import Office
+from tests.server.doors import listening
+from tests.timing import PATIENCE_S
+
+
+class Picky(FakeSource):
+    """A source that left a tool out."""
+
+    rejected = (("bad name", "it is no name"),)
+
+
+def source(name: str, state: SourceState) -> FakeSource:
+    return Picky(name=name, listed=[foreign(name, "fetch")], now=state)
+
+
+async def test_sources_show_their_state_and_what_the_lock_holds_back_the_worst_first() -> None:
+    catalog = Catalog("office")
+    held = SourceState(quarantined=frozenset({"held.new"}), changed=frozenset({"held.other"}),
+                       flagged=frozenset({"held.other"}))  # fmt: skip
+    away = SourceState(status="unreachable", is_up=False, reason="refused")
+    for one in (source("good", SourceState()), source("held", held), source("away", away)):
+        catalog.add_source(one)
+    async with console(catalog) as browser:
+        await browser.log_in()
+        page = text_of((await browser.get("/sources")).text)
+        assert page.index("away unreachable") < page.index("held ok") < page.index("good ok")
+        for part in ("refused Its tools are hidden", "held.new is new", "held.other suspicious has changed",
+                     "1 tool left out bad name : it is no name"):  # fmt: skip
+            assert part in page, part
+
+
+SHOP = """
+from pegboard import default_catalog
+
+@default_catalog.tool
+def add(a: int, b: int) -> int:
+    return a + b
+"""
+
+
+@pytest.fixture
+async def audited(tmp_path: Path) -> AsyncGenerator[Browser]:
+    """A browser of a server with an audit, after a good call and a refused one."""
+    tmp_path.chmod(0o700)
+    (tmp_path / "audited_shop.py").write_text(SHOP)
+    path = tmp_path / "pegboard.yaml"
+    path.write_text('python: [audited_shop]\naudit: {store: "sqlite:./audit.db"}\n')
+    catalog, config = load_catalog(path)
+    async with console(catalog, config=config) as browser:
+        for arguments in ({"a": 1, "b": 41}, {"a": "one"}):
+            await browser.client.post("/v1/tools/add/call", json=arguments)
+        await browser.log_in()
+        yield browser
+
+
+async def rows_of(browser: Browser, path: str, count: int) -> str:
+    """Return the page of the audit when it has so many rows: they are written by a thread."""
+    async with asyncio.timeout(PATIENCE_S):
+        while (page := (await browser.get(path)).text).count("/console/audit/") < count:
+            await asyncio.sleep(0.01)
+    return page
+
+
+async def test_the_audit_shows_calls_and_one_call_in_full(audited: Browser) -> None:
+    page = await rows_of(audited, "/audit", 2)
+    assert "main.add anonymous" in text_of(page)
+    assert "invalid_arguments" in page
+    found = await audited.get("/audit?a_kind=ok&a_tool=main.*")
+    [call] = re.findall(r'href="/console(/audit/[^"]+)"', found.text)
+    one = text_of((await audited.get(call)).text)
+    for part in ("name add", "door http", "decision visible", "Stages", "run "):
+        assert part in one
+    # Arguments and results belong to callers.
+    assert "41" not in re.sub(r"[0-9a-f]{12,}|\d+ (?:ms|µs|bytes)|[\d.:-]+", "", one)
+    assert "No row matches" in (await audited.get("/audit?a_user=nobody")).text
+    assert (await audited.get("/audit/none")).status_code == 404
+
+
+async def test_without_an_audit_the_page_says_so_and_what_to_write() -> None:
+    async with console(Catalog("bare")) as browser:
+        await browser.log_in()
+        page = text_of((await browser.get("/audit")).text)
+        assert "No audit is kept" in page
+        assert 'audit: store: "sqlite:./audit.db"' in page
+
+
+async def test_the_matrix_has_each_tool_and_profile_and_can_show_what_differs() -> None:
+    catalog = Catalog("shop")
+    catalog.tool(name="look", groups="read")(lambda: "x")
+    catalog.tool(name="change", groups="write")(lambda: "x")
+    catalog.profile(Profile(name="clerk", include=("read",)))
+    catalog.profile(Profile(name="boss", include=("read", "write")))
+    async with console(catalog) as browser:
+        await browser.log_in()
+        page = text_of((await browser.get("/matrix")).text)
+        assert "Tool clerk boss change group ● visible look ● visible ● visible" in page
+        assert "1 tool of 2 that profiles see differently" in text_of((await browser.get("/matrix?differ=1")).text)
+
+
+class Desk:
+    """A server with tasks, on which paul and olga may start one each."""
+
+    def __init__(self, folder: Path) -> None:
+        self.office = Office(folder, tasks=Tasks("memory"))
+        self.ends = asyncio.Event()
+
+        @self.office.catalog.tool(task="optional")
+        async def report(ctx: CallContext, about: str) -> str:
+            """Write a report."""
+            await ctx.progress(0.5, f"half of {about}")
+            await self.ends.wait()
+            return f"report about {about}"
+
+    async def start(self, browser: Browser, name: str, about: str) -> str:
+        answer = await browser.client.post(
+            "/v1/tools/report/call?as_task=true", json={"about": about}, headers=bearer(self.office.key[name])
+        )
+        return answer.json()["taskId"]
+
+
+async def test_people_see_their_own_tasks_and_operators_all_without_results(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    async with console(desk.office.catalog) as browser:
+        mine = await desk.start(browser, "paul", "cats")
+        other = await desk.start(browser, "olga", "dogs")
+        await browser.log_in(desk.office.key["paul"])
+        page = (await browser.get("/tasks")).text
+        assert (mine in page, other in page) == (True, False)
+        assert (await browser.get(f"/tasks/{other}")).status_code == 404
+        await browser.get(f"/tasks/{mine}")
+        assert (await browser.post(f"/tasks/{other}/cancel")).status_code == 404
+        desk.ends.set()
+        async with asyncio.timeout(PATIENCE_S):
+            while "report about cats" not in (await browser.get(f"/tasks/{mine}")).text:
+                await asyncio.sleep(0.01)
+        await browser.post("/logout")
+        await browser.log_in(desk.office.key["olga"])
+        page = (await browser.get("/tasks")).text
+        assert (mine in page, other in page) == (True, True)
+        shown = await browser.get(f"/tasks/{mine}")
+        assert "which its caller can read" in shown.text
+        assert "report about" not in shown.text
+
+
+async def test_a_task_is_cancelled_and_resumed_by_a_form(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    async with console(desk.office.catalog) as browser:
+        task = await desk.start(browser, "paul", "cats")
+        await browser.log_in(desk.office.key["paul"])
+        assert "runs" in text_of((await browser.get(f"/tasks/{task}")).text)
+        assert (await browser.post(f"/tasks/{task}/resume")).headers["location"].endswith("done=resumed")
+        await browser.get(f"/tasks/{task}")
+        assert (await browser.post(f"/tasks/{task}/cancel")).status_code == 303
+        async with asyncio.timeout(PATIENCE_S):
+            while "cancelled" not in (await browser.get(f"/tasks/{task}")).text:
+                await asyncio.sleep(0.01)
+        assert "Cancelled." in (await browser.get("/tasks?done=cancelled")).text
+
+
+async def test_without_tasks_the_page_says_what_to_write() -> None:
+    async with console(Catalog("bare")) as browser:
+        await browser.log_in()
+        assert "tasks: store:" in text_of((await browser.get("/tasks")).text)
+        assert (await browser.get("/tasks/none")).status_code == 404
+
+
+async def test_only_operators_have_the_pages_of_operators(tmp_path: Path) -> None:
+    office = Office(tmp_path)
+    async with console(office.catalog) as browser:
+        for name, status in (("paul", 404), ("olga", 200)):
+            await browser.log_in(office.key[name])
+            for path in ("/sources", "/audit", "/matrix"):
+                assert (await browser.get(path)).status_code == status
+                assert (f'href="/console{path}' in (await browser.get("")).text) is (status == 200)
+            await browser.get("")
+            await browser.post("/logout")
+
+
+async def test_live_calls_reach_operators_and_their_own_person_alone_without_arguments(tmp_path: Path) -> None:
+    office = Office(tmp_path)
+    app = http_app(office.catalog, console=True)
+    async with listening(app, starts=app) as url, httpx2.AsyncClient(base_url=url) as client:
+        heard: dict[str, list[str]] = {"olga": [], "paul": []}
+        listens = {name: asyncio.Event() for name in heard}
+
+        async def listen(name: str) -> None:
+            async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE_S) as mine:
+                browser = Browser(mine)
+                await browser.get("/login")
+                token = re.findall(r'form_token" value="([^"]+)', browser.page)[0]
+                await mine.post("/console/login", data={"form_token": token, "key": office.key[name]},
+                                headers={"origin": url})  # fmt: skip
+                assert "Calls appear here" in (await browser.get("/live")).text
+                async with mine.stream("GET", "/console/live/events") as stream:
+                    async for line in stream.aiter_lines():
+                        listens[name].set()
+                        if line.startswith("data: "):
+                            heard[name].append(line)
+                            event = json.loads(line[6:])
+                            if event["tool"] == "greet" and event["who"] == "paul" and "kind" in event:
+                                return
+
+        listening_to = [asyncio.create_task(listen(name)) for name in heard]
+        async with asyncio.timeout(PATIENCE_S):
+            for event in listens.values():
+                await event.wait()
+            await client.post("/v1/tools/greet/call", json={}, headers=bearer(office.key["olga"]))
+            await client.post("/v1/tools/secret-canary/call", json={"x": "canary"}, headers=bearer(office.key["olga"]))
+            await client.post("/v1/tools/greet/call", json={}, headers=bearer(office.key["paul"]))
+            await asyncio.gather(*listening_to)
+        assert "olga" not in "".join(heard["paul"])
+        assert len(heard["paul"]) == 2
+        assert [json.loads(line[6:]).get("kind") for line in heard["olga"]] == [
+            None,
+            "ok",
+            None,
+            "not_found",
+            None,
+            "ok",
+        ]
+        assert '"x"' not in "".join(heard["olga"])
+        assert set(json.loads(heard["olga"][1][6:])["stages"]) >= {"resolve", "run"}
+
+
+async def test_a_live_stream_ends_with_its_key_and_with_the_server(tmp_path: Path) -> None:
+    office = Office(tmp_path)
+    app = http_app(office.catalog, console=True)
+    for ending in ("key", "server"):
+        if ending == "server":
+            office.key["paul"] = office.keys.add("paul")[0]
+        async with listening(app, starts=app) as url, httpx2.AsyncClient(base_url=url, timeout=PATIENCE_S) as client:
+            browser = Browser(client)
+            await browser.get("/login")
+            token = re.findall(r'form_token" value="([^"]+)', browser.page)[0]
+            fields = {"form_token": token, "key": office.key["paul"]}
+            await client.post("/console/login", data=fields, headers={"origin": url})
+            async with client.stream("GET", "/console/live/events") as stream:
+                lines = stream.aiter_lines()
+                assert await anext(lines) == ": listening"
+                if ending == "key":
+                    office.keys.revoke("paul")
+                else:
+                    app.state.end_streams()
+                assert [line async for line in lines if line.startswith("data")] == []
