@@ -68,11 +68,11 @@ def test_a_file_without_text_is_told_and_the_encoding_of_a_source_is_set(run: Ru
 
 def test_bad_files_are_one_line_each_and_end_with_1(run: Run, tmp_path: Path) -> None:
     (tmp_path / "handbook" / "bad.json").write_text("{")
-    (tmp_path / "handbook" / "picture.png").write_bytes(b"x")
+    (tmp_path / "handbook" / "picture.png").write_bytes(b"\x89PNG\r\n")
     ran = run("ingest", "handbook", "--space", "s1")
     assert (ran.code, ran.err.count("\n")) == (1, 1)
     assert ran.err.startswith("bad.json: it is no JSON at ")
-    assert ran.out == "2 added, 1 failed in the space 's1'.\nFiles of kinds that are not read: 1 .png.\n"
+    assert ran.out == "2 added, 1 failed in the space 's1'.\nFiles of kinds that are not read: 1 .png (a picture).\n"
     told = orjson.loads(run("ingest", "handbook", "--space", "s1", "--json").out)
     assert (told["failed"], told["unchanged"], told["kindsNotRead"]) == (1, 2, {"png": 1})
     assert [bad["path"] for bad in told["bad"]] == ["bad.json"]

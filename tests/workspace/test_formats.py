@@ -25,9 +25,9 @@ async def reader() -> AsyncIterator[FileReader]:
         yield made
 
 
-def packed(parts: dict[str, bytes]) -> bytes:
+def packed(parts: dict[str, bytes], compression: int = zipfile.ZIP_DEFLATED) -> bytes:
     file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(file, "w", compression) as archive:
         for name, content in parts.items():
             archive.writestr(name, content)
     return file.getvalue()
@@ -352,7 +352,7 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
     "noise.pdf": (lambda: b"\x00\x01" * 500, "it is no PDF that can be read"),
     "cut.pdf": (lambda: pdf("text")[:60], "it is no PDF that can be read"),
     "wide.csv": (lambda: b"a,b\n" + b'"' + b"x" * 1_100_000 + b'",1\n', "line 2 is no CSV"),
-    "picture.png": (lambda: b"x", "no parser reads this kind of file"),
+    "picture.png": (lambda: b"\x89PNG\r\n", "it is a picture, which no parser reads"),
 }
 
 

@@ -16,6 +16,7 @@ import pytest
 
 from pegboard.model.error import CallError
 from pegboard.workspace import ingest
+from pegboard.workspace.ingest import IngestReport, describe_progress
 from tests import forking
 from tests.workspace.library import ON_SQLITE_ALONE, Library, files, in_space
 from tests.workspace.test_formats import HOSTILE, pdf
@@ -293,3 +294,14 @@ async def test_the_file_of_the_store_is_for_its_owner_alone(library: Library) ->
     assert (await library.call("list_sources", in_space("s1")))["items"]
     for path in Path(str(library.place)).glob("documents.db*"):
         assert path.stat().st_mode & 0o077 == 0, path
+
+
+def test_progress_tells_the_total_and_the_time_left() -> None:
+    report = IngestReport(total=1_000)
+    assert describe_progress(report, 0.0) == "0 of 1,000 files: nothing to take in"
+    report.counts["added"] = 250
+    assert describe_progress(report, 30.0) == "250 of 1,000 files, 1:30 left: 250 added"
+    assert describe_progress(report, 3_000.0) == "250 of 1,000 files, 2:30:00 left: 250 added"
+    # Files may appear while the folder is read.
+    report.counts["added"] = 1_001
+    assert describe_progress(report, 30.0) == "1,001 of 1,001 files: 1001 added"

@@ -17,7 +17,7 @@ from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.model.record import replace
 from pegboard.workspace.parsing.feed import Feed
-from pegboard.workspace.parsing.formats import format_of
+from pegboard.workspace.parsing.formats import DETECTED, format_of
 from pegboard.workspace.parsing.parsed import MAX_CHARS_VARIABLE
 
 PARSERS = 4  # children that parse files at once, at most one per CPU
@@ -61,16 +61,14 @@ class FileReader:
 
         `encoding` is for texts without a byte order mark; empty means detection.
         """
-        kind = format_of(path)
+        kind = format_of(path) or DETECTED
         document = NewDocument(
             path=path,
-            mime=kind.mime if kind else "application/octet-stream",
+            mime=kind.mime,
             size_bytes=len(payload),
             checksum=checksum_of(payload),
             modified_s=modified_s,
         )
-        if kind is None:
-            return with_error(document, "no parser reads this kind of file")
         try:
             options: JSON = {"name": path.rpartition("/")[2], "encoding": encoding}
             parsed: JSON = await self._pool.call(kind.parser, options, payload)
@@ -113,7 +111,8 @@ def with_error(document: NewDocument, error: str) -> NewDocument:
 def _filled(document: NewDocument, parsed: JSON) -> NewDocument:
     tables = cast("Sequence[JSON]", parsed.get("tables") or ())
     metadata: JSON = {name: parsed[name] for name in _TOLD if parsed.get(name)}
-    return replace(document, text=parsed["text"], metadata=metadata, tables=tuple(map(_table, tables)))
+    mime: str = parsed.get("mime", document.mime)
+    return replace(document, mime=mime, text=parsed["text"], metadata=metadata, tables=tuple(map(_table, tables)))
 
 
 def _table(parsed: JSON) -> DocumentTable:

@@ -23,7 +23,8 @@ from pegboard.model.error import CallError, DefinitionError
 from pegboard.models.limits import LISTED_LINE_CHARS
 from pegboard.workspace.file_reader import PARSERS, FileReader, checksum_of, with_error
 from pegboard.workspace.parsing.encoding_names import known_encoding
-from pegboard.workspace.parsing.formats import format_of
+from pegboard.workspace.parsing.formats import DETECTED, format_of
+from pegboard.workspace.parsing.signatures import NO_PARSER, SIGNATURE_BYTES, unreadable_kind
 from pegboard.workspace.shown_names import can_be_shown
 from pegboard.workspace.store.document_store import INGEST_BATCH_DOCUMENTS, SqlDocumentStore
 from pegboard.workspace.store.renaming import Rename
@@ -34,9 +35,11 @@ INGEST_FOLDER_FILES = 1_000_000  # files in one folder
 INGEST_LEVELS = 64  # nesting levels of folders
 INGEST_AT_ONCE_BYTES = 32 * MIB  # bytes of files that are read but not yet stored
 INGEST_BATCH_CHARS = 4_000_000  # characters of text in one batch
+NOT_READ_LISTED = 10_000  # files that no parser reads in the report of one run
 RENAMED_FILES = 100_000  # files that are gone for which new paths are searched in one run
 SHRINK_PART = 2  # a source that loses more than one document in this many needs confirmation
 
+_CONFIGS = frozenset({"pegboard.yaml", "pegboard.yml", "pegboard.lock"})
 _TRIES = 3  # attempts to read a file that keeps changing
 
 
@@ -60,11 +63,20 @@ class IngestReport:
     empty: list[str] = field(default_factory=list[str])
     bad: list[BadFile] = field(default_factory=list[BadFile])
     kinds_not_read: Counter[str] = field(default_factory=Counter[str])
+    """Files that no parser reads, such as pictures, by their endings."""
+    not_read: list[BadFile] = field(default_factory=list[BadFile])
+    """The first of these files, each with what it is."""
 
     @property
     def seen(self) -> int:
         """The number of files examined."""
-        return self.counts.total()
+        return self.counts.total() + self.kinds_not_read.total()
+
+    def add_not_read(self, file: BadFile) -> None:
+        """Count a file that no parser reads."""
+        self.kinds_not_read[_ending(file.path)] += 1
+        if len(self.not_read) < NOT_READ_LISTED:
+            self.not_read.append(file)
 
 
 class _Reader(Struct, frozen=True, kw_only=True):
@@ -191,10 +203,12 @@ class FolderIngest(Struct, frozen=True, kw_only=True):
         self, root: Root, only: FileEntry | None, reader: _Reader, report: IngestReport
     ) -> AsyncIterator[NewDocument]:
         """Yield new and changed documents, several processed at once, in the order of the files."""
-        working: deque[tuple[asyncio.Task[NewDocument | Stored], int]] = deque()
+        working: deque[tuple[asyncio.Task[NewDocument | BadFile | Stored], int]] = deque()
         reading_bytes = 0
         try:
-            async for entry, known in self._looked_up([only] if only else self._reported_files(root, report)):
+            async for entry, known in self._looked_up(
+                [only] if only else self._files(root, lambda bad: self._report_bad(report, bad))
+            ):
                 while working and (len(working) >= 2 * PARSERS or reading_bytes > INGEST_AT_ONCE_BYTES):
                     task, size_bytes = working[0]
                     document = await task
@@ -203,7 +217,7 @@ class FolderIngest(Struct, frozen=True, kw_only=True):
                     if isinstance(document, NewDocument):
                         yield document
                     else:
-                        report.counts[document] += 1
+                        _count(report, document)
                 size_bytes = min(entry.size_bytes, self.max_file_bytes)
                 working.append((asyncio.create_task(self._document(root, entry, reader, known)), size_bytes))
                 reading_bytes += size_bytes
@@ -213,7 +227,7 @@ class FolderIngest(Struct, frozen=True, kw_only=True):
                 if isinstance(document, NewDocument):
                     yield document
                 else:
-                    report.counts[document] += 1
+                    _count(report, document)
         finally:
             for task, _ in working:
                 task.cancel()
@@ -227,9 +241,19 @@ class FolderIngest(Struct, frozen=True, kw_only=True):
             for entry in some:
                 yield entry, known.get(entry.path)
 
-    async def _document(self, root: Root, entry: FileEntry, reader: _Reader, known: str | None) -> NewDocument | Stored:
-        """Return the document in a file; `unchanged` or `renamed` if it is already stored."""
+    async def _document(
+        self, root: Root, entry: FileEntry, reader: _Reader, known: str | None
+    ) -> NewDocument | BadFile | Stored:
+        """Return the document in a file, `unchanged` or `renamed` if it is stored already, or why nothing reads it."""
         unread = NewDocument(path=entry.path, mime=_mime(entry.path), size_bytes=entry.size_bytes, checksum="")
+        name = entry.path.rpartition("/")[2]
+        if name in _CONFIGS:
+            # It may have addresses and passwords of stores.
+            return BadFile(path=entry.path, reason=f"it is a config of Pegboard{NO_PARSER}")
+        if known is None and format_of(name) is None:
+            kind = await asyncio.to_thread(_unreadable_kind, root, entry.path)
+            if kind is not None:
+                return BadFile(path=entry.path, reason=f"it is {kind}{NO_PARSER}")
         if entry.size_bytes > self.max_file_bytes:
             size = f"{entry.size_bytes / MIB:,.0f} MiB"
             return with_error(unread, f"it has {size}; at most {self.max_file_bytes / MIB:,.0f} MiB are taken")
@@ -243,13 +267,8 @@ class FolderIngest(Struct, frozen=True, kw_only=True):
             return "renamed" if entry.path in reader.renamed else "unchanged"
         return await reader.files.read(entry.path, payload, modified_s=entry.modified_s, encoding=reader.encoding)
 
-    def _files(
-        self, root: Root, on_bad: Callable[[BadFile], None], on_kind: Callable[[str], None] = lambda _: None
-    ) -> Iterator[FileEntry]:
-        """Yield the readable files, folder by folder, by name; hidden ones are skipped.
-
-        `on_bad` gets each item that is skipped, and `on_kind` each ending that no parser reads.
-        """
+    def _files(self, root: Root, on_bad: Callable[[BadFile], None]) -> Iterator[FileEntry]:
+        """Yield the ordinary files, folder by folder, by name; hidden ones are skipped. `on_bad` gets other items."""
         waiting = ["."]
         while waiting:
             folder = waiting.pop()
@@ -268,17 +287,9 @@ class FolderIngest(Struct, frozen=True, kw_only=True):
                     on_bad(BadFile(path=_printable(entry.path), reason=fault))
                 elif entry.kind == "folder":
                     below.append(entry.path)
-                elif format_of(name) is None:
-                    on_kind(name.rpartition(".")[2].lower() if "." in name else "")
                 else:
                     yield entry
             waiting += reversed(below)
-
-    def _reported_files(self, root: Root, report: IngestReport) -> Iterator[FileEntry]:
-        def count(ending: str) -> None:
-            report.kinds_not_read[ending] += 1
-
-        return self._files(root, lambda bad: self._report_bad(report, bad), count)
 
     def _report_bad(self, report: IngestReport, bad: BadFile) -> None:
         bad = BadFile(path="".join(each if can_be_shown(each) else "�" for each in bad.path), reason=bad.reason)
@@ -454,8 +465,23 @@ def _reason(error: CallError | OSError) -> str:
 
 
 def _mime(path: str) -> str:
-    kind = format_of(path)
-    return kind.mime if kind else "application/octet-stream"
+    return (format_of(path) or DETECTED).mime
+
+
+def _count(report: IngestReport, outcome: BadFile | Stored) -> None:
+    if isinstance(outcome, BadFile):
+        report.add_not_read(outcome)
+    else:
+        report.counts[outcome] += 1
+
+
+def _unreadable_kind(root: Root, path: str) -> str | None:
+    """Return what a file is, if no parser reads it. A file that cannot be opened is reported when it is read."""
+    try:
+        with root.open_read(path) as file:
+            return unreadable_kind(file.read(SIGNATURE_BYTES))
+    except (CallError, OSError):
+        return None
 
 
 def _settled(root: Root, path: str, max_bytes: int) -> bytes:
@@ -559,3 +585,31 @@ def describe(report: IngestReport) -> str:
     if report.embedded:
         parts.append(f"{report.embedded} passages embedded")
     return ", ".join(parts) or "nothing to take in"
+
+
+def describe_not_read(report: IngestReport) -> str:
+    """Return the files that no parser reads in one line, by ending, each with what the first of them is."""
+    what: dict[str, str] = {}
+    for each in report.not_read:
+        what.setdefault(_ending(each.path), each.reason.removeprefix("it is ").removesuffix(NO_PARSER))
+    return ", ".join(
+        f"{count} {'.' + ending if ending else 'without an ending'}{f' ({what[ending]})' if ending in what else ''}"
+        for ending, count in report.kinds_not_read.most_common()
+    )
+
+
+def _ending(path: str) -> str:
+    name = path.rpartition("/")[2]
+    return name.rpartition(".")[2].lower() if "." in name else ""
+
+
+def describe_progress(report: IngestReport, elapsed_s: float) -> str:
+    """Return how far a run is: files of their total, the time left, and the outcome so far."""
+    seen, total = report.seen, max(report.total, report.seen)
+    parts = [f"{seen:,} of {total:,} files"]
+    if 0 < seen < total:
+        left_s = elapsed_s / seen * (total - seen)
+        minutes, seconds = divmod(round(left_s), 60)
+        hours, minutes = divmod(minutes, 60)
+        parts.append(f"{hours}:{minutes:02}:{seconds:02} left" if hours else f"{minutes}:{seconds:02} left")
+    return f"{', '.join(parts)}: {describe(report)}"

@@ -12,7 +12,6 @@ from pegboard.model.json_types import JSON
 from pegboard.model.resource import DocumentSpec
 from pegboard.model.tool import Annotations, ToolEntry, ToolSpec
 from pegboard.workspace.file_reader import FileReader
-from pegboard.workspace.parsing.formats import FORMATS, format_of
 from pegboard.workspace.shown_names import can_be_shown
 
 UPLOAD_S = 300.0  # seconds to receive the file of an upload
@@ -64,9 +63,6 @@ async def upload(
     if not path or not can_be_shown(path) or ".." in parts:
         text = f"{path[:100]!r} is no path of a document: printable names with slashes, such as policies/leave.md."
         raise CallError("invalid_arguments", text)
-    if format_of(path) is None:
-        kinds = ", ".join(FORMATS)
-        raise CallError("invalid_arguments", f"No parser reads {path[-100:]!r}. It has to end with one of: {kinds}.")
     async with FileReader(max_chars=store.document_chars) as reader:
         document = await reader.read(path, payload)
     if document.error:

@@ -75,16 +75,13 @@ async def ingest_command(
                 "empty": report.empty,
                 "bad": [{"path": bad.path, "reason": bad.reason} for bad in report.bad],
                 "kindsNotRead": dict(report.kinds_not_read),
+                "notRead": [{"path": each.path, "reason": each.reason} for each in report.not_read],
             }
         )
     else:
         terminal.say(f"{ingesting.describe(report)} in the space {space!r}.")
         if report.kinds_not_read:
-            kinds = ", ".join(
-                f"{count} {'.' + kind if kind else 'without an ending'}"
-                for kind, count in report.kinds_not_read.most_common()
-            )
-            terminal.say(f"Files of kinds that are not read: {kinds}.")
+            terminal.say(f"Files of kinds that are not read: {ingesting.describe_not_read(report)}.")
     return int(Exit.REFUSED if report.bad or report.embedder_fault else Exit.DONE)
 
 
@@ -94,6 +91,7 @@ class _Progress:
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
         self._is_shown = terminal.err.isatty()
+        self._begun_s = time.monotonic()
         self._last_s = 0.0
         self._width = 0
 
@@ -101,7 +99,7 @@ class _Progress:
         now = time.monotonic()
         if self._is_shown and now - self._last_s >= _PROGRESS_S:
             self._last_s = now
-            line = f"{report.seen} files: {ingesting.describe(report)}"
+            line = ingesting.describe_progress(report, now - self._begun_s)
             self._terminal.err.write(f"\r{line.ljust(self._width)}")
             self._terminal.err.flush()
             self._width = len(line)

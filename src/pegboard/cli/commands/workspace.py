@@ -88,7 +88,10 @@ async def put_command(
     *,
     options: SharedOptions,
 ) -> None:
-    """Store a file as a document; an existing one at the path is replaced and keeps its id."""
+    """Store a file as a document.
+
+    An existing document at the path is replaced and keeps its id.
+    """
     async with _opened(options) as project:
         await _put(project, options, space, source, path, file)
 

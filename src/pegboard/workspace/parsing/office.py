@@ -1,33 +1,25 @@
-"""Office: parses Word documents and Excel workbooks, after checking the archive for decompression bombs."""
+"""Office: parses Word documents and spreadsheets, after checking the archive for decompression bombs."""
 
 from __future__ import annotations
 
 import io
 import zipfile  # noqa: TID251 - of bytes that were read already, in a child that writes no files
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date, datetime, time, timedelta
 from typing import Any, cast
 
 import docx
 import python_calamine
 from docx.opc.coreprops import CoreProperties
-from docx.oxml import parse_xml
 from docx.oxml.ns import qn
 from docx.table import Table
 from docx.text.paragraph import Paragraph
 
-from pegboard.model.bounds import MIB
 from pegboard.model.json_types import JSONValue
+from pegboard.workspace.parsing.archives import check_archive, open_document_parts, safe_xml
 from pegboard.workspace.parsing.parsed import Parsed, ParsedTable, UnreadableError, cleaned, headings_of, one_line
 from pegboard.workspace.parsing.tabular import cell, column_names, titles_above, typed_table
 
-ARCHIVE_BYTES = 256 * MIB  # bytes of the unpacked contents of one Office file
-ARCHIVE_RATIO = 100  # the largest ratio of unpacked to packed size
-ARCHIVE_RATIO_BYTES = 8 * MIB  # unpacked bytes above which the ratio counts
-ARCHIVE_ENTRIES = 10_000  # parts of one Office file
-
-# `<!DOCTYPE` in EBCDIC and in UTF-7.
-_EBCDIC_DOCTYPE, _UTF_7_DOCTYPE = "<!DOCTYPE".encode("cp037"), b"+ADw-!DOCTYPE"
 _LEVELS = frozenset("123456789")
 _PARAGRAPH, _TABLE, _TEXT, _BOX = qn("w:p"), qn("w:tbl"), qn("w:t"), qn("w:txbxContent")
 _SECTION, _MARGINS, _RELATED = qn("w:sectPr"), (qn("w:headerReference"), qn("w:footerReference")), qn("r:id")
@@ -41,16 +33,11 @@ _UNSEEN = frozenset({
     _FALLBACK,
 })  # fmt: skip
 _PROPERTIES = "docProps/core.xml"
-_TYPES = "[Content_Types].xml"
-_OFFICE_TYPES = ("application/vnd.openxmlformats", "application/vnd.ms-")
-_OLD_ARCHIVE = b"\xd0\xcf\x11\xe0"
-_OVERLAP = 64
-_PIECE_BYTES = 1 << 20
 
 
 def parse_docx(_: object, payload: bytes) -> Parsed:
     """Parse a Word document: paragraphs and tables in order, headings in Markdown."""
-    _check_archive(payload)
+    check_archive(payload)
     try:
         document = docx.Document(io.BytesIO(payload))
     except (KeyError, ValueError, zipfile.BadZipFile) as error:
@@ -79,7 +66,7 @@ def parse_docx(_: object, payload: bytes) -> Parsed:
     parsed = Parsed(text=text, headings=headings_of(headings), tables=tables)
     if headings:
         parsed["title"] = one_line(headings[0])
-    _tell(parsed, document.core_properties)
+    tell_properties(parsed, document.core_properties)
     return parsed
 
 
@@ -136,7 +123,7 @@ def _notes(document: Any) -> Iterator[str]:
     """Yield the footnotes and endnotes of a document."""
     for related in document.part.rels.values():
         if not related.is_external and related.reltype.rpartition("/")[2] in ("footnotes", "endnotes"):
-            notes = _safe_xml(related.target_part.blob)
+            notes = safe_xml(related.target_part.blob)
             yield from (_text_of(each) for each in notes.iter(_PARAGRAPH))
 
 
@@ -147,7 +134,7 @@ def _margins(document: Any) -> Iterator[str]:
         for each in section.iter(*_MARGINS):
             related = document.part.rels.get(each.get(_RELATED))
             if related is not None and not related.is_external:
-                margin = _safe_xml(related.target_part.blob)
+                margin = safe_xml(related.target_part.blob)
                 lines = (_text_of(paragraph).strip() for paragraph in margin.iter(_PARAGRAPH))
                 texts["\n".join(line for line in lines if line)] = None
     yield from texts
@@ -164,14 +151,33 @@ def _level(paragraph: Paragraph) -> int:
 
 def parse_xlsx(_: object, payload: bytes) -> Parsed:
     """Parse a workbook: each sheet is a table, with column names in its first row."""
-    _check_archive(payload)
+    check_archive(payload)
+    parsed = _workbook(payload, "Excel workbook")
+    properties = _properties(payload)
+    if properties is not None:
+        tell_properties(parsed, properties)
+    return parsed
+
+
+def parse_xls(options: object, payload: bytes) -> Parsed:
+    """Parse a workbook of an Excel before 2007, or a newer one with the old extension."""
+    return parse_xlsx(options, payload) if payload.startswith(b"PK") else _workbook(payload, "Excel workbook")
+
+
+def parse_ods(_: object, payload: bytes) -> Parsed:
+    """Parse an OpenDocument spreadsheet."""
+    check_archive(payload, kind="OpenDocument", parts=open_document_parts)
+    return _workbook(payload, "OpenDocument spreadsheet")
+
+
+def _workbook(payload: bytes, kind: str) -> Parsed:
     try:
         workbook = python_calamine.CalamineWorkbook.from_filelike(io.BytesIO(payload))
         # Chart sheets have no cells.
         names = [each.name for each in workbook.sheets_metadata if each.typ == python_calamine.SheetTypeEnum.WorkSheet]
         sheets = [(name, _rows(workbook.get_sheet_by_name(name))) for name in names]
     except python_calamine.CalamineError as error:
-        raise UnreadableError(f"it is no Excel workbook: {str(error)[:200]}") from None
+        raise UnreadableError(f"it is no {kind}: {str(error)[:200]}") from None
     parts: list[str] = []
     tables: list[ParsedTable] = []
     for name, (rows, shared) in sheets:
@@ -186,11 +192,8 @@ def parse_xlsx(_: object, payload: bytes) -> Parsed:
             columns = column_names(filled[0])
             table = one_line(name) if len(sheets) > 1 else ""
             tables.append(ParsedTable(name=table, columns=columns, rows=[*filled[1:]]))
-    parsed = Parsed(text=cleaned("\n\n".join(parts)), headings=headings_of([name for name, _ in sheets]), tables=tables)
-    properties = _properties(payload)
-    if properties is not None:
-        _tell(parsed, properties)
-    return parsed
+    text = cleaned("\n\n".join(parts))
+    return Parsed(text=text, headings=headings_of([name for name, _ in sheets]), tables=tables)
 
 
 def _rows(sheet: Any) -> tuple[Sequence[list[Any]], set[int]]:
@@ -232,14 +235,14 @@ def _properties(payload: bytes) -> CoreProperties | None:
         if _PROPERTIES not in archive.namelist():
             return None
         try:
-            root = _safe_xml(archive.read(_PROPERTIES))
+            root = safe_xml(archive.read(_PROPERTIES))
         except SyntaxError:
             # lxml's error for invalid XML. The rows can be read anyway.
             return None
     return CoreProperties(root) if root.tag == qn("cp:coreProperties") else None
 
 
-def _tell(parsed: Parsed, properties: CoreProperties) -> None:
+def tell_properties(parsed: Parsed, properties: CoreProperties) -> None:
     """Add an Office file's metadata to its parsed contents."""
     if one_line(properties.title):
         parsed["title"] = one_line(properties.title)
@@ -270,81 +273,3 @@ def _plain(value: Any) -> JSONValue:
 
 def _shown(value: JSONValue) -> str:
     return "" if value is None else str(value)
-
-
-def _safe_xml(markup: bytes) -> Any:
-    """Return the root element of a part that we parse ourselves.
-
-    Raises:
-        UnreadableError: it defines entities.
-    """
-    if _defines_entities(markup):
-        raise UnreadableError("one of its parts defines entities, as no Office file does")
-    return parse_xml(markup)
-
-
-def _parsed_parts(archive: zipfile.ZipFile) -> Callable[[str], bool]:
-    """Return a function that tells whether a part is parsed as XML: by python-docx or calamine.
-
-    Pictures, previews and macOS files are never parsed, and may have a document type. If a file does not declare the
-    types of its parts, all count as parsed.
-    """
-    try:
-        types = archive.read(_TYPES)
-        root: Any = None if _defines_entities(types) else parse_xml(types)
-    except (KeyError, SyntaxError):
-        root = None
-    if root is None:
-        return lambda _: True
-    by_name = {str(each.get("PartName", "")).lstrip("/").lower(): each.get("ContentType", "") for each in root}
-    by_suffix = {str(each.get("Extension", "")).lower(): each.get("ContentType", "") for each in root}
-
-    def is_parsed(name: str) -> bool:
-        name = name.lstrip("/").lower()
-        kind = str(by_name.get(name) or by_suffix.get(name.rpartition(".")[2], "")).lower()
-        is_sheet = name.startswith("xl/") and name.endswith(".xml") and "/media/" not in name
-        return name == _TYPES.lower() or name.endswith(".rels") or kind.startswith(_OFFICE_TYPES) or is_sheet
-
-    return is_parsed
-
-
-def _defines_entities(markup: bytes) -> bool:
-    """Tell whether XML has a document type, in any encoding that a parser supports."""
-    # Without the zero bytes of wide encodings.
-    letters = markup.replace(b"\0", b"")
-    return any(mark in letters for mark in (b"<!DOCTYPE", b"<!ENTITY", _EBCDIC_DOCTYPE, _UTF_7_DOCTYPE))
-
-
-def _check_archive(payload: bytes) -> None:
-    """Check that an Office file has an acceptable unpacked size, and that its parsed parts define no entities.
-
-    Raises:
-        UnreadableError: it fails a check.
-    """
-    if payload.startswith(_OLD_ARCHIVE):
-        raise UnreadableError("it is locked with a password, or of an Office before 2007. Save it anew")
-    try:
-        with zipfile.ZipFile(io.BytesIO(payload)) as archive:
-            entries = archive.infolist()
-            if len(entries) > ARCHIVE_ENTRIES:
-                raise UnreadableError(f"it has {len(entries):,} parts; at most {ARCHIVE_ENTRIES:,} are taken")
-            is_parsed = _parsed_parts(archive)
-            allowed = min(ARCHIVE_BYTES, max(ARCHIVE_RATIO_BYTES, ARCHIVE_RATIO * len(payload)))
-            unpacked = 0
-            for entry in entries:
-                # Counted while unpacking, since an entry's declared size may be wrong.
-                checked = is_parsed(entry.filename)
-                with archive.open(entry) as part:
-                    before = b""
-                    while piece := part.read(_PIECE_BYTES):
-                        unpacked += len(piece)
-                        if unpacked > allowed:
-                            raise UnreadableError(f"it unpacks to more than {allowed / MIB:,.0f} MiB")
-                        # Both pieces are searched together, since the declaration may be split between them.
-                        if checked and _defines_entities(before + piece):
-                            raise UnreadableError(
-                                f"its part {entry.filename[:100]!r} defines entities, as no Office file does"
-                            )
-                        before = piece[-_OVERLAP:]
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
-        raise UnreadableError(f"it is no Office file: {str(error)[:200]}") from None

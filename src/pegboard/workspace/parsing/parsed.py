@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from typing import TypedDict
+from typing import Required, TypedDict
 
 from pegboard.model.bounds import DEFAULT_BOUNDS
 from pegboard.model.json_types import JSONValue
@@ -32,7 +32,8 @@ class ParsedTable(TypedDict):
 class Parsed(TypedDict, total=False):
     """The contents of a file. Only `text` is always present."""
 
-    text: str
+    text: Required[str]
+    mime: str
     title: str
     author: str
     created: str

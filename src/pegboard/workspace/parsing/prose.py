@@ -1,4 +1,4 @@
-"""Prose: parses plain text and Markdown."""
+"""Prose: parses plain text, Markdown and source code."""
 
 from __future__ import annotations
 
@@ -25,13 +25,24 @@ def parse_text(options: object, payload: bytes) -> Parsed:
     return source.mark(Parsed(text=text, title=one_line(first)) if is_title else Parsed(text=text))
 
 
+def parse_source(options: object, payload: bytes) -> Parsed:
+    """Parse source code, or any text without a title: as it is."""
+    source = decode(options, payload)
+    return source.mark(Parsed(text=cleaned(source.text)))
+
+
+def markdown_headings(text: str) -> list[str]:
+    """Return the first headings of a text in Markdown, without those in code."""
+    body = _FENCED.sub("", text)
+    return headings_of([match[2] or heading_title(match[1]) for match in _HEADING.finditer(body)])
+
+
 def parse_markdown(options: object, payload: bytes) -> Parsed:
     """Parse Markdown, including front matter between lines of dashes: title, author, date, language."""
     source = decode(options, payload)
     text = cleaned(source.text)
     front = _FRONT.match(text)
-    body = _FENCED.sub("", text[front.end() :] if front else text)
-    headings = headings_of([match[2] or heading_title(match[1]) for match in _HEADING.finditer(body)])
+    headings = markdown_headings(text[front.end() :] if front else text)
     parsed = Parsed(text=text, headings=headings)
     if headings:
         parsed["title"] = headings[0]
