@@ -35,6 +35,7 @@ T = TypeVar("T")
 Names = AbstractSet[str]
 LEVELS = ("strong", "fair", "weak")
 SHARES = {"served": 0.5, "siblings": 0.15, "hidden": 0.15, "other": 0.1, "by hand": 0.1}
+PRIORS = (0.5, 0.8)
 UNSERVED = tuple(kind for kind in SHARES if kind != "served")
 SIZES = (2, 5, 10, 20, 50, 200, 2_000)
 FEW = 10
@@ -156,10 +157,14 @@ def judged(
     )
 
 
-def weights_of(asked: Sequence[Asked]) -> list[float]:
-    """Return what each request counts, so that every kind has its share at every size of catalog."""
+def weights_of(asked: Sequence[Asked], *, prior: float = 0.5) -> list[float]:
+    """Return what each request counts, so that every kind has its share at every size of catalog.
+
+    `prior` is the share of requests that a tool serves.
+    """
     counts = Counter((one.kind, one.tools) for one in asked)
-    return [SHARES[one.kind] / counts[one.kind, one.tools] for one in asked]
+    shares = {kind: share * 2 * (prior if kind == "served" else 1 - prior) for kind, share in SHARES.items()}
+    return [shares[one.kind] / counts[one.kind, one.tools] for one in asked]
 
 
 def fitted(asked: Sequence[Asked]) -> Calibration:
@@ -178,21 +183,23 @@ def fitted(asked: Sequence[Asked]) -> Calibration:
     return Calibration(weights=[float(weight) for weight in found[:-1]], outset=float(found[-1]))
 
 
-def calibration_error(asked: Sequence[Asked], calibration: Calibration, *, bins: int = 10) -> float:
+def calibration_error(asked: Sequence[Asked], calibration: Calibration, *, bins: int = 10, prior: float = 0.5) -> float:
     """Return by how much the chance is wrong, over bins of it: the expected calibration error."""
     off = [0.0] * bins
     total = 0.0
-    for one, weight in zip(asked, weights_of(asked), strict=True):
+    for one, weight in zip(asked, weights_of(asked, prior=prior), strict=True):
         chance = calibration.chance(one)
         off[min(int(chance * bins), bins - 1)] += weight * (chance - one.is_right)
         total += weight
     return sum(map(abs, off)) / total
 
 
-def right_by_level(asked: Sequence[Asked], calibration: Calibration) -> dict[str, tuple[float, float]]:
+def right_by_level(
+    asked: Sequence[Asked], calibration: Calibration, *, prior: float = 0.5
+) -> dict[str, tuple[float, float]]:
     """Return for each level its share of all requests, and how often a right tool was among the first five."""
     sums = {level: [0.0, 0.0] for level in LEVELS}
-    weights = weights_of(asked)
+    weights = weights_of(asked, prior=prior)
     for one, weight in zip(asked, weights, strict=True):
         level = sums[confidence_of(calibration.chance(one))]
         level[0] += weight
@@ -249,6 +256,27 @@ def lines(_: Effort) -> Iterator[str]:
                 *(f"{share:.0%}, {right:.2f}" for share, right in right_by_level(part, calibration).values()),
                 f"{calibration_error(part, calibration):.3f}",
                 f"{_strong_of_unserved(part, calibration):.1%}",
+            )
+            yield "| " + " | ".join(cells) + " |"
+    yield ""
+    yield "As shipped, where half of the requests can be served, and where four in five can:"
+    yield ""
+    yield (
+        "| judged on | servable | strong: share, right | fair | weak | ECE | servable requests that are told weak "
+        "| of those right |"
+    )
+    yield "|---|---:|---:|---:|---:|---:|---:|---:|"
+    for name, here in asked.items():
+        weak = [one for one in here if one.kind == "served" and confidence_of(SHIPPED.chance(one)) == "weak"]
+        served = [one for one in here if one.kind == "served"]
+        for prior in PRIORS:
+            cells = (
+                name,
+                f"{prior:.0%}",
+                *(f"{share:.0%}, {right:.2f}" for share, right in right_by_level(here, SHIPPED, prior=prior).values()),
+                f"{calibration_error(here, SHIPPED, prior=prior):.3f}",
+                f"{len(weak) / len(served):.0%}",
+                f"{sum(one.is_right for one in weak) / max(len(weak), 1):.0%}",
             )
             yield "| " + " | ".join(cells) + " |"
     yield ""

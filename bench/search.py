@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.discovery import Row, ToolSet, grown, recall_at, tool_sets, tool_text
+from bench.discovery import HERE, Row, ToolSet, grown, read_rows, recall_at, tool_sets, tool_text
 from bench.measure import Effort
 from pegboard.discovery.search.compared import Cosines, ToolVectors
 from pegboard.discovery.search.index import Index, VisibleTools
@@ -39,10 +39,42 @@ def lines(_: Effort) -> Iterator[str]:
     for name in columns[0]:
         yield f"| {name} | " + " | ".join(f"{column[name]:.3f}" for column in columns) + " |"
     yield ""
+    yield from _several(sets)
+    yield ""
     yield "| a question among 10,000 tools | p50 | p95 |"
     yield "|---|---:|---:|"
     for name, costs_ms in _costs(sets):
         yield f"| {name} | {statistics.median(costs_ms):.1f} ms | {statistics.quantiles(costs_ms, n=20)[-1]:.1f} ms |"
+
+
+def _several(sets: dict[str, ToolSet]) -> Iterator[str]:
+    """Yield what requests with several needs find, as one query and as one query for each need."""
+    rows = read_rows(HERE / "requests" / "several.jsonl")
+    yield "| requests with several needs | requests | all tools among 8 hits | share of the tools among 8 hits |"
+    yield "|---|---:|---:|---:|"
+    for name in dict.fromkeys(row["set"] for row in rows):
+        index = Index.build(map(tool_text, sets[name].tools))
+        some = [row for row in rows if row["set"] == name]
+        for how, queries_of in (
+            ("as one query", lambda row: [row["query"]]),
+            ("one query for each need", lambda row: row["queries"]),
+        ):
+            found = [_in_turn([_hits(index, query) for query in queries_of(row)]) for row in some]
+            shares = [
+                len(set(row["relevant"]) & set(ids[:8])) / len(row["relevant"])
+                for row, ids in zip(some, found, strict=True)
+            ]
+            whole = sum(share == 1 for share in shares) / len(some)
+            yield f"| {name}, {how} | {len(some)} | {whole:.0%} | {statistics.fmean(shares):.0%} |"
+
+
+def _hits(index: Index, query: str) -> list[str]:
+    return [hit.id for hit in index.search(query, limit=8).hits]
+
+
+def _in_turn(lists: Sequence[Sequence[str]]) -> list[str]:
+    longest = max(map(len, lists))
+    return list(dict.fromkeys(each[n] for n in range(longest) for each in lists if n < len(each)))
 
 
 def _recalls(tools: ToolSet) -> Iterator[tuple[str, float]]:

@@ -84,7 +84,7 @@ def test_search_says_that_its_matches_are_weak(run: Run) -> None:
     ran = run("search", "approve the crumpled parking ticket of the notary's embassy page before Thursday")
     assert ran.code == 0
     assert "weak" in ran.out
-    assert ran.out.splitlines()[-1].startswith("Weak matches only: perhaps no tool here serves this.")
+    assert ran.out.splitlines()[-1].startswith("No hit stands out: compare the descriptions")
 
 
 def test_search_does_not_find_what_the_profile_hides(run: Run) -> None:

@@ -114,7 +114,7 @@ async def test_weak_matches_are_given_and_the_answer_says_what_that_means(catalo
     [answer] = (await say(catalog, "searchTools", queries=[query]))["data"]["results"]
     assert {hit["confidence"] for hit in answer["hits"]} == {"weak"}
     assert answer["hits"][0]["tool"].startswith("rename_")
-    assert answer["note"].startswith("Weak matches only: perhaps no tool here serves this.")
+    assert answer["note"].startswith("No hit stands out: compare the descriptions")
     [sure] = (await say(catalog, "searchTools", queries=["rename a lighthouse"]))["data"]["results"]
     assert "note" not in sure
 

@@ -41,6 +41,10 @@ COMMANDS = {
         "pegboard why word_count --profile chat",
     ),
     "search": Command("Find tools by a description of the task.", 'pegboard search "create an issue" --limit 3'),
+    "eval": Command(
+        "Measure how well `searchTools` finds the tools for requests of your own.",
+        "pegboard eval requests.yaml --embedder hashing",
+    ),
     "call": Command("Call one tool. All guards apply.", "pegboard call word_count text='one two'"),
     "agents": Command("List the agents, with their tools and the agents that each may run.", "pegboard agents"),
     "run": Command(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pegboard.config.config import Config, Declared
@@ -89,3 +90,19 @@ def _key_of(form: EmbedderForm, config: Config) -> Secret | None:
     if form.api_key is not None:
         return Secret(form.api_key)
     return config.secrets.get("OPENAI_API_KEY") if form.base_url is None else None
+
+
+def embedder_named(named: str) -> Embedder:
+    """Return an embedder by its type, `hashing`, or by the folder of an ONNX model.
+
+    Raises:
+        DefinitionError: there is no such type or folder, or a package is missing.
+    """
+    if named == "hashing":
+        return hashing.HashingEmbedder()
+    folder = Path(named)
+    if not folder.is_dir():
+        raise DefinitionError("there is no such embedder; give `hashing`, or a folder with an ONNX model")
+    if find_spec("fastembed") is None:
+        raise DefinitionError(needs_package("fastembed", "embeddings"))
+    return fastembed_embedder.FastembedEmbedder(path=folder)

@@ -26,7 +26,8 @@ SEARCH_ECHO_CHARS = 4_000  # characters of a query repeated in its answer; as ma
 
 Detail = Literal["name", "brief", "full"]
 _WEAK = (
-    "Weak matches only: perhaps no tool here serves this. Read a description before you call, or ask in other words."
+    "No hit stands out: compare the descriptions and take the one that does what is needed. If none does, search "
+    "again with one need in each query, in the words of the thing to be done."
 )
 _NO_WORD = (
     "No tool here has a word of this request: these only come near it by letters or meaning, or stand for their"

@@ -75,7 +75,7 @@ def spec_of(
 
 def search_schema() -> JSON:
     """Return the input schema of `searchTools`."""
-    queries = _array({"type": "string"}, minItems=1, maxItems=SEARCH_QUERIES, description="One capability each")
+    queries = _array({"type": "string"}, minItems=1, maxItems=SEARCH_QUERIES, description="One need each, in few words")
     detail = {"enum": ["name", "brief", "full"], "default": "brief"}
     limit = {"type": "integer", "minimum": 1, "maximum": 50, "default": 8}
     return _object({"queries": queries, "limit": limit, "detail": detail}, ["queries"])
@@ -110,9 +110,10 @@ def use_schema(*, max_calls: int, require_context: bool) -> JSON:
 def search_description(names: MetaNames) -> str:
     """Return the description of `searchTools`."""
     return (
-        "Find tools by what you need, in any language. `confidence` says how sure a hit is: strong, fair, or weak "
-        f"(perhaps no tool serves it: read before you call). A hit with an inputSchema can be run by {names.use} at "
-        f"once; {names.get} shows the parameters of the others."
+        'Find tools by what you need, in any language. `queries`: one for each need, e.g. ["resize a picture", '
+        f'"send an email"], not the whole task in one. `confidence` of a hit: strong, fair, or weak (compare the '
+        f"descriptions before you call). A hit with an inputSchema can be run by {names.use} at once; {names.get} "
+        "shows the parameters of the others."
     )
 
 
