@@ -879,6 +879,8 @@ class Catalog:
         await asyncio.gather(*map(_stop, self.registry.sources.values()))
         if self.executor.ports.audit is not None:
             await self.executor.ports.audit.close()
+        if self.connections is not None:
+            await self.connections.close()
         if (close := getattr(self.executor.ports.limits, "close", None)) is not None:
             await close()
 

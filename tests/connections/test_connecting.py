@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -30,10 +30,12 @@ class World:
     upstream: McpUpstream
     store: Any
     workers: list[Connections]
+    made: list[Connections] = field(default_factory=list[Connections])
 
     def worker(self, **options: Any) -> Connections:
         made = connections_in(self.store, **options)
         made.add(settings_of(self.issuer, self.upstream))
+        self.made.append(made)
         return made
 
 
@@ -43,6 +45,8 @@ async def world(store: Any) -> AsyncGenerator[World]:
         made = World(issuer, upstream, store, [])
         made.workers = [made.worker(), made.worker()]
         yield made
+        for each in made.made:
+            await each.close()
 
 
 async def test_a_person_connects_in_three_steps_in_three_processes(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ import pytest
 
 from pegboard.connections.connection_records import ConnectionRequiredError
 from pegboard.model.error import CallError
-from tests.connections.agreeing import ANN, connect
+from pegboard.model.secret import Secret
+from tests.connections.agreeing import ANN, connect, settings_of
 from tests.connections.test_connecting import world
 from tests.timing import PATIENCE_S
 
@@ -103,7 +104,7 @@ async def test_a_token_is_refreshed_before_it_expires_and_used_on_while_that_fai
     async with world(store) as here:
         here.issuer.switches.expires_in = 100
         now = 1_000_000.0
-        workers = [here.worker(), here.worker()]
+        workers = [here.worker(token_kept_s=0.0), here.worker(token_kept_s=0.0)]
         for each in workers:
             each._store._clock = lambda: now  # type: ignore[attr-defined]
         await connect(workers[0], here.issuer)
@@ -163,13 +164,68 @@ async def test_a_disconnection_without_an_answer_deletes_all_the_same_and_says_s
         assert await one.disconnect(made.id) is None
 
 
+async def test_a_wrong_secret_in_the_config_ends_nobodys_connection(store: Any) -> None:
+    async with world(store) as here:
+        [one, _] = here.workers
+        redirects = ("http://127.0.0.1:8420/connections/callback",)
+        here.issuer.add_client("app", redirects=redirects, secret="right-secret")
+
+        def configured(secret: str) -> Any:
+            settings = settings_of(
+                here.issuer, here.upstream, issuer=here.issuer.url, client_id="app", client_secret=Secret(secret)
+            )
+            one.add(settings)
+            return settings
+
+        configured("right-secret")
+        await connect(one, here.issuer)
+        token = await one.token(ANN, "mail")
+        configured("wrong-secret")
+        with pytest.raises(CallError) as refused:
+            await one.renewed(ANN, "mail", token)
+        assert (refused.value.error.kind, "operator" in refused.value.error.message) == ("upstream_auth", True)
+        assert [each.is_live for each in await one.listed()] == [True]
+        # The issuer takes another secret from now on, and so does the config.
+        here.issuer.clients["app"].secret = "next-secret"
+        configured("next-secret")
+        assert (await one.renewed(ANN, "mail", token)).version == 2
+
+
+async def test_an_answer_that_no_issuer_gives_deletes_no_token(store: Any) -> None:
+    async with world(store) as here:
+        [one, _] = here.workers
+        await connect(one, here.issuer)
+        token = await one.token(ANN, "mail")
+        # As a proxy in between may answer.
+        here.issuer.switches.statuses["token"] = 404
+        with pytest.raises(ConnectionRequiredError):
+            await one.renewed(ANN, "mail", token)
+        del here.issuer.switches.statuses["token"]
+        assert (await one.renewed(ANN, "mail", token)).version == 2
+
+
+async def test_a_disconnection_counts_in_another_worker_within_the_time_that_it_keeps_a_token(store: Any) -> None:
+    async with world(store) as here:
+        now = 0.0
+        [one, _] = here.workers
+        other = here.worker(clock=lambda: now)
+        made = await connect(one, here.issuer)
+        await other.token(ANN, "mail")
+        await one.disconnect(made.id)
+        with pytest.raises(ConnectionRequiredError):
+            await one.token(ANN, "mail")
+        now += 1.0
+        with pytest.raises(ConnectionRequiredError):
+            await other.token(ANN, "mail")
+
+
 DYING = """
 import asyncio, sys
 from tests.connections.agreeing import ANN, connections_in
 from pegboard.connections.auth_settings import AuthSettings
 
 async def main(store, server_url, host):
-    one = connections_in(store, lease_s=2.0)
+    one = connections_in(store, lease_s=0.5)
     one.add(AuthSettings(source="mail", mode="user", server_url=server_url, hosts=(host,)))
     token = await one.token(ANN, "mail")
     print("refreshes", flush=True)
@@ -182,7 +238,8 @@ asyncio.run(main(*sys.argv[1:]))
 async def test_kill_minus_nine_in_the_middle_of_a_refresh_ends_in_one_of_two_known_ways(
     store: Any, tmp_path: Path
 ) -> None:
-    for has_answered in (False, True):
+    # On PostgreSQL the harder of the two: a process takes its time to start.
+    for has_answered in (True,) if isinstance(store, str) else (False, True):
         async with world(store) as here:
             [one, _] = here.workers
             await connect(one, here.issuer)

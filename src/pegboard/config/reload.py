@@ -177,7 +177,11 @@ class Reloader:
         # Stores that are kept until the next start are those of the kept config.
         parts = partial(parts_of, config)
         # All that they keep is in their store.
-        catalog.connections = made.connections
+        former, catalog.connections = catalog.connections, made.connections
+        if former is not None:
+            closing = asyncio.get_running_loop().create_task(former.close())
+            self._retiring.add(closing)
+            closing.add_done_callback(self._retiring.discard)
         catalog.registry.swap(replace(made.registry.declarations, secrets=seen, parts=parts))
         executor.adopt_bounds()
         log.info("config_reloaded: %s", self._path)

@@ -6,9 +6,10 @@ import asyncio
 import logging
 import os
 import secrets
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from urllib.parse import urlencode
 
 from pegboard.connections.auth_settings import AuthSettings
@@ -32,7 +33,7 @@ from pegboard.connections.connection_records import (
     Person,
 )
 from pegboard.connections.connection_store import SCHEMA, ConnectionStore, Flow, StoredConnection
-from pegboard.connections.grants import GrantRefusedError, exchange_code, refresh, revoke
+from pegboard.connections.grants import CLIENT_FAULTS, ENDED, GrantRefusedError, exchange_code, refresh, revoke
 from pegboard.connections.issuer_discovery import discover
 from pegboard.connections.issuer_requests import IssuerRequests
 from pegboard.connections.issuers import Issuer, OAuthClient, TokenAnswer
@@ -40,11 +41,14 @@ from pegboard.connections.limits import (
     CONNECTION_STORE_BUSY_S,
     FLOW_S,
     FRESH_TOKEN_S,
+    KEPT_TOKENS,
     REFRESH_LEASE_S,
     REFRESH_POLL_S,
     RENEW_EARLY_S,
+    TOKEN_KEPT_S,
 )
 from pegboard.core.after_fork import leave_to_parent, renew_after_fork
+from pegboard.core.bounded_cache import BoundedCache
 from pegboard.egress.connections import Resolve, system_resolve
 from pegboard.egress.failures import EgressError
 from pegboard.lazy import LazyModule
@@ -52,7 +56,9 @@ from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.json_types import JSON
 from pegboard.model.record import replace
 from pegboard.model.secret import Secret
-from pegboard.storage.database import Database, database_of
+from pegboard.storage.database import Database
+from pegboard.storage.postgres_server import PostgresServer
+from pegboard.storage.sqlite_file import SqliteFile
 from pegboard.storage.store_error import StoreError
 from pegboard.storage.store_uri import StoreUri
 
@@ -68,8 +74,16 @@ CALLBACK_PATH = "/connections/callback"
 
 log = logging.getLogger("pegboard.connections")
 _TICKET_BYTES = 32
+POSTGRES_CONNECTIONS_KEPT = 4  # connections to a PostgreSQL store that stay open for the next read
 T = TypeVar("T")
 OnChange = Callable[[Person, str, bool], object]
+
+
+class _KeptToken(NamedTuple):
+    """A token of one person, and until when it is used, on the monotonic clock."""
+
+    token: AccessToken
+    until: float
 
 
 class Connections:
@@ -88,6 +102,9 @@ class Connections:
         wall_clock: seconds since 1970, the same for all who share the database.
         resolve: looks up the host names of issuers.
         lease_s: seconds for which one worker alone may refresh a token. If it dies, the others wait that long.
+        token_kept_s: seconds for which a token is used without reading the store again. A disconnection in another
+            worker counts after that.
+        clock: seconds, monotonic.
 
     Raises:
         DefinitionError: the database cannot be used, or a key is too short.
@@ -102,12 +119,16 @@ class Connections:
         wall_clock: Callable[[], float] | None = None,
         resolve: Resolve = system_resolve,
         lease_s: float = REFRESH_LEASE_S,
+        token_kept_s: float = TOKEN_KEPT_S,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.public_url = public_url.rstrip("/") if public_url else None
         self._store = ConnectionStore(database, keys=keys, wall_clock=wall_clock)
         self._resolve, self._lease_s = resolve, lease_s
+        self._token_kept_s, self._clock = token_kept_s, clock
+        self._kept = BoundedCache[tuple[Person, AuthSettings], _KeptToken](max_entries=KEPT_TOKENS)
         self._sources: dict[str, AuthSettings] = {}
-        self._renewals: dict[str, asyncio.Task[StoredConnection | None]] = {}
+        self._renewals: dict[tuple[str, bool], asyncio.Task[StoredConnection | None]] = {}
         self._on_change: list[OnChange] = []
         self._worker = os.urandom(8).hex()
         renew_after_fork(self)
@@ -123,7 +144,11 @@ class Connections:
             ImportError: psycopg is not installed.
         """
         parsed = StoreUri.parse(uri, folder=folder or Path())
-        database = database_of(parsed, SCHEMA, busy_s=CONNECTION_STORE_BUSY_S)
+        database: Database = (
+            SqliteFile(parsed.path, SCHEMA, busy_s=CONNECTION_STORE_BUSY_S)
+            if parsed.path is not None
+            else PostgresServer(parsed.text, SCHEMA, busy_s=CONNECTION_STORE_BUSY_S, keep=POSTGRES_CONNECTIONS_KEPT)
+        )
         return cls(database, keys=keys, public_url=public_url)
 
     def after_fork(self) -> None:
@@ -167,8 +192,13 @@ class Connections:
         return lambda: self._on_change.remove(on_change)
 
     def _notify(self, person: Person, source: str, *, is_connected: bool) -> None:
+        self._forget(person, source)
         for notify in tuple(self._on_change):
             notify(person, source, is_connected)
+
+    def _forget(self, person: Person, source: str) -> None:
+        if (settings := self._sources.get(source)) is not None:
+            self._kept.pop((person, settings), None)
 
     def client_document(self) -> JSON | None:
         """Return the document at `CLIENT_DOCUMENT_PATH`, whose URL is our client id; `None` without a `public_url`."""
@@ -231,8 +261,7 @@ class Connections:
         """
         flow = await self._discovered(ticket, person)
         assert flow.issuer is not None
-        if not flow.issuer.authorization_url:
-            raise ConnectFailedError("not_supported", f"The issuer {flow.issuer.issuer!r} asks no persons.")
+        _check_page(flow.issuer, self._settings(flow.source))
         pkce, state = oauth.PKCEParameters.generate(), secrets.token_urlsafe(_TICKET_BYTES)
         client = await self._client(flow)
         flow = replace(flow, client=client, verifier=Secret(pkce.code_verifier))
@@ -357,7 +386,7 @@ class Connections:
             )
         except GrantRefusedError as error:
             log.warning("%r was not connected for user %r: %s", flow.source, flow.person.user_id, error)
-            if error.code in ("invalid_client", "unauthorized_client") and not settings.client_id:
+            if error.code in CLIENT_FAULTS and not settings.client_id:
                 # The issuer has forgotten the client; the next link registers another.
                 await _answered(self._store.forget_client(issuer.issuer, flow.redirect_uri))
             text = f"{flow.source!r} was not connected: the issuer refused the code ({error.code}). Ask for a new link."
@@ -376,6 +405,10 @@ class Connections:
             CallError: the issuer or the store cannot be reached.
         """
         settings = self._settings(source)
+        kept = self._kept.get((person, settings))
+        if kept is not None and self._clock() < kept.until:
+            return kept.token
+        asked_at = self._clock()
         stored, now = await _answered(self._store.current(person, settings))
         if stored is None:
             raise await self.required(person, source)
@@ -384,7 +417,12 @@ class Connections:
             stored = await self._renewed(stored, settings, must=expires_at is None or now >= expires_at)
             if stored is None:
                 raise await self.required(person, source)
-        return _token_of(stored)
+            return _token_of(stored)
+        token = _token_of(stored)
+        kept_s = self._token_kept_s if stored.renew_at is None else min(self._token_kept_s, stored.renew_at - now)
+        # From before it was read: what happened meanwhile must count in time.
+        self._kept.remember((person, settings), _KeptToken(token, asked_at + kept_s))
+        return token
 
     async def renewed(
         self, person: Person, source: str, refused: AccessToken, challenge: Challenge = NO_CHALLENGE
@@ -396,6 +434,7 @@ class Connections:
             CallError: the issuer or the store cannot be reached.
         """
         settings = self._settings(source)
+        self._forget(person, source)
         stored, now = await _answered(self._store.current(person, settings))
         if stored is None:
             raise await self.required(person, source, challenge)
@@ -434,7 +473,8 @@ class Connections:
         Unless it `must` be refreshed, the token at hand is returned while another worker refreshes it or the issuer
         cannot be reached.
         """
-        key = stored.shown.id
+        # One that may give up early must not answer for one that may not.
+        key = (stored.shown.id, must)
         task = self._renewals.get(key)
         if task is None or task.get_loop() is not asyncio.get_running_loop():
             # A task of its own: a call that is cancelled must not lose a token that was rotated already.
@@ -443,7 +483,7 @@ class Connections:
             task.add_done_callback(lambda done: self._over(key, done))
         return await asyncio.shield(task)
 
-    def _over(self, key: str, task: asyncio.Task[StoredConnection | None]) -> None:
+    def _over(self, key: tuple[str, bool], task: asyncio.Task[StoredConnection | None]) -> None:
         if self._renewals.get(key) is task:
             del self._renewals[key]
         if not task.cancelled():
@@ -465,18 +505,32 @@ class Connections:
         if current.refresh is None:
             await _answered(self._store.release(shown.id, by=by))
             return current if not must else None
+        # The operator may have given the client another secret since.
+        own = configured_client(settings, current.issuer)
+        client = own if own is not None and own.client_id == current.client.client_id else current.client
         requests = self._requests(settings)
         try:
             answer = await refresh(
-                requests, current.issuer, current.client, refresh_token=current.refresh, resource=shown.resource
+                requests, current.issuer, client, refresh_token=current.refresh, resource=shown.resource
             )
         except GrantRefusedError as error:
+            if client is own and error.code in CLIENT_FAULTS:
+                # Not the person's fault: nobody's connection ends because of a wrong secret in the config.
+                await _answered(self._store.release(shown.id, by=by))
+                if not must:
+                    return current
+                text = f"The issuer of {shown.source!r} refuses our client: {error.code}."
+                raise EgressError("upstream_auth", f"{text} The operator must correct it.") from None
             log.warning(
-                "The connection %s of user %r to %r ended: %s The person must connect again.",
+                "The connection %s of user %r to %r is not refreshed: %s The person must connect again.",
                 shown.id, shown.person.user_id, shown.source, error,
             )  # fmt: skip
-            await _answered(self._store.lapse(shown.id, shown.version))
-            self._notify(shown.person, shown.source, is_connected=False)
+            if error.code in ENDED or error.code in CLIENT_FAULTS:
+                await _answered(self._store.lapse(shown.id, shown.version))
+                self._notify(shown.person, shown.source, is_connected=False)
+            else:
+                # Perhaps not the issuer's own answer, but that of something in between.
+                await _answered(self._store.release(shown.id, by=by))
             return None
         except (EgressError, ConnectFailedError) as error:
             await _answered(self._store.release(shown.id, by=by))
@@ -555,6 +609,10 @@ class Connections:
             return str(error)
         return ""
 
+    async def close(self) -> None:
+        """Close the connections to the store that are not in use."""
+        await asyncio.to_thread(self._store.database.close)
+
     async def probe(self) -> None:
         """Check that the store answers; see `core.ports.Probed`.
 
@@ -600,6 +658,16 @@ def _check_answer(issuer: Issuer, iss: str | None) -> None:
     log.warning("A connection was refused: %s", text)
     text = f"{text} Somebody may have tried to exchange the accounts. Nothing was connected; ask for a new link."
     raise ConnectFailedError("issuer_changed", text)
+
+
+def _check_page(issuer: Issuer, settings: AuthSettings) -> None:
+    """Refuse to send a browser to a page that others on the way could read or replace."""
+    url = issuer.authorization_url
+    if not url:
+        raise ConnectFailedError("not_supported", f"The issuer {issuer.issuer!r} asks no persons.")
+    if not (url.startswith("https://") or settings.trusts(url)):
+        text = f"The page {url[:200]!r} of the issuer is not https. Name its host under `hosts` if it is yours."
+        raise ConnectFailedError("not_supported", text)
 
 
 def _other_browser() -> ConnectFailedError:

@@ -37,6 +37,10 @@ ASSERTION_S = 120  # seconds for which an assertion of the client is valid
 LONGEST_LIFETIME_S = 10 * 365 * 86_400.0  # seconds of the longest lifetime of a token that is believed
 _ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _ERROR_CODE = re.compile(r"[a-z_]{1,64}")
+CLIENT_FAULTS = frozenset({"invalid_client", "unauthorized_client"})
+"""Codes with which an issuer refuses the client, whatever it asks for."""
+ENDED = frozenset({"invalid_grant", "bad_refresh_token", "invalid_refresh_token", "token_revoked", "token_expired"})
+"""Codes with which an issuer says that an agreement has ended: the standard's, and those of GitHub and Slack."""
 # Codes with which an issuer says that it cannot decide now.
 _LATER = frozenset({"temporarily_unavailable", "slow_down", "server_error"})
 _TOKEN = re.compile(r"[\x21-\x7e]+")
