@@ -115,6 +115,10 @@ CODES = {
     "policy": ("Denied, or not on the allow list.", "Take it off `deny`, or add it to `allow`."),
     "quarantine": ("New or suspicious since its source was pinned.", "Accept it."),
     "source": ("Its source is down.", "Bring it up."),
+    "connection": (
+        "Hides nothing. It is the fix of a visible tool whose caller has not connected an account.",
+        "Connect it: `pegboard connect SOURCE`, or the link in the answer to a call.",
+    ),
     "factory": ("The context has no such factory.", "Supply it: `ToolContext(factories={…})`."),
     "available": ("Its condition does not hold now.", "Make it hold."),
     "builder": ("Its builder failed.", "Mend the builder."),

@@ -45,7 +45,10 @@ def test_an_action_has_its_own_help_with_an_example_that_the_command_line_accept
     run: Run, name: str, action: str
 ) -> None:
     summary, example = ACTIONS[name][action]
-    command = getattr(importlib.import_module(f"pegboard.cli.commands.{name}"), f"{action.replace('-', '_')}_command")
+    command = getattr(
+        importlib.import_module(f"pegboard.cli.commands.{COMMANDS[name].module or name}"),
+        f"{action.replace('-', '_')}_command",
+    )
     assert (inspect.getdoc(command) or "").partition("\n")[0] == summary
     ran = run(name, action, "--help")
     assert (ran.code, ran.out.startswith(f"Usage: pegboard {name} {action}"), ran.err) == (0, True, "")

@@ -21,6 +21,14 @@ ACTIONS = {
         "diff": Action("Show what changed since the tools were pinned.", "pegboard lock diff files"),
         "accept": Action("Accept the current definitions of tools.", "pegboard lock accept files.read_file"),
     },
+    "connections": {
+        "ls": Action("List the connections of people, without their tokens.", "pegboard connections ls --user ann"),
+        "show": Action("Print a connection, without its tokens.", "pegboard connections show github --user ann"),
+        "disconnect": Action(
+            "Delete a connection, and revoke its tokens at the issuer.",
+            "pegboard connections disconnect github --user ann",
+        ),
+    },
     "consent": {
         "ls": Action("List the open questions.", "pegboard consent ls --all"),
         "show": Action("Print a question, answer or grant in full.", "pegboard consent show ID"),
@@ -92,4 +100,12 @@ ACTIONS = {
     },
 }
 # The action of a command without one. `pegboard store` does not have a default: each of its actions writes.
-DEFAULT_ACTIONS = {"lock": "write", "consent": "ls", "tasks": "ls", "keys": "ls", "audit": "ls", "workspace": "ls"}
+DEFAULT_ACTIONS = {
+    "lock": "write",
+    "connections": "ls",
+    "consent": "ls",
+    "tasks": "ls",
+    "keys": "ls",
+    "audit": "ls",
+    "workspace": "ls",
+}

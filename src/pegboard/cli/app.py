@@ -76,6 +76,12 @@ COMMANDS = {
     "demo": Command("Show what Pegboard does, on a running server.", "pegboard demo --once"),
     "lock": Command("Pin the tool definitions of MCP servers, show changes, accept them.", "pegboard lock diff"),
     "doctor": Command("Show the state of all sources, stores, servers, models and keys.", "pegboard doctor"),
+    "connect": Command("Connect an account of yours to a source, in a browser.", "pegboard connect github"),
+    "connections": Command(
+        "List and end the connections of people to services.",
+        "pegboard connections ls --user ann",
+        module="person_accounts",
+    ),
     "consent": Command("Approve or deny calls that need a person's consent.", "pegboard consent ls --all"),
     "tasks": Command("List, show, cancel and resume tasks.", "pegboard tasks ls"),
     "keys": Command(
@@ -131,7 +137,7 @@ def _with_actions(name: str, summary: str, place: int) -> App:
     group = App(name=name, help=summary, help_epilogue=_epilogue(COMMANDS[name].example), sort_key=place)
     for position, (action, (text, example)) in enumerate(ACTIONS[name].items()):
         group.command(
-            f"pegboard.cli.commands.{name}:{action.replace('-', '_')}_command",
+            f"pegboard.cli.commands.{COMMANDS[name].module or name}:{action.replace('-', '_')}_command",
             name=action,
             help=text,
             help_epilogue=_epilogue(example),

@@ -27,6 +27,8 @@ from pegboard.model.json_types import JSON
 from pegboard.model.record import replace
 from pegboard.model.secret import Secret
 
+_NOT_SET_YET = "not-set-yet" * 3  # as long as keys must be
+
 
 class ConfigFile(Struct, frozen=True, kw_only=True):
     """The current config file; `text` is empty if there is none yet."""
@@ -42,6 +44,8 @@ class ConfigFile(Struct, frozen=True, kw_only=True):
     """The globs under its `files:`."""
     tool_count: int = 0
     """The number of items in its `tools:`."""
+    sections: frozenset[str] = frozenset()
+    """Those of the sections that a proposal may add which it has already."""
     env: tuple[str, ...] | None = None
     """Globs over the variables that it may name; `None` if it may name all."""
 
@@ -75,6 +79,10 @@ class ConfigFile(Struct, frozen=True, kw_only=True):
         for section, items in sections.items():
             if items:
                 text = with_items(text, section, items)
+        for section, value in proposal.sections.items():
+            if section not in self.sections:
+                lines = "".join(f"  {key}: {scalar}\n" for key, scalar in value.items())
+                text = f"{text.rstrip()}\n\n{section}:\n{lines}"
         return text
 
 
@@ -104,6 +112,7 @@ def open_config(options: Options) -> ConfigFile:
         groups=frozenset(config.groups),
         globs=config.globs,
         tool_count=item_count(text, "tools"),
+        sections=frozenset({"connections"} if config.connections is not None else ()),
         env=config.env,
     )
 
@@ -131,7 +140,7 @@ def trial(
     env = {**known, **os.environ}
     missing = [export for export in exports if not env.get(export.variable)]
     if is_offline:
-        env.update(dict.fromkeys((export.variable for export in missing), "not-set-yet"))
+        env.update(dict.fromkeys((export.variable for export in missing), _NOT_SET_YET))
         env.update(placeholders or {})
     elif missing:
         lines = "\n".join(f"  {export.line}" for export in missing)

@@ -84,7 +84,8 @@ async def register(
     methods = issuer.token_auth_methods
     method: TokenAuthMethod = "none"
     if methods and "none" not in methods:
-        method = "client_secret_post" if "client_secret_basic" not in methods else "client_secret_basic"
+        # Servers on the Python SDK revoke nothing for a client that is not in the form, whatever the header says.
+        method = "client_secret_post" if "client_secret_post" in methods else "client_secret_basic"
     metadata = oauth.OAuthClientMetadata(
         redirect_uris=[oauth.AnyUrl(redirect_uri)],
         client_name=_NAME,

@@ -269,6 +269,14 @@ class Connections:
             raise _other_browser()
         return _authorization_url(flow, client, challenge=pkce.code_challenge, state=state)
 
+    async def is_open(self, ticket: str) -> bool:
+        """Tell whether a link can still be used. Nothing is sent.
+
+        Raises:
+            CallError: the store does not answer.
+        """
+        return await _answered(self._store.flow(ticket)) is not None
+
     async def decline(self, ticket: str, *, browser: str) -> None:
         """Use up a link whose person does not agree."""
         await _answered(self._store.drop_flow(ticket, browser=browser))

@@ -147,7 +147,10 @@ def _credentials(client: OAuthClient, issuer: Issuer) -> tuple[dict[str, str], d
     match client.method:
         case "client_secret_basic":
             pair = f"{quote(client.client_id, safe='')}:{quote(secret, safe='')}"
-            return {}, {"authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
+            # Servers on the Python SDK look the client up by the field before they read the header.
+            return {"client_id": client.client_id}, {
+                "authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"
+            }
         case "client_secret_post":
             return {"client_id": client.client_id, "client_secret": secret}, {}
         case "private_key_jwt":

@@ -76,6 +76,21 @@ class PersonalCredentials:
             raise await self.connections.required(None, self.settings.source)
         return await self.connections.token(person, self.settings.source)
 
+    async def missing(self, caller: Caller) -> str | None:
+        """Return why a caller's person must connect first; `None` if they are connected. Nothing is sent.
+
+        Raises:
+            CallError: the store does not answer.
+        """
+        person, source = person_of(caller), self.settings.source
+        if person is None:
+            return f"{source!r} needs an account of the person who calls, and this caller has no user"
+        if source in await self.connections.connected(person):
+            return None
+        user = person.user_id
+        text = f"no account of {user!r} is connected at {source!r}, and only {user!r} can connect one"
+        return f"{text}: `pegboard connect {source}`, or the link in the answer to a call"
+
     async def renewed(self, caller: Caller, refused: AccessToken, challenge: Challenge) -> AccessToken:
         person = person_of(caller)
         if person is None:

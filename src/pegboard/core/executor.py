@@ -217,6 +217,10 @@ async def _guarded(call: Call) -> ToolResult:
         resolve(call, snapshot)
     except AsyncPredicateError:
         await resolve_awaiting(call)
+    except CallError:
+        if not await call.view.list_first(call.name):
+            raise
+        await resolve_awaiting(call)
     if is_timed:
         call.enter("arguments")
     spec = call.entry.spec

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
+from pegboard.model.caller import Caller
 from pegboard.model.consent import ConsentAnswer, ConsentRequest
 from pegboard.model.context import ToolContext
 from pegboard.model.json_types import JSON, JSONValue
@@ -82,6 +83,31 @@ class HoldsSecrets(Protocol):
 
     def secrets(self) -> Iterable[Secret]:
         """Return its credentials."""
+        ...
+
+
+@runtime_checkable
+class NeedsConnection(Protocol):
+    """A source, or the handler of a tool, whose calls use an account of the caller at the service behind it."""
+
+    async def missing_connection(self, caller: Caller) -> str | None:
+        """Return why a call of this caller would be refused with `connection_required`; `None` if it would not.
+
+        Sends nothing, and makes no link.
+        """
+        ...
+
+
+@runtime_checkable
+class ListsForPersons(Protocol):
+    """A source that lists its tools over the account of each person, once they have connected it."""
+
+    def is_starting_for(self, caller: Caller) -> bool:
+        """Tell whether the tools of this caller's account are still unknown here."""
+        ...
+
+    async def list_first(self, caller: Caller) -> bool:
+        """List the tools of this caller's account if it is connected and they are unknown; tell whether it did."""
         ...
 
 

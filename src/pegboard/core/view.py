@@ -23,6 +23,7 @@ from pegboard.core.judge import (
 from pegboard.core.lifecycle import after_end, has_ended
 from pegboard.core.names import listing, nearest, nearest_one
 from pegboard.core.near_names import NearNames
+from pegboard.core.ports import ListsForPersons
 from pegboard.core.predicates import Availability, Conditions, States
 from pegboard.core.registry import Kind, Registry
 from pegboard.core.selections import Selected
@@ -429,7 +430,7 @@ class View:
         """Return whether and why this caller may use `name`, the smallest fix, and the next code.
 
         `blocked` says why a call of a visible tool would be refused now. Only `awhy` checks limits that are counted in
-        another process, and approvals that a person has given already.
+        another process, approvals that a person has given already, and whether the caller's account is connected.
 
         >>> print(view.why("ping"))
         hidden (group): ...
@@ -573,9 +574,19 @@ class View:
             await self._answer_for(name)
             decided, entry = self._decided(name)
         if entry is None:
-            return decided
+            return await self.awhy(name) if await self.list_first(name) else decided
         blocked = await self._parts.runner.ablocked(self, name, entry)
-        return decided._replace(blocked=blocked, asks=entry.asks_because is not None)
+        fix = decided.fix if blocked is None else blocked.fix
+        return decided._replace(blocked=blocked, fix=fix, asks=entry.asks_because is not None)
+
+    async def list_first(self, name: str) -> bool:
+        """Let the source of an unknown name list the tools of this caller's account, once; tell whether it did.
+
+        >>> asyncio.run(view.list_first("mail__read"))
+        False
+        """
+        source = self._parts.registry.sources.get(name.partition("__")[0].partition(".")[0])
+        return isinstance(source, ListsForPersons) and await source.list_first(self.ctx.caller)
 
     async def acodes(self) -> dict[str, Code]:
         """Return the code of the judge's decision on every declared tool, by wire name, in the order of the snapshot.
@@ -612,6 +623,10 @@ class View:
         True
         """
         snapshot = self.snapshot
+        for source in self._listing_for_persons(snapshot):
+            if await source.list_first(self.ctx.caller):
+                # Its tools belong in the list that asked.
+                snapshot = self.snapshot
         selected = self._select(snapshot)
         conditions = snapshot.conditions_of(selected)
         built = [snapshot.entries[place] for place in selected.built]
@@ -621,6 +636,16 @@ class View:
             conditions = Conditions.of((*conditions.each, *others.each))
         await self._answer(conditions, built, snapshot)
         return snapshot
+
+    def _listing_for_persons(self, snapshot: Snapshot) -> tuple[ListsForPersons, ...]:
+        """Return the sources that list the tools of each person's account."""
+        known: tuple[ListsForPersons, ...] | None = snapshot.cache.get("for_persons")
+        if known is None:
+            sources = self._parts.registry.sources.values()
+            known = snapshot.cache["for_persons"] = tuple(
+                [each for each in sources if isinstance(each, ListsForPersons)]
+            )
+        return known
 
     async def _answer_for(self, name: str) -> None:
         """Await the predicates and builders of one name."""

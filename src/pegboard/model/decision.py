@@ -9,8 +9,9 @@ from pegboard.model.error import ErrorKind
 from pegboard.model.json_types import JSON
 
 Code = Literal[
-    "unknown", "internal", "group", "policy", "quarantine", "source", "factory", "available", "builder", "visible"
-]
+    "unknown", "internal", "group", "policy", "quarantine", "source", "connection", "factory", "available", "builder",
+    "visible",
+]  # fmt: skip
 
 
 class Fix(NamedTuple):
@@ -28,6 +29,8 @@ class Blocked(NamedTuple):
     reason: str
     until: datetime | None = None
     """When the call may be retried, in UTC; `None` if unknown."""
+    fix: Fix | None = None
+    """What the caller can do about it; `as_json` leaves it out, since the decision has it."""
 
     def as_json(self) -> JSON:
         """Return the decision in wire form, with the time as ISO 8601."""
@@ -38,9 +41,9 @@ class Blocked(NamedTuple):
 class Decision(NamedTuple):
     """Whether one caller may use one tool now, and why; `next` is the code that remains once `fix` is applied.
 
-    `blocked` explains why a call of a visible tool would still be refused. Refusals that depend on arguments or hooks
-    are not predicted. `asks` marks a visible tool that asks a person before every call; it is `callable` while there is
-    an unused yes.
+    `blocked` explains why a call of a visible tool would still be refused, and `fix` what would change that. Refusals
+    that depend on arguments or hooks are not predicted. `asks` marks a visible tool that asks a person before every
+    call; it is `callable` while there is an unused yes.
 
     >>> fix = Fix("group", "write", "include 'write'")
     >>> print(Decision("group", "not in include=['read']; its groups are ['write']", fix, next="visible"))
@@ -68,12 +71,11 @@ class Decision(NamedTuple):
 
     def __str__(self) -> str:
         """Return the decision as a line of text, for `print(view.why("refund"))`."""
-        if self.visible:
-            return (
-                "visible"
-                if self.blocked is None
-                else f"visible, but refused ({self.blocked.kind}): {_sentence(self.blocked.reason)}"
-            )
+        if self.visible and self.blocked is None:
+            return "visible"
+        if self.blocked is not None:
+            text = f"visible, but refused ({self.blocked.kind}): {_sentence(self.blocked.reason)}"
+            return text if self.fix is None else f"{text} Fix: {_sentence(self.fix.text)}"
         parts = [f"hidden ({self.code})" + (f": {_sentence(self.reason)}" if self.reason else ".")]
         if self.fix is not None:
             parts.append(f"Fix: {_sentence(self.fix.text)}")

@@ -29,6 +29,7 @@ from pegboard.model.tool import ToolEntry
 from pegboard.server.alert_watch import AlertWatch
 from pegboard.server.authenticator import Authenticator
 from pegboard.server.bus import Bus, Others, Transport
+from pegboard.server.connect_page import ConnectPage
 from pegboard.server.consent_page import ConsentPage
 from pegboard.server.console_door import ConsoleDoor
 from pegboard.server.credential_watch import CredentialWatch
@@ -179,6 +180,7 @@ def app_of(catalog: Catalog, options: AppOptions) -> Starlette:
         health=health,
         start_page=StartPage(gateway, host_guard, authenticator),
         consent_page=ConsentPage(host_guard),
+        connect_page=ConnectPage(catalog, host_guard, authenticator),
         console=ConsoleDoor(
             shared,
             part_states,
@@ -261,6 +263,7 @@ class AppParts(Struct, frozen=True, kw_only=True):
     health: Health
     start_page: StartPage
     consent_page: ConsentPage
+    connect_page: ConnectPage
     console: ConsoleDoor | None
     host_guard: HostGuard
     bus: Bus | None
@@ -271,7 +274,9 @@ class App(Starlette):
     """The app. Requests for `/mcp` bypass Starlette's middleware and routes, which cost as much as a call."""
 
     def __init__(self, parts: AppParts, *, grace_s: float) -> None:
-        pages = (parts.endpoint, parts.start_page, parts.consent_page, parts.health, parts.console)
+        pages = (
+            parts.endpoint, parts.start_page, parts.consent_page, parts.connect_page, parts.health, parts.console,
+        )  # fmt: skip
         routes = [*(route for page in pages if page is not None for route in page.routes), *parts.api.all()]
         super().__init__(routes=routes, lifespan=self._serving)
         self._console = parts.console

@@ -103,6 +103,16 @@ class Authenticator:
         self._rules: IdentityRules | None = None
         self._local = HostGuard(LOOPBACK_HOSTS)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether nobody has to say who they are."""
+        return self._identify is None and self._registry.declarations.identity is None
+
+    @property
+    def needs_header(self) -> bool:
+        """Whether callers are known by their `Authorization` alone, and not by what a host reads elsewhere."""
+        return self._identify is None
+
     async def identify(self, scope: Scope) -> Authenticated | Refusal:
         """Identify the caller from the ASGI scope, and remove the credential from the scope."""
         if self._identify is not None:

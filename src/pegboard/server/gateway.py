@@ -24,6 +24,7 @@ from pegboard.resources import Resources
 from pegboard.server.credential_watch import CredentialWatch
 from pegboard.server.event_hub import EventHub
 from pegboard.server.mcp.asking.client_channel import ClientChannel
+from pegboard.server.mcp.asking.connecting import ask_to_connect, until_used
 from pegboard.server.mcp.asking.earlier_channel import EarlierChannel
 from pegboard.server.mcp.asking.input_required import InputRequiredChannel
 from pegboard.server.mcp.protocol.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, MISSING_CAPABILITY, RpcError
@@ -142,6 +143,8 @@ class Gateway(Struct, frozen=True, kw_only=True):
         callbacks = Progress(channel.progress) if channel.wants_progress else None
         # A server without tasks runs such a request like any other. Source: MCP 2025-11-25, tasks.
         as_task = channel.wants_task and self.catalog.executor.ports.tasks is not None
+        if isinstance(channel, InputRequiredChannel) and (urls := channel.opened_links()):
+            await until_used(self.catalog.connections, urls)
         result = await view.call(name, arguments, callbacks=callbacks, as_task=as_task)
         error = result.error
         if error is None:
@@ -151,7 +154,9 @@ class Gateway(Struct, frozen=True, kw_only=True):
             raise absent or RpcError(INVALID_PARAMS, error.message)
         if channel.refused_with is not None:
             raise RpcError(channel.refused_with, error.message)
-        if error.kind != "consent_required":
+        if error.kind == "connection_required":
+            ask_to_connect(channel, error)
+        elif error.kind != "consent_required":
             return result
         if channel.missing:
             raise RpcError(MISSING_CAPABILITY, error.message, {"requiredCapabilities": channel.missing})

@@ -38,7 +38,9 @@ ADD_SHOWN_TOOLS = 60  # tools of an added server that are listed; `--json` has a
 Consent = Literal["never", "destructive", "always"]
 _WHAT = (
     "What to add: the command of an MCP server (`npx -y PACKAGE`, `uvx PACKAGE`), its address, an OpenAPI document "
-    "(a file or its address), or a server.json of the MCP registry. Our own options stand before a command."
+    "(a file or its address), a server.json of the MCP registry, or a service where people have accounts: github, "
+    "gitlab, linear, notion, slack, google, microsoft, atlassian, sentry, stripe, cloudflare. Our own options stand "
+    "before a command."
 )
 _CONSENT = "When a person is asked before a call: never, destructive (all but trusted read-only tools), always."
 
@@ -128,6 +130,10 @@ async def add_command(
         raise CommandError("Nobody can be asked here: say --yes, or --print to see what would be written.")
     for text in proposal.left_out:
         options.terminal.note(f"Left out: {text}")
+    for text in proposal.notes:
+        options.terminal.note(f"{text[:1].upper()}{text[1:]}.")
+    # Nobody is connected yet, so nothing can be listed.
+    offline = offline or "auth" in entry
     adding = _Adding(options=options, file=file, is_asked=is_asked, is_printed=print_only, is_offline=offline)
     choice = _Choice(group=group, consent=consent, trusts=trust_annotations, is_openapi=entry["type"] == "openapi")
     tried = _tried(file, proposal, group)
@@ -452,7 +458,9 @@ def _tell(adding: _Adding, added: _Added) -> None:
             terminal.say(
                 f"Held back, since they have text that nobody sees: {', '.join(held)}. `pegboard lock diff {name}`"
             )
-        if entry["type"] == "mcp" and not pinned:
+        if "auth" in entry:
+            terminal.say(f"Next: each person connects once: `pegboard connect {name} --as user=NAME`.")
+        elif entry["type"] == "mcp" and not pinned:
             terminal.say("Next: `pegboard lock` pins what the servers say of their tools.")
         if options.chosen_profile is not None:
             terminal.say(f"The profile {options.chosen_profile!r} includes {' and '.join(map(repr, groups))} now.")

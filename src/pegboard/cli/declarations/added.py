@@ -20,8 +20,9 @@ from pegboard.cli.declarations.command_words import (
 )
 from pegboard.cli.declarations.documents import read_document
 from pegboard.cli.declarations.names import entry_name, name_of_address
-from pegboard.cli.declarations.proposal import EntryWriter, Proposal, literal, relative
+from pegboard.cli.declarations.proposal import EntryWriter, Export, Proposal, literal, relative
 from pegboard.cli.declarations.registry_entry import is_registry_entry, registry_proposal
+from pegboard.cli.declarations.service_presets import PRESETS, ServicePreset
 from pegboard.core.names import check_namespace
 from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSON, JSONValue, is_object
@@ -29,8 +30,8 @@ from pegboard.model.record import CarriesCredentials
 
 _FORMS = (
     "Known are: the command of an MCP server (`npx -y PACKAGE`, `uvx PACKAGE`, `docker run -i --rm IMAGE`, any "
-    "program), its address (https://…), an OpenAPI document (a file or its address), and a server.json of the MCP "
-    "registry."
+    "program), its address (https://…), an OpenAPI document (a file or its address), a server.json of the MCP "
+    f"registry, and the services {', '.join(PRESETS)}."
 )
 _FILLING = frozenset({"api", "the", "rest", "http", "openapi", "specification", "spec"})
 _SUFFIXES = frozenset({".json", ".yaml", ".yml"})
@@ -66,6 +67,8 @@ def proposal_of(words: AddedWords) -> Proposal:
         except DefinitionError as error:
             raise CommandError(str(error)) from None
     [first, *rest] = words.what
+    if not rest and (preset := PRESETS.get(first.lower())) is not None:
+        return _of_preset(words, preset)
     if not rest and re.match(r"https?://", first, re.IGNORECASE):
         return _of_address(words, first)
     path = Path(first).expanduser()
@@ -129,6 +132,34 @@ def _pairs(pairs: tuple[str, ...]) -> dict[str, str]:
             raise CommandError(f"--env {key!r}: write --env NAME=VALUE.")
         env[key] = value
     return env
+
+
+# ---- a service where every person has an account
+
+
+def _of_preset(words: AddedWords, preset: ServicePreset) -> Proposal:
+    _refuse(words, "a service", headers=True, base_url=True, openapi=True, env=True)
+    name = words.name or preset.name
+    auth: JSON = {"mode": "user"}
+    exports = [Export(variable="CONNECTIONS_KEY", found_at="a random text of at least 32 characters")]
+    if preset.client == "by_hand":
+        prefix = preset.name.upper()
+        auth |= {"issuer": preset.issuer, "client_id": f"${{{prefix}_CLIENT_ID}}",
+                 "client_secret": f"${{{prefix}_CLIENT_SECRET}}"}  # fmt: skip
+        asked = [*re.findall(r"\$\{(\w+)\}", preset.issuer), f"{prefix}_CLIENT_ID", f"{prefix}_CLIENT_SECRET"]
+        exports += [
+            Export(variable=each, found_at=f"of the client that you register, see {preset.page}") for each in asked
+        ]
+    if preset.scopes:
+        auth["scopes"] = list(preset.scopes)
+    entry = _mcp_entry(words, name, {"transport": "http", "url": preset.url})
+    notes = [f"{preset.title}, as {preset.page} says on {preset.read_on}; not tried by us"]
+    return Proposal(
+        tools=({**entry, "auth": auth},),
+        sections={"connections": {"key": "${CONNECTIONS_KEY}"}},
+        exports=tuple(exports),
+        notes=(*notes, preset.note) if preset.note else tuple(notes),
+    )
 
 
 # ---- an address

@@ -32,13 +32,15 @@ class Proposal(Struct, frozen=True, kw_only=True):
     """Items for the lists of a config, by key, in the form of the file.
 
     `left_out` lists each part that is not converted, and what to do about it; `notes` list changes, such as a new name.
-    `files` are texts to be written next to the config, by their relative paths.
+    `files` are texts to be written next to the config, by their relative paths. `sections` are written only if the
+    config does not have them.
     """
 
     tools: tuple[JSON, ...] = ()
     python: tuple[str, ...] = ()
     globs: tuple[str, ...] = ()
     files: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
+    sections: Mapping[str, JSON] = msgspec.field(default_factory=dict[str, JSON])
     exports: tuple[Export, ...] = ()
     left_out: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -56,6 +58,7 @@ def joined(proposals: Iterable[Proposal]) -> Proposal:
         python=tuple(name for each in every for name in each.python),
         globs=tuple(glob for each in every for glob in each.globs),
         files={path: text for each in every for path, text in each.files.items()},
+        sections={name: value for each in every for name, value in each.sections.items()},
         exports=tuple(export for each in every for export in each.exports),
         left_out=tuple(text for each in every for text in each.left_out),
         notes=tuple(text for each in every for text in each.notes),

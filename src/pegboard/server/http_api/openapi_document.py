@@ -25,6 +25,7 @@ from pegboard.server.http_api.schema_references import moved, object_of
 API_TYPED_TOOLS = 500  # tools; with more, the document has one path for all of them
 
 _TEXT: JSON = {"type": "string"}
+_OPTIONAL: JSON = {"type": ["string", "null"]}
 _ANY_OBJECT: JSON = {"type": "object"}
 _CALL_STATUSES = sorted({*REQUEST_STATUSES, *STATUS_OF_KIND.values()})
 _RETRY_AFTER: JSON = {"description": "Seconds until it makes sense to come back.", "schema": {"type": "integer"}}
@@ -266,6 +267,9 @@ _CONSENT_ID: JSON = {
     "schema": {"type": "string", "minLength": 1},
 }  # fmt: skip
 _DECIDED = (409, 422)
+_CONNECTION: JSON = {"$ref": "#/components/schemas/Connection"}
+_CONNECTION_ID: JSON = {**_CONSENT_ID, "description": "The id of a connection."}
+_LINK: JSON = object_of(("source", "url", "expiresAt"), source=_TEXT, url=_TEXT, expiresAt=_TEXT)
 _SECONDS: JSON = {
     "type": "number",
     "exclusiveMinimum": 0,
@@ -311,6 +315,12 @@ _SCHEMAS: JSON = {
         created_at={"type": "number"}, updated_at={"type": "number"}, expires_at={"type": "number"},
         durable={"type": "boolean"}, message=_TEXT, fraction={"type": "number"}, questions=_ANY_OBJECT,
         result=_ANY_OBJECT, error=_ANY_OBJECT,
+    ),
+    "Connection": object_of(
+        ("id", "user", "source", "issuer", "scopes", "state"),
+        id=_TEXT, user=_TEXT, space=_OPTIONAL, source=_TEXT, resource=_TEXT, issuer=_TEXT,
+        scopes={"type": "array", "items": _TEXT}, state={"enum": ["connected", "ended", "disconnected"]},
+        createdAt=_TEXT, updatedAt=_TEXT, tokenExpiresAt=_OPTIONAL, revoked={"type": "boolean"}, reason=_TEXT,
     ),
     "Hit": object_of(
         ("name", "score", "confidence"),
@@ -436,6 +446,33 @@ _PATHS: JSON = {
         "delete": _plain(
             "revoke_space", "Take a grant back.", object_of(("revoked",), revoked=_ANY_OBJECT),
             [_query("principal", "Whose.", _TEXT, required=True), _query("space", "Of which.", _TEXT, required=True)],
+        ),
+    },
+    "/v1/connections": {
+        "get": _plain(
+            "list_connections", "List your accounts at other services; with the role `operator` those of everybody.",
+            object_of(
+                ("connections",),
+                connections={"type": "array", "items": _CONNECTION},
+                sources={"type": "array", "items": object_of(
+                    ("source", "connected"), source=_TEXT, connected={"type": "boolean"},
+                )},
+            ),
+            [_query("user", "Of this user.", _TEXT)],
+        ),
+        "post": {
+            **_plain("begin_connection", "Get a link at which you connect an account, once.", _LINK,
+                     also=(201, 422)),
+            "requestBody": {"required": True, "content": {"application/json": {"schema": {
+                **object_of(("source",), source=_TEXT), "additionalProperties": False,
+            }}}},
+        },
+    },
+    "/v1/connections/{id}": {
+        "get": _plain("show_connection", "Show one connection, without its tokens.", _CONNECTION, [_CONNECTION_ID]),
+        "delete": _plain(
+            "end_connection", "Delete a connection, and revoke its tokens at the issuer.", _CONNECTION,
+            [_CONNECTION_ID],
         ),
     },
     "/v1/consents": {

@@ -7,6 +7,7 @@ from starlette.routing import Route
 from pegboard.server.http_api.agent_routes import AgentRoutes
 from pegboard.server.http_api.api_app import Answer, Api, PathApp, UnknownPath
 from pegboard.server.http_api.call_routes import CallRoutes
+from pegboard.server.http_api.connection_routes import ConnectionRoutes
 from pegboard.server.http_api.consent_routes import ConsentRoutes
 from pegboard.server.http_api.document_routes import DocumentRoutes
 from pegboard.server.http_api.event_stream import EventRoute
@@ -28,6 +29,7 @@ class Routes:
         agents = AgentRoutes(self._api)
         tasks = TaskRoutes(self._api)
         documents = DocumentRoutes(self._api)
+        connections = ConnectionRoutes(self._api)
         places: list[tuple[str, dict[str, Answer], tuple[str, ...]]] = [
             ("/v1/tools", {"GET": tools.list}, ("limit", "cursor")),
             ("/v1/tools/{name}", {"GET": tools.show}, ()),
@@ -35,6 +37,8 @@ class Routes:
             ("/v1/tools/{name}/call", {"POST": calls.call}, ("as_task",)),
             ("/v1/agents/{name}/run", {"POST": agents.run}, ()),
             ("/v1/calls/{id}/cancel", {"POST": calls.cancel}, ()),
+            ("/v1/connections", {"GET": connections.list, "POST": connections.begin}, ("user",)),
+            ("/v1/connections/{id}", {"GET": connections.show, "DELETE": connections.end}, ()),
             ("/v1/consents", {"GET": consents.list}, ("state",)),
             ("/v1/consents/{id}", {"GET": consents.show, "DELETE": consents.forget}, ()),
             ("/v1/consents/{id}/approve", {"POST": consents.approve}, ()),

@@ -114,6 +114,8 @@ class PersonalMcpSource(McpSource):
         self.credentials, self.idle_s = credentials, idle_s
         self.sessions = sessions or PersonSessions(clock=clock)
         self._lists = BoundedCache["Person", PersonList](max_entries=PERSON_LISTS)
+        self._just_listed = set["Person"]()
+        """Persons whose first list has not been asked for yet."""
         self._first_pins = LockFile()
         self._sweeper: asyncio.Task[None] | None = None
         self._end_subscription: Callable[[], None] | None = None
@@ -228,19 +230,39 @@ class PersonalMcpSource(McpSource):
         known = None if person is None else self._lists.get(person)
         return self._is_reviewed if known is None else raw_name in known.names
 
+    def is_starting_for(self, caller: Caller) -> bool:
+        """Tell whether the tools of a caller's account are still unknown."""
+        return not (self._is_reviewed and self._entries) and connection_records.person_of(caller) not in self._lists
+
+    async def missing_connection(self, caller: Caller) -> str | None:
+        """Return why calls of a caller would be refused with `connection_required`; implements `NeedsConnection`."""
+        return await self.credentials.missing(caller)
+
     async def knows(self, caller: Caller) -> bool:
-        """Tell whether tools of the server are known to a caller; lists them if the person is connected already."""
+        """Tell whether tools of the server are known to a caller; lists them if the person is connected already.
+
+        Just after the first list they are not: a call of the tool that connects is in progress, or is in that list.
+        """
+        is_new = self.is_starting_for(caller)
+        if is_new:
+            await self.list_first(caller)
         person = connection_records.person_of(caller)
-        if self._is_reviewed and self._entries:
-            return True
-        if person is None or self._sweeper is None:
+        if person is not None and person in self._just_listed:
+            self._just_listed.discard(person)
             return False
-        if person in self._lists:
-            return True
-        # Listed for the next time: the list that asks has its tools already.
-        with suppress(CallError):
-            await self._first_list(await self._session(caller))
-        return False
+        return not is_new
+
+    async def list_first(self, caller: Caller) -> bool:
+        """List the tools of a caller's account if it is connected and they are unknown; see `ListsForPersons`."""
+        if connection_records.person_of(caller) is None or self._sweeper is None or not self.is_starting_for(caller):
+            return False
+        try:
+            session = await self._session(caller)
+            await self._first_list(session)
+        except CallError:
+            return False
+        self._just_listed.add(session.key.person)
+        return True
 
     def _connect_tool(self) -> ToolEntry:
         spec = ToolSpec(
@@ -340,7 +362,8 @@ class PersonalMcpSource(McpSource):
         """Forget what was kept for a person whose connection changed; calls over an ended one fail at once."""
         if source != self.name:
             return
-        self._lists.pop(person, None)
+        if not is_connected:
+            self._lists.pop(person, None)
         for session in self.sessions.of(self.name, person):
             if not is_connected or session.is_idle():
                 self.sessions.end(session)
@@ -365,7 +388,10 @@ class PersonalMcpSource(McpSource):
                     raise CallError("not_found", text)
                 return await server.call(raw_name, spec, ctx, args, of_tools_alone(self.name))
             except CallError as error:
-                if error.error.kind == "connection_required" or self._is_over(session):
+                # The person's list stays: the same call is made again after they have connected.
+                if error.error.kind == "connection_required":
+                    self.sessions.end(session)
+                elif self._is_over(session):
                     self.sessions.end(session)
                     self._lists.pop(session.key.person, None)
                 raise

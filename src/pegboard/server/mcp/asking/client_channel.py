@@ -73,6 +73,12 @@ class ClientChannel:
             return "form" in declared
         return declared is not None
 
+    @property
+    def can_open_urls(self) -> bool:
+        """Whether the client declared that it can show a URL to its user and open it."""
+        declared = self.capabilities.get("elicitation")
+        return isinstance(declared, Mapping) and "url" in declared
+
     def require(self, capability: str) -> None:
         """Refuse the call with the protocol's own error if the client lacks a capability.
 
@@ -214,6 +220,11 @@ def _question(message: str, schema: JSON) -> JSON:
     return {"method": "elicitation/create", "params": {"mode": "form", "message": message, "requestedSchema": schema}}
 
 
+def url_question(message: str, url: str) -> JSON:
+    """Return the question whether the user opens a URL."""
+    return {"method": "elicitation/create", "params": {"mode": "url", "message": message, "url": url}}
+
+
 def misfit(request: JSON, answer: object) -> str | None:
     """Return why an answer does not fit this question; `None` if it fits."""
     if not is_object(answer):
@@ -224,6 +235,8 @@ def misfit(request: JSON, answer: object) -> str | None:
                 return "`action` is one of accept, decline, cancel"
             if not isinstance(answer.get("content"), dict | None):
                 return "`content` is an object with the values of the form"
+            if request["params"]["mode"] == "url":
+                return None
             form = request["params"]["requestedSchema"]
             return None if fits_form(form, answer) else form_problems(form, answer)
         case "sampling/createMessage":

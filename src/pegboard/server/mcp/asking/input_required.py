@@ -9,11 +9,19 @@ from typing import Any, cast
 
 from pegboard.model.consent import ConsentAnswer, ConsentRequest, Stands
 from pegboard.model.error import CallError
-from pegboard.model.json_types import JSON
-from pegboard.server.mcp.asking.client_channel import CONSENT_KEY, ClientChannel, QuestionPendingError, misfit
+from pegboard.model.json_types import JSON, is_object
+from pegboard.server.mcp.asking.client_channel import (
+    CONSENT_KEY,
+    ClientChannel,
+    QuestionPendingError,
+    misfit,
+    url_question,
+)
 from pegboard.server.mcp.asking.notifications import Notifications
 
 _RECORD = "consent"
+_CONNECT = "pegboard.connect."
+CONNECT_ROUNDS = 3  # rounds in which a call asks to connect one source before it ends
 INPUT_MISFITS = 3  # answers to one question that may be invalid before the call ends
 
 
@@ -55,6 +63,8 @@ class InputRequiredChannel(ClientChannel):
         """Approved calls that have not ended: they start again in each round. Approvals of ended calls are used up."""
         self._paid: str | None = None
         self._previous_definitions: dict[str, str] = {}
+        self._links: dict[str, list[str]] = {}
+        """The URLs that the earlier rounds asked to open, for each source to be connected."""
         if state is not None:
             self._go_on(json.loads(state))
 
@@ -62,7 +72,7 @@ class InputRequiredChannel(ClientChannel):
         """Restore the state of the previous round."""
         self._answers, self._agreed = previous.get("answers", {}), previous.get("agreed", {})
         self._asked, self._paid = previous.get("asked"), previous.get("paid")
-        self._misfits = previous.get("misfits", {})
+        self._misfits, self._links = previous.get("misfits", {}), previous.get("links", {})
         self._previous_definitions = previous.get("definitions", {})
 
     def begins(self, tool: str, definition_hash: str) -> None:
@@ -123,6 +133,24 @@ class InputRequiredChannel(ClientChannel):
             request = {**request, "params": {**params, "message": f"{params['message']} (Not accepted: {why}.)"}}
         return self._pend(key, request)
 
+    def opened_links(self) -> list[str]:
+        """Return the URLs that the user agreed to open after the previous round."""
+        return [urls[-1] for source, urls in self._links.items() if self._action(source) == "accept"]
+
+    def ask_to_connect(self, source: str, message: str, url: str) -> bool:
+        """Ask the user to connect a source in this round; False if the client cannot, or the user did not want to."""
+        urls = self._links.get(source, [])
+        is_refused = bool(urls) and self._action(source) != "accept"
+        if not self.can_open_urls or is_refused or len(urls) >= CONNECT_ROUNDS:
+            return False
+        self._links[source] = [*urls, url]
+        self.questions[f"{_CONNECT}{source}"] = url_question(message, url)
+        return True
+
+    def _action(self, source: str) -> object:
+        answer = self._responses.get(f"{_CONNECT}{source}")
+        return answer.get("action") if is_object(answer) else None
+
     async def carried(self, request: ConsentRequest, stands: Stands) -> ConsentAnswer | None:
         """Return the answer of an earlier round for a call that continues in this round, if it is still valid."""
         call = _binding(request)
@@ -168,7 +196,7 @@ class InputRequiredChannel(ClientChannel):
         once = secrets.token_hex(12)
         consents = {"asked": self._asking, "agreed": self._running}
         known: JSON = {"answers": self._answers, "definitions": self._definitions, "paid": paid, "once": once}
-        known["misfits"] = self._misfits
+        known["misfits"], known["links"] = self._misfits, self._links
         return json.dumps({**known, **consents})
 
 

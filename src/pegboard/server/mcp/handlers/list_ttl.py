@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from pegboard.catalog import Catalog
-from pegboard.core.ports import Source
+from pegboard.core.ports import ListsForPersons, Source
 from pegboard.core.view import View
+from pegboard.model.caller import Caller
 from pegboard.model.source_state import SourceState
 from pegboard.server.mcp.handlers.source_outcomes import may_bring
 from pegboard.server.mcp.limits import LIST_TTL_MS
@@ -22,8 +23,8 @@ class Starting(Protocol):
     def is_starting(self) -> bool: ...
 
 
-def starting(catalog: Catalog) -> Sequence[Source]:
-    """Return the sources whose first lists are still pending.
+def starting(catalog: Catalog, caller: Caller | None = None) -> Sequence[Source]:
+    """Return the sources whose first lists are still pending, for this caller if one is given.
 
     Ask before a list is written: what a source adds meanwhile is then in the list, or the list is short-lived.
     """
@@ -31,7 +32,7 @@ def starting(catalog: Catalog) -> Sequence[Source]:
     if not sources:
         return ()
     states = catalog.registry.states()
-    return [source for name, source in sources.items() if _is_starting(source, states.get(name))]
+    return [source for name, source in sources.items() if _is_starting(source, states.get(name), caller)]
 
 
 def list_ttl_ms(awaited: Sequence[Source], view: View, *, space: str = "") -> int:
@@ -47,7 +48,9 @@ def discover_ttl_ms(catalog: Catalog) -> int:
     return STARTING_TTL_MS if starting(catalog) else LIST_TTL_MS
 
 
-def _is_starting(source: Source, state: SourceState) -> bool:
+def _is_starting(source: Source, state: SourceState, caller: Caller | None) -> bool:
+    if caller is not None and isinstance(source, ListsForPersons):
+        return source.is_starting_for(caller)
     if isinstance(source, Starting):
         return source.is_starting()
     return state.status == "connecting" and not source.entries()

@@ -95,8 +95,8 @@ class Lists:
 
     async def _tools(self, principal: Principal) -> ToolList:
         gateway, has_sources = self._gateway, bool(self._registry.sources)
-        awaited = starting(gateway.catalog) if has_sources else ()
         view = gateway.view(principal)
+        awaited = starting(gateway.catalog, view.ctx.caller) if has_sources else ()
         snapshot = await view.prepared_snapshot()
         if not has_sources:
             return ToolList(view, snapshot, LIST_TTL_MS, {})

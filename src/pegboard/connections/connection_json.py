@@ -1,0 +1,30 @@
+"""Connection JSON: a connection as the command line and the HTTP API show it, without its tokens."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from pegboard.connections.connection_records import Connection
+from pegboard.model.json_types import JSON
+
+
+def connection_json(connection: Connection) -> JSON:
+    """Return whose connection it is, to what, with which scopes, and until when; times in ISO 8601."""
+    return {
+        "id": connection.id,
+        "user": connection.person.user_id,
+        "space": connection.person.space_id,
+        "source": connection.source,
+        "resource": connection.resource,
+        "issuer": connection.issuer,
+        "scopes": list(connection.scopes),
+        "state": "connected" if connection.is_live else "ended",
+        "createdAt": iso_time(connection.created_at),
+        "updatedAt": iso_time(connection.updated_at),
+        "tokenExpiresAt": None if connection.expires_at is None else iso_time(connection.expires_at),
+    }
+
+
+def iso_time(seconds: float) -> str:
+    """Return a time, given in seconds since 1970, as text."""
+    return datetime.fromtimestamp(seconds, tz=UTC).isoformat(timespec="seconds")

@@ -1,0 +1,300 @@
+"""Connect page: where a person agrees that a source may use their account, and where the issuer sends them back.
+
+A link is for one person. The page shows who will be connected to what, asks, and binds the link to the browser that
+agreed; only that browser can finish. It has no script: the key of a person goes from a form to this server alone.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import secrets
+from base64 import b64encode
+from hashlib import sha256
+from html import escape
+from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qsl, urlsplit
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from pegboard.catalog import Catalog
+from pegboard.connections.connection_records import ConnectFailedError, PendingConnection, Person
+from pegboard.model.error import CallError
+from pegboard.server.authenticator import Authenticator
+from pegboard.server.body_reader import BodyError, BodyReader, ClientLeftError
+from pegboard.server.host_guard import OTHER_PAGE, HostGuard, Refusal, is_of_another_page
+from pegboard.telemetry.served_request import REQUEST_ID
+
+if TYPE_CHECKING:
+    from pegboard.connections.connections import Connections
+
+FORM_BYTES = 32_768  # bytes of the page's form, which has a key or a token
+COOKIE_S = 600  # seconds for which the browser keeps its cookie; a link is valid no longer
+FIELDS = 20  # fields of a query or a form
+_COOKIE: Final = "pegboard_connect"
+_COOKIE_BYTES = 32
+_STATUS = {
+    "unknown_link": 404, "unknown_source": 404, "other_browser": 403, "other_person": 403, "issuer_changed": 403,
+    "denied": 403, "issuer_unavailable": 502, "issuer_refused": 502, "not_supported": 501,
+}  # fmt: skip
+_STYLE = """
+:root { color-scheme: light dark; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 40rem; margin: 2rem auto; padding: 0 1rem; }
+dt { font-weight: bold; }
+dd { margin: 0 0 .5rem; overflow-wrap: anywhere; }
+button, input { font: inherit; padding: .3rem .8rem; }
+"""
+_HEADERS = {
+    # A form may be sent to this page alone. That would also hold for redirects after it, so the page goes on to the
+    # issuer by itself.
+    "content-security-policy": "default-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
+    f"style-src 'sha256-{b64encode(sha256(_STYLE.encode()).digest()).decode()}'",
+    "x-frame-options": "DENY",
+    "x-content-type-options": "nosniff",
+    # The link must not reach the issuer; with `no-referrer` browsers would not say where the form comes from.
+    "referrer-policy": "same-origin",
+    "cache-control": "no-store",
+}
+_ELSEWHERE = "This form was sent by another page, so nothing was connected. Open the link again."
+
+log = logging.getLogger("pegboard.serve")
+
+
+class ConnectPage:
+    """Answers `/connections/{ticket}`, `/connections/callback` and `/.well-known/pegboard-client.json`.
+
+    Args:
+        catalog: has the connections, if it connects anybody.
+        host_guard: checks Host and Origin.
+        authenticator: identifies the reader.
+    """
+
+    def __init__(self, catalog: Catalog, host_guard: HostGuard, authenticator: Authenticator) -> None:
+        self._catalog, self._host_guard, self._authenticator = catalog, host_guard, authenticator
+        self._body_reader = BodyReader(catalog.registry.bounds)
+
+    @property
+    def routes(self) -> list[Route]:
+        return [
+            Route("/connections/callback", endpoint=self._finish, methods=["GET"]),
+            Route("/connections/{ticket}", endpoint=self._ask, methods=["GET", "POST"]),
+            Route("/.well-known/pegboard-client.json", endpoint=self._document, methods=["GET"]),
+        ]
+
+    # ---- the three paths
+
+    async def _document(self, request: Request) -> Response:
+        """Answer with the document whose URL is the client id of this server."""
+        refusal = self._host_guard.refusal(request.scope["headers"])
+        if refusal is not None:
+            return PlainTextResponse(refusal.text, status_code=refusal.status)
+        connections = self._catalog.connections
+        document = None if connections is None else connections.client_document()
+        if document is None:
+            return PlainTextResponse("Not found", status_code=404)
+        return JSONResponse(document, headers={"cache-control": "max-age=300", "x-content-type-options": "nosniff"})
+
+    async def _ask(self, request: Request) -> Response:
+        """Ask whether to connect; after a yes, go on to the issuer."""
+        connections = self._catalog.connections
+        refused = self._refused(request)
+        if refused is not None or connections is None:
+            return refused or _refusal("This server connects nobody.", 404)
+        ticket: str = request.path_params["ticket"]
+        try:
+            if request.method == "POST":
+                return await self._answered(request, connections, ticket)
+            reader = await self._reader(request, "")
+            if isinstance(reader, Refusal):
+                return _refusal(f"{reader.text} Log in first, then open the link again.", reader.status)
+            browser = _browser(request) or secrets.token_urlsafe(_COOKIE_BYTES)
+            pending = await connections.opened(ticket, person=reader)
+            return self._question(connections, pending, ticket, browser, asks_key=self._asks_key and reader is None)
+        except ConnectFailedError as error:
+            return _failed(error)
+        except CallError as error:
+            return _refusal(error.error.message, 503)
+
+    async def _answered(self, request: Request, connections: Connections, ticket: str) -> Response:
+        browser, form = _browser(request), await self._form(request)
+        if isinstance(form, Response):
+            return form
+        if browser is None or not hmac.compare_digest(form.get("check", ""), _check(browser, ticket)):
+            text = "Your browser did not send the cookie of this page. Allow it, and open the link again."
+            return _refusal(text, 403, failure="no_cookie")
+        reader = await self._reader(request, form.get("key", "").strip())
+        if isinstance(reader, Refusal) or (reader is None and self._asks_key):
+            pending = await connections.opened(ticket)
+            text = reader.text if isinstance(reader, Refusal) else "Enter your key first."
+            log.warning("connect_refused: the reader of a link to %r has no valid credential", pending.source)
+            return self._question(connections, pending, ticket, browser, asks_key=True, problem=text, status=401)
+        if form.get("answer") != "connect":
+            await connections.opened(ticket, person=reader)
+            await connections.decline(ticket, browser=browser)
+            return _page("Nothing was connected", "<p>You can close this page.</p>")
+        url = await connections.agree(ticket, browser=browser, person=reader)
+        shown = escape(url, quote=True)
+        text = f"<p>You are on the way to {escape(urlsplit(url).netloc)}.</p>" + f'<p><a href="{shown}">Go on</a></p>'
+        return _page("One moment", text, head=f'<meta http-equiv="refresh" content="0;url={shown}">')
+
+    async def _finish(self, request: Request) -> Response:
+        """Take the issuer's answer, and store the connection."""
+        connections = self._catalog.connections
+        refused = self._refused(request)
+        if refused is not None or connections is None:
+            return refused or _refusal("This server connects nobody.", 404)
+        answer = _words(request.scope["query_string"].decode("latin-1"))
+        if answer is None or not answer.get("state"):
+            return _refusal("This address is for the way back from an issuer, and lacks its answer.", 400)
+        browser = _browser(request)
+        if browser is None:
+            text = "This browser did not open the link, or has no cookie of it any more. Nothing was connected."
+            return _refusal(f"{text} Open the link in the browser in which you log in.", 403, failure="other_browser")
+        reader = await self._reader(request, "")
+        if isinstance(reader, Refusal):
+            return _refusal(reader.text, reader.status)
+        try:
+            made = await connections.finish(
+                answer["state"],
+                browser=browser,
+                code=answer.get("code", ""),
+                iss=answer.get("iss"),
+                error=answer.get("error", ""),
+                person=reader,
+            )
+        except ConnectFailedError as error:
+            return _failed(error)
+        except CallError as error:
+            return _refusal(error.error.message, 503)
+        rows = _rows({"Account of": made.person.user_id, "Service": made.source, "Issuer": made.issuer,
+                      "Rights": ", ".join(made.scopes) or "those that the service gives"})  # fmt: skip
+        text = "<p>You can close this page, and go back to your agent: the same call works now.</p>"
+        return _page("Connected", f"{rows}{text}")
+
+    # ---- checks
+
+    def _refused(self, request: Request) -> Response | None:
+        # httptools keeps whitespace around values (RFC 9110, 5.5).
+        request.scope["headers"] = [(name, value.strip(b" \t")) for name, value in request.scope["headers"]]
+        refusal = self._host_guard.refusal(request.scope["headers"])
+        if refusal is not None:
+            return PlainTextResponse(refusal.text, status_code=refusal.status)
+        if request.method == "POST" and is_of_another_page(request.scope):
+            return _refusal(_ELSEWHERE, OTHER_PAGE.status, failure="other_page")
+        return None
+
+    @property
+    def _asks_key(self) -> bool:
+        """Whether a person can be asked for their key; people who log in with tokens have none."""
+        rules = self._catalog.registry.declarations.identity
+        return rules is not None and rules.key_store is not None and rules.tokens is None
+
+    async def _reader(self, request: Request, key: str) -> Person | Refusal | None:
+        """Return who reads the page, by the key in the form or by a login in front; `None` if that is not known."""
+        if self._authenticator.is_open:
+            return None
+        headers = [pair for pair in request.scope["headers"] if not key or pair[0] != b"authorization"]
+        if key:
+            try:
+                headers.append((b"authorization", f"Bearer {key}".encode("ascii")))
+            except UnicodeEncodeError:
+                return Refusal(status=401, text="The key is not valid.")
+        elif self._authenticator.needs_header and all(name != b"authorization" for name, _ in headers):
+            return None
+        caller = await self._authenticator.identify({**request.scope, "headers": headers})
+        if isinstance(caller, Refusal):
+            return Refusal(status=401, text="The key is not valid.") if key else caller
+        who = caller.identity
+        if who.user is None:
+            return Refusal(status=403, text="This login names no user, so it can have no connections.")
+        return Person(user_id=who.user, space_id=who.space)
+
+    async def _form(self, request: Request) -> dict[str, str] | Response:
+        headers = dict(request.scope["headers"])
+        try:
+            raw = await self._body_reader.read(headers, request.receive, limit_bytes=FORM_BYTES)
+        except BodyError as error:
+            return _refusal(error.text, error.status)
+        except ClientLeftError:
+            return PlainTextResponse("")
+        return _words(raw.decode("latin-1")) or _refusal("The form is not complete.", 400)
+
+    def _question(
+        self, connections: Connections, pending: PendingConnection, ticket: str, browser: str, *,
+        asks_key: bool, problem: str = "", status: int = 200,
+    ) -> Response:  # fmt: skip
+        person, scopes = pending.person, pending.scopes
+        whose = person.user_id if person.space_id is None else f"{person.user_id} (space {person.space_id})"
+        rows = _rows({
+            "Who": whose,
+            "Service": f"{pending.source}: {pending.resource}",
+            "Where you log in": pending.issuer,
+            "Rights": ", ".join(scopes) or "those that the service gives",
+        })  # fmt: skip
+        key = '<p><label>Your key of this server <input name="key" type="password" required></label></p>'
+        check = f'<input type="hidden" name="check" value="{_check(browser, ticket)}">'
+        name = escape(self._catalog.name)
+        body = (
+            f"<p>Tools of <b>{name}</b> will use an account at this service for <b>{escape(person.user_id)}</b>. "
+            f"If that is not you, or you did not ask for it, do not go on.</p>{rows}"
+            + (f'<p role="alert">{escape(problem)}</p>' if problem else "")
+            + f'<form method="post" autocomplete="off">{check}'
+            + (key if asks_key else "")
+            + '<p><button name="answer" value="connect">Connect</button> '
+            '<button name="answer" value="no" formnovalidate>Do not connect</button></p></form>'
+        )
+        response = _page(f"Connect {escape(pending.source)}?", body, status=status)
+        place = urlsplit(connections.public_url or "")
+        response.set_cookie(
+            _COOKIE, browser, max_age=COOKIE_S, path=f"{place.path}/connections", secure=place.scheme == "https",
+            httponly=True, samesite="lax",
+        )  # fmt: skip
+        return response
+
+
+def _browser(request: Request) -> str | None:
+    """Return the mark of the browser, if it has been here."""
+    value = request.cookies.get(_COOKIE, "")
+    return value if 0 < len(value) <= 2 * _COOKIE_BYTES and value.isascii() else None
+
+
+def _check(browser: str, ticket: str) -> str:
+    """Return what the form carries: only a page that this server sent to this browser has it."""
+    return hmac.digest(browser.encode(), ticket.encode(), "sha256").hex()
+
+
+def _words(encoded: str) -> dict[str, str] | None:
+    """Return the fields of a query or a form; `None` if one is there twice, or there are too many."""
+    try:
+        pairs = parse_qsl(encoded, keep_blank_values=True, max_num_fields=FIELDS)
+    except ValueError:
+        return None
+    words = dict(pairs)
+    return words if len(words) == len(pairs) and "\0" not in "".join(words.values()) else None
+
+
+def _rows(rows: dict[str, str]) -> str:
+    return f"<dl>{''.join(f'<dt>{name}</dt><dd>{escape(value)}</dd>' for name, value in rows.items())}</dl>"
+
+
+def _page(title: str, body: str, *, status: int = 200, head: str = "") -> HTMLResponse:
+    return HTMLResponse(
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1"><title>{title}</title>{head}'
+        f"<style>{_STYLE}</style></head>\n<body><h1>{title}</h1>{body}</body></html>\n",
+        status_code=status,
+        headers=_HEADERS,
+    )
+
+
+def _failed(error: ConnectFailedError) -> Response:
+    return _refusal(str(error), _STATUS.get(error.failure, 403), failure=error.failure)
+
+
+def _refusal(text: str, status: int, *, failure: str = "") -> Response:
+    if failure:
+        fields = {"failure": failure, "request_id": REQUEST_ID.get() or ""}
+        log.warning("connect_refused: %s: %s", failure, text, extra={"fields": fields})
+    return _page("Not connected", f"<p>{escape(text)}</p>", status=status)

@@ -1,0 +1,57 @@
+"""Connecting: send the user of a client to the page where they connect an account, and wait until they have."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pegboard.core.digests import digest
+from pegboard.model.error import CallError, ToolError
+from pegboard.server.mcp.asking.client_channel import ClientChannel, url_question
+from pegboard.server.mcp.asking.earlier_channel import EarlierChannel
+from pegboard.server.mcp.asking.input_required import InputRequiredChannel
+from pegboard.server.mcp.protocol.jsonrpc import URL_ELICITATION_REQUIRED, RpcError
+
+if TYPE_CHECKING:
+    from pegboard.connections.connections import Connections
+
+CONNECT_WAIT_S = 45.0  # seconds for which a repeated call waits for its person; many clients give up after 60
+CONNECT_POLL_S = 0.25  # seconds between two looks whether a link was used
+
+
+def ask_to_connect(channel: ClientChannel, error: ToolError) -> None:
+    """Ask the user to connect, if the client can open a URL; otherwise do nothing, and the refusal has the link.
+
+    Raises:
+        RpcError: the question, for a client of 2025-11-25. Source: MCP 2025-11-25, elicitation, URL mode.
+    """
+    source, url = error.details.get("source"), error.details.get("url")
+    if not isinstance(source, str) or not isinstance(url, str) or not channel.can_open_urls:
+        return
+    message = f"{source!r} needs an account of yours. Open this page to connect it."
+    if isinstance(channel, InputRequiredChannel):
+        channel.ask_to_connect(source, message, url)
+    elif isinstance(channel, EarlierChannel):
+        question = {**url_question(message, url)["params"], "elicitationId": digest({"url": url})[:32]}
+        raise RpcError(URL_ELICITATION_REQUIRED, error.message, {"elicitations": [question]})
+
+
+async def until_used(connections: Connections | None, urls: Sequence[str]) -> None:
+    """Wait until a person has used links, for at most `CONNECT_WAIT_S`.
+
+    A client repeats a call once its user has agreed to open the page, which is before they have logged in there.
+    """
+    if connections is None:
+        return
+    tickets = [url.rpartition("/")[2] for url in urls]
+    try:
+        async with asyncio.timeout(CONNECT_WAIT_S):
+            is_open = True
+            while is_open:
+                is_open = any([await connections.is_open(ticket) for ticket in tickets])
+                # Once more after the last look: a link is used just before its connection is stored.
+                await asyncio.sleep(CONNECT_POLL_S)
+    except (TimeoutError, CallError):
+        # The call itself says what is missing.
+        return
