@@ -48,7 +48,9 @@ def _format_of_content(payload: bytes) -> Format:
     if start.startswith(b"PK\x03\x04"):
         named = next((ending for mark, ending in _MIME_PARTS if mark in start), None)
         # The names of an archive's parts are at its end.
-        ending = named or next((ending for part, ending in _OFFICE_PARTS if part in payload[-65_536:]), ".docx")
+        ending = named or next((ending for part, ending in _OFFICE_PARTS if part in payload[-65_536:]), None)
+        if ending is None:
+            raise UnreadableError(f"it is an archive{NO_PARSER}")
         return FORMATS[ending]
     if bare.startswith(b"{\\rtf"):
         return FORMATS[".rtf"]

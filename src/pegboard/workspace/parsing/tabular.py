@@ -12,6 +12,7 @@ from typing import Any
 
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.workspace.dates import iso_dates
+from pegboard.workspace.numbers import number_columns
 from pegboard.workspace.parsing.encodings import decode
 from pegboard.workspace.parsing.parsed import Parsed, ParsedTable, UnreadableError, cleaned, one_line
 
@@ -26,9 +27,6 @@ _LOOKED_AT_CHARS = 65_536  # characters of a file examined for its delimiter
 _LINES_OF_OBJECTS = re.compile(r"\s*\{.*\}[ \t]*\n+[ \t]*\{")
 _JSON_LEVELS = 4  # nesting levels of objects searched for tables
 _TITLE_ROWS = 10  # rows above a table that may be titles
-# Numbers as spreadsheets write them. `007`, `+1` and `1_000` are texts, which a number would change.
-_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
-_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,17})?(?:[eE][-+]?[0-9]{1,2})?")
 
 
 def parse_csv(options: object, payload: bytes) -> Parsed:
@@ -69,7 +67,7 @@ def _separated(text: str, delimiter: str, *, is_spaced: bool = False) -> Parsed:
         return Parsed(text=text)
     columns = column_names(rows[0])
     body = [_fitted(row, len(columns)) for row in rows[1:]]
-    return Parsed(text=text, tables=[typed_table("", columns, body)])
+    return Parsed(text=text, tables=[typed_table("", columns, body, delimiter=delimiter)])
 
 
 def parse_json(options: object, payload: bytes) -> Parsed:
@@ -169,22 +167,25 @@ def column_names(cells: Iterable[object]) -> list[str]:
     return names
 
 
-def typed_table(name: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> ParsedTable:
-    """Return a table of texts with numeric columns converted, and empty cells as null."""
+def typed_table(
+    name: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, delimiter: str = ""
+) -> ParsedTable:
+    """Return a table of texts with columns of numbers and dates converted, and empty cells as null.
+
+    `delimiter` is what separates the cells in the file; it tells of the decimal sign.
+    """
     _check(len(columns), len(rows))
-    typed = [list(map(_typed_column, columns, zip(*rows, strict=True)))] if rows else []
-    by_row = [list(row) for row in zip(*typed[0], strict=True)] if typed else []
-    return ParsedTable(name=name, columns=list(columns), rows=by_row)
+    if not rows:
+        return ParsedTable(name=name, columns=list(columns), rows=[])
+    by_column = list(zip(*rows, strict=True))
+    numbers = number_columns(by_column, delimiter=delimiter)
+    typed = [_dated(cells) if found is None else found for cells, found in zip(by_column, numbers, strict=True)]
+    return ParsedTable(name=name, columns=list(columns), rows=[list(row) for row in zip(*typed, strict=True)])
 
 
-def _typed_column(_name: str, cells: Sequence[str]) -> list[JSONValue]:
-    """Return the cells of one column: numbers or ISO dates only if every non-empty cell is one."""
-    filled = [value.strip() for value in cells if value.strip()]
-    if filled and all(map(_INTEGER.fullmatch, filled)):
-        return [int(value) if value.strip() else None for value in cells]
-    if filled and all(map(_NUMBER.fullmatch, filled)):
-        return [float(value) if value.strip() else None for value in cells]
-    dates = iso_dates(filled)
+def _dated(cells: Sequence[str]) -> list[JSONValue]:
+    """Return the cells of one column: ISO dates only if every non-empty cell is one."""
+    dates = iso_dates([value.strip() for value in cells if value.strip()])
     return [value or None for value in cells] if dates is None else [dates.get(value.strip()) for value in cells]
 
 

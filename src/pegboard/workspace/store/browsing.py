@@ -9,7 +9,6 @@ import orjson
 from pegboard.model.document import DocumentFilters
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
-from pegboard.workspace.dates import dates_note, unclear_dates
 from pegboard.workspace.file_globs import name_matcher
 from pegboard.workspace.limits import DOCUMENT_PLACES, DOCUMENT_RESULT_BYTES
 from pegboard.workspace.paging import fitting_count, page, place_of
@@ -17,9 +16,10 @@ from pegboard.workspace.store.connection import Connection
 from pegboard.workspace.store.document_tables import described, tables_of
 from pegboard.workspace.store.folder_node import FolderNode, drawn
 from pegboard.workspace.store.readable_spaces import ReadableSpaces, absent, as_path, folder_of
+from pegboard.workspace.unclear_columns import unclear_note
 
 _FOLDER = 0
-_LOOKED_AT_ROWS = 50  # rows of a table examined for dates that are not ISO
+_LOOKED_AT_ROWS = 50  # rows of a table examined for ambiguous dates and numbers
 
 
 def list_sources(db: Connection, within: ReadableSpaces, *, type_: str | None, limit: int, cursor: str | None) -> JSON:
@@ -339,7 +339,7 @@ def document_info(db: Connection, within: ReadableSpaces, document_n: int) -> JS
         "created_at": _taken(metadata, "created", str), "modified_at": modified_at, "ingested_at": ingested_at,
         "checksum": checksum, "chunk_count": chunk_count, "metadata": metadata,
         "tables": [
-            {"table": each["table"], "columns": each["columns"], "row_count": each["row_count"], **_dates_of(each)}
+            {"table": each["table"], "columns": each["columns"], "row_count": each["row_count"], **_notes_of(each)}
             for each in described(
                 db, within, [table for table in tables_of(db, within) if table.document_n == document_n],
                 rows=_LOOKED_AT_ROWS,
@@ -350,9 +350,9 @@ def document_info(db: Connection, within: ReadableSpaces, document_n: int) -> JS
     }  # fmt: skip
 
 
-def _dates_of(table: JSON) -> JSON:
-    unclear = unclear_dates(table["columns"], table["first_rows"])
-    return {"note": dates_note(unclear)} if unclear else {}
+def _notes_of(table: JSON) -> JSON:
+    note = unclear_note(table["columns"], table["first_rows"])
+    return {"note": note} if note else {}
 
 
 def _status(error: str, mime: str, *, is_empty: bool) -> JSON:

@@ -18,11 +18,11 @@ from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
 from pegboard.sources.builtin.sql_statement import Limits, Query, read_only_refusal
 from pegboard.sources.builtin.sqlite_engine import run_on
-from pegboard.workspace.dates import dates_note, unclear_dates
 from pegboard.workspace.limits import DOCUMENT_RESULT_BYTES
 from pegboard.workspace.store.connection import Connection
 from pegboard.workspace.store.document_tables import StoredTable, tables_of
 from pegboard.workspace.store.readable_spaces import ReadableSpaces
+from pegboard.workspace.unclear_columns import unclear_notes
 
 DOCUMENT_STORE_READ_BUSY_S = 2.0  # seconds that a reader waits for a locked store
 DOCUMENT_TABLES = 500  # tables that one query may use
@@ -109,7 +109,7 @@ def query(copy: Copy, tables: Sequence[StoredTable], sql: str, *, limit: int, ti
         # An unknown name in double quotes is an error, not a text.
         own.config(apsw.SQLITE_DBCONFIG_DQS_DML, 0)
         _copy_all(cast("Any", own), copy, named, asked)
-        unclear = [f"{table.shown}.{name}" for table in named for name in _unclear_in(cast("Any", own), table)]
+        note = unclear_notes((table.shown, table.columns, _first_rows(cast("Any", own), table)) for table in named)
         try:
             answer = run_on(own, asked)
         except CallError as error:
@@ -128,13 +128,12 @@ def query(copy: Copy, tables: Sequence[StoredTable], sql: str, *, limit: int, ti
         "row_count": len(answer.rows),
         "truncated": answer.truncated,
         "tables_used": [table.shown for table in named],
-        **({"note": dates_note(unclear)} if unclear else {}),
+        **({"note": note} if note else {}),
     }
 
 
-def _unclear_in(own: Any, table: StoredTable) -> list[str]:
-    rows = own.execute(f"select * from main.{quoted(table.shown)} limit {_LOOKED_AT_ROWS}").fetchall()  # noqa: S608 - a name that is quoted
-    return unclear_dates(table.columns, rows)
+def _first_rows(own: Any, table: StoredTable) -> list[Any]:
+    return own.execute(f"select * from main.{quoted(table.shown)} limit {_LOOKED_AT_ROWS}").fetchall()  # noqa: S608 - a name that is quoted
 
 
 def quoted(name: str) -> str:

@@ -192,6 +192,9 @@ async def _question(reader: Reader, question: str, depth: str) -> AsyncIterator[
     headings: object = about["metadata"].get("headings")
     if is_list(headings):
         yield "Headings: " + "; ".join(str(each) for each in headings[:ANALYSIS_HEADINGS])
+    for table in about["tables"]:
+        if "note" in table:
+            yield f"Table {table['table']}: {table['note']}"
     if depth == "quick":
         for passage in await reader.passages(question, limit=ANALYSIS_PASSAGES):
             yield f"Passage from {passage['start']} to {passage['end']}:\n{passage['text']}"

@@ -16,7 +16,7 @@ from msgspec import Struct
 from pegboard.core.ports import Model
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
-from pegboard.workspace.dates import dates_note, unclear_dates
+from pegboard.workspace.unclear_columns import unclear_note
 
 DOCUMENT_QUERY_CHARS = 20_000  # characters of a query
 DOCUMENT_QUESTION_REPAIRS = 2  # corrections of one query
@@ -95,8 +95,8 @@ def _words(text: str) -> set[str]:
 
 def _described(table: JSON) -> str:
     rows = "".join(f"\n  {_line([_cell(value) for value in row])}" for row in table["first_rows"])
-    unclear = unclear_dates(table["columns"], table["first_rows"])
-    note = f"\n  {dates_note(unclear)}" if unclear else ""
+    unclear = unclear_note(table["columns"], table["first_rows"])
+    note = f"\n  {unclear}" if unclear else ""
     return f"{_line(table['table'])} {_line(table['columns'])}, {table['row_count']} rows{rows}{note}"
 
 
