@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pegboard import DefinitionError, ToolContext, load_catalog
+from pegboard.config.reload import Reloader
 from tests.connections.agreeing import ANN, BOB, connect
 from tests.connections.toy_issuer import ToyIssuer
 from tests.connections.toy_upstreams import ApiUpstream, McpUpstream, mail_of
@@ -164,3 +165,33 @@ def test_connections_that_cannot_be_stored_are_refused(
     with pytest.raises(DefinitionError) as refused:
         loaded(tmp_path, {**MCP, "auth": {"mode": "user"}}, connections=connections)
     assert text in str(refused.value)
+
+
+async def test_a_reload_keeps_the_sessions_of_persons_and_tells_them_of_a_disconnection(tmp_path: Path) -> None:
+    async with ToyIssuer().running() as issuer, McpUpstream(issuer).running() as mcp:
+        tool: dict[str, Any] = {
+            "name": "mail", "type": "mcp", "mcp": {"transport": "http", "url": mcp.resource},
+            "auth": {"mode": "user", "issuer": issuer.url},
+        }  # fmt: skip
+        path = written(tmp_path, tool)
+        catalog, config = load_catalog(path, env=ENV)
+        async with catalog:
+            made = await connect(catalog.connections, issuer, ANN)
+            await said(catalog, "ann", "mail__connect")
+            source: Any = catalog.registry.sources["mail"]
+            [session] = source.sessions.of("mail")
+            reloader = Reloader(path, ENV, catalog, config=config)
+            written(tmp_path, {**tool, "rate_limit": "100/60s"}, connections={**CONNECTIONS, "older_key": "o" * 32})
+            assert await reloader.reload(), reloader.problems
+            assert catalog.registry.sources["mail"] is source
+            assert [*source.sessions.of("mail")] == [session]
+            assert (await said(catalog, "ann", "mail__whoami")).text == "You are ann."
+            entry = next(entry for entry in catalog.snapshot().entries if entry.qualified_id == "mail.whoami")
+            assert entry.spec.rate_limit is not None
+            # The new connections tell the source that was kept.
+            await catalog.connections.disconnect(made.id)
+            assert [*source.sessions.of("mail")] == []
+            # Another issuer: nothing of before may be used.
+            written(tmp_path, {**tool, "auth": {"mode": "user", "issuer": "https://login.example.com"}})
+            assert await reloader.reload(), reloader.problems
+            assert catalog.registry.sources["mail"] is not source

@@ -18,6 +18,8 @@ from pegboard.cli.project import load
 from pegboard.cli.source_startup import started
 from pegboard.cli.terminal import json_text
 from pegboard.core.names import fold, nearest
+from pegboard.model.caller import Caller
+from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
 from pegboard.sources.mcp import review as _reviewing
 from pegboard.sources.mcp.lock_file import LockFile
@@ -30,12 +32,13 @@ _NO_SERVER = "There is no MCP server in the configuration whose tools are pinned
 
 
 class Server(Struct, frozen=True, kw_only=True):
-    """One server, connected or not, with its part of the lock."""
+    """One server, connected or not, with its part of the lock. `note` says why nothing was compared."""
 
     source: McpSource
     offered: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
     differences: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     fault: str = ""
+    note: str = ""
 
     @property
     def name(self) -> str:
@@ -47,6 +50,8 @@ class Server(Struct, frozen=True, kw_only=True):
 
 async def write_command(*, options: SharedOptions) -> Exit:
     """Pin the tools of new servers, and remove servers that are gone.
+
+    A server with `auth: {mode: user}` lists its tools over the account of a person: `--as user=ann`.
 
     Ends with 1 when tools wait for a review, or a server cannot be reached.
     """
@@ -91,6 +96,9 @@ async def _reached(options: Options, names: Sequence[str]) -> AsyncGenerator[tup
     with redirect_stdout(stderr):
         try:
             await started(catalog, [source.name for source in chosen], options.terminal, afresh=True)
+            for source in chosen:
+                if isinstance(source, PersonalMcpSource) and options.identity.user is not None:
+                    await _list_as_person(source, options)
             yield lock, [_seen(source, lock) for source in chosen]
         finally:
             await catalog.close(grace_s=0.0)
@@ -105,13 +113,31 @@ def _server_of(name: str, known: Sequence[str]) -> str:
 
 def _seen(source: McpSource, lock: LockFile) -> Server:
     state = source.state()
-    if isinstance(source, PersonalMcpSource) and not source.offered():
-        # Nobody's account is used here, so there is nothing to compare.
-        return Server(source=source, offered=lock.pins(source.name))
+    if isinstance(source, PersonalMcpSource) and state.status == "ok":
+        return _seen_by_person(source, lock)
     if state.status != "ok":
         return Server(source=source, fault=state.reason or f"it is {state.status}")
     offered = source.offered()
     return Server(source=source, offered=offered, differences=_reviewing.differences(offered, source.name, lock))
+
+
+async def _list_as_person(source: PersonalMcpSource, options: Options) -> None:
+    who = options.identity
+    try:
+        await source.list_for(Caller(user_id=who.user, space_id=who.space))
+    except CallError as error:
+        raise CommandError(str(error), kind=error.error.kind, code=Exit.REFUSED) from None
+
+
+def _seen_by_person(source: PersonalMcpSource, lock: LockFile) -> Server:
+    offered = source.offered()
+    if not offered:
+        note = "lists its tools over a person's account: add --as user=NAME to compare them"
+        return Server(source=source, offered=lock.pins(source.name), note=note)
+    differences = _reviewing.differences(offered, source.name, lock)
+    # What one person's account does not list may be listed by that of another.
+    present = {tool: changes for tool, changes in differences.items() if tool in offered}
+    return Server(source=source, offered=offered, differences=present)
 
 
 # ---- write
@@ -126,7 +152,13 @@ def _write(options: Options, lock: LockFile, servers: Sequence[Server]) -> Exit:
         lock.drop(name)
     waiting = {tool: changes for server in servers if server not in new for tool, changes in _by_id(server).items()}
     rows: list[JSON] = [
-        {"server": server.name, "tools": len(lock.pins(server.name)), "new": server in new, "fault": server.fault}
+        {
+            "server": server.name,
+            "tools": len(lock.pins(server.name)),
+            "new": server in new,
+            "fault": server.fault,
+            **({"note": server.note} if server.note else {}),
+        }
         for server in servers
     ]
     if options.json:
@@ -135,7 +167,7 @@ def _write(options: Options, lock: LockFile, servers: Sequence[Server]) -> Exit:
         )
     else:
         for row in rows:
-            state = row["fault"] or ("pinned now" if row["new"] else "pinned before")
+            state = row["fault"] or row.get("note") or ("pinned now" if row["new"] else "pinned before")
             options.terminal.say(f"{row['server']}: {_tools(row['tools'])}, {state}")
         for name in removed:
             options.terminal.say(f"{name}: no longer in the configuration, removed")
@@ -165,6 +197,9 @@ def _diff(options: Options, lock: LockFile, servers: Sequence[Server], names: Se
         terminal.say(_lines_between(row["pinned"], row["offered"]))
     for name, fault in faults.items():
         terminal.say(f"{name}: cannot be compared: {fault}")
+    for server in servers:
+        if server.note:
+            terminal.say(f"{server.name}: {server.note}")
     if rows:
         terminal.say(f"{_tools(len(rows))} to review. Take what is right: `pegboard lock accept {rows[0]['tool']}`.")
     elif not faults:

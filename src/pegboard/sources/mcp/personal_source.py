@@ -264,6 +264,14 @@ class PersonalMcpSource(McpSource):
         self._just_listed.add(session.key.person)
         return True
 
+    async def list_for(self, caller: Caller) -> None:
+        """List the tools of the account of a caller's person.
+
+        Raises:
+            CallError: `connection_required`, or the server cannot be reached.
+        """
+        await self._first_list(await self._session(caller))
+
     def _connect_tool(self) -> ToolEntry:
         spec = ToolSpec(
             name=CONNECT_TOOL,
