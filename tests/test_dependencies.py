@@ -60,6 +60,7 @@ OF_EXTRAS: dict[str, set[str]] = {
         "workspace/sqlite/sqlite_database.py",
     },
     "auth": {"auth/tokens.py", "connections/grants.py"},
+    "watch": {"workspace/folder_changes.py"},
     "claude": {"adapters/claude_agent_sdk.py"},
     "embeddings": {"models/embedding/fastembed_model.py"},
     "fastmcp": {"adapters/fastmcp.py"},

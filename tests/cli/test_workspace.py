@@ -231,3 +231,12 @@ def test_a_file_is_stored_in_the_place_of_a_document_of_a_folder(run: Run, tmp_p
     assert run("ingest", "handbook", "--space", "s1").out == "1 changed, 1 unchanged in the space 's1'.\n"
     # What a source has not stays to its owner.
     assert "takes no 'upload'" in run("workspace", "put", "s1", "handbook", "other.md", "new.md").err
+
+
+def test_a_watch_is_of_a_folder_and_takes_no_yes_beforehand(run: Run) -> None:
+    both = run("ingest", "handbook", "--space", "s1", "--watch", "--allow-shrink")
+    assert (both.code, "do not go together" in both.err) == (2, True)
+    page = run("ingest", "https://example.com/a", "--space", "s1", "--watch")
+    assert (page.code, "--watch is for folders" in page.err) == (2, True)
+    missing = run("ingest", "nothing", "--space", "s1", "--watch")
+    assert (missing.code, "There is no folder 'nothing' to watch" in missing.err) == (2, True)

@@ -13,9 +13,11 @@ from pegboard.model.json_types import JSON
 from pegboard.model.secret import Secret
 from pegboard.workspace.document_operations import shown, with_note
 from pegboard.workspace.ingest import BadFile, FolderIngest, IngestReport
+from pegboard.workspace.sqlite.sqlite_store import SqliteDocumentStore
 from pegboard.workspace.store.document_store import SqlDocumentStore
 from pegboard.workspace.stores import open_store
 from pegboard.workspace.upload import upload
+from pegboard.workspace.watching import FolderWatch
 from pegboard.workspace.web_ingest import WebIngest, is_address
 
 
@@ -113,6 +115,53 @@ class Workspace:
             on_progress=on_progress,
             on_bad=on_bad,
         ).run()
+
+    async def watch(
+        self,
+        folder: str | Path,
+        *,
+        space: str,
+        source: str | None = None,
+        encoding: str | None = None,
+        on_report: Callable[[IngestReport], None] = lambda _: None,
+        on_trouble: Callable[[str], None] = lambda _: None,
+        on_progress: Callable[[IngestReport], None] = lambda _: None,
+        on_bad: Callable[[BadFile], None] = lambda _: None,
+    ) -> None:
+        """Ingest a folder, and again after each change in it, until cancelled. Needs `pegboard[watch]`.
+
+        A run that would remove more than half of the source changes nothing, as with `ingest`; it is reported, and the
+        watch goes on.
+
+        Args:
+            folder: the folder.
+            space: the space of the documents.
+            source: the name of the source in that space; by default that of the folder.
+            encoding: as for `ingest`.
+            on_report: called after each run.
+            on_trouble: called with the reason of a failed run, which is tried again.
+            on_progress: called after each stored batch.
+            on_bad: called at once for each file that was skipped.
+
+        Raises:
+            DefinitionError: there is no such folder, or the package `watchfiles` is missing.
+        """
+        path = Path(folder)
+
+        async def run() -> None:
+            on_report(
+                await self.ingest(
+                    path, space=space, source=source, encoding=encoding, on_progress=on_progress, on_bad=on_bad
+                )
+            )
+
+        own = self.store.path.absolute() if isinstance(self.store, SqliteDocumentStore) else None
+
+        def is_ignored(changed: Path) -> bool:
+            # The store may be in the folder, and changes with each run.
+            return own is not None and str(changed.absolute()).startswith(str(own))
+
+        await FolderWatch(path, run, on_trouble=on_trouble, is_ignored=is_ignored).forever()
 
     async def upload(self, payload: bytes, *, space: str, path: str, source: str = "uploads") -> JSON:
         """Ingest one file, replacing the document at its path in that source; its name determines the format.

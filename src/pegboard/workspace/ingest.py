@@ -72,6 +72,11 @@ class IngestReport:
         """The number of files examined."""
         return self.counts.total() + self.kinds_not_read.total()
 
+    @property
+    def has_changes(self) -> bool:
+        """Whether the run changed anything, or skipped a file."""
+        return self.counts.total() > self.counts["unchanged"] or bool(self.removed or self.embedded or self.bad)
+
     def add_not_read(self, file: BadFile) -> None:
         """Count a file that no parser reads."""
         self.kinds_not_read[_ending(file.path)] += 1

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from pegboard.cli.command_error import CommandError, Exit
-from pegboard.cli.document_project import document_project
-from pegboard.cli.options import SharedOptions
+from pegboard.cli.document_project import DocumentProject, document_project
+from pegboard.cli.options import Options, SharedOptions
 from pegboard.cli.terminal import Terminal
 from pegboard.lazy import LazyModule
 from pegboard.model.error import CallError
@@ -24,6 +24,7 @@ _SOURCE = "Name of the source in that space. Default: the folder's name, or the 
 _ENCODING = "Encoding of texts that are not UTF-8, such as cp1252; remembered for a folder. `auto` detects it."
 _NO_TEXT = "it has no text, so that no search finds it; scanned pages need text recognition (OCR) first"
 _ALLOW_SHRINK = "Allow removing more than half of the source, or using another folder for it."
+_WATCH = "Go on after each change in the folder, until the command is interrupted. Needs `pegboard[watch]`."
 _PROGRESS_S = 0.2
 
 
@@ -35,17 +36,28 @@ async def ingest_command(
     source: Annotated[str | None, Parameter(help=_SOURCE)] = None,
     encoding: Annotated[str | None, Parameter(help=_ENCODING)] = None,
     allow_shrink: Annotated[bool, Parameter(help=_ALLOW_SHRINK, negative="")] = False,
+    watch: Annotated[bool, Parameter(help=_WATCH, negative="")] = False,
     options: SharedOptions,
 ) -> int:
     """Add documents to a space: a folder, a file, a web page or a feed.
 
     Only new and changed files are read, and documents whose file is gone are removed. If more than half of the source
     would be removed, nothing is changed and the exit code is 1, unless --allow-shrink is set. Unreadable files are
-    reported, one line each, and the exit code is then 1. After an interruption, run it again.
+    reported, one line each, and the exit code is then 1. After an interruption, run it again. With --watch the command
+    goes on: a run that is refused is reported, and tried again after the next change.
     """
+    if watch and allow_shrink:
+        text = "--watch and --allow-shrink do not go together: an emptied folder would lose its documents unasked."
+        raise CommandError(f"{text} Run once with --allow-shrink, then watch.")
     project = document_project(options)
     terminal = options.terminal
     progress = _Progress(terminal)
+    if watch:
+        try:
+            await _watch(project, options, progress, path, space, source, encoding)
+        finally:
+            progress.end()
+            project.store.close()
     try:
         report = await project.workspace().ingest(
             path,
@@ -61,6 +73,45 @@ async def ingest_command(
     finally:
         progress.end()
         project.store.close()
+    _show(report, options, space)
+    return int(Exit.REFUSED if report.bad or report.embedder_fault else Exit.DONE)
+
+
+async def _watch(
+    project: DocumentProject,
+    options: Options,
+    progress: _Progress,
+    path: str,
+    space: str,
+    source: str | None,
+    encoding: str | None,
+) -> None:
+    """Ingest a folder after each change, until the command is interrupted."""
+    if "://" in path:
+        raise CommandError(f"--watch is for folders, and {path!r} is an address. Run the command from cron instead.")
+
+    def show(report: ingesting.IngestReport) -> None:
+        progress.end()
+        # A run without a change says nothing, after the first one.
+        if report.has_changes or not shown:
+            shown.append(True)
+            _show(report, options, space)
+
+    shown: list[bool] = []
+    await project.workspace().watch(
+        path,
+        space=space,
+        source=source,
+        encoding=encoding,
+        on_report=show,
+        on_trouble=progress.note,
+        on_progress=progress.show,
+        on_bad=lambda bad: progress.note(f"{bad.path}: {bad.reason}"),
+    )
+
+
+def _show(report: ingesting.IngestReport, options: Options, space: str) -> None:
+    terminal = options.terminal
     for path in report.empty:
         terminal.note(f"{path}: {_NO_TEXT}.")
     if report.embedder_fault:
@@ -69,7 +120,7 @@ async def ingest_command(
         terminal.json(
             {
                 "space": space,
-                **{each: report.counts[each] for each in ("added", "changed", "unchanged", "failed")},
+                **{each: report.counts[each] for each in ("added", "changed", "renamed", "unchanged", "failed")},
                 "removed": report.removed,
                 "embedded": report.embedded,
                 "empty": report.empty,
@@ -82,7 +133,6 @@ async def ingest_command(
         terminal.say(f"{ingesting.describe(report)} in the space {space!r}.")
         if report.kinds_not_read:
             terminal.say(f"Files of kinds that are not read: {ingesting.describe_not_read(report)}.")
-    return int(Exit.REFUSED if report.bad or report.embedder_fault else Exit.DONE)
 
 
 class _Progress:
