@@ -18,6 +18,7 @@ from pegboard.connections.connection_records import (
     Person,
 )
 from pegboard.connections.connections import Connections
+from pegboard.connections.limits import OPEN_FLOWS
 from pegboard.model.secret import Secret
 from tests.connections.agreeing import ANN, BOB, BROWSER, KEY, connect, connections_in, sent_back, settings_of
 from tests.connections.toy_issuer import ToyIssuer
@@ -126,6 +127,17 @@ async def test_the_same_refused_call_gives_the_same_link_until_it_is_opened(tmp_
         await one.agree(first.ticket.reveal(), browser=BROWSER)
         assert (await two.begin(ANN, "mail")).ticket != first.ticket
         assert (await two.begin(BOB, "mail")).ticket != first.ticket
+
+
+async def test_a_person_with_too_many_open_links_is_told_so_and_gets_no_more(tmp_path: Path) -> None:
+    async with world(tmp_path / "c.db") as here:
+        [one, _] = here.workers
+        for number in range(OPEN_FLOWS):
+            await one.begin(ANN, "mail", Challenge(scopes=(f"scope-{number}",), error="insufficient_scope"))
+        refused = await one.required(ANN, "mail")
+        assert refused.error.kind == "connection_required"
+        assert ("url" in refused.error.details, "links to connect wait" in str(refused)) == (False, True)
+        assert "url" in (await one.required(BOB, "mail")).error.details
 
 
 async def test_an_answer_of_another_issuer_connects_nobody(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 from pegboard import Catalog, ToolContext
 from pegboard.connections.connections import Connections
 from pegboard.connections.upstream_credentials import PersonalCredentials
+from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.sources.mcp.lock_file import LockFile
 from pegboard.sources.mcp.person_sessions import PersonSessions
 from pegboard.sources.mcp.personal_source import PersonalMcpSource
@@ -57,11 +58,13 @@ class Desk:
 
 
 @asynccontextmanager
-async def desk(folder: Path, *, lock: LockFile | None = None, **options: Any) -> AsyncGenerator[Desk]:
+async def desk(
+    folder: Path, *, lock: LockFile | None = None, bounds: Bounds = DEFAULT_BOUNDS, **options: Any
+) -> AsyncGenerator[Desk]:
     async with ToyIssuer(path="/tenant").running() as issuer, McpUpstream(issuer).running() as upstream:
         connections = connections_in(folder / "c.db")
         credentials = PersonalCredentials(connections, settings_of(issuer, upstream))
-        settings = ServerSettings(name="mail", transport="http", url=upstream.resource)
+        settings = ServerSettings(name="mail", transport="http", url=upstream.resource, bounds=bounds)
         source = PersonalMcpSource(settings, credentials=credentials, lock=lock, **options)
         catalog = Catalog()
         catalog.add_source(source)
@@ -192,6 +195,18 @@ async def test_with_a_lock_everybody_sees_the_accepted_tools_before_they_connect
         assert await here.names("bob") == ["read_mail", "wait", "whoami", "write"]
         assert (await here.call("bob", "whoami")).error.kind == "needs_review"
         assert here.source.state().quarantined == {"mail.only_for_bob"}
+
+
+async def test_the_accounts_of_many_people_cannot_fill_the_catalog(tmp_path: Path) -> None:
+    async with desk(tmp_path, bounds=Bounds(upstream_tools=5)) as here:
+        for person in (ANN, BOB):
+            await connect(here.connections, here.issuer, person)
+            await here.listed(person.user_id)
+        assert len(here.source.entries()) == 5 + 1
+        assert "only_for_ann" in await here.names("ann")
+        # Bob's own tool came too late; the others are his as well.
+        assert await here.names("bob") == ["read_mail", "wait", "whoami", "write"]
+        assert await here.said("bob", "read_mail") == mail_of("bob")
 
 
 async def test_idle_sessions_end_and_the_oldest_makes_room_for_another_person(tmp_path: Path) -> None:

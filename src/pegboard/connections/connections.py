@@ -467,9 +467,15 @@ class Connections:
         details: dict[str, object] = {"source": source, "scopes": list(challenge.scopes)}
         how = f"Run `pegboard connect {source}`, then call again."
         if self.public_url is not None:
-            link = await self.begin(person, source, challenge)
-            how = f"Open {link.url} in a browser within ten minutes, then call again."
-            details |= {"url": link.url, "expires_at": link.expires_at}
+            try:
+                link = await self.begin(person, source, challenge)
+            except CallError as error:
+                if error.error.kind != "busy":
+                    raise
+                how = error.error.message
+            else:
+                how = f"Open {link.url} in a browser within ten minutes, then call again."
+                details |= {"url": link.url, "expires_at": link.expires_at}
         text = f"{person.user_id!r} must connect to {source!r}{more} first. {how}"
         return ConnectionRequiredError("connection_required", text, details=details)
 

@@ -3,7 +3,7 @@
 from pegboard.model.bounds import KIB
 
 FLOW_S = 600.0  # seconds for which a link to connect is valid
-OPEN_FLOWS = 20  # valid links of one person
+OPEN_FLOWS = 100  # valid links of one person
 ISSUER_REQUEST_S = 10.0  # seconds for one request to an issuer
 ISSUER_ANSWER_BYTES = 256 * KIB  # bytes of one answer of an issuer
 REFRESH_LEASE_S = 15.0  # seconds for which one worker alone may refresh a token; longer than a request

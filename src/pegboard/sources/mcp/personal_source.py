@@ -84,6 +84,33 @@ class IsUnknownToCaller:
         return f"no account of the caller at {self.source.name} is known"
 
 
+class FirstUse(LockFile):
+    """Definitions in memory, as they were first listed. People's accounts may list any tools, so there is a limit.
+
+    Args:
+        most: how many tools of one server are taken; later ones are not shown to anybody.
+    """
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    def accept(self, server: str, definitions: Mapping[str, JSON]) -> None:
+        """Take the definitions for which there is room."""
+        known = self.pins(server)
+        new = [name for name in definitions if name not in known]
+        room = max(self._most - len(known), 0)
+        if len(new) > room:
+            log.warning(
+                "MCP server %r: %d tools of a person were left out; %d is the limit.",
+                server,
+                len(new) - room,
+                self._most,
+            )
+        left_out = {*new[room:]}
+        super().accept(server, {name: tool for name, tool in definitions.items() if name not in left_out})
+
+
 class PersonalMcpSource(McpSource):
     """The tools of an MCP server, each call over the connection of the caller's person. Implements the port `Source`.
 
@@ -116,7 +143,7 @@ class PersonalMcpSource(McpSource):
         self._lists = BoundedCache["Person", PersonList](max_entries=PERSON_LISTS)
         self._just_listed = set["Person"]()
         """Persons whose first list has not been asked for yet."""
-        self._first_pins = LockFile()
+        self._first_pins = FirstUse(settings.bounds.upstream_tools)
         self._sweeper: asyncio.Task[None] | None = None
         self._end_subscription: Callable[[], None] | None = None
         self._file = lock or LockFile()
