@@ -9,78 +9,75 @@ import asyncio
 import json
 import os
 import sys
+import tempfile
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import httpx2
-from mcp.client.auth import OAuthClientProvider
-from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 
 from pegboard import Catalog, ToolContext
+from pegboard.connections import connections
+from pegboard.connections.auth_settings import AuthSettings
+from pegboard.connections.connections import Connections
+from pegboard.connections.upstream_credentials import PersonalCredentials
+from pegboard.core.view import View
+from pegboard.model.caller import Caller
+from pegboard.model.result import ToolResult
+from pegboard.model.secret import Secret
+from pegboard.sources.mcp.personal_source import PersonalMcpSource
 from pegboard.sources.mcp.server_settings import ServerSettings
 from pegboard.sources.mcp.supervised_source import McpSource
 
 SCENARIO = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
 CONTEXT: Any = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
-BACK = "http://localhost:3000/callback"
 ABOUT_US = "https://conformance-test.local/client-metadata.json"
 EXAMPLES = {"integer": 5, "number": 5, "string": "hello", "boolean": True, "array": [], "object": {}, "null": None}
 
 
-class Memory:
-    """Where tokens are kept: nowhere else."""
-
-    def __init__(self, client: OAuthClientInformationFull | None) -> None:
-        self.tokens: OAuthToken | None = None
-        self.client = client
-
-    async def get_tokens(self) -> OAuthToken | None:
-        return self.tokens
-
-    async def set_tokens(self, tokens: OAuthToken) -> None:
-        self.tokens = tokens
-
-    async def get_client_info(self) -> OAuthClientInformationFull | None:
-        return self.client
-
-    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        self.client = client_info
+ME = Caller(user_id="me")
+BROWSER = "the-cookie-of-a-browser"
+AGREEMENTS = 2  # how often somebody agrees during one call; the suite refuses clients that go on for ever
 
 
 class Person:
-    """Somebody at a browser who agrees to everything."""
+    """Somebody with a browser who opens every link and agrees to everything."""
 
-    def __init__(self) -> None:
-        self.came_back = ""
+    def __init__(self, url: str) -> None:
+        key = Secret("a-key-of-connections-that-is-long-enough")
+        # The suite names the metadata document of its clients, and asks nobody for it.
+        connections.CLIENT_DOCUMENT_PATH = urlsplit(ABOUT_US).path
+        store = Path(tempfile.mkdtemp(), "connections.db")
+        self.connections = Connections.open(f"sqlite:{store}", keys=[key], public_url=ABOUT_US.rpartition("/")[0])
+        named = {}
+        if "client_id" in CONTEXT:
+            secret = Secret(CONTEXT["client_secret"])
+            named = {"client_id": CONTEXT["client_id"], "client_secret": secret, "issuer": CONTEXT["issuer"]}
+        settings = AuthSettings(
+            source="up", mode="user", server_url=url, hosts=("localhost", "127.0.0.1"), **named
+        )  # fmt: skip
+        self.credentials = PersonalCredentials(self.connections, settings)
 
-    async def visit(self, url: str) -> None:
+    async def connect(self, link: str) -> None:
+        """Open a link, agree, log in, and come back."""
+        start = await self.connections.agree(link.rpartition("/")[2], browser=BROWSER)
         async with httpx2.AsyncClient() as browser:
-            self.came_back = (await browser.get(url)).headers["location"]
+            back = (await browser.get(start)).headers["location"]
+        words = {key: values[0] for key, values in parse_qs(urlsplit(back).query).items()}
+        await self.connections.finish(
+            words["state"], browser=BROWSER, code=words.get("code", ""), iss=words.get("iss"),
+            error=words.get("error", ""),
+        )  # fmt: skip
 
-    async def tell(self) -> AuthorizationCodeResult:
-        said = {key: values[0] for key, values in parse_qs(urlsplit(self.came_back).query).items()}
-        return AuthorizationCodeResult(code=said["code"], state=said.get("state"), iss=said.get("iss"))
-
-
-def oauth(url: str) -> OAuthClientProvider:
-    known = None
-    if "client_id" in CONTEXT:
-        known = OAuthClientInformationFull(
-            client_id=CONTEXT["client_id"],
-            client_secret=CONTEXT["client_secret"],
-            redirect_uris=[BACK],  # type: ignore[list-item] - read by pydantic
-            issuer=CONTEXT.get("issuer"),
-            token_endpoint_auth_method="client_secret_basic",
-        )
-    person = Person()
-    return OAuthClientProvider(
-        server_url=url,
-        client_metadata=OAuthClientMetadata(client_name="pegboard", redirect_uris=[BACK]),  # type: ignore[list-item] - read by pydantic
-        storage=Memory(known),
-        redirect_handler=person.visit,
-        callback_handler=person.tell,
-        client_metadata_url=ABOUT_US,
-    )
+    async def call(self, view: View, name: str, args: dict[str, Any]) -> ToolResult:
+        """Call a tool; agree wherever a link is in the answer."""
+        for _ in range(AGREEMENTS):
+            result = await view.renewed().call(name, args)
+            link = None if result.error is None else result.error.details.get("url")
+            if not isinstance(link, str):
+                return result
+            await self.connect(link)
+        return await view.renewed().call(name, args)
 
 
 def arguments(schema: Any) -> dict[str, Any]:
@@ -89,30 +86,34 @@ def arguments(schema: Any) -> dict[str, Any]:
 
 
 async def main(url: str) -> None:
-    auth = oauth(url) if SCENARIO.startswith("auth/") else None
+    person = Person(url) if SCENARIO.startswith("auth/") else None
     settings = ServerSettings(
-        name="up",
-        transport="http",
-        url=url,
-        trust="any",
-        timeout_s=60,
-        auth=auth,
-        auth_hosts=("localhost", "127.0.0.1"),
+        name="up", transport="http", url=url, trust="any" if person is None else "first_use", timeout_s=60
     )
-    catalog, source = Catalog(), McpSource(settings)
+    source = McpSource(settings) if person is None else PersonalMcpSource(settings, credentials=person.credentials)
+    catalog = Catalog()
     catalog.add_source(source)
     await catalog.start()
     try:
         await source.listed()
+        ctx = (
+            ToolContext(caller=ME, budget=None, approve=lambda request: True)
+            if person
+            else ToolContext(budget=None, approve=lambda request: True)
+        )
+        view = catalog.view(ctx)
+        if person is not None:
+            print(await person.call(view, "up__connect", {}))
+            view = await view.renewed().prepare()
         print(source.state(), source.rejected)
-        view = catalog.view(ToolContext(budget=None, approve=lambda request: True))
         # A null that the tool's own schema refuses is never sent; leaving it out asks the same of the headers.
         calls = [
             (f"up__{call['name']}", {key: value for key, value in call["arguments"].items() if value is not None})
             for call in CONTEXT.get("toolCalls", ())
         ]
-        for name, args in calls or [(each.wire_name, arguments(each.spec.input_schema)) for each in view.tools()]:
-            print(name, await view.call(name, args))
+        offered = [each for each in view.tools() if each.spec.name != "connect"]
+        for name, args in calls or [(each.wire_name, arguments(each.spec.input_schema)) for each in offered]:
+            print(name, await (view.call(name, args) if person is None else person.call(view, name, args)))
     finally:
         await catalog.close(grace_s=0)
 

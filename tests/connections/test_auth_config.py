@@ -57,6 +57,9 @@ async def test_one_auth_section_serves_a_server_an_api_and_a_webhook_for_each_pe
                 refused = await said(catalog, "ann", name)
                 assert refused.error.kind == "connection_required"
                 assert refused.error.details["source"] == source
+                decision = await catalog.view(ToolContext(user_id="ann", space_id="acme")).awhy("post__readMail")
+                assert (decision.visible, decision.callable) == (True, source == "me")
+                assert source == "me" or str(decision.fix and decision.fix.text) == "connect post"
                 for person in (ANN, BOB):
                     await connect(catalog.connections, issuer, person, source=source)
                 for user in ("ann", "bob"):

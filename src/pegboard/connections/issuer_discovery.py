@@ -23,6 +23,7 @@ else:
     oauth = LazyModule("pegboard.connections.oauth_protocol")
 
 _MOST_SCOPES = 200
+_PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
 _GRANTS = ["authorization_code", "refresh_token"]
 
 
@@ -91,15 +92,16 @@ async def _asked_for(settings: AuthSettings, requests: IssuerRequests, known: Ch
     """Ask the service without a credential, since its refusal may name metadata that are nowhere else."""
     try:
         response = await requests.get(settings.server_url, headers={"accept": "application/json, text/event-stream"})
+        if settings.names_resource and response.status_code not in (401, 403):
+            # An MCP server may refuse the method before it asks who calls. A ping changes nothing.
+            response = await requests.post_json(settings.server_url, _PING)
     except EgressError:
         return known  # its metadata may be on another host
     refused = challenge_of(response.status_code, response.headers)
     # What the call asked for goes before what any request is asked for.
-    return known if not refused.resource_metadata else Challenge(
-        resource_metadata=refused.resource_metadata,
-        scopes=known.scopes or refused.scopes,
-        error=known.error,
-    )  # fmt: skip
+    return Challenge(
+        resource_metadata=refused.resource_metadata, scopes=known.scopes or refused.scopes, error=known.error
+    )
 
 
 async def _resource_metadata(

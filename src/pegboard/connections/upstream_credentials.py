@@ -47,6 +47,10 @@ class UpstreamCredentials(Protocol):
         """
         ...
 
+    async def missing(self, caller: Caller) -> str | None:
+        """Return why a caller must connect an account first; `None` if they need not."""
+        ...
+
     async def renewed(self, caller: Caller, refused: AccessToken, challenge: Challenge) -> AccessToken:
         """Return another token than one that the service refused.
 
@@ -141,6 +145,10 @@ class ServiceCredentials:
         if self._token is not None and self._clock() < self._renew_at:
             return self._token
         return await self._requested()
+
+    async def missing(self, caller: Caller) -> str | None:
+        del caller
+        return None
 
     async def renewed(self, caller: Caller, refused: AccessToken, challenge: Challenge) -> AccessToken:
         if self._token is not None and self._token.version != refused.version:

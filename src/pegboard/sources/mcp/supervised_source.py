@@ -628,6 +628,9 @@ class McpSource(Composable):
             with suppress(TimeoutError):
                 async with asyncio.timeout(within_s):
                     while self._connection is None or self._connection is other_than or self._connection.is_lost:
+                        if self._fault is not None and self._fault.error.kind == "connection_required":
+                            # More attempts would end in the same way: the person has to act.
+                            raise self._fault
                         await self._next_settlement(other_than)
                     return self._connection
         raise self._unavailable()

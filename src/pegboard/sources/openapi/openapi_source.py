@@ -22,6 +22,7 @@ from pegboard.egress.responses import text_of
 from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.model.call_context import CallContext
 from pegboard.model.call_intent import with_marks
+from pegboard.model.caller import Caller
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.model.record import replace
@@ -137,6 +138,11 @@ class OpenApiSource(Composable):
     def secrets(self) -> Iterator[Secret]:
         """Yield the credentials of the API, which are also redacted from its description."""
         return self.settings.secrets()
+
+    async def missing_connection(self, caller: Caller) -> str | None:
+        """Return why calls of a caller would be refused with `connection_required`; implements `NeedsConnection`."""
+        credentials = self.settings.credentials
+        return None if credentials is None else await credentials.missing(caller)
 
     def subscribe(self, on_change: Callable[[], None]) -> None:
         self._on_change.append(on_change)
