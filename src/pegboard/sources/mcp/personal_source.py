@@ -93,19 +93,17 @@ class FirstUse(LockFile):
 
     def __init__(self, most: int) -> None:
         super().__init__()
-        self._most = most
+        self._most, self._is_full = most, False
 
     def accept(self, server: str, definitions: Mapping[str, JSON]) -> None:
         """Take the definitions for which there is room."""
         known = self.pins(server)
         new = [name for name in definitions if name not in known]
         room = max(self._most - len(known), 0)
-        if len(new) > room:
+        if len(new) > room and not self._is_full:
+            self._is_full = True  # logged once, not on every listing
             log.warning(
-                "MCP server %r: %d tools of a person were left out; %d is the limit.",
-                server,
-                len(new) - room,
-                self._most,
+                "MCP server %r: people's accounts list more than %d tools; no more are taken.", server, self._most
             )
         left_out = {*new[room:]}
         super().accept(server, {name: tool for name, tool in definitions.items() if name not in left_out})
