@@ -204,13 +204,13 @@ def test_a_remote_of_the_registry_has_its_headers_in_variables(run: Run, tmp_pat
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "Say what to add"),
+        ((), "Name what to add"),
         (("nothing-like-that",), "Known are"),
         (("missing.json",), "There is no such file"),
         (("npx", "-y", "x", "|", "tee"), "for a shell"),
         (('npx "x',), "cannot be read"),
         (("https://u:p@example.com/mcp",), "--header 'Authorization"),
-        (("https://",), "is no address"),
+        (("https://",), "is not a valid address. Write the whole of it"),
         (("--name", "a b", "npx", "x"), "Namespace"),
         (("--env", "=x", "npx", "x"), "--env NAME=VALUE"),
         (("--header", "X: y", "npx", "x"), "does not go with a command"),

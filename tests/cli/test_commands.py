@@ -547,7 +547,7 @@ def test_a_port_that_is_none_is_refused_before_anything_starts(run: Run, port: s
     ran = run("serve", f"--port={port}")
     assert (ran.code, ran.err) == (
         2,
-        f"pegboard: --port {port} is no port; choose one from 1 to 65535, or 0 for any that is free.\n",
+        f"pegboard: --port {port} is not a port; choose one from 1 to 65535, or 0 for any that is free.\n",
     )
 
 

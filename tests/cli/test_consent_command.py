@@ -118,7 +118,7 @@ def test_what_cannot_be_is_refused_in_a_sentence(run: Run, tmp_path: Path) -> No
     one = asked(run, "to=bob")
     for words, code, text in (
         (("approve",), 2, '"consent approve" parameter NAME requires an argument'),
-        (("ls", one), 2, "is no argument here"),
+        (("ls", one), 2, "Unexpected argument"),
         (("approve", "f" * 32), 1, "There is no consent"),
         (("show", "f" * 32), 1, "There is no consent"),
         (("forget", "f" * 32), 1, "There is no consent"),

@@ -115,6 +115,17 @@ def test_a_client_gets_a_server_in_its_documented_form_and_loses_it_again(
     assert read(client, path.read_text()) == {}
 
 
+def test_a_profile_that_the_config_does_not_have_is_refused_unless_other_files_may_have_it(
+    run: Run, tmp_path: Path
+) -> None:
+    assert (
+        run("install", "cursor", "--profile", "chad").err == "pegboard: Unknown profile 'chad'. Did you mean 'chat'?\n"
+    )
+    assert not (tmp_path / FILES["cursor"]).exists()
+    (tmp_path / "pegboard.yaml").write_text("files: [more.yaml]\nprofiles: {chat: {}}\n")
+    assert run("install", "cursor", "--profile", "chad").code == 0
+
+
 @pytest.mark.parametrize("client", CLIENTS)
 def test_what_stands_in_the_file_stays_with_its_comments_and_comes_back_byte_by_byte(
     run: Run, tmp_path: Path, client: str

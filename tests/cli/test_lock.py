@@ -114,7 +114,7 @@ def test_another_run_of_lock_takes_new_servers_and_leaves_what_waits(run: Run, p
         (["accept"], 2, "Say what to accept"),
         (["accept", "nope"], 2, "'nope' names no tool of a pinned server. Servers: fs."),
         (["accept", "fs.nope"], 2, "Nothing was accepted: there is no tool 'fs.nope'."),
-        (["write", "fs"], 2, "is no argument here"),
+        (["write", "fs"], 2, "Unexpected argument"),
         (["show"], 2, "show"),
     ],
 )
@@ -156,7 +156,7 @@ def test_without_pinned_servers_there_is_nothing_to_lock(run: Run, tmp_path: Pat
     configured(tmp_path, server("fs", trust="any"))
     ran = run("lock")
     assert (ran.code, ran.out) == (1, "")
-    assert "There is no MCP server in the configuration whose tools are pinned." in ran.err
+    assert "The config has no MCP server whose tools are pinned." in ran.err
 
 
 def test_doctor_finds_nothing_wrong_where_nothing_is(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

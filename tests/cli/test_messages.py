@@ -153,7 +153,7 @@ def test_check_takes_the_file_as_its_word(run: Run, tmp_path: Path) -> None:
     assert "Two files are named" in run("check", "mine.yaml", "--config", "other.yaml").err
     assert "'none.yaml' does not exist" in run("check", "none.yaml").err
     assert run("list", "mine.yaml").err == (
-        "pegboard: 'mine.yaml' is no argument here; name the config with --config mine.yaml. "
+        "pegboard: Unexpected argument 'mine.yaml'; name the config with --config mine.yaml. "
         "See `pegboard list --help`.\n"
     )
 
@@ -320,7 +320,7 @@ async def test_a_host_that_is_not_ours_is_named_with_the_option_that_lets_it_in(
 
 def test_run_http_takes_identify_in_place_of_a_config_that_names_callers() -> None:
     options = {"host": "0.0.0.0", "allowed_hosts": ["tools.example.com"]}
-    with pytest.raises(DefinitionError, match="lets other machines call every tool"):
+    with pytest.raises(DefinitionError, match="other machines could call every tool"):
         run_http(Catalog(), **options)
     with socket.create_server(("0.0.0.0", 0)) as taken, pytest.raises(OSError, match="in use"):
         run_http(Catalog(), port=taken.getsockname()[1], identify=lambda request: None, **options)

@@ -122,7 +122,7 @@ def test_a_backup_that_cannot_be_used_changes_nothing(run: Run, tmp_path: Path, 
 
 def test_what_it_cannot_do_is_said(run: Run, tmp_path: Path) -> None:
     assert "requires an argument" in run("store", "backup").err
-    assert "is no argument here" in run("store", "migrate", "x").err
+    assert "Unexpected argument" in run("store", "migrate", "x").err
     assert "Unknown option: --overwrite" in run("store", "backup", "x", "--overwrite").err
     assert "Unknown option: --dry-run" in run("store", "backup", "x", "--dry-run").err
     (tmp_path / "keys.db").chmod(0o666)

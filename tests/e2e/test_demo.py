@@ -111,7 +111,11 @@ def test_demo_ends_quietly_when_nobody_reads_on(env: dict[str, str], tmp_path: P
 
 @pytest.mark.parametrize(
     ("port", "said"),
-    [("x", b"port"), ("99999", b"is no port; choose one from 1 to 65535"), ("-1", b"is no port; choose one from 1 to")],
+    [
+        ("x", b"port"),
+        ("99999", b"is not a port; choose one from 1 to 65535"),
+        ("-1", b"is not a port; choose one from 1 to"),
+    ],
 )
 def test_a_port_that_is_none_is_a_usage_error(env: dict[str, str], tmp_path: Path, port: str, said: bytes) -> None:
     ended = forking.run(["pegboard", "demo", f"--port={port}"], env=env, cwd=tmp_path)

@@ -138,12 +138,12 @@ async def test_mcps_02_two_origins_are_refused() -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7", "tools.example.com"])
 def test_mcps_03_nobody_listens_to_the_world_without_credentials_unless_told_in_words(host: str) -> None:
-    with pytest.raises(DefinitionError, match="lets other machines call every tool"):
+    with pytest.raises(DefinitionError, match="other machines could call every tool"):
         run_http(workshop()[0], host=host)
 
 
 def test_mcps_03_a_wildcard_needs_the_names_of_the_server() -> None:
-    with pytest.raises(DefinitionError, match="needs the names that clients use"):
+    with pytest.raises(DefinitionError, match="name the hosts that clients use"):
         run_http(workshop()[0], host="0.0.0.0", allow_anonymous_from_anywhere=True)
 
 

@@ -122,14 +122,14 @@ async def test_with_a_certificate_it_answers_over_https_whatever_the_number_of_w
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--forwarded-allow", "proxy.example"], "is no address or network"),
-        (["--forwarded-allow", "10.0.0.1/8"], "is no address or network"),
-        (["--forwarded-allow", "*"], "is no address or network"),
+        (["--forwarded-allow", "proxy.example"], "is not an address or network"),
+        (["--forwarded-allow", "10.0.0.1/8"], "is not an address or network"),
+        (["--forwarded-allow", "*"], "is not an address or network"),
         (["--root-path", "tools?x"], "is no path"),
         (["--tls-key", "key.pem"], "of no use without --tls-cert"),
         (["--tls-cert", "missing.pem"], "cannot be used"),
         (["--uds", "s", "--port", "1"], "Leave one out"),
-        (["--uds", "s"], "needs the names that clients use"),
+        (["--uds", "s"], "name the hosts that clients use"),
     ],
 )
 def test_what_cannot_be_is_refused_with_what_to_do(words: list[str], told: str, tmp_path: Path) -> None:

@@ -401,7 +401,7 @@ LIMITED = CONFIG + "rate_limits: {default: 10/60s}\n"
     [
         (["2"], LIMITED, 'add `rate_limits: {store: "redis://HOST:PORT"}`'),
         (["2"], CONFIG + "profiles: {chat: {include: [none]}}\n", "unknown group 'none'"),
-        (["0"], CONFIG, "--workers 0 is no number of workers; choose one from 1 to 64."),
+        (["0"], CONFIG, "--workers 0 is not a number of workers; choose one from 1 to 64."),
         (["2", "--stdio"], CONFIG, "--port and --workers are for HTTP"),
     ],
 )

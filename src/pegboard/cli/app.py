@@ -122,8 +122,10 @@ def _unknown_command(word: str) -> CommandError:
     if word.startswith("-"):
         near = nearest_one(word, SHARED_OPTIONS)
     else:
-        near = nearest_one(word, COMMANDS)
-        near = near and f'"{near}"'
+        near = (
+            f"`pegboard --{word}`" if word in ("version", "config", "profile", "json") else nearest_one(word, COMMANDS)
+        )
+        near = f'"{near}"' if near in COMMANDS else near
     meant = f"Did you mean {near}?" if near else f"Commands: {', '.join(COMMANDS)}."
     return CommandError(f'Unknown command "{word}". {meant} See `pegboard --help`.')
 

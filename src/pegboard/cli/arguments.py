@@ -90,7 +90,7 @@ def _read_pair(pair: str, spec: ToolSpec | None) -> tuple[str, JSONValue, bool]:
     if not separator or not key.rstrip(":"):
         names = list(_object_or_empty(spec.input_schema.get("properties"))) if spec else []
         known = f" {spec.name!r} takes {', '.join(names)}." if spec and names else ""
-        raise CommandError(f"{pair!r} is no argument; write key=value, or key:=JSON, or --args JSON.{known}")
+        raise CommandError(f"{pair!r} is not an argument. Write key=value, key:=JSON, or --args JSON.{known}")
     if key.endswith(":"):
         try:
             return key[:-1], _parsed(value), False

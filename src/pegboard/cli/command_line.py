@@ -10,8 +10,9 @@ import re
 import tempfile
 import traceback
 from collections.abc import Sequence
+from difflib import get_close_matches
 
-from cyclopts import CycloptsError, UnusedCliTokensError
+from cyclopts import CycloptsError, UnknownOptionError, UnusedCliTokensError
 
 from pegboard.cli.app import SHARED_OPTIONS, build_app
 from pegboard.cli.command_error import CommandError, Exit
@@ -22,7 +23,8 @@ from pegboard.core.names import nearest_one
 from pegboard.model.error import DefinitionError, PegboardError
 
 _FULL = frozenset({errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG, errno.EIO})
-_OPTION = re.compile(r"--[a-z-]+")
+_OPTION = re.compile(r"--[A-Za-z][\w-]*")
+_OF_CALL = ("--args", "--yes", "--help")
 
 
 def run(words: Sequence[str], *, owns_process: bool) -> int:
@@ -78,9 +80,13 @@ def _report(error: Exception, terminal: Terminal, *, as_json: bool) -> int:
             meant = (
                 f"name the config with --config {word}"
                 if word.endswith((".yaml", ".yml"))
-                else "an option begins with '--'"
+                else "options begin with `--`"
             )
-            fault = CommandError(f"{word!r} is no argument here; {meant}. See `{_help_of(error)}`.")
+            fault = CommandError(f"Unexpected argument {word!r}; {meant}. See `{_help_of(error)}`.")
+        case UnknownOptionError(command_chain=["call"]) if option := _tool_argument(error):
+            fault = CommandError(
+                f"Write arguments of the tool without `--`: {option}=VALUE. See `pegboard call --help`."
+            )
         case CycloptsError():
             fault = CommandError(f"{error}{_meant(error)} See `{_help_of(error)}`.")
         case PegboardError():
@@ -93,6 +99,13 @@ def _report(error: Exception, terminal: Terminal, *, as_json: bool) -> int:
         problems = [{"where": item.where, "path": item.path, "message": item.message} for item in fault.problems]
         terminal.json({"error": {"kind": fault.kind, "message": terminal.clean(str(fault)), "problems": problems}})
     return int(fault.code)
+
+
+def _tool_argument(error: CycloptsError) -> str | None:
+    """Return the name in an unknown option, unless it is a misspelled option of `pegboard call`."""
+    option = _OPTION.search(str(error))
+    is_misspelled = option is None or get_close_matches(option[0], (*SHARED_OPTIONS, *_OF_CALL), cutoff=0.8)
+    return None if option is None or is_misspelled else option[0].removeprefix("--")
 
 
 def _help_of(error: CycloptsError) -> str:

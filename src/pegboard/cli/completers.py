@@ -1,4 +1,4 @@
-"""Completers: names of tools and profiles for shell completion, read from files only; nothing is started."""
+"""Completers: names of tools and profiles, read from files only. Nothing is started and no code is imported."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 else:
     yaml = LazyModule("yaml")
 
-COMPLETION_FILE_BYTES = 256 * KIB  # bytes of a config or lock that is read for completion
+COMPLETION_FILE_BYTES = 256 * KIB  # of a config or lock; larger files are not read
 
 _CONFIG, _LOCK = "pegboard.yaml", "pegboard.lock"
 
@@ -36,6 +36,13 @@ def profile_names(context: object = None) -> list[str]:
     return list(map(str, profiles)) if is_object(profiles) else []
 
 
+def profiles_in(path: Path) -> list[str] | None:
+    """Return the profiles in a config; `None` if it can have more, in other files, or cannot be parsed."""
+    config = _parsed(_text(path))
+    profiles = config.get("profiles", {})
+    return None if not config or "files" in config or not is_object(profiles) else list(map(str, profiles))
+
+
 def _pinned(folder: Path | None) -> Iterator[str]:
     text = "" if folder is None else _text(folder / _LOCK)
     try:
@@ -53,12 +60,16 @@ def _config() -> tuple[JSON, Path | None]:
     for folder in (here, *here.parents):
         text = _text(folder / _CONFIG)
         if text:
-            try:
-                value: JSONValue = yaml.safe_load(text)
-            except (yaml.YAMLError, ValueError, RecursionError):
-                return {}, folder
-            return (value if is_object(value) else {}), folder
+            return _parsed(text), folder
     return {}, None
+
+
+def _parsed(text: str) -> JSON:
+    try:
+        value: JSONValue = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return {}
+    return value if is_object(value) else {}
 
 
 def _text(path: Path) -> str:

@@ -143,17 +143,17 @@ def hosts_of(host: str, allowed: Sequence[str], *, is_open: bool) -> tuple[str, 
         return (*LOOPBACK_HOSTS, *allowed)
     if not is_open:
         raise DefinitionError(
-            f"Listening on {host!r} lets other machines call every tool, as nobody has to say who they are. "
-            "Say who may under `identity:` in the config, which can be everybody, "
-            "`anonymous: {profile: NAME, on: anywhere}`; or listen on 127.0.0.1. "
-            "A catalog in Python takes allow_anonymous_from_anywhere=True."
+            f"Refused to listen on {host!r}: the config has no `identity:`, so other machines could call every tool "
+            "without a credential. Add `identity:` with API keys or tokens, or listen on 127.0.0.1. To let everybody "
+            "in, write `identity: {anonymous: {profile: NAME, on: anywhere}}`; in Python, pass "
+            "allow_anonymous_from_anywhere=True."
         )
     if allowed:
         return tuple(allowed)
     if _is_wildcard(host) or host.startswith("unix:"):
         raise DefinitionError(
-            f"Listening on {host!r} needs the names that clients use: --allow-host tools.example.com, "
-            "or allowed_hosts=['tools.example.com']."
+            f"To listen on {host!r}, name the hosts that clients use: --allow-host tools.example.com, "
+            "or allowed_hosts=['tools.example.com'] in Python."
         )
     return (f"[{host.strip('[]')}]" if ":" in host else host,)
 

@@ -23,7 +23,9 @@ def demo_command(
 ) -> Exit:
     """Show what Pegboard does, on a running server."""
     if port is not None and not 0 <= port <= _LAST_PORT:
-        raise CommandError(f"--port {port} is no port; choose one from 1 to {_LAST_PORT}, or 0 for any that is free.")
+        raise CommandError(
+            f"--port {port} is not a port; choose one from 1 to {_LAST_PORT}, or 0 for any that is free."
+        )
     try:
         run_demo(_Screen(options.terminal), once=once, port=port)
     except AddressError as error:

@@ -11,12 +11,13 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from pegboard.cli.command_error import CommandError
+from pegboard.cli.completers import profiles_in
 from pegboard.cli.jsonc import JsoncError
 from pegboard.cli.mcp_clients import CLIENTS, McpClient
 from pegboard.cli.operator_file import change_operator_file, read_operator_file
 from pegboard.cli.options import SharedOptions
 from pegboard.cli.project import find_config
-from pegboard.core.names import nearest
+from pegboard.core.names import fold, nearest
 from pegboard.model.json_types import JSON, is_object
 
 _CLIENTS_HELP = "claude-code, claude-desktop, cursor, vscode, codex, gemini, windsurf or zed."
@@ -63,6 +64,10 @@ def _command(options: SharedOptions) -> list[str]:
     config = find_config(options.config, start=Path.cwd()).resolve()
     command = Path(sys.executable).with_name("pegboard.exe" if sys.platform == "win32" else "pegboard")
     program = [str(command)] if command.is_file() else [sys.executable, "-m", "pegboard_command"]
+    known = profiles_in(config)
+    chosen = options.chosen_profile
+    if chosen is not None and known is not None and fold(chosen) not in map(fold, known):
+        raise CommandError(f"Unknown profile {chosen!r}.{nearest(chosen, known, label='Profiles')}")
     profile = [] if options.chosen_profile is None else ["--profile", options.chosen_profile]
     return [*program, "--config", str(config), *profile, "serve", "--stdio"]
 

@@ -28,7 +28,7 @@ from pegboard.sources.mcp.supervised_source import McpSource
 
 _SHOWN = "Tools, as server.tool, or whole servers. Without names, everything that changed."
 _ACCEPTED = "Tools, as server.tool, or whole servers."
-_NO_SERVER = "There is no MCP server in the configuration whose tools are pinned."
+_NO_SERVER = "The config has no MCP server whose tools are pinned. `pegboard add` declares one."
 
 
 class Server(Struct, frozen=True, kw_only=True):

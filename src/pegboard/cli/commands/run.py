@@ -47,7 +47,8 @@ async def run_command(
     async with opened(options, approve=approval(options.terminal, yes=yes)) as (project, view):
         agents = project.catalog.registry.declarations.agents
         if name not in agents or not await may_run(name, view):
-            near = nearest(name, [agent for agent in agents if await may_run(agent, view)], label="Agents")
+            known = [agent for agent in agents if await may_run(agent, view)]
+            near = nearest(name, known, label="Agents") if known else " Name the files of agents under `files:`."
             raise CommandError(f"There is no agent {name!r}.{near}", kind="unknown_agent")
         ctx = caller_of(view)
         shown = _Shown(options)

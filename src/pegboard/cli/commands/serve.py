@@ -124,9 +124,11 @@ def serve_command(
     _check_front(front)
     port, count = _PORT if port is None else port, 1 if workers is None else workers
     if not 0 <= port <= _LAST_PORT:
-        raise CommandError(f"--port {port} is no port; choose one from 1 to {_LAST_PORT}, or 0 for any that is free.")
+        raise CommandError(
+            f"--port {port} is not a port; choose one from 1 to {_LAST_PORT}, or 0 for any that is free."
+        )
     if not 1 <= count <= WORKERS:
-        raise CommandError(f"--workers {count} is no number of workers; choose one from 1 to {WORKERS}.")
+        raise CommandError(f"--workers {count} is not a number of workers; choose one from 1 to {WORKERS}.")
 
     serving = Serving(
         options=options, host=host or _HOST, port=port, file=uds, front=front, names=allow_host, reload=reload,
@@ -398,8 +400,8 @@ def _check_front(front: ProxySettings) -> None:
             ipaddress.ip_network(address)
         except ValueError:
             raise CommandError(
-                f"--forwarded-allow {address!r} is no address or network. Write 10.0.0.5, or 10.0.0.0/24 with no bits "
-                "set behind the prefix."
+                f"--forwarded-allow {address!r} is not an address or network. Write 10.0.0.5, or 10.0.0.0/24 with no "
+                "bits set behind the prefix."
             ) from None
     if front.key is not None and front.certificate is None:
         raise CommandError("--tls-key is of no use without --tls-cert.")

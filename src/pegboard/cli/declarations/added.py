@@ -28,6 +28,7 @@ from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSON, JSONValue, is_object
 from pegboard.model.record import CarriesCredentials
 
+_ADDRESS = " Write the whole of it, such as https://api.example.com/mcp."
 _FORMS = (
     "Known are: the command of an MCP server (`npx -y PACKAGE`, `uvx PACKAGE`, `docker run -i --rm IMAGE`, any "
     "program), its address (https://…), an OpenAPI document (a file or its address), a server.json of the MCP "
@@ -60,7 +61,7 @@ def proposal_of(words: AddedWords) -> Proposal:
         CommandError: they have no known form, or contradict each other.
     """
     if not words.what:
-        raise CommandError(f"Say what to add. {_FORMS}")
+        raise CommandError(f"Name what to add. {_FORMS}")
     if words.name is not None:
         try:
             check_namespace(words.name)
@@ -83,9 +84,7 @@ def proposal_of(words: AddedWords) -> Proposal:
     is_document = path.suffix.lower() in _SUFFIXES
     if not command or is_document or not (is_command(command) or _is_program(command[0])):
         near = " There is no such file." if is_document else ""
-        raise CommandError(
-            f"{' '.join(words.what)[:200]!r} is nothing that can be added.{near} {_FORMS}", kind="unknown_form"
-        )
+        raise CommandError(f"{' '.join(words.what)[:200]!r} cannot be added.{near} {_FORMS}", kind="unknown_form")
     return _of_command(words, command, variables)
 
 
@@ -170,9 +169,9 @@ def _of_address(words: AddedWords, url: str) -> Proposal:
         parts = urlsplit(url)
         has_host = bool(parts.hostname)
     except ValueError as error:
-        raise CommandError(f"{url!r} is no address: {error}.") from None
+        raise CommandError(f"{url!r} is not a valid address: {error}.{_ADDRESS}") from None
     if not has_host or re.search(r"[\s\x00-\x1f]", url):
-        raise CommandError(f"{url!r} is no address.")
+        raise CommandError(f"{url!r} is not a valid address.{_ADDRESS}")
     if parts.username is not None or parts.password is not None:
         raise CommandError("The address has a login in it; give it as --header 'Authorization: Basic …' instead.")
     is_api = words.kind == "openapi" or (words.kind is None and _DOCUMENT.search(parts.path) is not None)
