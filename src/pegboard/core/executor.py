@@ -317,18 +317,18 @@ def _finish(call: Call, result: ToolResult) -> Delivered:
     """
     # The context refers to the call; that cycle would keep the arguments until the next garbage collection.
     call.made_ctx = None
-    duration_s = call.ports.clock() - call.started
+    duration_s, has_listeners = call.ports.clock() - call.started, bool(call.listeners["on_tool_result"])
+    kind = _kind_of(call, result.error) if has_listeners or call.observed is not None else "ok"
     if call.observed is not None:
-        _observe_end(call, call.observed, result, duration_s)
-    if not call.listeners["on_tool_result"]:
+        _observe_end(call, call.observed, result, kind, duration_s)
+    if not has_listeners:
         call.is_over = True
         return call.delivered()
-    error, structured = result.error, result.structured
+    structured = result.structured
     if structured is not None:
         # An observer's changes to its event must not reach the caller.
         spare = call.spare_copy
         result = result.with_structured(copied(structured) if spare is None or call.redactor is not None else spare)
-    kind = _kind_of(call, error)
     told = call.tell("on_tool_result", {"result": result, "kind": kind, "duration_s": duration_s}, not result.is_error)
     call.is_over = True
     return told
@@ -355,13 +355,13 @@ def _observe_start(call: Call) -> bool:
     return is_timed
 
 
-def _observe_end(call: Call, observed: Observed, result: ToolResult, duration_s: float) -> None:
+def _observe_end(call: Call, observed: Observed, result: ToolResult, kind: CallKind, duration_s: float) -> None:
     error, asked = result.error, call.asked
     record = FinishedCall(
         observed.started, call.known_as, call.plan.entry if call.is_resolved else None, call.args,
         lambda: decision_of(call, result), "" if asked is None else asked.answer,
         "" if asked is None else asked.consent_id, tuple([key for key, _ in observed.charged]),
-        _kind_of(call, error), error is not None and error.outcome_unknown, observed.upstream,
+        kind, error is not None and error.outcome_unknown, observed.upstream,
         duration_s, stage_seconds(observed.marks, call.started + duration_s), result, call.redactor,
     )  # fmt: skip
     for observer in call.ports.call_observers:
