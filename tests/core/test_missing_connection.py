@@ -92,3 +92,4 @@ async def test_a_store_that_does_not_answer_is_what_a_call_would_meet(catalog: C
     decision = await catalog.view(ToolContext(user_id="ann")).awhy("read")
     assert decision.blocked is not None
     assert (decision.blocked.kind, decision.fix) == ("storage_unavailable", None)
+    assert str(decision) == "visible, but refused (storage_unavailable): The store of connections does not answer."
