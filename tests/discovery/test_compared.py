@@ -59,8 +59,8 @@ def test_what_stands_out_is_found_in_its_order(kind: str) -> None:
     found = due = 0
     for place in DRAW.integers(0, COUNT, 20):
         request = unit(rows[place] + DRAW.choice([0.4, 0.8]) * normal(1)[0])
-        beyond = tools.beside(request).beyond_chance(seen)
-        exactly = Cosines(known=np.vecdot(rows, request)).beyond_chance(seen)
+        beyond = tools.beside(request).standing(seen).beyond
+        exactly = Cosines(known=np.vecdot(rows, request)).standing(seen).beyond
         # By what the others are judged is taken from a part of them, so who barely stands out may not.
         best = [n for n in np.argsort(-exactly, kind="stable")[:5] if exactly[n] > 0.1 + 0.1 * exactly.max()]
         due += len(best)
@@ -81,8 +81,8 @@ def test_hidden_tools_change_no_digit() -> None:
     standing = 0
     for place in seen[::97]:
         request = unit(rows[place] + 0.5 * normal(1)[0])
-        among_others = tools.beside(request).beyond_chance(seen)
-        by_themselves = alone.beside(request).beyond_chance(np.arange(len(seen)))
+        among_others = tools.beside(request).standing(seen).beyond
+        by_themselves = alone.beside(request).standing(np.arange(len(seen))).beyond
         standing += among_others.any()
         assert among_others.tobytes() == by_themselves.tobytes()
     assert standing >= 5
@@ -93,9 +93,9 @@ def test_where_estimates_tell_nothing_apart_all_are_read() -> None:
     tools, seen = ToolVectors(rows), np.arange(COUNT)
     for _ in tools.coding(np.zeros(DIMENSION, dtype=np.float32)):  # not the centre that these have
         pass
-    beyond = tools.beside(rows[7]).beyond_chance(seen)
+    beyond = tools.beside(rows[7]).standing(seen).beyond
     assert np.argmax(beyond) == 7
-    assert beyond.tobytes() == Cosines(known=np.vecdot(rows, rows[7])).beyond_chance(seen).tobytes()
+    assert beyond.tobytes() == Cosines(known=np.vecdot(rows, rows[7])).standing(seen).beyond.tobytes()
 
 
 class Directions:

@@ -22,9 +22,11 @@ from bench.discovery import recall_at, tool_text
 from pegboard import Catalog, ToolContext
 from pegboard.discovery.finder import Finder
 from pegboard.discovery.meaning import NO_ANSWER, STILL_READING, Meaning
+from pegboard.discovery.meaning_pairs import PAIRED_TEXTS, knowledge_of
 from pegboard.discovery.search.compared import Cosines
-from pegboard.discovery.search.index import Index
+from pegboard.discovery.search.index import Index, ToolText
 from pegboard.models.embedding.hashing import HashingEmbedder
+from pegboard.models.embedding.static_embedder import StaticEmbedder
 from tests.discovery.calling import say
 from tests.discovery.shops import shop
 
@@ -189,7 +191,8 @@ async def test_only_changed_tools_are_read_again_and_a_request_once() -> None:
     catalog = bank()
     catalog.discovery.finder.use_embedder(embedder)
     await first_hit(catalog, "send cash")
-    assert len(embedder.asked) == 21
+    # The tools, the request, and once the pairs by which it shows how well it knows meanings.
+    assert len(embedder.asked) == 21 + len(PAIRED_TEXTS)
     embedder.asked.clear()
     add(catalog, "new", "Makes a shower.")
     assert await first_hit(catalog, "send cash") == "tool_0"
@@ -435,3 +438,37 @@ async def test_a_forked_child_reads_for_itself_what_its_parent_was_reading() -> 
     may_answer.set()
     await meaning.read(index)
     assert not isinstance(await meaning.likeness(index, ["cash"]), str)
+
+
+# ---- how much it counts ----------------------------------------------------------------------------------------------
+
+
+async def test_an_embedder_counts_more_if_it_knows_sentences_that_mean_the_same() -> None:
+    assert knowledge_of(np.asarray(await HashingEmbedder().embed(PAIRED_TEXTS))) == 0.0
+    pairs = np.eye(len(PAIRED_TEXTS) // 2, dtype=np.float32)
+    assert knowledge_of(np.concatenate([pairs, pairs])) == 1.0
+    static = knowledge_of(np.asarray(await StaticEmbedder().embed(PAIRED_TEXTS)))
+    assert 0.5 < static < 0.8
+    # All have the same words, and one is a little more alike, within what chance gives.
+    texts = (ToolText(id=f"t{n}", name=f"t{n}", description="Sends a report.", namespace="n") for n in range(9))
+    index = Index.build(texts)
+    cosines = np.array([0.1, 0.2, 0.1, 0.22, 0.1, 0.15, 0.1, -0.1, 0.19], dtype=np.float32)
+
+    def first(knowledge: float) -> str:
+        return index.search("send the report", likeness=Cosines(known=cosines, knowledge=knowledge)).hits[0].id
+
+    assert (first(0.0), first(1.0)) == ("t0", "t3")
+
+
+async def test_the_embedder_that_comes_with_a_package_needs_no_network_and_knows_meanings() -> None:
+    embedder = StaticEmbedder()
+    texts = ["send cash to a friend", "moves funds to another account", "a cat sleeps", ""]
+    vectors = await embedder.embed(texts)
+    assert vectors.shape == (4, 256)
+    assert vectors[0] @ vectors[1] > vectors[0] @ vectors[2]
+    assert not vectors[3].any()
+    assert embedder.model_id.startswith("static/wordllama-")
+    catalog = bank()
+    catalog.discovery.finder.use_embedder(embedder)
+    await catalog.discovery.finder.read_meanings()
+    assert await first_hit(catalog, "send cash") == "tool_0"

@@ -18,12 +18,13 @@ from pegboard.model.error import DefinitionError
 from pegboard.model.secret import Secret
 
 if TYPE_CHECKING:
-    from pegboard.models.embedding import cache, fastembed_embedder, hashing, openai_embedder
+    from pegboard.models.embedding import cache, fastembed_embedder, hashing, openai_embedder, static_embedder
 else:
     cache = LazyModule("pegboard.models.embedding.cache")
     fastembed_embedder = LazyModule("pegboard.models.embedding.fastembed_embedder")
     hashing = LazyModule("pegboard.models.embedding.hashing")
     openai_embedder = LazyModule("pegboard.models.embedding.openai_embedder")
+    static_embedder = LazyModule("pegboard.models.embedding.static_embedder")
 
 OPENAI_URL = "https://api.openai.com/v1"
 
@@ -33,7 +34,7 @@ def embedder_of(config: Config, report: Report) -> Embedder | None:
     if config.embedder is None:
         return None
     made = _made(config.embedder, config, report)
-    if made is None or config.embedder.value.type == "hashing":
+    if made is None or config.embedder.value.type in ("hashing", "static"):
         return made
     return cache.CachedEmbedder(made, config.path.absolute().parent / config.embedder.value.cache)
 
@@ -47,6 +48,11 @@ def _made(declared: Declared[EmbedderForm], config: Config, report: Report) -> E
     form = declared.value
     if form.type == "hashing":
         return hashing.HashingEmbedder(dimension=form.dimension) if form.dimension else hashing.HashingEmbedder()
+    if form.type == "static":
+        if find_spec("wordllama") is None:
+            report.add((declared.at / "type").problem(needs_package("wordllama", "static")))
+            return None
+        return static_embedder.StaticEmbedder()
     if form.type == "fastembed":
         if find_spec("fastembed") is None:
             report.add((declared.at / "type").problem(needs_package("fastembed", "embeddings")))
@@ -93,16 +99,18 @@ def _key_of(form: EmbedderForm, config: Config) -> Secret | None:
 
 
 def embedder_named(named: str) -> Embedder:
-    """Return an embedder by its type, `hashing`, or by the folder of an ONNX model.
+    """Return an embedder by its type, `static` or `hashing`, or by the folder of an ONNX model.
 
     Raises:
         DefinitionError: there is no such type or folder, or a package is missing.
     """
     if named == "hashing":
         return hashing.HashingEmbedder()
+    if named == "static":
+        return static_embedder.StaticEmbedder()
     folder = Path(named)
     if not folder.is_dir():
-        raise DefinitionError("there is no such embedder; give `hashing`, or a folder with an ONNX model")
+        raise DefinitionError("there is no such embedder; give `static`, `hashing`, or a folder with an ONNX model")
     if find_spec("fastembed") is None:
         raise DefinitionError(needs_package("fastembed", "embeddings"))
     return fastembed_embedder.FastembedEmbedder(path=folder)

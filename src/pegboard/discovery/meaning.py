@@ -15,6 +15,7 @@ import numpy as np
 from pegboard.core.after_fork import leave_to_parent, renew_after_fork
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.ports import Embedder
+from pegboard.discovery.meaning_pairs import PAIRED_TEXTS, knowledge_of
 from pegboard.discovery.search.compared import Compared, ToolVectors
 from pegboard.discovery.search.index import Index
 from pegboard.models.embedding.thread import EmbeddingThread
@@ -79,6 +80,7 @@ class Meaning:
         self._requests: BoundedCache[str, Vectors]
         self._matrices: BoundedCache[int, tuple[Index, ToolVectors]]
         self._centre: Vectors | None
+        self._knowledge: float | None
         self._forget()
         self._reading: Future[None] | None = None
         self._rests_until = -1.0
@@ -102,7 +104,7 @@ class Meaning:
             matrix = await self._matrix(index, max(ends - self._clock(), 0.0))
             if matrix is None:
                 return STILL_READING
-            answers = [matrix.beside(row) for row in requests]
+            answers = [matrix.beside(row, knowledge=self._knowledge or 0.0) for row in requests]
         except TimeoutError:
             return self._failed(f"it did not answer within {self._wait_s:g} s")
         except (Exception, GeneratorExit) as error:  # noqa: BLE001 - boundary: an embedder is foreign code, and no reason to find nothing
@@ -129,7 +131,7 @@ class Meaning:
         self._tools = {}
         self._requests = BoundedCache(max_entries=EMBED_QUERIES)
         self._matrices = BoundedCache(max_entries=EMBED_MATRICES)
-        self._centre = None
+        self._centre = self._knowledge = None
 
     async def read(self, index: Index) -> None:
         """Wait until the embedder has read the tools of an index, or has failed, for a minute at most."""
@@ -191,6 +193,10 @@ class Meaning:
             async with asyncio.timeout(EMBED_READ_S):
                 rows = await embedded(batch, self._embedder)
             tools.update(zip(batch, rows, strict=True))
+        if self._knowledge is None:
+            # Until it is told, and for an embedder that fails here, only tools that stand out beyond chance count.
+            async with asyncio.timeout(EMBED_READ_S):
+                self._knowledge = knowledge_of(await embedded(PAIRED_TEXTS, self._embedder))
 
     async def _code(self, tools: ToolVectors) -> None:
         """Compute the codes for fast comparison of many tools; if that fails, full vectors are compared each time."""

@@ -11,6 +11,7 @@ from typing import Final
 
 from pegboard.core.ports import Embedder
 from pegboard.models.embedding.hashing import HashingEmbedder
+from pegboard.models.embedding.static_embedder import StaticEmbedder
 from pegboard.models.embedding.thread import EmbeddingThread
 from pegboard.models.embedding.vectors import Loading, Vectors, embedded, loaded
 from pegboard.models.limits import EMBED_LOAD_S, EMBED_READ_S, EMBED_REST_S, EMBED_WAIT_S, LISTED_LINE_CHARS
@@ -23,6 +24,7 @@ NO_ANSWER: Final = "the embedder does not answer, so passages were found by word
 # words, and orders equal ones: its best rank is worth less than one step between the first ranks by words.
 _OF_MODEL: Final = 1.0
 _OF_HASHING: Final = 0.01
+_OF_STATIC: Final = 0.2  # word vectors know meanings, but not the order of words
 # Prefixes for questions and passages with which models were trained, by model name. Source: their model cards.
 # Instruction-following E5 models use no prefix for passages, and a task for questions.
 _PREFIXES: Final = (
@@ -43,6 +45,8 @@ class PassageEmbedder:
         self._loads = isinstance(embedder, Loading)
         self._is_hashing = isinstance(embedder, HashingEmbedder)
         self.weight = _OF_HASHING if self._is_hashing else _OF_MODEL
+        if isinstance(embedder, StaticEmbedder):
+            self.weight = _OF_STATIC
 
     async def mark(self) -> str:
         """Return the mark that identifies the model and dimension of its vectors.

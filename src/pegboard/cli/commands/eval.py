@@ -63,7 +63,7 @@ async def eval_command(
     *,
     embedder: Annotated[
         str | None,
-        Parameter(help="Compare with this embedder: `hashing`, or a folder with an ONNX model."),
+        Parameter(help="Compare with this embedder: `static`, `hashing`, or a folder with an ONNX model."),
     ] = None,
     at_least: Annotated[
         float | None, Parameter(help="End with 1 if fewer of the right tools are among the first five: 0.8.")

@@ -19,6 +19,7 @@ from pegboard.config.forms.value_types import (
 _KEYS: Final = {
     "openai": {"model", "base_url", "api_key", "dimension", "timeout_seconds", "cache"},
     "fastembed": {"model", "folder", "path", "pooling", "threads", "cache"},
+    "static": set[str](),
     "hashing": {"dimension", "timeout_seconds"},
 }
 
@@ -26,10 +27,11 @@ _KEYS: Final = {
 class EmbedderForm(Form):
     """An embedder: converts texts to vectors, whose cosine measures the similarity of their meaning."""
 
-    type: Literal["openai", "fastembed", "hashing"] = Field(
+    type: Literal["openai", "fastembed", "static", "hashing"] = Field(
         description=(
             "openai: a model behind an endpoint with OpenAI's embeddings API. fastembed: a local ONNX model; needs "
-            "the extra `embeddings`. hashing: no model; compares the words of texts, for trying things out."
+            "the extra `embeddings`. static: English word vectors that come with the extra `static`; nothing is "
+            "downloaded. hashing: no model; compares the words of texts, for trying things out."
         )
     )
     model: Maybe[FilledText] = Field(

@@ -15,7 +15,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from pegboard.discovery.search.binary_codes import BinaryCodes
-from pegboard.discovery.search.likeness import ALIKE, by_chance, deviations_of
+from pegboard.discovery.search.likeness import ALIKE, Standing, by_chance, deviations_of
 from pegboard.discovery.search.ranking import Vector
 
 Places = NDArray[np.int64]
@@ -30,10 +30,16 @@ _FEW = 0.2  # share of candidates above which all tools are compared in full
 
 
 class Compared(Protocol):
-    """The comparison of one request with each tool of an index."""
+    """The comparison of one request with each tool of an index.
 
-    def beyond_chance(self, seen: Places) -> Vector:
-        """Return by how many deviations each visible tool stands out, beyond what chance would give."""
+    `knowledge` is how well the embedder knows meanings, 0 … 1; 0 if unknown.
+    """
+
+    @property
+    def knowledge(self) -> float: ...
+
+    def standing(self, seen: Places) -> Standing:
+        """Return by how many deviations each visible tool stands out."""
         ...
 
     def deviations(self, seen: Places) -> Vector:
@@ -63,15 +69,15 @@ class ToolVectors:
         yield from codes.steps()
         self.codes = codes
 
-    def beside(self, request: Vector) -> ComparedVectors:
-        """Return the comparison with a request, a vector of length 1.
+    def beside(self, request: Vector, *, knowledge: float = 0.0) -> ComparedVectors:
+        """Return the comparison with a request, a vector of length 1, by an embedder of known quality.
 
         Raises:
             ValueError: its dimension differs from the tools'.
         """
         if request.shape != self.matrix.shape[1:]:
             raise ValueError(f"The request has {len(request)} numbers, the tools have {self.matrix.shape[1]}.")
-        return ComparedVectors(tools=self, request=request)
+        return ComparedVectors(tools=self, request=request, knowledge=knowledge)
 
     def cosines(self, request: Vector, places: Places) -> Vector:
         """Return the cosines of a request and the tools at these places."""
@@ -92,10 +98,11 @@ class Cosines(Struct, frozen=True, kw_only=True):
     """Precomputed cosines, one for each tool of the index."""
 
     known: Vector
+    knowledge: float = 0.0
 
-    def beyond_chance(self, seen: Places) -> Vector:
+    def standing(self, seen: Places) -> Standing:
         """See `Compared`."""
-        return _beyond(self.deviations(seen))
+        return _standing(self.deviations(seen))
 
     def deviations(self, seen: Places) -> Vector:
         """See `Compared`."""
@@ -107,22 +114,26 @@ class ComparedVectors(Struct, frozen=True, kw_only=True):
 
     tools: ToolVectors
     request: Vector
+    knowledge: float = 0.0
 
-    def beyond_chance(self, seen: Places) -> Vector:
+    def standing(self, seen: Places) -> Standing:
         """See `Compared`."""
         codes = self.tools.codes
         if codes is not None and len(seen) * len(self.request) > _READ_ALL:
             standing = self._standing_out(seen, codes)
             if standing is not None:
                 return standing
-        return _beyond(self.deviations(seen))
+        return _standing(self.deviations(seen))
 
     def deviations(self, seen: Places) -> Vector:
         """See `Compared`."""
         return deviations_of(self.tools.cosines(self.request, seen))
 
-    def _standing_out(self, seen: Places, codes: BinaryCodes) -> Vector | None:
-        """Return the same in two steps; `None` if the estimates leave too many candidates."""
+    def _standing_out(self, seen: Places, codes: BinaryCodes) -> Standing | None:
+        """Return the same in two steps; `None` if the estimates leave too many candidates.
+
+        The deviations of tools that do not stand out are estimates.
+        """
         estimates = codes.estimates(self.request)[seen]
         drawn = np.arange(0, len(seen), max(len(seen) // _SAMPLE, 1))
         sample, guessed = self.tools.cosines(self.request, seen[drawn]), estimates[drawn]
@@ -134,10 +145,13 @@ class ComparedVectors(Struct, frozen=True, kw_only=True):
         near = np.flatnonzero(estimates > least + float(errors.mean()) - _ERRORS * float(errors.std()))
         if spread <= ALIKE or len(near) > _FEW * len(seen):
             return None
+        cosines = self.tools.cosines(self.request, seen[near])
         beyond = np.zeros(len(seen), dtype=np.float32)
-        beyond[near] = np.maximum(self.tools.cosines(self.request, seen[near]) - least, 0) / spread
-        return beyond
+        beyond[near] = np.maximum(cosines - least, 0) / spread
+        deviations = ((estimates - float(errors.mean()) - middle) / spread).astype(np.float32)
+        deviations[near] = (cosines - middle) / spread
+        return Standing(deviations=deviations, beyond=beyond)
 
 
-def _beyond(deviations: Vector) -> Vector:
-    return np.maximum(deviations - by_chance(len(deviations)), 0)
+def _standing(deviations: Vector) -> Standing:
+    return Standing(deviations=deviations, beyond=np.maximum(deviations - by_chance(len(deviations)), 0))

@@ -228,9 +228,9 @@ class Index:
         if begun is not None and (begun := begun[tools.seen]).any():
             known = tools.vocabulary().known
             scores, chance = completed(scores, chance, begun, is_word=known(stem(query.strip().lower())))
-        beyond = None if likeness is None else likeness.beyond_chance(tools.seen)
-        if likeness is not None and beyond is not None:
-            scores, chance = fused(scores, chance, beyond)
+        standing = None if likeness is None else likeness.standing(tools.seen)
+        if likeness is not None and standing is not None:
+            scores, chance = fused(scores, chance, standing, likeness.knowledge)
         used = self._used(use, tools) if use else None
         if used is not None:
             scores, chance = lifted(scores, chance, used)
@@ -240,7 +240,7 @@ class Index:
             signs=signs,
             by_words=by_words,
             begun=begun,
-            likeness=beyond,
+            likeness=None if standing is None else standing.beyond,
             use=used,
             scores=scores,
             chance=chance,
