@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
 
 from pegboard.audit.audit_row import AuditRow, read_row
 from pegboard.audit.audit_store import AuditStore
+from pegboard.audit.hash_chain import hash_of
 from pegboard.core.names import matches
+from pegboard.model.json_types import JSON
 
 AUDIT_FOUND_ROWS = 10_000  # rows that one query may return
 
@@ -44,19 +48,42 @@ class AuditFilter(Struct, frozen=True, kw_only=True):
         )
 
 
+class Page(NamedTuple):
+    """Rows, the newest first, and the cursor of the page of older ones; empty if there are none."""
+
+    rows: list[AuditRow]
+    cursor: str
+
+
 def newest_rows(store: AuditStore, wanted: AuditFilter, *, limit: int) -> list[AuditRow]:
     """Return the newest rows that match, the newest first.
 
     Raises:
         StoreError: the store cannot be read.
     """
+    return newest_page(store, wanted, limit=limit).rows
+
+
+def newest_page(store: AuditStore, wanted: AuditFilter, *, limit: int, cursor: str = "") -> Page:
+    """Return the newest rows that match, or those after a cursor. Rows that are written meanwhile change no later page.
+
+    Raises:
+        StoreError: the store cannot be read.
+        LookupError: the row of the cursor does not exist any more.
+    """
     found: list[AuditRow] = []
-    for row in _one_a_call(_read(store.newest(since=wanted.since))):
-        if len(found) >= limit:
-            break
-        if wanted.accepts(row):
+    is_reached, last = not cursor, ""
+    for raw, row in _one_a_call(_read(store.newest(since=wanted.since))):
+        if not is_reached:
+            is_reached = hash_of(raw) == cursor
+        elif wanted.accepts(row):
+            if len(found) >= limit:
+                return Page(found, last)
             found.append(row)
-    return found
+            last = hash_of(raw)
+    if not is_reached:
+        raise LookupError("The cursor does not lead to a row; it may have been deleted. Begin again without it.")
+    return Page(found, "")
 
 
 def calls_since(store: AuditStore, since: float) -> Iterator[AuditRow]:
@@ -67,7 +94,7 @@ def calls_since(store: AuditStore, since: float) -> Iterator[AuditRow]:
     Raises:
         StoreError: the store cannot be read.
     """
-    chains = [_read(stored.raw for stored in store.rows(chain)) for chain in store.chains()]
+    chains = [_rows(stored.raw for stored in store.rows(chain)) for chain in store.chains()]
     yield from _calls(heapq.merge(*chains, key=_ended_at), since)
 
 
@@ -78,7 +105,7 @@ def calls_in_export(path: Path, since: float) -> Iterator[AuditRow]:
         OSError: the file cannot be read.
     """
     with path.open("rb") as lines:  # raw: the operator's own file
-        yield from _calls(_read(lines), since)
+        yield from _calls(_rows(lines), since)
 
 
 def _ended_at(row: AuditRow) -> float:
@@ -98,22 +125,37 @@ def _calls(rows: Iterable[AuditRow], since: float) -> Iterator[AuditRow]:
     yield from running.values()
 
 
-def _read(raws: Iterable[bytes]) -> Iterator[AuditRow]:
+def shown_row(row: AuditRow) -> JSON:
+    """Return a row as JSON for people and programs, with its time in ISO form."""
+    shown: JSON = msgspec.to_builtins(row)
+    return {**shown, "event": row.event, "time": iso_time(row.at)}
+
+
+def iso_time(at: float) -> str:
+    """Return seconds since 1970 in ISO form, in milliseconds."""
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _rows(raws: Iterable[bytes]) -> Iterator[AuditRow]:
+    return (row for _, row in _read(raws))
+
+
+def _read(raws: Iterable[bytes]) -> Iterator[tuple[bytes, AuditRow]]:
     for raw in raws:
         try:
-            yield read_row(raw)
+            yield raw, read_row(raw)
         except (msgspec.DecodeError, ValueError):
             # `verify` names it.
             continue
 
 
-def _one_a_call(rows: Iterable[AuditRow]) -> Iterator[AuditRow]:
+def _one_a_call(rows: Iterable[tuple[bytes, AuditRow]]) -> Iterator[tuple[bytes, AuditRow]]:
     """Leave out the `begin` rows of calls that have ended; their end is newer."""
     ended = set[str]()
-    for row in rows:
+    for raw, row in rows:
         if row.event == "call":
             # Few calls have two rows; their ids are what must be remembered.
             ended.add(row.call_id)
         elif row.event == "begin" and row.call_id in ended:
             continue
-        yield row
+        yield raw, row

@@ -18,8 +18,8 @@ EventKind = Literal["call", "begin"] | AuditEvent
 NO_STAGES: Mapping[str, float] = {}
 
 
-class AuditRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One row of the audit. Fields that are empty are left out of its JSON.
+class AuditRow(Struct, kw_only=True, omit_defaults=True):
+    """One row of the audit. Fields that are empty are left out of its JSON. `call_rows` fills it; then it stays.
 
     `seq` is the number of the row in its chain, and `previous` the hash of the row before it. `at` is the start of the
     call, in seconds since 1970. `key` is the name of an API key, and `credential` identifies the credential by a hash.

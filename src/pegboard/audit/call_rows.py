@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple, cast
 
 import msgspec
 import orjson
 
-from pegboard.audit.audit_row import AuditRow
+from pegboard.audit.audit_row import AuditRow, EventKind
 from pegboard.audit.hash_chain import Unsealed
-from pegboard.core.call.finished_call import StartedCall, UpstreamOutcome
+from pegboard.core.call.finished_call import Marks, StartedCall, UpstreamOutcome, stage_seconds
 from pegboard.core.redaction import Redactor
+from pegboard.model.caller import Caller
 from pegboard.model.decision import Decision
 from pegboard.model.json_types import JSONValue
 from pegboard.model.tool import ToolEntry
@@ -26,10 +27,13 @@ _NOTHING = hashlib.sha256(b"{}").hexdigest()
 _encoder = msgspec.json.Encoder()
 
 
+_CallerTexts = tuple[str, str, str, str, str, str, tuple[str, ...]]
+
+
 class EndedCall(NamedTuple):
     """The data of a finished call that its row needs, without its result and its context.
 
-    `arguments` is their canonical JSON, from which nothing can be changed later.
+    `arguments` is their canonical JSON, from which nothing can be changed later; empty if they were not read.
     """
 
     started: StartedCall
@@ -44,7 +48,8 @@ class EndedCall(NamedTuple):
     outcome_unknown: bool
     upstream: UpstreamOutcome | None
     duration_s: float
-    stage_s: Mapping[str, float]
+    marks: Marks
+    ended: float
     result_bytes: int
     redactor: Redactor | None
 
@@ -59,6 +64,8 @@ class CallRows:
     def __init__(self, *, has_bodies: bool) -> None:
         self._has_bodies = has_bodies
         self._waiting: dict[int, StartedCall] = {}
+        self._callers: dict[tuple[int, int], _CallerTexts] = {}
+        """Who called in the batch that is being made."""
 
     @property
     def has_waiting(self) -> bool:
@@ -74,66 +81,92 @@ class CallRows:
         before, self._waiting = self._waiting, {}
         rows: list[Unsealed] = []
         for record in records:
-            if isinstance(record, StartedCall):
-                self._waiting[id(record)] = record
-            elif isinstance(record, EndedCall):
-                key = id(record.started)
+            kind = type(record)
+            if kind is StartedCall:
+                self._waiting[id(record)] = cast("StartedCall", record)
+            elif kind is tuple:
+                call = EndedCall._make(cast("tuple[Any, ...]", record))
+                key = id(call.started)
                 if before.pop(key, None) is None:
                     self._waiting.pop(key, None)
-                rows.append(self.unsealed(self._row_of(record)))
+                rows.append(self.unsealed(self._row_of(call)))
             elif isinstance(record, AuditRow):
                 rows.append(self.unsealed(record))
         running = [*before.values()]
         if is_last:
             running += self._waiting.values()
             self._waiting = {}
-        return [*(self.unsealed(_begin_row(call)) for call in running), *rows]
+        begun = [self.unsealed(self._begin_row(call)) for call in running]
+        self._callers = {}
+        return [*begun, *rows]
 
     def unsealed(self, row: AuditRow) -> Unsealed:
         """Return a row as the bytes that a chain takes."""
         return Unsealed(row.at, _encoder.encode(row))
 
     def _row_of(self, call: EndedCall) -> AuditRow:
-        began, entry, decision, upstream = call.started, call.entry, call.decision, call.upstream
-        caller, clean = began.caller, call.redactor
-        reason, rule = "", began.rule
+        began, entry, decision, upstream, clean = call.started, call.entry, call.decision, call.upstream, call.redactor
+        reason, rule, arguments = "", began.rule, call.arguments
         if decision is not None and not decision.visible:
             reason = _text(decision.reason, REASON_CHARS, clean)
             rule = place_in(reason) or rule
+        row = self._begun(began, clean, event="call", rule=rule, outcome=call.kind, is_unknown=call.outcome_unknown)
+        # Only what is not empty: setting a field costs as much as encoding it.
+        if entry is not None:
+            row.tool, row.definition = entry.qualified_id, entry.fingerprint
+        if arguments:
+            row.arguments_digest, row.argument_bytes = _digest(arguments), len(arguments)
+            if self._has_bodies:
+                row.arguments = _body(arguments, clean)
+        if decision is not None:
+            row.decision, row.reason = decision.code, reason
+        if call.consent or call.consent_id:
+            row.consent, row.consent_id = call.consent, call.consent_id
+        if call.limit_keys:
+            row.limit_keys = tuple(
+                [_text("/".join([part or "" for part in key]), 256, clean) for key in call.limit_keys]
+            )
+        if upstream is not None:
+            row.transport, row.protocol, row.tool_outcome = upstream
+        row.duration_s, row.result_bytes = round(call.duration_s, 6), call.result_bytes
+        if call.marks:
+            row.stage_s = stage_seconds(call.marks, call.ended)
+        return row
+
+    def _begin_row(self, call: StartedCall) -> AuditRow:
+        return self._begun(call, call.redactor, event="begin", rule=call.rule, outcome="unknown", is_unknown=True)
+
+    def _begun(
+        self, call: StartedCall, clean: Redactor | None, *, event: EventKind, rule: str, outcome: str, is_unknown: bool
+    ) -> AuditRow:
+        """Return a row with the fields that the beginning of a call determines."""
+        caller = call.caller
+        # Both are kept alive by the records of the batch, so that no other has their ids.
+        key = (id(caller), id(clean))
+        who = self._callers.get(key)
+        if who is None:
+            who = self._callers[key] = _texts_of(caller, clean)
+        credential, api_key, user, space, session, agent, roles = who
         return AuditRow(
-            at=began.at,
-            call_id=began.call_id,
-            request_id=began.request_id,
-            parent_call_id=began.parent_call_id or "",
-            name=_text(began.name, NAME_CHARS, clean),
-            tool="" if entry is None else entry.qualified_id,
-            definition="" if entry is None else entry.fingerprint,
-            credential=_text(caller.credential, NAME_CHARS, clean),
-            key=_text(caller.key, NAME_CHARS, clean),
-            user=_text(caller.user_id or "", NAME_CHARS, clean),
-            space=_text(caller.space_id or "", NAME_CHARS, clean),
-            session=_text(caller.session_id or "", NAME_CHARS, clean),
-            roles=tuple([_text(role, NAME_CHARS, clean) for role in sorted(caller.roles)]) if caller.roles else (),
-            agent=_text(caller.agent or "", NAME_CHARS, clean),
-            profile=began.profile or "",
-            door=began.door,
-            arguments_digest=_NOTHING if call.arguments == b"{}" else hashlib.sha256(call.arguments).hexdigest(),
-            arguments=_body(call.arguments, clean) if self._has_bodies else None,
-            decision="" if decision is None else decision.code,
-            reason=reason,
+            event=event,
+            at=call.at,
+            call_id=call.call_id,
+            request_id=call.request_id,
+            parent_call_id=call.parent_call_id or "",
+            name=_text(call.name, NAME_CHARS, clean),
+            credential=credential,
+            key=api_key,
+            roles=roles,
+            user=user,
+            space=space,
+            session=session,
+            agent=agent,
+            profile=call.profile or "",
+            door=call.door,
+            client=_text(call.client, NAME_CHARS, clean),
             rule=rule,
-            consent=call.consent,
-            consent_id=call.consent_id,
-            limit_keys=tuple([_text("/".join([part or "" for part in key]), 256, clean) for key in call.limit_keys]),
-            outcome=call.kind,
-            outcome_unknown=call.outcome_unknown,
-            transport="" if upstream is None else upstream.transport,
-            protocol="" if upstream is None else upstream.protocol,
-            tool_outcome="" if upstream is None else upstream.tool,
-            duration_s=round(call.duration_s, 6),
-            stage_s={stage: round(seconds, 6) for stage, seconds in call.stage_s.items()},
-            argument_bytes=len(call.arguments),
-            result_bytes=call.result_bytes,
+            outcome=outcome,
+            outcome_unknown=is_unknown,
         )
 
 
@@ -143,28 +176,12 @@ def place_in(reason: str) -> str:
     return "" if place is None else place.group(1)
 
 
-def _begin_row(call: StartedCall) -> AuditRow:
-    caller, clean = call.caller, call.redactor
-    return AuditRow(
-        event="begin",
-        at=call.at,
-        call_id=call.call_id,
-        request_id=call.request_id,
-        parent_call_id=call.parent_call_id or "",
-        name=_text(call.name, NAME_CHARS, clean),
-        credential=_text(caller.credential, NAME_CHARS, clean),
-        key=_text(caller.key, NAME_CHARS, clean),
-        user=_text(caller.user_id or "", NAME_CHARS, clean),
-        space=_text(caller.space_id or "", NAME_CHARS, clean),
-        session=_text(caller.session_id or "", NAME_CHARS, clean),
-        roles=tuple([_text(role, NAME_CHARS, clean) for role in sorted(caller.roles)]) if caller.roles else (),
-        agent=_text(caller.agent or "", NAME_CHARS, clean),
-        profile=call.profile or "",
-        door=call.door,
-        rule=call.rule,
-        outcome="unknown",
-        outcome_unknown=True,
-    )
+def _texts_of(caller: Caller, clean: Redactor | None) -> _CallerTexts:
+    """Return who calls, without secrets: credential, key, user, space, session, agent, roles."""
+    texts = (caller.credential, caller.key, caller.user_id, caller.space_id, caller.session_id, caller.agent)
+    credential, key, user, space, session, agent = (_text(text or "", NAME_CHARS, clean) for text in texts)
+    roles = tuple([_text(role, NAME_CHARS, clean) for role in sorted(caller.roles)]) if caller.roles else ()
+    return credential, key, user, space, session, agent, roles
 
 
 def _text(text: str, most: int, redactor: Redactor | None) -> str:
@@ -176,6 +193,13 @@ def _text(text: str, most: int, redactor: Redactor | None) -> str:
         text = redactor.text(text)
     text = text[:most]
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
+def _digest(arguments: bytes) -> str:
+    """Return the SHA-256 of arguments, as consents use it; empty if they were not read."""
+    if arguments == b"{}":
+        return _NOTHING
+    return hashlib.sha256(arguments).hexdigest() if arguments else ""
 
 
 def _body(arguments: bytes, redactor: Redactor | None) -> JSONValue:

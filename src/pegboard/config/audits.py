@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
+
 from pegboard.audit.audit import Audit
+from pegboard.audit.audit_row import AuditRow
 from pegboard.audit.audit_store import AuditStore
 from pegboard.audit.audit_writer import AuditWriter
 from pegboard.audit.call_rows import CallRows
@@ -11,8 +15,10 @@ from pegboard.audit.jsonl_audit import JsonlAudit
 from pegboard.audit.sql_audit import SCHEMA, SqlAudit
 from pegboard.config.config import Config
 from pegboard.config.yaml.problems import Report
+from pegboard.core.ports import AuditEvent
 from pegboard.extras import needs_package
 from pegboard.model.error import DefinitionError
+from pegboard.model.json_types import JSONValue
 from pegboard.model.secret import Secret
 from pegboard.storage.database import database_of
 from pegboard.storage.store_uri import StoreUri
@@ -43,6 +49,24 @@ def audit_of(config: Config, report: Report) -> Audit | None:
         keep_s=form.keep_days * _DAY_S,
     )
     return Audit(writer, is_required=form.required)
+
+
+def record_change(config: Config, event: AuditEvent, detail: Mapping[str, JSONValue], *, by: str) -> None:
+    """Write a change of what may be called into the config's audit, if it has one; for processes that make no calls.
+
+    Raises:
+        StoreError: the store cannot be used.
+        DefinitionError: its place cannot be used.
+        ImportError: psycopg is not installed.
+    """
+    if config.audit is None:
+        return
+    store, now = audit_store_of(config), time.time()
+    row = CallRows(has_bodies=False).unsealed(AuditRow(event=event, at=now, credential=by, detail=detail))
+    try:
+        store.append([row], signer_of(config), closes=True, now=now)
+    finally:
+        store.close()
 
 
 def signer_of(config: Config) -> HeadSigner:

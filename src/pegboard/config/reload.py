@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -17,7 +18,9 @@ from pegboard.config.python_modules import brought_files
 from pegboard.config.registered_later import keep_registered
 from pegboard.config.yaml.config_files import find_files
 from pegboard.core.ports import Source, StatefulHandler
+from pegboard.core.redaction import Redactor
 from pegboard.model.error import PegboardError, Problem
+from pegboard.model.json_types import JSONValue
 from pegboard.model.record import replace
 from pegboard.telemetry.reload_log import log_refusal, problems_of
 
@@ -185,6 +188,8 @@ class Reloader:
         catalog.registry.swap(replace(made.registry.declarations, secrets=seen, parts=parts))
         executor.adopt_bounds()
         log.info("config_reloaded: %s", self._path)
+        if self._logs_refusals:
+            note_config(catalog, config)
         if retired:
             task = asyncio.get_running_loop().create_task(self._retire(retired, set(executor.in_flight)))
             self._retiring.add(task)
@@ -206,6 +211,11 @@ class Reloader:
         self.problems = tuple(problems)
         if self._logs_refusals:
             log_refusal(self.problems, "The previous config stays in use.")
+            audit = self._catalog.executor.ports.audit
+            if audit is not None:
+                listed: list[JSONValue] = [{"where": one.where, "message": one.message} for one in self.problems[:20]]
+                detail = Redactor(self._catalog.secrets).value({"problems": listed})
+                audit.note("config_refused", detail)
         # Files that the invalid config names are watched as well: the fault may be fixed there.
         self._remember(read(self._path, env=self._env)[0], before)
         self._on_refused(self.problems)
@@ -233,6 +243,21 @@ class Reloader:
             except ValueError:
                 paths.add(self._path.parent / pattern)
         return {path: _mark(path) for path in paths}
+
+
+def note_config(catalog: Catalog, config: Config) -> None:
+    """Record in the audit, if there is one, that a config is in use from now on: its files with their hashes."""
+    audit = catalog.executor.ports.audit
+    if audit is not None:
+        files: dict[str, JSONValue] = {path.name: _hash_of(path) for path in config.files[:100]}
+        audit.note("config_taken", {"config": config.path.name, "files": files})
+
+
+def _hash_of(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()  # raw: the operator's own file
+    except OSError:
+        return ""
 
 
 def _carry_on(made: Catalog, before: Catalog) -> None:

@@ -6,13 +6,14 @@ import asyncio
 import logging
 import traceback
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from pegboard.core.after_fork import renew_after_fork
 from pegboard.core.call.arguments import check_arguments, seen_arguments
 from pegboard.core.call.begin import check_start
 from pegboard.core.call.consent_stage import ask_consent, consent_reason, settle_consent
-from pegboard.core.call.finished_call import CallKind, FinishedCall, Observed, StartedCall, stage_seconds
+from pegboard.core.call.finished_call import NOT_READ, CallKind, FinishedCall, Observed, StartedCall
 from pegboard.core.call.hook_stages import ask_after, ask_before, tell_hooks
 from pegboard.core.call.judge_again import check_repeats, judge_again
 from pegboard.core.call.limit_keys import owner_of
@@ -27,7 +28,7 @@ from pegboard.core.call.listeners import (
 from pegboard.core.call.output import checked, clean_error, finished
 from pegboard.core.call.rate_limit import limits_of, pass_limits
 from pegboard.core.call.readiness import ablocked, blocked
-from pegboard.core.call.record import Call, ExecutorState, Ports, Prospect
+from pegboard.core.call.record import NOT_PARSED, Call, ExecutorState, Ports, Prospect
 from pegboard.core.call.resolve import resolve, resolve_awaiting
 from pegboard.core.call.run import finish, start
 from pegboard.core.call.task_decision import goes_on_as_task
@@ -341,7 +342,8 @@ def _observe_start(call: Call) -> bool:
     # Constructed like events: calling the class takes twice as long.
     started: StartedCall = new_tuple(StartedCall, (
         call.call_id, request.id, request.parent_call, call.name, ctx.caller, profile and profile.name, request.door,
-        call.ports.wall_clock(), profile.origin if profile else "", call.redactor,
+        "" if request.client is None else getattr(request.client, "client_name", ""), call.ports.wall_clock(),
+        profile.origin if profile else "", call.redactor,
     ))  # fmt: skip
     call.observed, is_timed = Observed(started), False
     for observer in observers:
@@ -351,19 +353,25 @@ def _observe_start(call: Call) -> bool:
             log.warning("The beginning of %r could not be recorded.", call.name, exc_info=True)
         if getattr(observer, "times_stages", False):
             is_timed = True
-            call.observed.marks = [("begin", call.started)]
+    if is_timed:
+        call.marks = call.observed.marks = ["begin", call.started]
     return is_timed
 
 
 def _observe_end(call: Call, observed: Observed, result: ToolResult, kind: CallKind, duration_s: float) -> None:
-    error, asked = result.error, call.asked
-    record = FinishedCall(
-        observed.started, call.known_as, call.plan.entry if call.is_resolved else None, call.args,
-        lambda: decision_of(call, result), "" if asked is None else asked.answer,
-        "" if asked is None else asked.consent_id, tuple([key for key, _ in observed.charged]),
+    error, asked, arguments = result.error, call.asked, call.args
+    if not arguments and call.parsed is not arguments:
+        # They were not found valid.
+        arguments = NOT_READ if call.parsed is NOT_PARSED else call.parsed
+    # Constructed like the record of the start.
+    record: FinishedCall = new_tuple(FinishedCall, (
+        observed.started, call.known_as, call.plan.entry if call.is_resolved else None, arguments,
+        partial(decision_of, call, result), "" if asked is None else asked.answer,
+        "" if asked is None else asked.consent_id,
+        tuple([key for key, _ in observed.charged]) if observed.charged else (),
         kind, error is not None and error.outcome_unknown, observed.upstream,
-        duration_s, stage_seconds(observed.marks, call.started + duration_s), result, call.redactor,
-    )  # fmt: skip
+        duration_s, observed.marks, call.started + duration_s, result, call.redactor,
+    ))  # fmt: skip
     for observer in call.ports.call_observers:
         try:
             observer.finished(record)

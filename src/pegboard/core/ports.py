@@ -251,9 +251,14 @@ AuditEvent = Literal[
     "config_refused",
     "lock_accepted",
     "key_added",
+    "key_rotated",
     "key_revoked",
     "consent_decided",
+    "consent_forgotten",
     "grant_given",
+    "access_given",
+    "access_revoked",
+    "user_forgotten",
 ]
 """The audited events that are not calls."""
 

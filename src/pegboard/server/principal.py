@@ -90,6 +90,8 @@ class Principal(Struct, frozen=True, kw_only=True):
     session: str | None = None
     address: str = ""
     is_session_brief: bool = False
+    door: str = ""
+    """How it came in, if the server does not tell that from each request: `stdio`."""
 
     def __hash__(self) -> int:
         # Called for each request. The fields left out rarely differ where these are equal.
@@ -164,7 +166,7 @@ class HostContexts:
                 None,
                 None,
                 None,
-                "http" if client is None else "mcp",
+                principal.door or ("http" if client is None else "mcp"),
                 hops,
                 None,
             ),
@@ -213,8 +215,9 @@ def _with_client(make: ContextFor) -> ContextMaker:
         if principal.address and not ctx.caller.address:
             ctx = replace(ctx, caller=replace(ctx.caller, address=principal.address))
         if client is None or ctx.client is not None:
-            return ctx.with_request(hops=hops, door=ctx.request.door or ("http" if client is None else "mcp"))
-        return ctx.with_request(client=client, hops=hops, door=ctx.request.door or "mcp")
+            own = principal.door or ("http" if client is None else "mcp")
+            return ctx.with_request(hops=hops, door=ctx.request.door or own)
+        return ctx.with_request(client=client, hops=hops, door=ctx.request.door or principal.door or "mcp")
 
     return make_with_client
 

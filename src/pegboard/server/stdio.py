@@ -81,7 +81,7 @@ def run_stdio(
     """
     chosen = choose_profile(catalog.registry.profiles, profile)
     who = Identity.of(identity)
-    principal = Principal(identity=who, profile=chosen, session=who.session or "stdio")
+    principal = Principal(identity=who, profile=chosen, session=who.session or "stdio", door="stdio")
     asyncio.run(serve_stdio(catalog, gateway_of(catalog, config), principal, grace_s=grace_s))
     leave_if_held()
 
@@ -140,7 +140,7 @@ class StdioConnection:
         bounds = gateway.registry.bounds
         self._bounds = replace(bounds, request_body_bytes=bounds.message_line_bytes, json_depth=bounds.json_depth + 4)
         lists, sessions = Lists(gateway), Sessions()
-        self._session = sessions.open(principal, Client("", {}))
+        self._session = sessions.open(principal, Client("", {}, ""))
         self._session.tell = self._tell
         self._earlier = Era(self._session)
         self._changes = ListChanges(gateway, sessions, profiles=(principal.profile,))

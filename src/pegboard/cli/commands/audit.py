@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +14,7 @@ from typing import Annotated
 import msgspec
 from cyclopts import Parameter
 
-from pegboard.audit.audit_query import AUDIT_FOUND_ROWS, AuditFilter, newest_rows
+from pegboard.audit.audit_query import AUDIT_FOUND_ROWS, AuditFilter, iso_time, newest_rows, shown_row
 from pegboard.audit.audit_row import AuditRow
 from pegboard.audit.audit_store import AuditStore
 from pegboard.audit.hash_chain import Head
@@ -38,11 +39,6 @@ _SINCE = "Only rows younger than this, such as 30m, 12h or 7d."
 _LIMIT = "How many rows at most."
 _HEAD_FILE = "File with the output of `pegboard audit head --json`, kept where nobody can change it."
 _OLDER = "Age of the rows to delete, such as 400d; by default `keep_days` of the config."
-Tool = Annotated[str, Parameter(help=_TOOL)]
-User = Annotated[str, Parameter(help=_USER)]
-Space = Annotated[str, Parameter(help=_SPACE)]
-Kind = Annotated[str, Parameter(help=_KIND)]
-Since = Annotated[timedelta | None, Parameter(help=_SINCE)]
 _COLUMNS = (
     Column(head="Time", is_id=True),
     Column(head="Call", is_id=True),
@@ -53,21 +49,43 @@ _COLUMNS = (
 )
 
 
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """The options that say which rows a command is about."""
+
+    tool: Annotated[str, Parameter(help=_TOOL)] = ""
+    user: Annotated[str, Parameter(help=_USER)] = ""
+    space: Annotated[str, Parameter(help=_SPACE)] = ""
+    kind: Annotated[str, Parameter(help=_KIND)] = ""
+    since: Annotated[timedelta | None, Parameter(help=_SINCE)] = None
+
+    def filter(self, options: Options) -> AuditFilter:
+        """Return the filter, with the profile of the shared options."""
+        return AuditFilter(
+            tool=self.tool,
+            user=self.user,
+            space=self.space,
+            profile=options.chosen_profile or "",
+            kind=self.kind,
+            since=0.0 if self.since is None else time.time() - self.since.total_seconds(),
+        )
+
+
+EVERYTHING = Wanted()
+
+
 def ls_command(
+    wanted: Wanted = EVERYTHING,
     *,
-    tool: Tool = "",
-    user: User = "",
-    space: Space = "",
-    kind: Kind = "",
-    since: Since = None,
     limit: Annotated[int, Parameter(help=_LIMIT)] = 50,
     options: SharedOptions,
 ) -> None:
     """List the newest rows, the newest first."""
     with _store(options) as (_, store):
-        rows = newest_rows(store, _filter(options, tool, user, space, kind, since), limit=limit)
+        rows = newest_rows(store, wanted.filter(options), limit=limit)
     if options.json:
-        options.terminal.json({"rows": [_json_of(row) for row in rows]})
+        options.terminal.json({"rows": [shown_row(row) for row in rows]})
     elif rows:
         options.terminal.table(_COLUMNS, [_cells(row) for row in rows])
     else:
@@ -80,46 +98,38 @@ def show_command(call_id: Annotated[str, Parameter(help="Id of the call.")], /, 
         rows = newest_rows(store, AuditFilter(call_id=call_id), limit=AUDIT_FOUND_ROWS)
     if not rows:
         raise CommandError(f"No row has the call id {call_id!r}.", kind="not_found", code=Exit.REFUSED)
-    options.terminal.json(_json_of(rows[0]) if len(rows) == 1 else {"rows": [_json_of(row) for row in rows]})
+    options.terminal.json(shown_row(rows[0]) if len(rows) == 1 else {"rows": [shown_row(row) for row in rows]})
 
 
 async def follow_command(
+    wanted: Wanted = EVERYTHING,
     *,
-    tool: Tool = "",
-    user: User = "",
-    space: Space = "",
-    kind: Kind = "",
-    since: Since = None,
     options: SharedOptions,
 ) -> None:
     """Print rows as they are written."""
     with _store(options) as (_, store):
-        wanted = _filter(options, tool, user, space, kind, since)
-        seen = {chain: _last(store, chain) for chain in store.chains()} if not since else dict[str, int]()
+        accepted = wanted.filter(options)
+        seen = {chain: _last(store, chain) for chain in store.chains()} if wanted.since is None else dict[str, int]()
         while True:
             for chain in store.chains():
                 for stored in store.rows(chain, after=seen.get(chain, 0)):
                     seen[chain] = max(stored.seq, seen.get(chain, 0))
-                    _print(options, stored.raw, wanted)
+                    _print(options, stored.raw, accepted)
             options.terminal.flush()
             await asyncio.sleep(AUDIT_FOLLOW_S)
 
 
 def export_command(
+    wanted: Wanted = EVERYTHING,
     *,
-    tool: Tool = "",
-    user: User = "",
-    space: Space = "",
-    kind: Kind = "",
-    since: Since = None,
     options: SharedOptions,
 ) -> None:
     """Print rows as JSON, one a line, the oldest first."""
     with _store(options) as (_, store):
-        wanted = _filter(options, tool, user, space, kind, since)
+        accepted = wanted.filter(options)
         for chain in store.chains():
             for stored in store.rows(chain):
-                _print(options, stored.raw, wanted, as_json=True)
+                _print(options, stored.raw, accepted, as_json=True)
 
 
 def verify_command(*, head: Annotated[Path | None, Parameter(help=_HEAD_FILE)] = None, options: SharedOptions) -> Exit:
@@ -179,17 +189,6 @@ def _store(options: Options) -> AbstractContextManager[tuple[Config, AuditStore]
     return opened_audit(find_config(options.config, start=Path.cwd()))
 
 
-def _filter(options: Options, tool: str, user: str, space: str, kind: str, since: timedelta | None) -> AuditFilter:
-    return AuditFilter(
-        tool=tool,
-        user=user,
-        space=space,
-        profile=options.chosen_profile or "",
-        kind=kind,
-        since=time.time() - since.total_seconds() if since is not None else 0.0,
-    )
-
-
 def _last(store: AuditStore, chain: str) -> int:
     last = 0
     for stored in store.rows(chain):
@@ -228,13 +227,15 @@ def _print(options: Options, raw: bytes, wanted: AuditFilter, *, as_json: bool =
         options.terminal.say("  ".join(cell for cell in _cells(row) if cell))
 
 
-def _json_of(row: AuditRow) -> JSON:
-    shown: JSON = msgspec.to_builtins(row)
-    return {**shown, "event": row.event, "time": row.time}
-
-
 def _cells(row: AuditRow) -> list[str]:
     outcome = row.outcome or row.event
     if row.decision not in ("", "visible"):
         outcome = f"{outcome} ({row.decision})"
-    return [row.time[:19], row.call_id, row.user or row.key or row.credential, row.tool or row.name, outcome, row.rule]
+    return [
+        iso_time(row.at)[:19],
+        row.call_id,
+        row.user or row.key or row.credential,
+        row.tool or row.name,
+        outcome,
+        row.rule,
+    ]

@@ -23,11 +23,13 @@ from pegboard.cli.arguments import read_arguments
 from pegboard.cli.command_error import CommandError, Exit
 from pegboard.cli.options import Options, SharedOptions
 from pegboard.cli.project import find_config, opened
+from pegboard.cli.recorded_change import anote_change
 from pegboard.cli.terminal import Column
 from pegboard.config import Config, load
 from pegboard.config.consents import consent_store_of
 from pegboard.config.identity import rules_of
 from pegboard.config.yaml.problems import Report
+from pegboard.consent.decision_record import Decision, decision_record
 from pegboard.consent.grant_scope import grant_for, grant_text, matching_of, parameters_of, scope_text
 from pegboard.consent.json_form import consent_json
 from pegboard.consent.limits import CONSENT_GOOD_S
@@ -95,6 +97,7 @@ async def approve_command(name: QuestionId, /, *, lasting: Lasting = None, optio
     with _inbox(options) as inbox:
         good_s = CONSENT_GOOD_S if lasting is None else span_s(lasting, now=time.time())
         consent = await inbox.store.decide(name, is_yes=True, decided_by=_person(), good_s=good_s)
+        await _note(inbox, options, consent, "approved")
         note = "Agreed. The same call passes once now, if its caller makes it again."
         _say(options, consent, _text(consent, inbox.key_names()), note)
 
@@ -103,6 +106,7 @@ async def deny_command(name: QuestionId, /, *, options: SharedOptions) -> None:
     """Deny a question: the same call is refused for the rest of the session."""
     with _inbox(options) as inbox:
         consent = await inbox.store.decide(name, is_yes=False, decided_by=_person())
+        await _note(inbox, options, consent, "denied")
         note = "Declined. Its caller is not asked again in this session; `pegboard consent forget` takes that back."
         _say(options, consent, note)
 
@@ -135,6 +139,7 @@ async def grant_command(
         if not _is_given(planned, giving, inbox.key_names(), options):
             return Exit.DONE if giving.is_preview else Exit.REFUSED
         consent = await inbox.store.grant(planned.grant, decided_by=_person(), question_id=planned.question_id)
+        await _note(inbox, options, consent, "granted")
         _say(options, consent, f"Granted: up to {consent.uses} calls.")
     return Exit.DONE
 
@@ -142,7 +147,14 @@ async def grant_command(
 async def forget_command(name: RecordId, /, *, options: SharedOptions) -> None:
     """Remove an answer or a grant."""
     with _inbox(options) as inbox:
-        _say(options, await inbox.store.forget(name), "Forgotten.")
+        consent = await inbox.store.forget(name)
+        await _note(inbox, options, consent, "forgotten")
+        _say(options, consent, "Forgotten.")
+
+
+async def _note(inbox: _Inbox, options: Options, consent: Consent, decision: Decision) -> None:
+    event, detail = decision_record(consent, decision)
+    await anote_change(inbox.config, options.terminal, event, detail)
 
 
 def _say(options: Options, consent: Consent, *texts: str) -> None:

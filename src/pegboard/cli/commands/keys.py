@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -15,9 +16,11 @@ from pegboard.auth.keys import ApiKey, KeyStore, KeyStoreError
 from pegboard.cli.command_error import CommandError, Exit
 from pegboard.cli.options import Options, SharedOptions
 from pegboard.cli.project import find_config
+from pegboard.cli.recorded_change import note_change
 from pegboard.cli.terminal import Column
 from pegboard.config import Config, load
 from pegboard.config.identity import key_store_of
+from pegboard.core.ports import AuditEvent
 from pegboard.model.json_types import JSON
 
 _NAME = "Name of the key, as the rules under `identity.map` have it."
@@ -51,7 +54,7 @@ def add_command(
 ) -> None:
     """Create a key and show it once."""
     config, store = _store(options)
-    _show(lambda: store.add(name, lifetime_s=_lifetime_s(days)), name, config, options)
+    _show(lambda: store.add(name, lifetime_s=_lifetime_s(days)), name, config, options, event="key_added")
 
 
 def rotate_command(
@@ -68,7 +71,8 @@ def rotate_command(
         raise CommandError("--overlap may not be negative.")
     config, store = _store(options)
     lifetime_s = _lifetime_s(days)
-    _show(lambda: store.rotate(name, overlap_s=overlap_s, lifetime_s=lifetime_s), name, config, options)
+    make = partial(store.rotate, name, overlap_s=overlap_s, lifetime_s=lifetime_s)
+    _show(make, name, config, options, event="key_rotated")
     options.terminal.note("The old key ends " + (f"in {overlap}." if overlap else "now."))
 
 
@@ -80,7 +84,9 @@ def revoke_command(
     options: SharedOptions,
 ) -> None:
     """Revoke a key: its callers are refused from the next request on."""
-    _revoke(_store(options)[1], name, options, is_all=all)
+    config, store = _store(options)
+    _revoke(store, name, options, is_all=all)
+    note_change(config, options.terminal, "key_revoked", {"key": name})
 
 
 def _lifetime_s(days: int | None) -> int | None:
@@ -102,12 +108,15 @@ def _store(options: Options) -> tuple[Config, KeyStore]:
     return config, KeyStore(file)
 
 
-def _show(make: Callable[[], tuple[str, ApiKey]], name: str, config: Config, options: Options) -> None:
+def _show(
+    make: Callable[[], tuple[str, ApiKey]], name: str, config: Config, options: Options, *, event: AuditEvent
+) -> None:
     """Create a key and show it once."""
     try:
         text, key = make()
     except KeyStoreError as error:
         raise _refused(error) from None
+    note_change(config, options.terminal, event, {"key": name, "id": key.id})
     if options.json:
         options.terminal.json({"key": text, **_row(key)})
     else:

@@ -15,12 +15,14 @@ from msgspec import Struct, field
 from pegboard.cli.command_error import CommandError, Exit
 from pegboard.cli.options import Options, SharedOptions
 from pegboard.cli.project import load
+from pegboard.cli.recorded_change import note_change
 from pegboard.cli.source_startup import started
 from pegboard.cli.terminal import json_text
+from pegboard.config.config import Config
 from pegboard.core.names import fold, nearest
 from pegboard.model.caller import Caller
 from pegboard.model.error import CallError
-from pegboard.model.json_types import JSON
+from pegboard.model.json_types import JSON, JSONValue
 from pegboard.sources.mcp import review as _reviewing
 from pegboard.sources.mcp.lock_file import LockFile
 from pegboard.sources.mcp.personal_source import PersonalMcpSource
@@ -55,8 +57,8 @@ async def write_command(*, options: SharedOptions) -> Exit:
 
     Ends with 1 when tools wait for a review, or a server cannot be reached.
     """
-    async with _reached(options, ()) as (lock, servers):
-        return _write(options, lock, servers)
+    async with _reached(options, ()) as (config, lock, servers):
+        return _write(options, config, lock, servers)
 
 
 async def diff_command(*names: Annotated[str, Parameter(help=_SHOWN)], options: SharedOptions) -> Exit:
@@ -64,7 +66,7 @@ async def diff_command(*names: Annotated[str, Parameter(help=_SHOWN)], options: 
 
     Ends with 1 when tools wait for a review, or a server cannot be reached.
     """
-    async with _reached(options, names) as (lock, servers):
+    async with _reached(options, names) as (_, lock, servers):
         return _diff(options, lock, servers, names)
 
 
@@ -75,14 +77,15 @@ async def accept_command(*names: Annotated[str, Parameter(help=_ACCEPTED)], opti
     """
     if not names:
         raise CommandError("Say what to accept: `pegboard lock accept server.tool`, or a server for all of its tools.")
-    async with _reached(options, names) as (lock, servers):
-        return _accept(options, lock, servers, names)
+    async with _reached(options, names) as (config, lock, servers):
+        return _accept(options, config, lock, servers, names)
 
 
 @asynccontextmanager
-async def _reached(options: Options, names: Sequence[str]) -> AsyncGenerator[tuple[LockFile, list[Server]]]:
-    """Start the pinned servers, or those in `names`; yield them with the lock as stored in the file."""
-    catalog = load(options).catalog
+async def _reached(options: Options, names: Sequence[str]) -> AsyncGenerator[tuple[Config, LockFile, list[Server]]]:
+    """Start the pinned servers, or those in `names`; yield them with the config and the lock as stored in the file."""
+    project = load(options)
+    catalog = project.catalog
     known = [source for source in catalog.registry.sources.values() if isinstance(source, McpSource)]
     sources = [source for source in known if source.settings.trust != "any"]
     if not sources:
@@ -99,7 +102,7 @@ async def _reached(options: Options, names: Sequence[str]) -> AsyncGenerator[tup
             for source in chosen:
                 if isinstance(source, PersonalMcpSource) and options.identity.user is not None:
                     await _list_as_person(source, options)
-            yield lock, [_seen(source, lock) for source in chosen]
+            yield project.config, lock, [_seen(source, lock) for source in chosen]
         finally:
             await catalog.close(grace_s=0.0)
 
@@ -143,13 +146,16 @@ def _seen_by_person(source: PersonalMcpSource, lock: LockFile) -> Server:
 # ---- write
 
 
-def _write(options: Options, lock: LockFile, servers: Sequence[Server]) -> Exit:
+def _write(options: Options, config: Config, lock: LockFile, servers: Sequence[Server]) -> Exit:
     new = [server for server in servers if not server.fault and server.offered and server.name not in lock.servers]
     removed = sorted(lock.servers - {server.name for server in servers})
     for server in new:
         _saved(lock, server.name, server.offered)
     for name in removed:
         lock.drop(name)
+    if new or removed:
+        pinned: list[JSONValue] = [server.name for server in new]
+        note_change(config, options.terminal, "lock_accepted", {"pinned": pinned, "removed": [*removed]})
     waiting = {tool: changes for server in servers if server not in new for tool, changes in _by_id(server).items()}
     rows: list[JSON] = [
         {
@@ -223,7 +229,7 @@ def _sorted(value: Any) -> Any:
 # ---- accept
 
 
-def _accept(options: Options, lock: LockFile, servers: Sequence[Server], names: Sequence[str]) -> Exit:
+def _accept(options: Options, config: Config, lock: LockFile, servers: Sequence[Server], names: Sequence[str]) -> Exit:
     faults = {server.name: server.fault for server in servers if server.fault}
     if faults:
         reasons = "; ".join(f"{name}: {fault}" for name, fault in faults.items())
@@ -239,6 +245,8 @@ def _accept(options: Options, lock: LockFile, servers: Sequence[Server], names: 
             if tool not in server.offered:
                 lock.forget(server.name, tool)
             (accepted if tool in server.offered else forgotten).append(server.id_of(tool))
+    if accepted or forgotten:
+        note_change(config, options.terminal, "lock_accepted", {"accepted": [*accepted], "forgotten": [*forgotten]})
     if options.json:
         options.terminal.json({"accepted": accepted, "forgotten": forgotten})
         return Exit.DONE

@@ -23,7 +23,7 @@ from pegboard.cli.log_lines import LogForm, LogLevel, log_as, tell
 from pegboard.cli.options import Options, SharedOptions, Strict
 from pegboard.cli.project import Project, load
 from pegboard.config import Config
-from pegboard.config.reload import Reloader
+from pegboard.config.reload import Reloader, note_config
 from pegboard.consent.sqlite_store import SqliteConsents
 from pegboard.lazy import LazyModule
 from pegboard.model.context import ToolContext
@@ -245,6 +245,8 @@ def _serve_alone(serving: Serving, worker: Worker | None = None) -> Any:
         login_token = secrets.token_urlsafe(24)
 
     def ready(address: str) -> None:
+        if worker is None or worker.number == 0:
+            note_config(catalog, project.config)
         if worker is None or worker.is_first:
             many = "" if worker is None else f", with {worker.count} workers"
             serving.say(app.addresses(address, catalog, profile=profile, note=f"{many}{note}"), url=address)

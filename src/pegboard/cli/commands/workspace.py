@@ -17,6 +17,7 @@ from pegboard.cli.command_error import CommandError, Exit
 from pegboard.cli.document_project import DocumentProject, document_project
 from pegboard.cli.options import Options, SharedOptions
 from pegboard.cli.project import find_config
+from pegboard.cli.recorded_change import anote_change
 from pegboard.cli.terminal import Column
 from pegboard.config import load
 from pegboard.core.names import nearest
@@ -355,6 +356,8 @@ async def _grant(
             code=Exit.REFUSED,
         )
     await project.store.grant(who, space, access)
+    detail: JSON = {"principal": who, "space": space, "access": access}
+    await anote_change(project.config, options.terminal, "access_given", detail)
     if options.json:
         options.terminal.json({"granted": {"principal": who, "space": space, "access": access}})
         return
@@ -372,6 +375,7 @@ async def _grant(
 async def _revoke(project: DocumentProject, options: Options, who: str, space: str) -> None:
     if not await project.store.revoke(who, space):
         raise CommandError(f"{who!r} has no grant for the space {space!r}.", kind="not_found", code=Exit.REFUSED)
+    await anote_change(project.config, options.terminal, "access_revoked", {"principal": who, "space": space})
     if options.json:
         options.terminal.json({"revoked": {"principal": who, "space": space}})
     else:

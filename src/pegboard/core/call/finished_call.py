@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Literal, NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
 from pegboard.core.call.limit_keys import Hits
 from pegboard.core.digests import digest
@@ -11,10 +11,15 @@ from pegboard.core.redaction import Redactor
 from pegboard.model.caller import Caller
 from pegboard.model.decision import Decision
 from pegboard.model.error import ErrorKind
-from pegboard.model.json_types import JSON
+from pegboard.model.json_types import JSONValue
 from pegboard.model.result import ToolResult
 from pegboard.model.tool import ToolEntry
 
+Marks = Sequence[str | float]
+"""The stages that were entered, in order, each followed by its time. Flat: audit keeps thousands of them for a moment,
+and each object more slows down the garbage collection."""
+NOT_READ: Final = None
+"""Stands for the arguments of a call that ended before they were read."""
 CallKind = ErrorKind | Literal["ok", "moved"]
 """`moved` is the run of a task that was stopped although the task goes on, in another worker or later."""
 
@@ -30,6 +35,7 @@ class UpstreamOutcome(NamedTuple):
 class StartedCall(NamedTuple):
     """A call that begins. `name` is the requested name, which may not be a tool; `at` is seconds since 1970.
 
+    `client` is the name that the client program gives itself; empty if it gives none.
     `rule` is the place in the config that declares its profile, as `file:line`. `redactor` removes the secrets in use;
     `None` if there are none.
     """
@@ -41,58 +47,48 @@ class StartedCall(NamedTuple):
     caller: Caller
     profile: str | None
     door: str
+    client: str
     at: float
     rule: str = ""
     redactor: Redactor | None = None
 
 
-class FinishedCall:
-    """A call that has ended, including refused ones. Immutable; fields that no observer reads cost nothing.
+class FinishedCall(NamedTuple):
+    """A call that has ended, including refused ones. Fields that no observer reads cost nothing.
 
-    Args:
+    Attributes:
         started: the record of its start.
         tool: the wire name, or the requested name if no such tool is visible.
         entry: the tool; `None` if no such tool is visible.
-        arguments: the valid arguments. They belong to the call: an observer digests or copies them at once.
+        arguments: the valid arguments, or those that were sent if they are not valid; `NOT_READ` if the call ended
+            before. They belong to the call: an observer digests or copies them at once.
         judge: computes the judge's decision and its rule; called only by observers that record it.
         consent: empty if nobody was asked, else `yes`, `no`, or `nobody` if nobody could be asked.
         consent_id: the id of the answer or of the filed question; empty if there is none.
         limit_keys: the rate-limit windows charged for the call.
         kind: `ok`, or the kind of its error.
-        stage_s: the seconds spent in each stage; empty unless an observer sets `times_stages`.
+        marks: when each stage was entered; empty unless an observer sets `times_stages`.
         result: the result that the caller gets. An observer must not keep it.
         redactor: removes the secrets in use; `None` if there are none.
     """
 
-    __slots__ = (
-        "_judge", "arguments", "consent", "consent_id", "duration_s", "entry", "kind", "limit_keys", "outcome_unknown",
-        "redactor", "result", "stage_s", "started", "tool", "upstream",
-    )  # fmt: skip
-
-    # Positional: keyword arguments would cost every call a dictionary.
-    def __init__(
-        self,
-        started: StartedCall,
-        tool: str,
-        entry: ToolEntry | None,
-        arguments: JSON,
-        judge: Callable[[], Decision | None],
-        consent: str,
-        consent_id: str,
-        limit_keys: tuple[tuple[str | None, ...], ...],
-        kind: CallKind,
-        outcome_unknown: bool,
-        upstream: UpstreamOutcome | None,
-        duration_s: float,
-        stage_s: Mapping[str, float],
-        result: ToolResult,
-        redactor: Redactor | None,
-    ) -> None:
-        self.started, self.tool, self.entry, self.arguments, self._judge = started, tool, entry, arguments, judge
-        self.consent, self.consent_id, self.limit_keys = consent, consent_id, limit_keys
-        self.kind, self.outcome_unknown = kind, outcome_unknown
-        self.upstream, self.duration_s, self.stage_s = upstream, duration_s, stage_s
-        self.result, self.redactor = result, redactor
+    started: StartedCall
+    tool: str
+    entry: ToolEntry | None
+    arguments: JSONValue
+    judge: Callable[[], Decision | None]
+    consent: str
+    consent_id: str
+    limit_keys: tuple[tuple[str | None, ...], ...]
+    kind: CallKind
+    outcome_unknown: bool
+    upstream: UpstreamOutcome | None
+    duration_s: float
+    marks: Marks
+    ended: float
+    """When it ended, on the clock of `marks`."""
+    result: ToolResult
+    redactor: Redactor | None
 
     @property
     def qualified_id(self) -> str:
@@ -107,11 +103,16 @@ class FinishedCall:
     @property
     def decision(self) -> Decision | None:
         """The judge's decision; `None` if the call ended before, or if it needs awaiting."""
-        return self._judge()
+        return self.judge()
 
     def arguments_digest(self) -> str:
         """Return the SHA-256 of the arguments, as consents use it."""
         return digest(self.arguments)
+
+    @property
+    def stage_s(self) -> Mapping[str, float]:
+        """The seconds spent in each stage; empty unless an observer sets `times_stages`."""
+        return stage_seconds(self.marks, self.ended)
 
 
 class Observed:
@@ -121,7 +122,7 @@ class Observed:
 
     def __init__(self, started: StartedCall) -> None:
         self.started = started
-        self.marks: list[tuple[str, float]] = []
+        self.marks: Marks = ()
         """The times at which stages were entered; empty unless an observer times them."""
         self.charged: Hits = ()
         """The rate-limit windows charged for it."""
@@ -142,7 +143,13 @@ class CallObserver(Protocol):
     def finished(self, call: FinishedCall) -> None: ...
 
 
-def stage_seconds(marks: list[tuple[str, float]], ended: float) -> dict[str, float]:
-    """Return the seconds of each stage from its entry times; empty if they were not measured."""
-    following = [*[at for _, at in marks[1:]], ended][: len(marks)]
-    return {stage: after - at for (stage, at), after in zip(marks, following, strict=True)}
+def stage_seconds(marks: Marks, ended: float) -> dict[str, float]:
+    """Return the seconds of each stage from its entry times, in whole microseconds; empty if they were not measured."""
+    stages: dict[str, float] = {}
+    pairs: Iterator[Any] = iter(marks)
+    stage, began = next(pairs, None), next(pairs, 0.0)
+    while stage is not None:
+        following, at = next(pairs, None), next(pairs, ended)
+        stages[stage] = round(at - began, 6)
+        stage, began = following, at
+    return stages

@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl
 
 from starlette.types import Receive, Scope, Send
 
+from pegboard.core.ports import AuditEvent
 from pegboard.model.context import ToolContext
 from pegboard.model.error import CallError
 from pegboard.model.hops import HOPS_HEADER, ids_of_header
@@ -103,6 +104,12 @@ class Api:
         except CallError as error:
             kind = error.error.kind
             raise ProblemError(STATUS_OF_KIND[kind], kind, error.error.message) from None
+
+    def note_change(self, request: ApiRequest, event: AuditEvent, detail: JSON) -> None:
+        """Record a change of what may be called in the audit, if there is one, with the name of who made it."""
+        audit, who = self.gateway.catalog.executor.ports.audit, request.principal.identity
+        if audit is not None:
+            audit.note(event, detail, by=who.user or who.key or who.credential)
 
     async def body(self, request: ApiRequest) -> JSON:
         """Return the JSON object in a request's body; an empty body is an empty object.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TypeVar
 
+from pegboard.consent.decision_record import Decision, decision_record
 from pegboard.consent.grant_scope import grant_for, grant_text
 from pegboard.consent.json_form import consent_json
 from pegboard.consent.limits import CONSENT_GOOD_S
@@ -46,13 +47,17 @@ class ConsentRoutes:
         body = await self._body(request, "seconds")
         inbox = await self._found(request)
         good_s = _number(body, "seconds", CONSENT_GOOD_S)
-        return _reply(await _answered(inbox.decide(request.path["id"], is_yes=True, good_s=good_s)))
+        return self._noted(
+            request, await _answered(inbox.decide(request.path["id"], is_yes=True, good_s=good_s)), "approved"
+        )
 
     async def deny(self, request: ApiRequest) -> Reply:
         """Deny an open question, which holds for the caller's session."""
         await self._body(request)
         inbox = self._inbox(request)
-        return _reply(await _answered(inbox.decide(request.path["id"], is_yes=False, good_s=CONSENT_GOOD_S)))
+        return self._noted(
+            request, await _answered(inbox.decide(request.path["id"], is_yes=False, good_s=CONSENT_GOOD_S)), "denied"
+        )
 
     async def grant(self, request: ApiRequest) -> Reply:
         """Answer an open question by allowing its caller several calls; with `preview` only show the scope.
@@ -80,12 +85,17 @@ class ConsentRoutes:
             raise ProblemError(422, "invalid_arguments", str(error)) from None
         if is_preview:
             return json_reply({**consent_json(asked), "scope": text})
-        return _reply(await _answered(inbox.grant(asked.id, grant_of)))
+        return self._noted(request, await _answered(inbox.grant(asked.id, grant_of)), "granted")
 
     async def forget(self, request: ApiRequest) -> Reply:
         """Revoke an answer or a grant."""
         await self._body(request)
-        return _reply(await _answered(self._inbox(request).forget(request.path["id"])))
+        return self._noted(request, await _answered(self._inbox(request).forget(request.path["id"])), "forgotten")
+
+    def _noted(self, request: ApiRequest, consent: Consent, decision: Decision) -> Reply:
+        """Record a decision in the audit, and answer with the record of the consent."""
+        self._api.note_change(request, *decision_record(consent, decision))
+        return json_reply(consent_json(consent))
 
     # -- checks
 

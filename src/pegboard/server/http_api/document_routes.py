@@ -120,6 +120,7 @@ class DocumentRoutes:
         if told["access"] not in ("read", "write"):
             raise ProblemError(422, "invalid_arguments", f"access {told['access'][:20]!r}: read or write is needed.")
         await _answered(keeper.grant(told["principal"], told["space"], told["access"]))
+        self._api.note_change(request, "access_given", told)
         return json_reply(told)
 
     async def revoke(self, request: ApiRequest) -> Reply:
@@ -129,6 +130,7 @@ class DocumentRoutes:
         if not await _answered(keeper.revoke(principal, space)):
             raise ProblemError(404, "not_found", f"{principal[:100]!r} has no grant for the space {space[:100]!r}.")
         revoked: JSON = {"principal": principal, "space": space}
+        self._api.note_change(request, "access_revoked", revoked)
         return json_reply({"revoked": revoked})
 
     async def _call(self, operation: DocumentOperation, request: ApiRequest, arguments: JSON) -> JSON:

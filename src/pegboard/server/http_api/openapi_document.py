@@ -430,6 +430,23 @@ _PATHS: JSON = {
             also=(422,),
         ),
     },
+    "/v1/audit": {
+        "get": _plain(
+            "list_audit", "List the newest rows of the audit, the newest first; for the role `operator`.",
+            object_of(("rows",), rows={"type": "array", "items": _ANY_OBJECT}, nextCursor=_TEXT),
+            [
+                _query("tool", "Of this tool, by id or requested name; a glob.", _TEXT),
+                _query("user", "Of this user.", _TEXT),
+                _query("space", "In this space.", _TEXT),
+                _query("in_profile", "Through this profile.", _TEXT),
+                _query("kind", "Of this outcome or event.", _TEXT),
+                _query("call_id", "Of this call.", _TEXT),
+                _query("since", "Not older than this: an ISO time, or an age such as 12h.", _TEXT),
+                _query("limit", "How many at most.", {**_up_to(API_MOST_PAGE_TOOLS), "default": API_PAGE_TOOLS}),
+                _query("cursor", "The `nextCursor` of the page before.", _TEXT),
+            ],
+        ),
+    },
     "/v1/grants": {
         "get": _plain(
             "list_grants", "List who may see which space of documents; for the role `document_administrator`.",

@@ -6,6 +6,7 @@ from starlette.routing import Route
 
 from pegboard.server.http_api.agent_routes import AgentRoutes
 from pegboard.server.http_api.api_app import Answer, Api, PathApp, UnknownPath
+from pegboard.server.http_api.audit_routes import AUDIT_QUERY, AuditRoutes
 from pegboard.server.http_api.call_routes import CallRoutes
 from pegboard.server.http_api.connection_routes import ConnectionRoutes
 from pegboard.server.http_api.consent_routes import ConsentRoutes
@@ -65,6 +66,7 @@ class Routes:
                 {"GET": documents.grants, "POST": documents.grant, "DELETE": documents.revoke},
                 ("principal", "space"),
             ),
+            ("/v1/audit", {"GET": AuditRoutes(self._api).list}, AUDIT_QUERY),
             ("/v1/search", {"GET": tools.search}, ("q", "limit")),
             ("/openapi.json", {"GET": OpenApiRoute(self._api).show}, ("form",)),
             ("/v1/events", {"GET": self.events.listen}, ()),

@@ -50,6 +50,8 @@ class ClientChannel:
 
     wants_progress = False
     wants_task = False
+    client_name = ""
+    """The name that the client program gives itself; empty if it gives none."""
     hops: object = None
     """The servers that the request has passed through, unvalidated; `None` if it does not list any."""
 

@@ -7,7 +7,7 @@ from pegboard.server.gateway import Gateway
 from pegboard.server.mcp.protocol.capabilities import discovery, initialization
 from pegboard.server.mcp.protocol.requests import McpRequest
 from pegboard.server.mcp.protocol.revisions import EARLIER_VERSIONS, LATEST_EARLIER
-from pegboard.server.mcp.sessions.session_ids import Client
+from pegboard.server.mcp.sessions.session_ids import CLIENT_NAME_CHARS, Client
 
 
 class SessionHandlers:
@@ -27,7 +27,7 @@ class SessionHandlers:
     async def initialize(self, request: McpRequest) -> JSON:
         """Handle initialize; sent again in a session, it declares the client's capabilities again."""
         session, client = request.session, client_of(request.params)
-        session.version, session.capabilities = client.version, client.capabilities
+        session.version, session.capabilities, session.client_name = client
         return initialization(self._gateway, client.version)
 
     async def ping(self, _request: McpRequest) -> JSON:
@@ -43,4 +43,6 @@ class SessionHandlers:
 def client_of(params: JSON) -> Client:
     """Return the client's identity and capabilities from an initialize, with the negotiated revision."""
     version = params["protocolVersion"]
-    return Client(version if version in EARLIER_VERSIONS else LATEST_EARLIER, params["capabilities"])
+    # Without lone surrogates: it becomes part of the id of the session.
+    name = str(params["clientInfo"]["name"]).encode("utf-8", "replace").decode()[:CLIENT_NAME_CHARS]
+    return Client(version if version in EARLIER_VERSIONS else LATEST_EARLIER, params["capabilities"], name)

@@ -18,6 +18,7 @@ from pegboard.server.mcp.asking.client_channel import UI_EXTENSION, UI_MIME_TYPE
 from pegboard.server.sealing import Sealing
 
 SESSION_ID_CHARS = 2_000  # characters of a session id; clients and proxies accept more
+CLIENT_NAME_CHARS = 64  # characters of a client's name, which is in the id of its session
 SESSION_S = 7 * 86_400.0  # seconds that an id is valid; then its client must start again
 SESSIONS_ENDED = 100_000  # ended ids that are remembered, so that they are not accepted again
 
@@ -25,10 +26,11 @@ _BINDING_BYTES = 16
 
 
 class Client(NamedTuple):
-    """What a client declared at the start of its session: its revision and capabilities."""
+    """What a client declared at the start of its session: its revision, capabilities and name."""
 
     version: str
     capabilities: JSON
+    name: str = ""
 
 
 class OpenedId(NamedTuple):
@@ -53,8 +55,8 @@ class SessionIds:
     def seal(self, owner: str, client: Client) -> tuple[str, OpenedId]:
         """Return a new id for an owner, and its content; capabilities are reduced to those used here."""
         ends_at = int(self._clock() + SESSION_S)
-        known = Client(client.version, _asked_for(client.capabilities))
-        said = orjson.dumps([ends_at, known.version, known.capabilities])
+        known = Client(client.version, _asked_for(client.capabilities), client.name[:CLIENT_NAME_CHARS])
+        said = orjson.dumps([ends_at, *known])
         return self._sealing.codec.seal(self._binding(owner) + said), OpenedId(known, ends_at)
 
     def open(self, session_id: str, owner: str) -> OpenedId | None:
@@ -62,10 +64,11 @@ class SessionIds:
         payload = self._sealing.codec.open(session_id) if len(session_id) <= SESSION_ID_CHARS else None
         if payload is None or payload[:_BINDING_BYTES] != self._binding(owner):
             return None
-        ends_at, version, capabilities = orjson.loads(payload[_BINDING_BYTES:])
+        # Ids of earlier versions of Pegboard have no name.
+        ends_at, *declared = orjson.loads(payload[_BINDING_BYTES:])
         if ends_at <= self._clock() or name_of(session_id) in self._ended:
             return None
-        return OpenedId(Client(version, capabilities), ends_at)
+        return OpenedId(Client(*declared), ends_at)
 
     def is_over(self, ends_at: float) -> bool:
         """Tell whether a still valid id was ended."""

@@ -48,6 +48,7 @@ class Session:
     version: str = ""
     ends_at: float = float("inf")
     capabilities: JSON = field(default_factory=dict[str, object])
+    client_name: str = ""
     is_open: bool = False
     level: str | None = None
     uris: set[str] = field(default_factory=set[str])
@@ -130,8 +131,8 @@ class Sessions:
     def _add(self, session_id: str, principal: Principal, client: Client, ends_at: float) -> Session:
         session = Session(
             session_id=session_id, owner=principal.owner, whose=principal.shares_as, profile=principal.profile,
-            name=name_of(session_id).hex(), version=client.version, capabilities=client.capabilities, ends_at=ends_at,
-            used_at=self._clock(), clock=self._clock,
+            name=name_of(session_id).hex(), version=client.version, capabilities=client.capabilities,
+            client_name=client.name, ends_at=ends_at, used_at=self._clock(), clock=self._clock,
             questions=UnansweredRequests(self.worker, self._refusal),
         )  # fmt: skip
         self._known[session_id] = self._by_name[session.name] = session

@@ -1,0 +1,24 @@
+"""Decision record: what the audit says of a decision that a person made about calls."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pegboard.core.ports import AuditEvent
+from pegboard.model.consent import Consent
+from pegboard.model.json_types import JSON
+
+Decision = Literal["approved", "denied", "granted", "forgotten"]
+
+
+def decision_record(consent: Consent, decision: Decision) -> tuple[AuditEvent, JSON]:
+    """Return the event and its detail: who may call what, and never the arguments."""
+    event: AuditEvent = "consent_decided"
+    if decision in ("granted", "forgotten"):
+        event = "grant_given" if decision == "granted" else "consent_forgotten"
+    detail: JSON = {
+        "decision": decision, "consent_id": consent.id, "tool": consent.tool, "definition": consent.definition_hash,
+        "user": consent.user_id or "", "space": consent.space_id or "", "credential": consent.credential or "",
+        "arguments_digest": consent.args_digest or "", "calls": consent.uses, "expires_at": consent.expires_at,
+    }  # fmt: skip
+    return event, {name: value for name, value in detail.items() if value not in ("", 0)}
