@@ -13,7 +13,8 @@ from pegboard.model.error import CallError
 
 PLAN_GIT_S = 60.0  # for one git command
 
-# Nothing that the repository or its configuration names runs while files are written.
+# Neither hooks nor a file monitor run while files are written. Filters do (such as Git LFS), which only the user's own
+# git configuration can name, not the files of the repository.
 _QUIET = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false")
 
 
