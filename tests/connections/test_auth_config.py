@@ -57,13 +57,15 @@ async def test_one_auth_section_serves_a_server_an_api_and_a_webhook_for_each_pe
                 refused = await said(catalog, "ann", name)
                 assert refused.error.kind == "connection_required"
                 assert refused.error.details["source"] == source
-                decision = await catalog.view(ToolContext(user_id="ann", space_id="acme")).awhy("post__readMail")
-                assert (decision.visible, decision.callable) == (True, source == "me")
-                assert source == "me" or str(decision.fix and decision.fix.text) == "connect post"
+                decision = await catalog.view(ToolContext(user_id="ann", space_id="acme")).awhy(name)
+                assert (decision.visible, decision.callable) == (True, False)
+                assert decision.fix is not None
+                assert decision.fix.text == f"connect {source}"
                 for person in (ANN, BOB):
                     await connect(catalog.connections, issuer, person, source=source)
                 for user in ("ann", "bob"):
                     assert (await said(catalog, user, name)).structured["user"] == user
+                assert (await catalog.view(ToolContext(user_id="ann", space_id="acme")).awhy(name)).callable
             assert (await said(catalog, "bob", "post__readMail")).structured["mail"] == mail_of("bob")
             issuer.expire_all()
             assert (await said(catalog, "ann", "post__writeMail", text="hello")).error is None
