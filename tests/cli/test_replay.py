@@ -112,16 +112,17 @@ def test_each_way_in_which_a_call_can_change_is_told_apart(run: Run, folder: Pat
     told = [(one["tool"], one["user"], one["then"], one["change"], one["code"]) for one in answer["changes"]]
     assert code == 1
     assert sorted(told) == [
-        ("explode", "cy", "refused", "allowed", ""),
+        ("explode", "cy", "refused", "unclear", ""),
         ("main.count_words", "ann", "ran", "limited", "rate_limited"),
         ("main.delete_page", "bob", "asked", "allowed", ""),
         ("main.shout", "bob", "ran", "asked", "consent_required"),
-        ("shout", "cy", "refused", "asked", "consent_required"),
+        ("shout", "cy", "refused", "unclear", ""),
     ]
-    assert replayed(run, *words, "--fail-on", "unclear")[0] == 0
+    # Arguments of a call to a hidden tool were never read, so nobody can say whether they would be valid.
+    assert replayed(run, *words, "--fail-on", "unclear")[0] == 1
     assert replayed(run, *words, "--user", "cy")[1]["calls"] == 2
     text = run("replay", *words).out
-    assert "8 calls: 3 as before, 1 over a limit now, 2 asked about now, 2 allowed now." in text
+    assert "8 calls: 3 as before, 1 over a limit now, 1 asked about now, 2 not judged, 1 allowed now." in text
     assert CANARY not in text
     (folder / "gone.yaml").write_text(CONFIG.replace("  chat: ", "  talk: "))
     _, gone = replayed(run, "--from", "week.jsonl", "--config", "gone.yaml", "--profile", "chat")

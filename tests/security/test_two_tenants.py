@@ -398,6 +398,7 @@ KEPT: dict[str, str] = {
         core/schema_references.py:_plain discovery/example_requests.py:_bullet discovery/meaning.py:_requests
         discovery/search/binary_codes.py:_signs discovery/search/terms.py:_stem discovery/search/terms.py:_stop_words
         discovery/search/terms.py:_word_terms egress/process.py:_setpriv egress/transport.py:shared_ssl_context
+        models/embedding/static_embedder.py:_words
         server/host_guard.py:_good server/http_connection.py:_status_line server/mcp/headers.py:_known
         server/mcp/ready_bytes.py:_accepted sources/foreign_text.py:_is_hidden
         storage/postgres_server.py:_with_percents workspace/analyzer.py:_silent_terms

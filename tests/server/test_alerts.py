@@ -270,7 +270,7 @@ async def test_a_command_gets_the_message_as_a_line_and_one_that_fails_is_run_ag
 
 
 SERVICES = """
-python: [tools]
+python: [alert_tools]
 consents: {store: "sqlite:consents.db"}
 audit: {store: "jsonl:rows/audit.jsonl"}
 tasks: {store: memory}
@@ -301,7 +301,7 @@ async def test_stores_config_audit_tasks_questions_and_budgets_are_reported_and_
     project: Project,
 ) -> None:
     (project.folder / "rows").mkdir(mode=0o700)
-    project.file("tools.py", TOOLS)
+    project.file("alert_tools.py", TOOLS)
     site = receiver()
     async with site.server() as server:
         world = watched(project, server.url, more=SERVICES)
@@ -350,7 +350,7 @@ async def test_stores_config_audit_tasks_questions_and_budgets_are_reported_and_
 
 
 async def test_while_the_inbox_does_not_answer_its_questions_do_not_count_as_decided(project: Project) -> None:
-    project.file("tools.py", TOOLS)
+    project.file("alert_tools.py", TOOLS)
     (project.folder / "rows").mkdir(mode=0o700)
     site = receiver()
     async with site.server() as server:

@@ -282,7 +282,7 @@ async def test_without_rules_for_them_nobody_is_anonymous() -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.7"])
 def test_other_machines_are_listened_to_only_where_callers_say_who_they_are(host: str) -> None:
-    with pytest.raises(DefinitionError, match="under `identity:`"):
+    with pytest.raises(DefinitionError, match="has no `identity:`"):
         hosts_of(host, ("tools.example.com",), is_open=False)
     assert hosts_of(host, ("tools.example.com",), is_open=True) == ("tools.example.com",)
 

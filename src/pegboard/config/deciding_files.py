@@ -29,7 +29,7 @@ DECIDING_TABLES = frozenset({
     ("operation_outputs", "workflow_uuid"), ("notifications", "destination_uuid"), ("workflow_events", "workflow_uuid"),
     ("grants", "space_n"), ("spaces", "is_granted"), ("sources", "space_n"), ("documents", "space_n"),
     ("texts", "space_n"), ("chunks", "space_n"), ("postings", "space_n"), ("vectors", "space_n"), ("tables", "space_n"),
-    ("table_rows", "space_n"),
+    ("table_rows", "space_n"), ("languages", "space_n"), ("spellings", "space_n"),
 })  # fmt: skip
 
 

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from msgspec import Struct, field
+from msgspec import field
 
 from pegboard.config.build_context import BuildContext
 from pegboard.config.config import Config
@@ -18,6 +18,7 @@ from pegboard.connections.auth_settings import AuthSettings
 from pegboard.extras import needs_package
 from pegboard.lazy import LazyModule
 from pegboard.model.error import DefinitionError
+from pegboard.model.record import CarriesCredentials
 from pegboard.model.secret import Secret
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ else:
     upstream_credentials = LazyModule("pegboard.connections.upstream_credentials")
 
 
-class SourceAuth(Struct, frozen=True, kw_only=True):
+class SourceAuth(CarriesCredentials, frozen=True, kw_only=True):
     """What a source sends: fixed headers, a token of its own, or the token of the caller's person."""
 
     headers: Mapping[str, str | Secret] = field(default_factory=dict[str, "str | Secret"])
