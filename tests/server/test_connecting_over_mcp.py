@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +31,7 @@ from tests.connections.toy_issuer import ToyIssuer
 from tests.connections.toy_upstreams import McpUpstream, mail_of
 from tests.server.doors import served
 
-Answer = Callable[[Any, Any], Awaitable[ElicitResult]]
+Answer = Any  # of a context and parameters, an `ElicitResult`; the SDK's type also names the two
 
 
 @dataclass

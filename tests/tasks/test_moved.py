@@ -79,7 +79,8 @@ async def test_a_run_that_ends_with_its_worker_is_moved_and_one_that_its_user_en
         may_end.set()
         assert (await second.tasks.result(task_id, ANN, timeout_s=PATIENCE_S)).text == "done"
         assert ends.kinds == [("load", "ok")]
-        began.clear(), may_end.clear()
+        began.clear()
+        may_end.clear()
         other = (await second.view(ANN).call("load")).task_id
         assert other is not None
         await asyncio.wait_for(began.wait(), PATIENCE_S)
