@@ -38,6 +38,7 @@ from pegboard.connections.issuer_discovery import discover
 from pegboard.connections.issuer_requests import IssuerRequests
 from pegboard.connections.issuers import Issuer, OAuthClient, TokenAnswer
 from pegboard.connections.limits import (
+    CLOSING_S,
     CONNECTION_STORE_BUSY_S,
     FLOW_S,
     FRESH_TOKEN_S,
@@ -624,7 +625,10 @@ class Connections:
         return ""
 
     async def close(self) -> None:
-        """Close the connections to the store that are not in use."""
+        """Close the store, after refreshes that still run have stored their tokens."""
+        loop = asyncio.get_running_loop()
+        if refreshes := [task for task in self._renewals.values() if task.get_loop() is loop and not task.done()]:
+            await asyncio.wait(refreshes, timeout=CLOSING_S)
         await asyncio.to_thread(self._store.database.close)
 
     async def probe(self) -> None:

@@ -14,3 +14,4 @@ RENEW_EARLY_S = 30.0  # seconds before its expiry from which a token is refreshe
 FRESH_TOKEN_S = 5.0  # seconds after a refresh for which a refused token is not refreshed again
 CONNECTION_STORE_BUSY_S = 10.0  # seconds to wait for another process that holds the store
 CONNECTIONS_LISTED = 1_000  # connections in one list
+CLOSING_S = 5.0  # seconds that closing waits for refreshes whose tokens are not stored yet
