@@ -1,4 +1,4 @@
-"""Document quality: how well a search finds documents, on three sets and beside two plain engines.
+"""Document quality: how well a search finds documents, on three sets, compared with two plain engines.
 
 The sets, named before anything was tuned: `cranfield` (1,400 abstracts of `../shared`, 112 questions), `manuals` (2,387
 manual pages in German, Japanese, French and English; questions written and judged by hand) and `apropos` (the same

@@ -92,7 +92,7 @@ def plain_text(source: str) -> str:
 
 
 def _lines(source: str) -> Iterator[str]:
-    # Definitions of macros are no text.
+    # Definitions of macros are not text.
     for raw in re.sub(r"^\.de .*?^\.\.$", "", source, flags=re.DOTALL | re.MULTILINE).splitlines():
         if raw.startswith((".", "'")):
             macro, _, rest = raw[1:].strip().partition(" ")

@@ -97,8 +97,8 @@ def test_urls_headers_and_roots_that_cannot_be_used_are_refused_at_load(project:
     )
     said = project.said()
     wanted = [
-        "config.base_url: this is no http or https URL", "config.base_url: this is no http or https URL",
-        "config.webhook_url: this is no http or https URL", "config.base_url: this is no http or https URL",
+        "config.base_url: this is not an http or https URL", "config.base_url: this is not an http or https URL",
+        "config.webhook_url: this is not an http or https URL", "config.base_url: this is not an http or https URL",
         "config.idempotency_header: 'Event Id' is not a header name", "config: The header 'Host' cannot be set",
         "config: The header 'X' has a line break", "config.roots: `roots` names no folder",
     ]  # fmt: skip

@@ -73,11 +73,11 @@ def test_eval_ends_with_1_where_less_is_found_than_a_build_wants(run: Run, folde
     ("text", "said"),
     [
         ("requests: []", "has no requests"),
-        ("tools: {}", "is no file of requests"),
-        ("requests: [{query: x, tool: [a]}]", "is no file of requests"),
+        ("tools: {}", "is not a file of requests"),
+        ("requests: [{query: x, tool: [a]}]", "is not a file of requests"),
         ("requests: [{tools: [count_words]}]", "Request 1 of 'r.yaml' has no `query`."),
         ("requests: [{query: x, tools: [cuont_words]}]", "Did you mean 'count_words'?"),
-        ("a: [", "is no file of requests"),
+        ("a: [", "is not a file of requests"),
     ],
 )
 def test_eval_says_what_is_wrong_with_a_file(run: Run, folder: Path, text: str, said: str) -> None:

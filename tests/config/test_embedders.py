@@ -81,7 +81,7 @@ async def test_hashing_needs_nothing_else(project: Project) -> None:
     [
         ("{type: openai, base_url: http://x}", "an embedder of type openai needs `model`"),
         ("{type: openai, model: small}", "the variable 'OPENAI_API_KEY' is not set; set it, or write `api_key`"),
-        ("{type: openai, model: small, base_url: 'ftp://x'}", "is no http or https URL"),
+        ("{type: openai, model: small, base_url: 'ftp://x'}", "is not an http or https URL"),
         ("{type: hashing, model: small}", "an embedder of type hashing takes no `model`"),
         ("{type: hashing, dimension: 0}", "dimension"),
         ("{type: fastembed}", "an embedder of type fastembed needs `model` or `path`"),

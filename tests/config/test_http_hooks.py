@@ -182,7 +182,7 @@ async def test_no_secret_in_a_result_reaches_the_service(project: Project) -> No
         ("{on: before, use: 'http://g.test/', secret: s}", "arguments would be sent unencrypted"),
         ("{on: around, use: 'https://g.test/', secret: s}", "a service cannot run `around` a call"),
         ("{on: before, use: 'python:guarded:refund', secret: s}", "`secret` signs messages to a service"),
-        ("{on: before, use: 'https://ann:pw@g.test/', secret: s}", "is no http or https URL"),
+        ("{on: before, use: 'https://ann:pw@g.test/', secret: s}", "is not an http or https URL"),
         ("{on: before, use: 'ftp://g.test/', secret: s}", "expected `python:module:function`"),
         ("{on: before, use: '${CODE}'}", "the environment does not decide which code runs"),
     ],

@@ -138,7 +138,7 @@ STDIO = {"name": "mail", "type": "mcp", "mcp": {"transport": "stdio", "command":
         (MCP, {"mode": "client_credentials"}, "needs the id of a client"),
         (MCP, {"mode": "client_credentials", "client_id": "a", "client_secret": "b"}, "who gets the credentials"),
         (MCP, {"mode": "user", "client_id": "a", "client_secret": "b"}, "who gets the secret"),
-        (MCP, {"mode": "user", "issuer": "ftp://x"}, "no http or https URL"),
+        (MCP, {"mode": "user", "issuer": "ftp://x"}, "not an http or https URL"),
         (MCP, {"mode": "user", "token_url": "https://x.example/t"}, "or neither"),
         (STDIO, {"mode": "user"}, "goes with an MCP server over HTTP"),
         ({**MCP, "mcp": {**MCP["mcp"], "trust": "any"}}, {"mode": "user"}, "define the tools of all others"),

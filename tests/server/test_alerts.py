@@ -374,8 +374,8 @@ async def test_while_the_inbox_does_not_answer_its_questions_do_not_count_as_dec
     [
         ("{on: [down], to: 'https://a.test/'}", "an alert to a URL needs `secret`"),
         ("{on: [down], to: 'http://a.test/', secret: s}", "alerts would be sent unencrypted"),
-        ("{on: [down], to: 'https://ann:pw@a.test/', secret: s}", "is no http or https URL"),
-        ("{on: [down], to: 'ops@a.test', secret: s}", "is no http or https URL"),
+        ("{on: [down], to: 'https://ann:pw@a.test/', secret: s}", "is not an http or https URL"),
+        ("{on: [down], to: 'ops@a.test', secret: s}", "is not an http or https URL"),
         ("{on: [down], to: {command: [notify]}, secret: s}", "`secret` signs messages to a URL"),
         ("{on: [down], to: {command: ['${CODE}']}}", "the environment does not decide which code runs"),
         ("{on: [], to: {command: [notify]}}", "`on` is empty"),

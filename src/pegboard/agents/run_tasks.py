@@ -1,6 +1,6 @@
 """Run tasks: ends the tasks that pydantic-ai leaves behind if a run is cancelled while they start or open a stream.
 
-pydantic-ai runs the hooks of a run and of each model request in tasks of its own. A cancellation that arrives in the
+pydantic-ai runs the hooks of a run and of each model request in separate tasks. A cancellation that arrives in the
 two turns of the event loop in which it takes such a task over (seen in 2.68) leaves the task waiting for ever, with the
 connection to the model.
 """

@@ -177,7 +177,7 @@ def place_in(reason: str) -> str:
 
 
 def _texts_of(caller: Caller, clean: Redactor | None) -> _CallerTexts:
-    """Return who calls, without secrets: credential, key, user, space, session, agent, roles."""
+    """Return the caller's fields, without secrets: credential, key, user, space, session, agent, roles."""
     texts = (caller.credential, caller.key, caller.user_id, caller.space_id, caller.session_id, caller.agent)
     credential, key, user, space, session, agent = (_text(text or "", NAME_CHARS, clean) for text in texts)
     roles = tuple([_text(role, NAME_CHARS, clean) for role in sorted(caller.roles)]) if caller.roles else ()

@@ -63,7 +63,7 @@ class AuthSettings(Struct, frozen=True, kw_only=True):
         for name in ("server_url", *_ENDPOINTS):
             url: str = getattr(self, name)
             if url and not is_http_url(url):
-                raise DefinitionError(f"{name}: {url!r} is no http or https URL; write 'https://host/path'")
+                raise DefinitionError(f"{name}: {url!r} is not an http or https URL; write 'https://host/path'")
         if self.mode == "client_credentials":
             if not self.client_id:
                 raise DefinitionError("client_id: `mode: client_credentials` needs the id of a client")

@@ -46,7 +46,7 @@ NO_CHALLENGE = Challenge()
 class ConnectLink(Struct, frozen=True, kw_only=True):
     """A link with which one person can connect to one source, once. `url` is empty without a `public_url`.
 
-    `ticket` identifies it; whoever knows it can open the link. `expires_at` is in seconds since 1970.
+    `ticket` identifies it; anybody who knows it can open the link. `expires_at` is in seconds since 1970.
     """
 
     url: str

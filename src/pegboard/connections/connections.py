@@ -171,7 +171,7 @@ class Connections:
             DefinitionError: its tokens are not those of persons.
         """
         if not settings.is_personal:
-            raise DefinitionError(f"mode: {settings.mode!r} is no mode of persons; people connect with `user`")
+            raise DefinitionError(f"mode: {settings.mode!r} is not a mode for people; they connect with `user`")
         self._sources[settings.source] = settings
 
     def _settings(self, source: str) -> AuthSettings:
@@ -436,7 +436,7 @@ class Connections:
     async def renewed(
         self, person: Person, source: str, refused: AccessToken, challenge: Challenge = NO_CHALLENGE
     ) -> AccessToken:
-        """Return another token than one that the service refused with 401. Refreshes once, whoever asks.
+        """Return another token than one that the service refused with 401. Refreshes once for all who ask.
 
         Raises:
             ConnectionRequiredError: no other token can be had.
@@ -502,7 +502,7 @@ class Connections:
         if self._renewals.get(key) is task:
             del self._renewals[key]
         if not task.cancelled():
-            task.exception()  # whoever waited has got it
+            task.exception()  # callers that waited have received it
 
     async def _renew(self, stored: StoredConnection, settings: AuthSettings, *, must: bool) -> StoredConnection | None:
         shown, by = stored.shown, f"{self._worker}:{os.urandom(4).hex()}"

@@ -178,12 +178,12 @@ def algorithm_of(private_key: Secret) -> str:
     """Return the signature algorithm of a private key.
 
     Raises:
-        DefinitionError: it is no PEM private key, or one that no algorithm is known for.
+        DefinitionError: it is not a PEM private key, or of an unknown kind.
     """
     try:
         key = serialization.load_pem_private_key(private_key.reveal().encode(), password=None)
     except (ValueError, TypeError):
-        raise DefinitionError("private_key: it is no PEM private key without a password") from None
+        raise DefinitionError("private_key: it is not a PEM private key without a password") from None
     if isinstance(key, rsa.RSAPrivateKey):
         return "RS256"
     if isinstance(key, ec.EllipticCurvePrivateKey):

@@ -93,7 +93,7 @@ async def _asked_for(settings: AuthSettings, requests: IssuerRequests, known: Ch
     try:
         response = await requests.get(settings.server_url, headers={"accept": "application/json, text/event-stream"})
         if settings.names_resource and response.status_code not in (401, 403):
-            # An MCP server may refuse the method before it asks who calls. A ping changes nothing.
+            # An MCP server may refuse the method before it asks for a credential. A ping changes nothing.
             response = await requests.post_json(settings.server_url, _PING)
     except EgressError:
         return known  # its metadata may be on another host

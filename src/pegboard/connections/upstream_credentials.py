@@ -124,7 +124,7 @@ class ServiceCredentials:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if settings.mode != "client_credentials":
-            raise DefinitionError(f"mode: {settings.mode!r} is no mode of a service; use `client_credentials`")
+            raise DefinitionError(f"mode: {settings.mode!r} is not a mode for a service; use `client_credentials`")
         self.settings = settings
         self._requests, self._clock = IssuerRequests(settings, resolve=resolve), clock
         self._token: AccessToken | None = None

@@ -1,4 +1,4 @@
-"""Evaluation: how well tool search finds the tools that requests of one's own need."""
+"""Evaluation: how well tool search finds the tools that your own requests need."""
 
 from __future__ import annotations
 

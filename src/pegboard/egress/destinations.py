@@ -139,7 +139,7 @@ def only_host_of(url: str) -> Destinations:
     Raises:
         DefinitionError: it is not an http or https URL.
     """
-    no_url = DefinitionError(f"{Secret(url)!r} is no http or https URL; write 'https://host/path'.")
+    no_url = DefinitionError(f"{Secret(url)!r} is not an http or https URL; write 'https://host/path'.")
     try:
         split = urlsplit(re.sub(r"\{\w+\}", "*", url))
         port = split.port or {"http": 80, "https": 443}.get(split.scheme)

@@ -1,4 +1,4 @@
-"""eval: how well tool search finds the tools that requests of one's own need."""
+"""eval: how well tool search finds the tools that your own requests need."""
 
 from __future__ import annotations
 
@@ -115,14 +115,14 @@ def _read(path: Path) -> list[_Row]:
     """Return the requests of a file.
 
     Raises:
-        CommandError: it cannot be read, or it is no file of requests.
+        CommandError: it cannot be read, or it is not a file of requests.
     """
     try:
         if path.stat().st_size > EVAL_FILE_BYTES:
             raise CommandError(f"{str(path)!r} is larger than {EVAL_FILE_BYTES:,} bytes. Split it.")
         text = path.read_text(encoding="utf-8-sig")  # raw: the operator's file, named on the command line
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise CommandError(f"{str(path)!r} cannot be read: {reason}.", kind="not_found") from None
     try:
         if path.suffix.lower() in (".jsonl", ".ndjson"):
@@ -131,7 +131,7 @@ def _read(path: Path) -> list[_Row]:
             reader = plain_reader.PlainReader(bounds=DEFAULT_BOUNDS, most_values=EVAL_FILE_VALUES)
             rows = msgspec.convert(reader.read(text), _File).requests
     except (msgspec.ValidationError, msgspec.DecodeError, DefinitionError) as error:
-        raise CommandError(f"{str(path)!r} is no file of requests: {error}. Write {_EXAMPLE}.") from None
+        raise CommandError(f"{str(path)!r} is not a file of requests: {error}. Write {_EXAMPLE}.") from None
     if not rows:
         raise CommandError(f"{str(path)!r} has no requests. Write {_EXAMPLE}.")
     return rows

@@ -241,7 +241,7 @@ def _serve_alone(serving: Serving, worker: Worker | None = None) -> Any:
     login_token = ""
     is_at_terminal = worker is None and serving.log_format == "text" and is_loopback(serving.bound_host)
     if serving.console and is_at_terminal and catalog.identity is None:
-        # Nobody has a key here, and whoever reads the terminal runs the server.
+        # Nobody has a key here, and anybody who reads the terminal runs the server.
         login_token = secrets.token_urlsafe(24)
 
     def ready(address: str) -> None:

@@ -143,7 +143,7 @@ PRESETS = {
             url="https://bindings.mcp.cloudflare.com/mcp",
             page="https://developers.cloudflare.com/agents/model-context-protocol/mcp-servers-for-cloudflare",
             client="itself",
-            note="other products have servers of their own, such as observability.mcp.cloudflare.com and "
+            note="other products have their own servers, such as observability.mcp.cloudflare.com and "
             "builds.mcp.cloudflare.com",
         ),
     )

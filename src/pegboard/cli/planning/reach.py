@@ -69,7 +69,7 @@ async def reached_by_agents(
 ) -> list[Reached]:
     """Return the decision about a tool for each agent, started by a caller of each profile that may run it.
 
-    An agent has groups of its own, so that a caller may reach a tool through it that its profile does not show. An
+    An agent has its own groups, so that a caller may reach a tool through it that its profile does not show. An
     agent that no profile may run is judged once, without a profile: another agent or a tool may run it.
     """
     catalog, parts = project.catalog, project.catalog.runtime.view_parts

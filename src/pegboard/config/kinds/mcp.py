@@ -128,7 +128,7 @@ class McpForm(ToolForm):
 
     mcp: ServerForm = Field(description="The server.")
     auth: Maybe[SourceAuthForm] = Field(
-        None, description="What is sent to the server to prove who calls (http, sse). Default: `mcp: {headers}` alone."
+        None, description="How Pegboard authenticates at the server (http, sse). Default: `mcp: {headers}` alone."
     )
 
 

@@ -112,7 +112,7 @@ class OpenApiForm(ToolForm):
 
     openapi: ApiForm = Field(description="The API.")
     auth: Maybe[SourceAuthForm] = Field(
-        None, description="What is sent to the API to prove who calls. Default: `openapi: {auth}`."
+        None, description="How Pegboard authenticates at the API. Default: `openapi: {auth}`."
     )
 
     def files_beside(self, folder: Path) -> Sequence[Path]:

@@ -46,7 +46,7 @@ class WebhookForm(DescribedForm):
     description: Maybe[FilledText] = Field(description="What the tool does and when to use it, for the model.")
     webhook: RequestForm = Field(description="The request to the service.")
     auth: Maybe[SourceAuthForm] = Field(
-        None, description="What is sent to the service to prove who calls. Default: `webhook: {headers}` alone."
+        None, description="How Pegboard authenticates at the service. Default: `webhook: {headers}` alone."
     )
 
 

@@ -43,7 +43,7 @@ def fused(scores: Vector, chance: float, standing: Standing, knowledge: float) -
         knowledge: how well the embedder knows meanings, 0 … 1; 0 if unknown.
     """
     most = float(standing.beyond.max())
-    # If nothing stands out and words found nothing, the order by likeness is no answer.
+    # If nothing stands out and words found nothing, the order by likeness is not an answer.
     if not most and not (knowledge and scores.any()):
         return scores, chance
     above = np.maximum(standing.deviations, 0)

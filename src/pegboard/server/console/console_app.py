@@ -47,7 +47,7 @@ CREDENTIAL_CHARS = 8_192  # of a credential that a person types in
 
 log = logging.getLogger("pegboard.console")
 PATH = "/console"
-# Whoever reads the terminal can run `pegboard consent` there, too.
+# Anybody who reads the terminal can run `pegboard consent` there, too.
 _PERSON_AT_TERMINAL = Identity(credential="console:terminal", roles=(OPERATOR, APPROVER))
 
 

@@ -47,7 +47,7 @@ def fields_of(schema: JSON, values: Mapping[str, JSONValue], sent: Mapping[str, 
 
 
 def arguments_of(schema: JSON, form: Mapping[str, str]) -> JSON:
-    """Return the arguments that a sent form means. Texts that are no number are kept, for the tool's own check to say.
+    """Return the arguments of a sent form. Text that is not a number is kept; the tool's validation reports it.
 
     Raises:
         FormError: a field is not JSON.

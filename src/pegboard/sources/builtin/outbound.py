@@ -31,7 +31,7 @@ def http_url(url: str) -> str:
         only_host_of(url)
     except DefinitionError:
         # The URL is not quoted: it may come from the environment, or contain a password.
-        raise ValueError("this is no http or https URL; write 'https://host/path'") from None
+        raise ValueError("this is not an http or https URL; write 'https://host/path'") from None
     return url
 
 

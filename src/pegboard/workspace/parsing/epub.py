@@ -33,7 +33,7 @@ def parse_epub(_: object, payload: bytes) -> Parsed:
             place = next(each.get("full-path", "") for each in container.iter() if str(each.tag).endswith("rootfile"))
             package = safe_xml(archive.read(place))
         except (KeyError, StopIteration, SyntaxError) as error:
-            raise UnreadableError(f"it is no EPUB: {str(error)[:200]}") from None
+            raise UnreadableError(f"it is not an EPUB file: {str(error)[:200]}") from None
         chapters = _chapters(package, posixpath.dirname(place))
         if len(chapters) > EPUB_CHAPTERS:
             raise UnreadableError(f"it has {len(chapters):,} chapters; at most {EPUB_CHAPTERS:,} are taken")

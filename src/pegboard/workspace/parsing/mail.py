@@ -28,7 +28,7 @@ def parse_eml(_: object, payload: bytes) -> Parsed:
     """Parse an email (RFC 5322): header, text, the emails inside, and names of attachments."""
     message = email.message_from_bytes(payload, policy=email.policy.default)
     if not message.keys():
-        raise UnreadableError("it is no email: it has no header")
+        raise UnreadableError("it is not an email: it has no header")
     text = "\n\n".join(_texts(message, _Parts(), 0))
     return _mail(text, *(_header(message, name) for name in ("Subject", "From", "Date")))
 
@@ -129,7 +129,7 @@ def parse_msg(options: JSON, payload: bytes) -> Parsed:
         body = message.body or _page_text(message.html_body)
     except (ValueError, KeyError, IndexError, OSError, AttributeError, TypeError) as error:
         # Of a damaged file, the library raises nearly anything.
-        raise UnreadableError(f"it is no email of Outlook: {str(error)[:200]}") from None
+        raise UnreadableError(f"it is not an Outlook email: {str(error)[:200]}") from None
     date = sent.isoformat(timespec="seconds") if sent is not None else ""
     subject, sender = one_line(headers["Subject"] or ""), one_line(headers["From"])
     shown = [("From", sender), *((name, one_line(headers.get(name, ""))) for name in ("To", "Cc")), ("Date", date)]

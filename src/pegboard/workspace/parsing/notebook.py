@@ -22,10 +22,10 @@ def parse_notebook(options: object, payload: bytes) -> Parsed:
     except RecursionError:
         raise UnreadableError("it is nested too deeply") from None
     except ValueError as error:
-        raise UnreadableError(f"it is no notebook: {str(error)[:200]}") from None
+        raise UnreadableError(f"it is not a notebook: {str(error)[:200]}") from None
     cells = list(_cells(notebook)) if is_object(notebook) else []
     if not is_object(notebook) or not ({"cells", "worksheets"} & notebook.keys()):
-        raise UnreadableError("it is no notebook: it has no cells")
+        raise UnreadableError("it is not a notebook: it has no cells")
     if len(cells) > NOTEBOOK_CELLS:
         raise UnreadableError(f"it has {len(cells):,} cells; at most {NOTEBOOK_CELLS:,} are taken. Split it")
     language = _language(notebook)

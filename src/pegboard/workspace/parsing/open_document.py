@@ -63,7 +63,7 @@ def _document(payload: bytes) -> Any:
         document: Any = odfdo.Document(io.BytesIO(payload))
         assert document.body is not None
     except (AssertionError, AttributeError, KeyError, SyntaxError, TypeError, ValueError) as error:
-        raise UnreadableError(f"it is no OpenDocument file: {str(error)[:200]}") from None
+        raise UnreadableError(f"it is not an OpenDocument file: {str(error)[:200]}") from None
     return document
 
 

@@ -17,7 +17,7 @@ def parse_rtf(_: object, payload: bytes) -> Parsed:
     """Parse a file of RTF, without pictures."""
     source = payload.decode("latin-1")
     if not source.lstrip().startswith("{\\rtf"):
-        raise UnreadableError("it is no RTF: it does not begin with {\\rtf")
+        raise UnreadableError("it is not RTF: it does not begin with {\\rtf")
     text = cleaned(_plain(source)).strip()
     parsed = Parsed(text=text)
     for name, value in _FIELD.findall(source):

@@ -49,7 +49,7 @@ def unreadable_kind(start: bytes) -> str | None:
         return None
     if _CONTROL.search(start):
         return "a binary file"
-    # Whoever searches documents must not find the keys of a server that somebody left next to them.
+    # A search of documents must not find private keys that were left next to them.
     return "a private key" if _PRIVATE_KEY.search(start) else None
 
 

@@ -26,7 +26,7 @@ def parse_pptx(_: object, payload: bytes) -> Parsed:
     try:
         presentation = untyped.Presentation(io.BytesIO(payload))
     except (KeyError, ValueError, BadZipFile, PackageNotFoundError) as error:
-        raise UnreadableError(f"it is no PowerPoint presentation: {str(error)[:200]}") from None
+        raise UnreadableError(f"it is not a PowerPoint presentation: {str(error)[:200]}") from None
     parts: list[str] = []
     titles: list[str] = []
     tables: list[ParsedTable] = []
