@@ -150,7 +150,7 @@ async def test_code_that_refuses_even_to_be_closed_holds_nobody_up(caplog: pytes
     result = await one_tool(refusing, timeout_s=0.02).view(ANN).call("echo")
     give_in = True
     assert kind_of(result) == "timeout"
-    assert "left alone" in caplog.text
+    assert "was abandoned" in caplog.text
     assert "refused to be closed" in caplog.text
     del caplog
     gc.collect()

@@ -129,6 +129,7 @@ async def test_exec_07_a_tool_that_ignores_its_cancellation_is_left_and_reported
     assert result.error is not None
     assert (result.error.kind, result.error.retryable, result.error.outcome_unknown) == ("timeout", True, True)
     assert "'echo' ignored its cancellation" in caplog.text
+    assert f"It waits in stubborn ({__file__}:" in caplog.text
     assert len(recorder.results()) == 1
     started = time.monotonic()
     await catalog.close()

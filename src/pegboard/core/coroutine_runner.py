@@ -140,6 +140,15 @@ class _CpuSample(threading.local):
 _sample = _CpuSample()
 
 
+def _stack_of(code: Any) -> str:
+    """Return the function, file and line of each coroutine in which a suspended coroutine waits, innermost last."""
+    calls: list[str] = []
+    while (frame := getattr(code, "cr_frame", None) or getattr(code, "gi_frame", None)) is not None:
+        calls.append(f"{frame.f_code.co_name} ({frame.f_code.co_filename}:{frame.f_lineno})")
+        code = getattr(code, "cr_await", None) or getattr(code, "gi_yieldfrom", None)
+    return " > ".join(calls)
+
+
 def _warn_blocked(started: float, scope: CancelScope) -> None:
     """Log that code blocked the loop, if its CPU time shows it: on a busy machine any step can take long."""
     held_s = thread_time() - _sample.cpu_s - (started - _sample.taken_at)
@@ -322,7 +331,10 @@ class Pending:
             self._wake(None)
 
     def _leave(self) -> None:
-        log.warning("%r ignored its cancellation and was left alone; what it holds may leak.", self._scope.name)
+        log.warning(
+            "%r ignored its cancellation and was abandoned, so what it holds may leak. It waits in %s.",
+            self._scope.name, _stack_of(self._code),
+        )  # fmt: skip
         try:
             self._code.close()
         except BaseException:  # boundary: foreign code that refuses to end
