@@ -155,7 +155,7 @@ def _revoke(store: KeyStore, name: str, options: Options, *, is_all: bool) -> No
     if options.json:
         options.terminal.json({"revoked": [{"name": key.name, "id": key.id} for key in keys]})
     for key in () if options.json else keys:
-        options.terminal.say(f"Revoked {key.name!r} ({key.id}). Whoever uses it is refused from the next request on.")
+        options.terminal.say(f"Revoked {key.name!r} ({key.id}). Requests with it are refused from now on.")
 
 
 def _check_one(keys: Sequence[ApiKey], name: str) -> None:
