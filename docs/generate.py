@@ -116,7 +116,7 @@ CODES = {
     "quarantine": ("New or suspicious since its source was pinned.", "Accept it."),
     "source": ("Its source is down.", "Bring it up."),
     "connection": (
-        "Hides nothing. It is the fix of a visible tool whose caller has not connected an account.",
+        "The caller has not connected the account that it needs. Hides it only with `hide_unconnected`; else it is the fix of a visible tool.",
         "Connect it: `pegboard connect SOURCE`, or the link in the answer to a call.",
     ),
     "factory": ("The context has no such factory.", "Supply it: `ToolContext(factories={…})`."),

@@ -942,9 +942,7 @@ class Catalog:
             return _EVERYTHING
         known = self._selections.get(profile.name)
         if known is None or known[0] is not profile:
-            made = Selection(
-                include=profile.include, policy=profile.policy, profile=profile.name, origin=profile.origin
-            )
+            made = Selection(profile=profile.name).of_profile(profile)
             known = self._selections[profile.name] = profile, made
         return known[1]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from pegboard.core.hooks import hooks_of
-from pegboard.core.judge import dynamic_code, static_code
+from pegboard.core.judge import static_code
 from pegboard.core.schema import compile_schema
 from pegboard.core.snapshot import Plan, Snapshot
 from pegboard.core.view import View
@@ -52,7 +52,7 @@ class GuardOnlyView(View):
             return None
         if can_wait:
             return self.ctx.memo.deferring(partial(self.find, name, within=snapshot))
-        if dynamic_code(entry, snapshot, self.ctx, self._parts.registry.states()) is not None:
+        if self._dynamic_code(entry, snapshot, self._parts.registry.states()) is not None:
             return None
         return entry
 

@@ -37,7 +37,8 @@ def _profile(name: str, declared: Declared[ProfileForm]) -> Profile:
         name=name,
         include=form.include,
         policy=_policy(form, at),
-        exposure=form.exposure,
+        exposure=form.mode,
+        hide_unconnected=form.hide_unconnected,
         pinned=form.pinned,
         rename={} if form.rename is None else form.rename.names(),
         require_context=form.require_context,
@@ -70,7 +71,7 @@ def check_profiles(build: BuildContext) -> None:
 
 def _check_meta_names(name: str, declared: Declared[ProfileForm], build: BuildContext) -> None:
     """Report declared tools with the same name as one of the profile's meta tools."""
-    if declared.value.exposure == "direct":
+    if declared.value.mode == "direct":
         return
     registry = build.catalog.registry
     meta = {fold(meta) for meta in MetaNames.renamed(registry.profiles[name].rename)}

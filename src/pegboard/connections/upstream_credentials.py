@@ -10,6 +10,7 @@ from typing import Protocol
 from pegboard.connections.auth_settings import AuthSettings
 from pegboard.connections.client_registration import configured_client
 from pegboard.connections.connection_records import (
+    NO_CHALLENGE,
     AccessToken,
     Challenge,
     ConnectFailedError,
@@ -26,6 +27,7 @@ from pegboard.egress.failures import EgressError
 from pegboard.model.caller import Caller
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.secret import Secret
+from pegboard.model.tool import Account
 
 
 class UpstreamCredentials(Protocol):
@@ -51,6 +53,10 @@ class UpstreamCredentials(Protocol):
         """Return why a caller must connect an account first; `None` if they need not."""
         ...
 
+    async def required(self, caller: Caller) -> CallError:
+        """Return the error of a call whose caller must connect an account first, with a link if there can be one."""
+        ...
+
     async def renewed(self, caller: Caller, refused: AccessToken, challenge: Challenge) -> AccessToken:
         """Return another token than one that the service refused.
 
@@ -62,6 +68,11 @@ class UpstreamCredentials(Protocol):
     async def refusal(self, caller: Caller, challenge: Challenge) -> CallError:
         """Return the error for a service that refuses a fresh token, or wants more scopes."""
         ...
+
+
+def account_of(credentials: UpstreamCredentials | None) -> Account | None:
+    """Return the account that calls with these credentials use; `None` if it is not one of the caller."""
+    return credentials if credentials is not None and credentials.settings.is_personal else None
 
 
 class PersonalCredentials:
@@ -94,6 +105,9 @@ class PersonalCredentials:
         user = person.user_id
         text = f"no account of {user!r} is connected at {source!r}, and only {user!r} can connect one"
         return f"{text}: `pegboard connect {source}`, or the link in the answer to a call"
+
+    async def required(self, caller: Caller) -> CallError:
+        return await self.connections.required(person_of(caller), self.settings.source)
 
     async def renewed(self, caller: Caller, refused: AccessToken, challenge: Challenge) -> AccessToken:
         person = person_of(caller)
@@ -149,6 +163,9 @@ class ServiceCredentials:
     async def missing(self, caller: Caller) -> str | None:
         del caller
         return None
+
+    async def required(self, caller: Caller) -> CallError:
+        return await self.refusal(caller, NO_CHALLENGE)
 
     async def renewed(self, caller: Caller, refused: AccessToken, challenge: Challenge) -> AccessToken:
         if self._token is not None and self._token.version != refused.version:

@@ -13,23 +13,26 @@ from pegboard.core.lifecycle import has_ended
 from pegboard.core.names import listing, matches_folded
 from pegboard.core.predicates import Availability, States
 from pegboard.model.context import ToolContext
-from pegboard.model.decision import Code, Decision, Fix
-from pegboard.model.error import AsyncPredicateError
+from pegboard.model.decision import Blocked, Code, Decision, Fix
+from pegboard.model.error import AsyncPredicateError, CallError
 from pegboard.model.memo import Question
 from pegboard.model.policy import OPEN_POLICY, Policy
+from pegboard.model.profile import Profile
 from pegboard.model.record import replace
 from pegboard.model.source_state import SourceState
 from pegboard.model.tool import ToolEntry
 
 VISIBLE = Decision("visible", "in the selection, allowed and available")
 UP = SourceState()
+CONNECTION_ASKED_S = 2.0  # seconds in which the store of connections must say whether an account is connected
 
 
 class Selection(Struct, frozen=True, kw_only=True):
     """The selection of one caller: groups (`None` = all), a policy, internal tools opened by name, extra tools.
 
-    `narrowed` and `narrowed_groups` are what `View.only`, `skip` and `in_groups` took away. `policy` and `include`
-    have it already; it is kept for a profile that changes under a view.
+    `hides_unconnected`: whether tools are hidden whose caller has not connected their account. `narrowed` and
+    `narrowed_groups` are what `View.only`, `skip` and `in_groups` took away. `policy` and `include` have it already; it
+    is kept for a profile that changes under a view.
     """
 
     include: tuple[str, ...] | None = None
@@ -38,15 +41,17 @@ class Selection(Struct, frozen=True, kw_only=True):
     extra: frozenset[str] = frozenset()
     profile: str | None = None
     origin: str = ""
+    hides_unconnected: bool = False
     narrowed: Policy = OPEN_POLICY
     narrowed_groups: tuple[str, ...] | None = None
 
-    def of_profile(self, *, include: tuple[str, ...] | None, policy: Policy, origin: str) -> Selection:
+    def of_profile(self, profile: Profile) -> Selection:
         """Return the selection with the current declaration of its profile, narrowed as this one is."""
-        own = self.narrowed_groups
+        own, include = self.narrowed_groups, profile.include
         if own is not None:
             include = own if include is None else tuple([group for group in own if group in include])
-        return replace(self, include=include, policy=policy.intersect(self.narrowed), origin=origin)
+        policy, hides = profile.policy.intersect(self.narrowed), profile.hide_unconnected
+        return replace(self, include=include, policy=policy, origin=profile.origin, hides_unconnected=hides)
 
     def narrowed_by(self, policy: Policy) -> Selection:
         """Return the selection of the tools that this policy allows, too."""
@@ -87,8 +92,10 @@ def static_code(entry: ToolEntry, selection: Selection, own: Policy) -> Code | N
     return None
 
 
-def dynamic_code(entry: ToolEntry, snapshot: Catalogued, ctx: ToolContext, states: States) -> Code | None:
-    """Return the first code that hides `entry` now: quarantine, source, factory, available, builder.
+def dynamic_code(
+    entry: ToolEntry, snapshot: Catalogued, ctx: ToolContext, states: States, *, hides_unconnected: bool = False
+) -> Code | None:
+    """Return the first code that hides `entry` now: quarantine, source, connection, factory, available, builder.
 
     Raises:
         AsyncPredicateError: an async predicate has not been awaited in this context.
@@ -101,6 +108,8 @@ def dynamic_code(entry: ToolEntry, snapshot: Catalogued, ctx: ToolContext, state
                 return "quarantine"
             if not state.is_up:
                 return "source"
+    if hides_unconnected and missing_connection(entry, ctx) is not None:
+        return "connection"
     if spec.factory is not None and spec.factory not in ctx.host.factories:
         return "factory"
     if spec.available is not None and not snapshot.availability(entry).answer(ctx, states).yes:
@@ -110,6 +119,41 @@ def dynamic_code(entry: ToolEntry, snapshot: Catalogued, ctx: ToolContext, state
     if entry.builder is not None and build_fault(entry, snapshot, ctx):
         return "builder"
     return None
+
+
+def connection_question(entry: ToolEntry) -> Question | None:
+    """Return the question whether the caller's account is connected; `None` for a tool that uses none."""
+    account, name = entry.account, entry.connects_to
+    if account is None:
+        return None
+
+    async def ask(ctx: ToolContext) -> Blocked | None:
+        try:
+            reason = await account.missing(ctx.caller)
+        except CallError as error:
+            return Blocked(error.error.kind, error.error.message)
+        if reason is None:
+            return None
+        return Blocked("connection_required", reason, fix=Fix("connection", name, f"connect {name}"))
+
+    return Question(account, f"connection to {name}", ask, is_async=True, limit_s=CONNECTION_ASKED_S)
+
+
+def missing_connection(entry: ToolEntry, ctx: ToolContext) -> Blocked | None:
+    """Return why calls of `entry` would be refused until an account is connected; `None` if they would not.
+
+    Everything that shows this state asks here: lists, search, meta tools, `why`, and profiles that hide such tools.
+
+    Raises:
+        AsyncPredicateError: this has not been awaited in this context.
+    """
+    question = connection_question(entry)
+    if question is None:
+        return None
+    try:
+        return ctx.memo.answer(question, ctx)
+    except TimeoutError:
+        return Blocked("storage_unavailable", "The store of connections does not answer in time.")
 
 
 def hides_nothing(state: SourceState) -> bool:
@@ -229,7 +273,9 @@ class _At(NamedTuple):
 
 
 def _code(entry: ToolEntry, at: _At) -> Code:
-    hidden = static_code(entry, at.selection, at.own) or dynamic_code(entry, at.snapshot, at.ctx, at.states)
+    hidden = static_code(entry, at.selection, at.own) or dynamic_code(
+        entry, at.snapshot, at.ctx, at.states, hides_unconnected=at.selection.hides_unconnected
+    )
     return hidden or "visible"
 
 
@@ -245,6 +291,8 @@ def _fixed(code: Code, entry: ToolEntry, at: _At) -> tuple[ToolEntry, _At] | Non
         case "policy":
             allowing = replace(selection, policy=permitting(selection.policy, entry))
             return entry, at._replace(selection=allowing, own=permitting(at.own, entry))
+        case "connection":
+            return entry, at._replace(selection=replace(selection, hides_unconnected=False))
         case "factory":
             # The factory cannot be tried, so a builder that needs it is assumed to work.
             return replace(entry, builder=None, spec=replace(entry.spec, factory=None)), at
@@ -280,6 +328,8 @@ def _explain(code: Code, entry: ToolEntry, at: _At) -> tuple[str, str, str]:
             return f"{name!r} is new or suspicious since its source was pinned", f"pegboard lock accept {name}", name
         case "source":
             return _explain_source(entry.source or "", at.states)
+        case "connection":
+            return _explain_connection(entry, at)
         case "factory":
             fix = f"supply ToolContext(factories={{{spec.factory!r}: …}})"
             return f"no factory {spec.factory!r} in the context", fix, spec.factory or ""
@@ -299,6 +349,15 @@ def _explain_source(source: str, states: States) -> tuple[str, str, str]:
     state = states.get(source, UP)
     reason = f"source {source!r} is {state.status}" + (f": {state.reason}" if state.reason else "")
     return reason, f"bring source {source!r} up (pegboard doctor)", source
+
+
+def _explain_connection(entry: ToolEntry, at: _At) -> tuple[str, str, str]:
+    missing = missing_connection(entry, at.ctx)
+    assert missing is not None  # the code says so
+    hidden = f"profile {at.selection.profile!r} hides tools without a connected account (`hide_unconnected`)"
+    reason = f"{missing.reason.rstrip('.')}; {hidden}{_where(at.selection.origin)}"
+    fix = "try again later" if missing.fix is None else missing.fix.text
+    return reason, fix, entry.connects_to
 
 
 def _explain_policy(entry: ToolEntry, at: _At) -> tuple[str, str, str]:

@@ -87,18 +87,6 @@ class HoldsSecrets(Protocol):
 
 
 @runtime_checkable
-class NeedsConnection(Protocol):
-    """A source, or the handler of a tool, whose calls use an account of the caller at the service behind it."""
-
-    async def missing_connection(self, caller: Caller) -> str | None:
-        """Return why a call of this caller would be refused with `connection_required`; `None` if it would not.
-
-        Sends nothing, and makes no link.
-        """
-        ...
-
-
-@runtime_checkable
 class ListsForPersons(Protocol):
     """A source that lists its tools over the account of each person, once they have connected it."""
 

@@ -55,16 +55,20 @@ class Availability(NamedTuple):
 
 
 class Conditions(NamedTuple):
-    """Several conditions, and the predicates among them that must be awaited first."""
+    """Several conditions, and the questions that must be awaited first: their predicates, and others."""
 
     each: tuple[Availability, ...]
     awaited: tuple[Question, ...]
 
     @classmethod
-    def of(cls, each: Iterable[Availability]) -> Conditions:
+    def of(cls, each: Iterable[Availability], others: Iterable[Question] = ()) -> Conditions:
         every = tuple(each)
-        awaited = {question.key: question for one in every for question in one.questions if question.waits}
-        return cls(every, tuple(awaited.values()))
+        questions = (*[question for one in every for question in one.questions if question.waits], *others)
+        return cls(every, tuple({question.key: question for question in questions}.values()))
+
+    def and_others(self, others: Conditions) -> Conditions:
+        """Return these conditions and others."""
+        return Conditions.of((*self.each, *others.each), (*self.awaited, *others.awaited))
 
 
 def predicate(

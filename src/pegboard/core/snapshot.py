@@ -21,7 +21,7 @@ from pegboard.core.digests import digest
 from pegboard.core.entry_change import Column, Columns, EntryChange
 from pegboard.core.hooks import ToolHooks, hooks_of
 from pegboard.core.inventory import Inventory
-from pegboard.core.judge import Selection, applies, static_code
+from pegboard.core.judge import Selection, applies, connection_question, static_code
 from pegboard.core.named_entries import NamedEntries, name_parts
 from pegboard.core.names import MAX_NAME_CHARS, fold
 from pegboard.core.near_names import NameOrder, NearNames
@@ -219,8 +219,12 @@ class Snapshot:
         return compiled
 
     def conditions(self, entries: Iterable[ToolEntry]) -> Conditions:
-        """Return the conditions of some entries."""
-        return Conditions.of([self.availability(entry) for entry in entries if entry.spec.available is not None])
+        """Return the conditions of some entries, and the questions whether their accounts are connected."""
+        every = tuple(entries)
+        accounts = [question for entry in every if (question := connection_question(entry)) is not None]
+        return Conditions.of(
+            [self.availability(entry) for entry in every if entry.spec.available is not None], accounts
+        )
 
     def conditions_of(self, selected: Selected) -> Conditions:
         """Return the conditions of the selected entries; computed once for all callers with the same selection."""
@@ -263,6 +267,11 @@ class Snapshot:
     def for_apps(self) -> tuple[ToolEntry, ...]:
         """The entries for interfaces only, for all callers."""
         return tuple(compress(self.entries, self.column("for apps", attrgetter("is_for_apps_alone"))))
+
+    @cached_property
+    def with_accounts(self) -> tuple[ToolEntry, ...]:
+        """The entries whose calls use an account of the caller."""
+        return tuple(compress(self.entries, self.column("accounts", lambda entry: entry.account is not None)))
 
     def column(self, key: Hashable, of: Callable[[ToolEntry], T]) -> list[T]:
         """Return `of` of each entry, by place; computed only for entries that the previous snapshot did not have."""

@@ -13,9 +13,11 @@ from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.declarations import Mirror
 from pegboard.core.judge import (
     Selection,
+    connection_question,
     decide_entry,
     dynamic_code,
     hides_nothing,
+    missing_connection,
     static_code,
     undeclared,
     without_builder,
@@ -170,7 +172,7 @@ class View:
             if profile is None:
                 selection = replace(selection, include=(), policy=_NOTHING)
             elif profile is not self.profile:
-                selection = selection.of_profile(include=profile.include, policy=profile.policy, origin=profile.origin)
+                selection = selection.of_profile(profile)
         if ctx is None and profile is self.profile:
             return self
         return self._with(selection, ctx=ctx or self.ctx, profile=profile)
@@ -244,7 +246,7 @@ class View:
         states = self._parts.registry.states()
         made: dict[str, Sequence[ToolEntry]] = {}
         for entry in [snapshot.entries[place] for place in left.built]:
-            is_hidden = dynamic_code(entry, snapshot, self.ctx, states) is not None
+            is_hidden = self._dynamic_code(entry, snapshot, states) is not None
             built = () if is_hidden else self._as_built(entry, snapshot)
             made[entry.qualified_id] = [item for item in built if not item.is_for_apps_alone]
         shown = [one for entry in left.entries for one in (made[entry.qualified_id] if entry.builder else (entry,))]
@@ -275,9 +277,9 @@ class View:
                     continue
                 if state.quarantined:
                     each = [(place, snapshot.entries[place]) for place in alike]
-                    places += [at for at, one in each if dynamic_code(one, snapshot, self.ctx, states) is not None]
+                    places += [at for at, one in each if self._dynamic_code(one, snapshot, states) is not None]
                     continue
-            if dynamic_code(entry, snapshot, self.ctx, states) is not None:
+            if self._dynamic_code(entry, snapshot, states) is not None:
                 hidden.append(number)
         return snapshot.without(selected, hidden, places) if hidden or places else selected
 
@@ -324,7 +326,7 @@ class View:
         for name, mirror in self._mirrors().items():
             entry = mirror.entry(name)
             if static_code(entry, self.selection, self.ctx.caller.policy) is None and (
-                mirror.available is None or dynamic_code(entry, snapshot, self.ctx, states) is None
+                mirror.available is None or self._dynamic_code(entry, snapshot, states) is None
             ):
                 yield from self._full_names(mirror.full_names, name, None)
 
@@ -342,7 +344,11 @@ class View:
         """Tell the same for one tool."""
         is_built = entry.builder is not None and self.ctx.memo.has(snapshot.build_question(entry).key)
         asked = entry if is_built else without_builder(entry)
-        return dynamic_code(asked, snapshot, self.ctx, states) is None
+        return self._dynamic_code(asked, snapshot, states) is None
+
+    def _dynamic_code(self, entry: ToolEntry, snapshot: Snapshot, states: States) -> Code | None:
+        hides = self.selection.hides_unconnected
+        return dynamic_code(entry, snapshot, self.ctx, states, hides_unconnected=hides)
 
     def _full_names(self, form: object, wire_name: str, server: str | None) -> list[str]:
         given: Any = form(self.ctx) if callable(form) else form
@@ -400,7 +406,7 @@ class View:
             return entry
         if can_wait:
             return self.ctx.memo.deferring(partial(self.find, name, within=snapshot))
-        if dynamic_code(entry, snapshot, self.ctx, self._parts.registry.states()) is not None:
+        if self._dynamic_code(entry, snapshot, self._parts.registry.states()) is not None:
             return None
         return self._built(entry, snapshot)
 
@@ -430,7 +436,7 @@ class View:
         """Return whether and why this caller may use `name`, the smallest fix, and the next code.
 
         `blocked` says why a call of a visible tool would be refused now. Only `awhy` checks limits that are counted in
-        another process, approvals that a person has given already, and whether the caller's account is connected.
+        another process, and approvals that a person has given already.
 
         >>> print(view.why("ping"))
         hidden (group): ...
@@ -440,8 +446,26 @@ class View:
         decided, entry = self._decided(name)
         if entry is None:
             return decided
-        blocked = self._parts.runner.blocked(self, name, entry)
-        return decided._replace(blocked=blocked, asks=entry.asks_because is not None)
+        return _with_refusal(decided, entry, self._parts.runner.blocked(self, name, entry))
+
+    def connects_first(self, entry: ToolEntry) -> str | None:
+        """Return the name of the account to connect before this tool can be called; `None` if none is missing.
+
+        >>> view.connects_first(view["add"]) is None
+        True
+        """
+        missing = missing_connection(entry, self.ctx)
+        return None if missing is None or missing.kind != "connection_required" else entry.connects_to
+
+    async def aconnects_first(self, entry: ToolEntry) -> str | None:
+        """Like `connects_first`, asking the store of connections if it has not been asked in this context.
+
+        >>> asyncio.run(view.aconnects_first(view["add"])) is None
+        True
+        """
+        if (question := connection_question(entry)) is not None:
+            await self.ctx.memo.answer_async((question,), self.ctx)
+        return self.connects_first(entry)
 
     def _decided(self, name: str) -> tuple[Decision, ToolEntry | None]:
         """Return the judge's decision on a name, and the tool as this caller gets it if it is visible."""
@@ -498,8 +522,8 @@ class View:
         if entry is None or not has_ended(entry.spec, snapshot.today()):
             return None
         endless = replace(entry, spec=replace(entry.spec, deprecated=None))
-        hidden = static_code(endless, self.selection, self.ctx.caller.policy) or dynamic_code(
-            endless, snapshot, self.ctx, self._parts.registry.states()
+        hidden = static_code(endless, self.selection, self.ctx.caller.policy) or self._dynamic_code(
+            endless, snapshot, self._parts.registry.states()
         )
         return None if hidden else entry
 
@@ -575,9 +599,7 @@ class View:
             decided, entry = self._decided(name)
         if entry is None:
             return await self.awhy(name) if await self.list_first(name) else decided
-        blocked = await self._parts.runner.ablocked(self, name, entry)
-        fix = decided.fix if blocked is None else blocked.fix
-        return decided._replace(blocked=blocked, fix=fix, asks=entry.asks_because is not None)
+        return _with_refusal(decided, entry, await self._parts.runner.ablocked(self, name, entry))
 
     async def list_first(self, name: str) -> bool:
         """Let the source of an unknown name list the tools of this caller's account, once; tell whether it did.
@@ -602,7 +624,7 @@ class View:
         own, states = self.ctx.caller.policy, self._parts.registry.states()
         return {
             entry.wire_name: static_code(entry, self.selection, own)
-            or dynamic_code(entry, snapshot, self.ctx, states)
+            or self._dynamic_code(entry, snapshot, states)
             or "visible"
             for entry in snapshot.entries
         }
@@ -633,7 +655,7 @@ class View:
         mirrored = [mirror.entry(name) for name, mirror in self._mirrors().items() if mirror.available is not None]
         if built or mirrored:
             others = snapshot.conditions((*built, *mirrored))
-            conditions = Conditions.of((*conditions.each, *others.each))
+            conditions = conditions.and_others(others)
         await self._answer(conditions, built, snapshot)
         return snapshot
 
@@ -665,7 +687,7 @@ class View:
         built = [entry for entry in entries if entry.builder is not None]
         for entry in built:
             states = self._parts.registry.states()
-            if dynamic_code(without_builder(entry), snapshot, self.ctx, states) is None:
+            if self._dynamic_code(without_builder(entry), snapshot, states) is None:
                 question = snapshot.build_question(entry)
                 if question.waits:
                     await memo.answer_async((question,), self.ctx)
@@ -773,6 +795,12 @@ class View:
         {'a': 1, 'b': 2}
         """
         return self._parts.exporters[target].decode(self, name, args)
+
+
+def _with_refusal(decided: Decision, entry: ToolEntry, blocked: Blocked | None) -> Decision:
+    """Return the decision on a visible tool with why a call would be refused, and what would change that."""
+    fix = decided.fix if blocked is None else blocked.fix
+    return decided._replace(blocked=blocked, fix=fix, asks=entry.asks_because is not None)
 
 
 class _Named(NamedTuple):

@@ -143,11 +143,24 @@ class Finder:
         alike = await self._meaning.likeness(index, asked) if self._meaning is not None and by_id else None
         caller = view.ctx.caller
         learned = await self.use.learned(caller) if self.use is not None else ()
+        unconnected = [
+            entry.qualified_id
+            for entry in snapshot.with_accounts
+            if entry.qualified_id in by_id and view.connects_first(entry) is not None
+        ]
         answers: list[Found] = []
         for place, query in enumerate(asked):
             likeness = None if alike is None or isinstance(alike, str) else alike[place]
             use = _used(by_id, search_use.use_of(query, learned, caller)) if learned else None
-            hits = index.search(query, visible=visible, limit=limit, likeness=likeness, use=use, explain=explain)
+            hits = index.search(
+                query,
+                visible=visible,
+                limit=limit,
+                likeness=likeness,
+                use=use,
+                not_callable=unconnected,
+                explain=explain,
+            )
             answers.append(
                 Found(
                     query=query,

@@ -7,8 +7,8 @@ from pegboard.model.json_types import JSON
 from pegboard.model.tool import ToolEntry, ToolSpec
 
 
-def row(entry: ToolEntry, decision: Decision) -> JSON:
-    """Return the fields of a tool that a list shows."""
+def row(entry: ToolEntry, decision: Decision, *, connect: str | None = None) -> JSON:
+    """Return the fields of a tool that a list shows. `connect` is the source to which its caller must connect first."""
     spec = entry.spec
     return {
         "name": entry.wire_name,
@@ -16,8 +16,9 @@ def row(entry: ToolEntry, decision: Decision) -> JSON:
         "namespace": spec.namespace,
         "groups": list(spec.groups),
         "description": first_line(spec.description),
-        "hints": hints(entry),
+        "hints": [*hints(entry), *([] if connect is None else ["connect first"])],
         "asks": entry.asks_because is not None,
+        "connect": connect,
         "visible": decision.visible,
         "code": decision.code,
         "reason": decision.reason,

@@ -8,8 +8,9 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 from msgspec import Struct, field
 
 from pegboard.model.call_context import CallContext
+from pegboard.model.caller import Caller
 from pegboard.model.context import ToolContext
-from pegboard.model.error import DefinitionError
+from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.hook import Hook
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.model.rate_limit import RateLimit
@@ -128,6 +129,28 @@ class Handler(Protocol):
     def __call__(self, ctx: CallContext, args: JSON, /) -> Awaitable[object] | object: ...
 
 
+class Account(Protocol):
+    """An account of the caller at the service behind a tool, which calls of the tool use. Equal only to itself."""
+
+    async def missing(self, caller: Caller) -> str | None:
+        """Return why a call of this caller would be refused with `connection_required`; `None` if it would not.
+
+        Sends nothing, and makes no link.
+
+        Raises:
+            CallError: the store of connections does not answer.
+        """
+        ...
+
+    async def required(self, caller: Caller) -> CallError:
+        """Return the error of such a call, with a link to connect if there can be one.
+
+        Raises:
+            CallError: the store of connections does not answer.
+        """
+        ...
+
+
 Builder: TypeAlias = "Callable[[ToolContext], object]"
 
 
@@ -158,7 +181,7 @@ class ToolEntry(Struct, frozen=True, kw_only=True, dict=True, weakref=True):
     to the annotated type, and raises if it cannot. `stray_words` are names that the docstring describes as parameters
     although they are not. `reaches` is a digest of settings outside the declaration that determine what a call does,
     such as an address; it is empty if only code does. It is part of the fingerprint. `denied_as` are further folded
-    names by which a policy denies it, but does not allow it.
+    names by which a policy denies it, but does not allow it. `account` is set if calls use an account of the caller.
     """
 
     spec: ToolSpec
@@ -180,6 +203,7 @@ class ToolEntry(Struct, frozen=True, kw_only=True, dict=True, weakref=True):
     fingerprint: str = ""
     wire_name: str = ""
     denied_as: tuple[str, ...] = ()
+    account: Account | None = None
 
     def called(self, wire_name: str) -> ToolEntry:
         """Return a copy with this wire name."""
@@ -216,11 +240,20 @@ class ToolEntry(Struct, frozen=True, kw_only=True, dict=True, weakref=True):
             return "is read-only according to its server, whose hints are not trusted (`trust_annotations`)"
         return "may destroy something" if may_destroy else None
 
+    @property
+    def connects_to(self) -> str:
+        """The name under which people connect the account of the tool."""
+        return self.source or self.spec.name
+
     @lazy_property
     def is_conditional(self) -> bool:
         """Whether anything in addition to groups and policy may hide it."""
+        return bool(self.source or self._has_own_condition)
+
+    @property
+    def _has_own_condition(self) -> bool:
         spec = self.spec
-        return bool(self.source or self.builder or spec.factory or spec.available is not None or spec.deprecated)
+        return bool(self.builder or self.account or spec.factory or spec.available is not None or spec.deprecated)
 
     @lazy_property
     def condition(self) -> Hashable:
@@ -231,13 +264,12 @@ class ToolEntry(Struct, frozen=True, kw_only=True, dict=True, weakref=True):
         if self.hangs_on_source_alone or not self.is_conditional:
             return self.source
         spec = self.spec
-        return (self.source, spec.factory, _as_key(spec.available), spec.deprecated)
+        return (self.source, self.account, spec.factory, _as_key(spec.available), spec.deprecated)
 
     @lazy_property
     def hangs_on_source_alone(self) -> bool:
         """Whether only the state of its source may hide it, besides groups and policy."""
-        spec = self.spec
-        return bool(self.source) and not (self.builder or spec.factory or spec.available is not None or spec.deprecated)
+        return bool(self.source) and not self._has_own_condition
 
     @lazy_property
     def drawn(self) -> dict[str, Any]:

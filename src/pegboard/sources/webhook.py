@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import orjson
 
-from pegboard.connections.upstream_credentials import UpstreamCredentials
+from pegboard.connections.upstream_credentials import UpstreamCredentials, account_of
 from pegboard.core.digests import digest
 from pegboard.core.json_text import json_bytes
 from pegboard.egress.connections import Resolve, system_resolve
@@ -24,13 +24,12 @@ from pegboard.extras import needs_package
 from pegboard.lazy import LazyModule
 from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.model.call_context import CallContext
-from pegboard.model.caller import Caller
 from pegboard.model.error import CallError, DefinitionError, Problem
 from pegboard.model.hops import HOPS_HEADER
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.model.record import replace
 from pegboard.model.secret import Secret
-from pegboard.model.tool import Handler, ToolEntry, ToolSpec
+from pegboard.model.tool import ToolEntry, ToolSpec
 from pegboard.sources.body_template import BodyTemplate
 from pegboard.sources.http_service import (
     SERVICE_GRACE_S,
@@ -119,23 +118,7 @@ def webhook_entry(spec: ToolSpec, settings: WebhookSettings) -> ToolEntry:
     # Credentials are excluded from the digest, since they change often.
     reaches = digest([settings.url, settings.method, sorted(settings.headers), settings.body, settings.result])
     handler = without_credentials(call, secrets) if secrets else call
-    if settings.credentials is not None:
-        handler = _HandlerForAccounts(handler, settings.credentials)
-    return ToolEntry(spec=entry_spec, handler=handler, reaches=reaches)
-
-
-class _HandlerForAccounts:
-    """The handler of a webhook that uses an account of the caller, which `why` asks whether it is connected."""
-
-    def __init__(self, handler: Handler, credentials: UpstreamCredentials) -> None:
-        self._handler, self._credentials = handler, credentials
-
-    def __call__(self, ctx: CallContext, args: JSON) -> object:
-        return self._handler(ctx, args)
-
-    async def missing_connection(self, caller: Caller) -> str | None:
-        """Return why a call would be refused with `connection_required`; implements `NeedsConnection`."""
-        return await self._credentials.missing(caller)
+    return ToolEntry(spec=entry_spec, handler=handler, reaches=reaches, account=account_of(settings.credentials))
 
 
 # ---------------------------------------------------------------- validation

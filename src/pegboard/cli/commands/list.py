@@ -51,7 +51,8 @@ async def _rows(view: View, *, hidden_too: bool) -> list[JSON]:
     rows: list[JSON] = []
     for entry in view.snapshot.entries:
         if entry.qualified_id in shown:
-            rows.append(row(shown.pop(entry.qualified_id), VISIBLE))
+            visible = shown.pop(entry.qualified_id)
+            rows.append(row(visible, VISIBLE, connect=view.connects_first(visible)))
         elif hidden_too:
             decision = await view.awhy(entry.wire_name)
             if not decision.visible:
@@ -88,6 +89,8 @@ def _print(options: Options, tools: list[JSON], profiles: list[str], rejected: l
     elif not visible:
         summary += "; --all shows the hidden ones and why"
     terminal.say(summary + ".")
+    if unconnected := sorted({tool["connect"] for tool in visible if tool["connect"] is not None}):
+        terminal.say(f"Not connected: {', '.join(unconnected)}. Connect with `pegboard connect {unconnected[0]}`.")
     if profiles and options.chosen_profile is None:
         terminal.say(f"What a caller sees: --profile {'|'.join(profiles)}")
 

@@ -78,6 +78,9 @@ async def search_command(
     options.terminal.say(f"{summary}; nearest namespaces: {', '.join(near)}." if near else f"{summary}.")
     if "note" in answer:
         options.terminal.say(answer["note"])
+    if unconnected := sorted({hit["connect"] for hit in hits if "connect" in hit}):
+        text = f"Not connected: {', '.join(unconnected)}. Connect with `pegboard connect {unconnected[0]}`."
+        options.terminal.say(text)
     return Exit.DONE
 
 

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
-from pegboard.config.forms.value_types import Flag, Form, Limit, Maybe, Names, PositiveWhole, ToolName, definition_error
+from pegboard.config.forms.value_types import (
+    MAPPING,
+    TEXT,
+    Flag,
+    Form,
+    Limit,
+    Maybe,
+    Names,
+    PositiveWhole,
+    ToolName,
+    definition_error,
+)
+
+ExposureMode: TypeAlias = Literal["direct", "two_tool", "search", "auto"]
 
 
 class RenameForm(Form):
@@ -30,6 +43,19 @@ class RenameForm(Form):
         return self
 
 
+class ExposureForm(Form):
+    """How the tools of a profile are presented, and which of them are left out."""
+
+    mode: ExposureMode = Field("auto", description="As `exposure` in one word.")
+    hide_unconnected: Flag = Field(
+        False,
+        description=(
+            "Whether tools are hidden whose caller has not connected the account that they need. By default they are "
+            "listed, and a call answers with a link to connect."
+        ),
+    )
+
+
 class ProfileForm(Form):
     """The tools that one kind of caller sees."""
 
@@ -38,12 +64,15 @@ class ProfileForm(Form):
         None, description="Globs over tool names, such as `fs__*`: only these tools. An empty list allows none."
     )
     deny: Names = Field((), description="Globs over tool names: never these tools. Deny wins over allow.")
-    exposure: Literal["direct", "two_tool", "search", "auto"] = Field(
+    exposure: Annotated[
+        Annotated[ExposureForm, Tag(MAPPING)] | Annotated[ExposureMode, Tag(TEXT)],
+        Discriminator(lambda value: MAPPING if isinstance(value, dict | ExposureForm) else TEXT),
+    ] = Field(
         "auto",
         description=(
             "How the tools are presented: `direct` lists all of them; `two_tool` lists only getTools and useTools; "
             "`search` adds searchTools; `auto` is direct while the list fits into `token_budget`, and search "
-            "otherwise."
+            "otherwise. A mapping says it as `mode`, with more."
         ),
     )
     token_budget: PositiveWhole = Field(
@@ -56,12 +85,22 @@ class ProfileForm(Form):
     )
     rate_limit: Maybe[Limit] = Field(None, description="A limit on all calls of one caller in this profile.")
 
+    @property
+    def mode(self) -> ExposureMode:
+        """How the tools are presented."""
+        return self.exposure.mode if isinstance(self.exposure, ExposureForm) else self.exposure
+
+    @property
+    def hide_unconnected(self) -> bool:
+        """Whether tools whose account is not connected are hidden."""
+        return isinstance(self.exposure, ExposureForm) and self.exposure.hide_unconnected
+
     @model_validator(mode="after")
     def _says_nothing_in_vain(self) -> ProfileForm:
-        asked = ["token_budget"] if self.exposure != "auto" else []
-        asked += ["pinned", "rename", "require_context"] if self.exposure == "direct" else []
+        asked = ["token_budget"] if self.mode != "auto" else []
+        asked += ["pinned", "rename", "require_context"] if self.mode == "direct" else []
         idle = [name for name in asked if name in self.model_fields_set]
         if idle:
-            text = f"`{idle[0]}` changes nothing with `exposure: {self.exposure}`; remove one of the two"
+            text = f"`{idle[0]}` changes nothing with `exposure: {self.mode}`; remove one of the two"
             raise definition_error(text)
         return self

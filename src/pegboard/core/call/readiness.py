@@ -14,22 +14,25 @@ from pegboard.core.call.consent_stage import can_be_asked, has_yes, standing_rea
 from pegboard.core.call.rate_limit import pass_limits, windows_of
 from pegboard.core.call.record import Prospect
 from pegboard.core.call.resolve import absent, check_standing, may_use_interface
-from pegboard.core.judge import UP
-from pegboard.core.ports import NeedsConnection
-from pegboard.model.decision import Blocked, Fix
+from pegboard.core.judge import UP, connection_question, missing_connection
+from pegboard.model.decision import Blocked
 from pegboard.model.error import CallError, ToolError
 
 
 def blocked(call: Prospect) -> Blocked | None:
-    """Return the first refusal of such a call, skipping what needs awaiting: limits, stored approvals, connections."""
+    """Return the first refusal of such a call, skipping what needs awaiting: limits and stored approvals.
+
+    Raises:
+        AsyncPredicateError: whether the caller's account is connected has not been awaited in this context.
+    """
     try:
         _ask_before_limits(call, may_wait=False)
         if standing_reason(call) is not None:
             raise _waits_for_yes(call)
         _ask_source(call)
+        return missing_connection(call.entry, call.view.ctx)
     except CallError as refused:
         return _in_words(call, refused.error)
-    return None
 
 
 async def ablocked(call: Prospect) -> Blocked | None:
@@ -41,7 +44,10 @@ async def ablocked(call: Prospect) -> Blocked | None:
         if standing_reason(call) is not None and not await has_yes(call):
             raise _waits_for_yes(call)
         _ask_source(call)
-        return await _missing_connection(call)
+        question, ctx = connection_question(call.entry), call.view.ctx
+        if question is not None:
+            await ctx.memo.answer_async((question,), ctx)
+        return missing_connection(call.entry, ctx)
     except CallError as refused:
         return _in_words(call, refused.error)
 
@@ -70,23 +76,6 @@ def _ask_source(call: Prospect) -> None:
     fault = None if source is None else call.executor.registry.states().get(source, UP).fault
     if fault is not None:
         raise CallError(fault.kind, fault.message, retry_after_s=fault.retry_after_s)
-
-
-async def _missing_connection(call: Prospect) -> Blocked | None:
-    """Return the refusal of a call whose caller has not connected their account.
-
-    Raises:
-        CallError: the store of connections does not answer.
-    """
-    entry = call.entry
-    source = None if entry.source is None else call.executor.registry.sources.get(entry.source)
-    for part in (source, entry.handler):
-        if isinstance(part, NeedsConnection):
-            reason = await part.missing_connection(call.view.ctx.caller)
-            if reason is not None:
-                name = entry.source or entry.spec.name
-                return Blocked("connection_required", reason, fix=Fix("connection", name, f"connect {name}"))
-    return None
 
 
 def _in_words(call: Prospect, error: ToolError) -> Blocked:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from pegboard.core.view import View
+from pegboard.discovery.call_needs import needs_of, ways_to_connect
 from pegboard.discovery.meta_tools.catalog_listing import CatalogListing, find, one_line
 from pegboard.discovery.meta_tools.intent import without_intent, workspaces_of
 from pegboard.discovery.meta_tools.shared import MetaTools
@@ -40,7 +42,7 @@ async def _answered(meta: MetaTools, request: list[JSONValue]) -> JSON:
     problems: list[str] = []
     for item in request:
         await _answer_item(item, meta, listing, shown, problems)
-    payload: JSON = {"tools": shown}
+    payload: JSON = {"tools": shown, **await ways_to_connect(meta.view, shown)}
     if meta.require_context or meta.documents is not None:
         payload["workspaces"] = await workspaces_of(meta.view.ctx, meta.documents)
     if meta.documents is not None:
@@ -67,32 +69,31 @@ async def _answer_item(
         problems.append(f'Agent "{agent}" requires "tools" array with at least one tool name')
         return
     if tools == _ALL:
-        shown.extend(brief(entry) for entry in listing.agents[agent].values())
+        shown.extend(brief(entry, meta.view) for entry in listing.agents[agent].values())
         return
     for tool in tools:
         match = await find(meta.view, tool, agent) if isinstance(tool, str) else None
         if match is None:
             problems.append(listing.no_tool(str(tool), agent))
         else:
-            shown.append(full(match[1]))
+            shown.append(full(match[1], meta.view))
 
 
-def named(entry: ToolEntry) -> JSON:
-    """Return the name of a tool, marked if a person must agree to every call."""
-    asks: JSON = {} if entry.asks_because is None else {"asks": True}
-    return {"agent": entry.spec.namespace, "tool": entry.spec.name, **asks}
+def named(entry: ToolEntry, view: View) -> JSON:
+    """Return the name of a tool, marked with what it needs before a call."""
+    return {"agent": entry.spec.namespace, "tool": entry.spec.name, **needs_of(entry, view)}
 
 
-def brief(entry: ToolEntry) -> JSON:
+def brief(entry: ToolEntry, view: View) -> JSON:
     """Return a tool in one line, without its schema."""
-    return {**named(entry), "description": one_line(entry.spec.description)}
+    return {**named(entry, view), "description": one_line(entry.spec.description)}
 
 
-def full(entry: ToolEntry) -> JSON:
+def full(entry: ToolEntry, view: View) -> JSON:
     """Return a tool in the form for calls through `useTools`."""
     spec = entry.spec
     schema = without_intent(spec.input_schema)
-    return {**named(entry), "description": spec.description, "inputSchema": schema}
+    return {**named(entry, view), "description": spec.description, "inputSchema": schema}
 
 
 def _request_required(meta: MetaTools) -> str:

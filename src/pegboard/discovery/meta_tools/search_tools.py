@@ -9,10 +9,12 @@ from msgspec import to_builtins
 
 from pegboard.core.json_text import json_bytes
 from pegboard.core.view import View
+from pegboard.discovery.call_needs import ways_to_connect
 from pegboard.discovery.finder import Finder, Found
 from pegboard.discovery.limits import SEARCH_USUAL_HITS
 from pegboard.discovery.meta_tools.catalog_listing import echoed
 from pegboard.discovery.meta_tools.get_tools import brief, full, named
+from pegboard.discovery.meta_tools.intent import without_intent
 from pegboard.discovery.meta_tools.limits import SEARCH_QUERIES
 from pegboard.discovery.meta_tools.shared import MetaTools
 from pegboard.discovery.token_count import estimated_tokens
@@ -60,7 +62,8 @@ async def search_tools(meta: MetaTools, ctx: CallContext, args: JSON) -> JSON:
         taken=meta.names,
         notes=True,
     )
-    answered: JSON = {"success": True, "data": {"results": shown}}
+    hits = [hit for one in shown for hit in one["hits"]]
+    answered: JSON = {"success": True, "data": {"results": shown, **await ways_to_connect(meta.view, hits)}}
     if problems:
         answered["error"] = "; ".join(problems)
     return meta.answer(ctx, "search", {"queries": asked, "limit": limit, "detail": detail}, answered)
@@ -88,7 +91,7 @@ async def answers(
     found = await finder.search(view, queries, limit=limit, explain=explain)
     if notes:
         finder.note(view, found)
-    shown = [_shown(answer, detail, taken) for answer in found]
+    shown = [_shown(answer, view, detail, taken) for answer in found]
     if detail == "brief":
         _add_schemas(shown, found)
     return shown
@@ -101,22 +104,22 @@ def _add_schemas(shown: Sequence[JSON], results: Sequence[Found]) -> None:
         for answer, one in zip(shown, results, strict=True):
             if rank >= len(one.tools):
                 continue
-            schema = full(one.tools[rank].entry)["inputSchema"]
+            schema = without_intent(one.tools[rank].entry.spec.input_schema)
             more_bytes = len(json_bytes(schema))
             if estimated_tokens(size_bytes + more_bytes) <= SEARCH_ANSWER_TOKENS:
                 size_bytes += more_bytes
                 answer["hits"][rank]["inputSchema"] = schema
 
 
-def _shown(answer: Found, detail: Detail, taken: Sequence[str]) -> JSON:
+def _shown(answer: Found, view: View, detail: Detail, taken: Sequence[str]) -> JSON:
     hits: list[JSON] = []
     for one in answer.tools:
         if detail == "full":
-            tool = full(one.entry)
+            tool = full(one.entry, view)
         elif detail == "brief":
-            tool = brief(one.entry)
+            tool = brief(one.entry, view)
         else:
-            tool = named(one.entry)
+            tool = named(one.entry, view)
         call = one.entry.qualified_id if one.entry.wire_name in taken else one.entry.wire_name
         head: JSON = {"agent": tool.pop("agent"), "tool": tool.pop("tool"), "call": call}
         hits.append({**head, "score": one.score, "confidence": one.confidence, **tool})

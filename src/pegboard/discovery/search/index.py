@@ -29,6 +29,8 @@ __all__ = ["Hit", "Hits", "Index", "ToolText", "VisibleTools"]
 
 # The highest probability if no tool has a word of the request: fair.
 _GUESSED = 0.5
+# The score of a tool that cannot be called yet, as a share of its own: below that of an equal one.
+_NOT_CALLABLE = 0.9
 _NONE = np.zeros(0, dtype=np.int64)
 
 
@@ -171,6 +173,7 @@ class Index:
         limit: int = SEARCH_USUAL_HITS,
         likeness: Compared | None = None,
         use: Mapping[str, float] | None = None,
+        not_callable: Collection[str] = (),
         explain: bool = False,
     ) -> Hits:
         """Return the visible tools that match a request, with the confidence in them.
@@ -184,6 +187,7 @@ class Index:
             limit: the most hits to return.
             likeness: the embedder's comparison of the request with each tool of this index, if there is one.
             use: how much tools were used for similar requests, 0 … 1, by id; hidden ids are ignored.
+            not_callable: the ids of tools that the caller cannot call yet, which rank below equal ones.
             explain: whether to return the parts of each score.
 
         Raises:
@@ -204,6 +208,8 @@ class Index:
             judged = self._resembled(query, tools, judged, order)
             if likeness is not None and (alike := likeness.deviations(tools.seen)).any():
                 judged = replace(judged, scores=taking_turns(judged.scores, alike))
+        if not_callable:
+            judged = replace(judged, scores=self._callable_first(judged.scores, not_callable, tools))
         best = _best(judged.scores, limit)
         hits = (self._hit(int(tools.seen[place]), float(judged.scores[place]) * judged.chance) for place in best)
         return Hits(
@@ -253,6 +259,14 @@ class Index:
             if place >= 0:  # hidden tools are ignored
                 used[place] = much
         return used if used.any() else None
+
+    def _callable_first(self, scores: Vector, not_callable: Collection[str], tools: VisibleTools) -> Vector:
+        """Return lower scores for tools that cannot be called yet. The best score, and so the probability, stays."""
+        places = tools.scope.columns[[self._places[id_] for id_ in not_callable if id_ in self._places]]
+        lower = scores.copy()
+        lower[places[places >= 0]] *= _NOT_CALLABLE
+        most = lower.max()
+        return lower * (scores.max() / most) if most > 0 else scores
 
     def _explained(self, judged: Judged, tools: VisibleTools, best: Sequence[int]) -> Explanation:
         texts = [self._entries[self._ids[int(tools.seen[place])]].text for place in best]

@@ -27,6 +27,7 @@ MEANINGS: Mapping[Code, str] = {
     "policy": "a rule denies it",
     "quarantine": "new or changed; not accepted yet",
     "source": "its server is down",
+    "connection": "its caller has not connected an account",
     "factory": "the host does not supply what it needs",
     "available": "its condition does not hold",
     "builder": "its builder failed",
@@ -35,12 +36,16 @@ MEANINGS: Mapping[Code, str] = {
 
 
 class Peg(NamedTuple):
-    """A tool on the board; `asks` marks a visible tool that asks a person before every call."""
+    """A tool on the board; `asks` marks a visible tool that asks a person before every call.
+
+    `connect` is the source to which this person must connect before a call; `None` if there is none.
+    """
 
     name: str
     label: str
     code: Code
     asks: bool
+    connect: str | None
 
 
 class Rail(NamedTuple):
@@ -85,14 +90,15 @@ async def _pegs(visit: Visit, view: View) -> list[tuple[ToolEntry, Peg]]:
     else:
         shown = {entry.wire_name: entry for entry in await view.atools()}
         codes = dict[str, Code]()
-    pegs = [(entry, _peg(entry, codes.get(name, "visible"))) for name, entry in shown.items()]
+    pegs = [(entry, _peg(entry, codes.get(name, "visible"), view)) for name, entry in shown.items()]
     return sorted(pegs, key=lambda pair: (pair[0].spec.namespace, pair[1].name))
 
 
-def _peg(entry: ToolEntry, code: Code) -> Peg:
+def _peg(entry: ToolEntry, code: Code, view: View) -> Peg:
     name = entry.wire_name
     is_asking = code == "visible" and (entry.asks_because is not None or callable(entry.spec.consent))
-    return Peg(name, name if len(name) <= PEG_NAME_CHARS else f"{name[:PEG_NAME_CHARS]}…", code, is_asking)
+    label = name if len(name) <= PEG_NAME_CHARS else f"{name[:PEG_NAME_CHARS]}…"
+    return Peg(name, label, code, is_asking, view.connects_first(entry) if code == "visible" else None)
 
 
 def _rails(pegs: Sequence[Peg], namespaces: Sequence[str]) -> Iterator[Rail]:

@@ -280,7 +280,7 @@ _SCHEMAS: JSON = {
     "Tool": object_of(
         ("name", "inputSchema"),
         name=_TEXT, title=_TEXT, description=_TEXT, inputSchema=_ANY_OBJECT, outputSchema=_ANY_OBJECT,
-        annotations=_ANY_OBJECT, asks={"type": "boolean"},
+        annotations=_ANY_OBJECT, asks={"type": "boolean"}, connect=_TEXT,
     ),
     "Result": object_of(
         ("callId", "content"),

@@ -7,6 +7,7 @@ import re
 from pegboard.core.call.resolve import callable_tool
 from pegboard.core.digests import digest
 from pegboard.core.view import View
+from pegboard.discovery.call_needs import needs_of
 from pegboard.discovery.limits import SEARCH_USUAL_HITS
 from pegboard.model.decision import Decision
 from pegboard.model.json_types import JSON
@@ -42,7 +43,7 @@ class ToolRoutes:
         except UnknownCursorError:
             raise not_found("Unknown cursor, or the list has changed. Start again without a cursor.") from None
         more = {} if page.next_cursor is None else {"nextCursor": page.next_cursor}
-        return json_reply({"tools": [_form(entry) for entry in tools[page.first : page.end]], **more})
+        return json_reply({"tools": [_form(entry, view) for entry in tools[page.first : page.end]], **more})
 
     async def show(self, request: ApiRequest) -> Reply:
         """Return one tool, as it appears in the list."""
@@ -50,7 +51,8 @@ class ToolRoutes:
         entry = await callable_tool(view, name)
         if entry is None:
             raise absent(view, name)
-        return json_reply(_form(entry))
+        await view.aconnects_first(entry)
+        return json_reply(_form(entry, view))
 
     async def why(self, request: ApiRequest) -> Reply:
         """Return the decision on one name; only operators learn more about a hidden tool than about an unknown name."""
@@ -77,7 +79,9 @@ class ToolRoutes:
         result = await catalog.search(
             view, query, limit=_size(request.query.get("limit"), usual=SEARCH_USUAL_HITS, most=API_FOUND_TOOLS)
         )
-        hits = [{"score": one.score, "confidence": one.confidence, **_brief(_form(one.entry))} for one in result.tools]
+        hits = [
+            {"score": one.score, "confidence": one.confidence, **_brief(_form(one.entry, view))} for one in result.tools
+        ]
         near = {} if hits and not result.near_namespaces else {"nearest": result.near_namespaces}
         return json_reply({"query": query, "hits": hits, **near})
 
@@ -90,13 +94,13 @@ def absent(view: View, name: str) -> ProblemError:
     return not_found(view.absence(name))
 
 
-def _form(entry: ToolEntry) -> JSON:
-    """Return a tool in the form of MCP, marked if a person must approve every call."""
-    return mcp_tool(entry) if entry.asks_because is None else {**mcp_tool(entry), "asks": True}
+def _form(entry: ToolEntry, view: View) -> JSON:
+    """Return a tool in the form of MCP, marked with what it needs before a call."""
+    return {**mcp_tool(entry), **needs_of(entry, view)}
 
 
 def _brief(tool: JSON) -> JSON:
-    return {key: tool[key] for key in ("name", "title", "description", "asks") if key in tool}
+    return {key: tool[key] for key in ("name", "title", "description", "asks", "connect") if key in tool}
 
 
 def _size(limit: str | None, *, usual: int = API_PAGE_TOOLS, most: int = API_MOST_PAGE_TOOLS) -> int:

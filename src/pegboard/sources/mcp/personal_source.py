@@ -259,10 +259,6 @@ class PersonalMcpSource(McpSource):
         """Tell whether the tools of a caller's account are still unknown."""
         return not (self._is_reviewed and self._entries) and connection_records.person_of(caller) not in self._lists
 
-    async def missing_connection(self, caller: Caller) -> str | None:
-        """Return why calls of a caller would be refused with `connection_required`; implements `NeedsConnection`."""
-        return await self.credentials.missing(caller)
-
     async def knows(self, caller: Caller) -> bool:
         """Tell whether tools of the server are known to a caller; lists them if the person is connected already.
 
@@ -316,7 +312,9 @@ class PersonalMcpSource(McpSource):
             await self._first_list(session)
             return f"Your account at {self.name} is connected. Its tools are listed now: list the tools again."
 
-        return ToolEntry(spec=spec, handler=handle, runs="async", source=self.name, is_toolset=True)
+        return ToolEntry(
+            spec=spec, handler=handle, runs="async", source=self.name, is_toolset=True, account=self.credentials
+        )
 
     # ---- the sessions of persons
 
@@ -387,7 +385,8 @@ class PersonalMcpSource(McpSource):
             return entry
         listed, own = IsListedForCaller(self, raw_name), entry.spec.available
         available: Any = listed if own is None else {"all": [own, listed]}
-        entry = replace(entry, spec=replace(entry.spec, available=available), fingerprint="")
+        spec = replace(entry.spec, available=available)
+        entry = replace(entry, spec=spec, account=self.credentials, fingerprint="")
         self._declared[raw_name] = self._declared[raw_name]._replace(entry=entry)
         return entry
 

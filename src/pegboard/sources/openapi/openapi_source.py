@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from pegboard.connections.upstream_credentials import UpstreamCredentials
+from pegboard.connections.upstream_credentials import UpstreamCredentials, account_of
 from pegboard.core.digests import digest
 from pegboard.core.names import matches
 from pegboard.egress.connections import Resolve, system_resolve
@@ -22,7 +22,6 @@ from pegboard.egress.responses import text_of
 from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.model.call_context import CallContext
 from pegboard.model.call_intent import with_marks
-from pegboard.model.caller import Caller
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.model.record import replace
@@ -138,11 +137,6 @@ class OpenApiSource(Composable):
     def secrets(self) -> Iterator[Secret]:
         """Yield the credentials of the API, which are also redacted from its description."""
         return self.settings.secrets()
-
-    async def missing_connection(self, caller: Caller) -> str | None:
-        """Return why calls of a caller would be refused with `connection_required`; implements `NeedsConnection`."""
-        credentials = self.settings.credentials
-        return None if credentials is None else await credentials.missing(caller)
 
     def subscribe(self, on_change: Callable[[], None]) -> None:
         self._on_change.append(on_change)
@@ -375,5 +369,5 @@ class OpenApiSource(Composable):
         handler = without_credentials(call, secrets) if secrets else call
         return ToolEntry(
             spec=spec, handler=handler, source=settings.name, is_foreign=True, is_toolset=True,
-            reaches=digest([base, operation.method, operation.path]),
+            reaches=digest([base, operation.method, operation.path]), account=account_of(settings.credentials),
         )  # fmt: skip
