@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -62,17 +63,22 @@ def shop(folder: Path, count: int) -> Catalog:
 async def test_no_page_has_a_fault_in_light_and_dark_on_any_screen(tmp_path: Path, count: int) -> None:
     app = app_of(shop(tmp_path, count), AppOptions(console=True, login_token="once"))
     pages = [["board", ""], ["consents", "/consents"], ["tasks", "/tasks"], ["live", "/live"], ["matrix", "/matrix"],
-             ["sources", "/sources"], ["audit", "/audit"]]  # fmt: skip
+             ["sources", "/sources"], ["audit", "/audit"], ["find", "/find"],
+             ["compare", "/compare?b_user=ann"]]  # fmt: skip
     async with listening(app, starts=app) as url:
         if count:
             async with httpx2.AsyncClient(base_url=url) as client:
                 await client.post("/v1/tools/refund/call", json={"order": MARKUP, "cents": 5})
                 await client.post("/v1/tools/report/call?as_task=true", json={})
             pages += [["search", "?q=orders"], ["tool", "/tools/hostile"], ["hidden", "/tools/read_orders_0"],
-                      ["tried", "/tools/hostile", ".try button.main"], ["eyes", "?user=ann&role=editor"]]  # fmt: skip
-        told = await walked(base=f"{url}/console", link="once", pages=pages)
+                      ["tried", "/tools/hostile", ".try button.main"], ["eyes", "?user=ann&role=editor"],
+                      ["found", "/find?find=orders"],
+                      ["differ", "/compare?profile=default&b_profile=strict"]]  # fmt: skip
+        told = await walked(
+            base=f"{url}/console", link="once", pages=pages, pictures=os.environ.get("PEGBOARD_PICTURES", "")
+        )
     assert told["faults"] == []
     assert {name for name, length in told["texts"].items() if length < 20} == set()
-    assert told["pressed"] == {"search": "q", "peg": count > 0, "help": True}
+    assert told["pressed"] == {"search": "q", "peg": count > 0, "help": True, "palette": "Two callers side by side"}
     assert told["drawn"]["pegs"] == count
     assert told["drawn"]["ms"] <= DRAWN_MS

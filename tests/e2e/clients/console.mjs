@@ -63,6 +63,14 @@ await keys.page.keyboard.press("j"); await keys.page.keyboard.press("j"); await 
 pressed.peg = await keys.page.evaluate(() => document.activeElement.classList.contains("peg"));
 await keys.page.keyboard.press("?");
 pressed.help = await keys.page.evaluate(() => document.getElementById("keys").open);
+await keys.page.keyboard.press("Escape");
+// The palette: typed words find a page, arrows choose it, Enter opens it.
+await keys.page.keyboard.press("Control+k");
+await keys.page.keyboard.type("two callers");
+await keys.page.waitForFunction(() => document.querySelectorAll("#palette-hits a").length === 1);
+await keys.page.keyboard.press("ArrowDown");
+await Promise.all([keys.page.waitForURL((url) => url.pathname.endsWith("/compare")), keys.page.keyboard.press("Enter")]);
+pressed.palette = await keys.page.innerText("h1");
 
 // What a board costs to draw.
 const cdp = await keys.context.newCDPSession(keys.page);

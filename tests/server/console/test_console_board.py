@@ -104,7 +104,7 @@ async def test_the_page_of_a_hidden_tool_has_the_reason_and_the_fix(browser: Bro
     assert "Reason not in include=['read'] of profile 'clerk'" in page
     assert "Fix include 'write' After that visible" in page
     # Who can reach it.
-    assert "clerk group no group of the profile boss visible may be used" in page
+    assert "you clerk group no group of the profile you boss visible may be used" in page
 
 
 async def test_the_page_of_a_tool_shows_what_it_takes_costs_and_how_to_call_it(browser: Browser) -> None:
@@ -193,3 +193,61 @@ async def test_every_code_that_hides_a_tool_is_on_the_board() -> None:
         assert pegs((await browser.get("")).text) == {
             "inner": "internal", "shut": "available", "made": "factory", "app": "available",
         }  # fmt: skip
+
+
+async def test_two_callers_are_compared_with_the_reason_and_the_fix_for_what_differs(browser: Browser) -> None:
+    address = "/compare?profile=clerk&user=ann&b_profile=boss&b_user=bob&b_space=s1"
+    page = await browser.get(address)
+    text = text_of(page.text)
+    assert "3 tools differ, 1 is the same for both." in text
+    assert "ann, clerk" in text
+    assert "bob in space s1, boss" in text
+    assert "refund group not in include=['read'] of profile 'clerk'; its groups are ['write'] Fix: include" in text
+    assert "count_items visible available predicate" in text
+    # Both sides of each tool, and the swapped pair, have an address of their own.
+    assert '/console/tools/refund?profile=clerk&amp;user=ann"' in page.text
+    assert '/console/tools/refund?profile=boss&amp;user=bob&amp;space=s1"' in page.text
+    assert "/console/compare?profile=boss&amp;user=bob&amp;space=s1&amp;b_profile=clerk&amp;b_user=ann" in page.text
+
+
+async def test_the_comparison_starts_with_the_next_profile_and_says_when_nothing_differs(browser: Browser) -> None:
+    assert "you, clerk" in text_of((await browser.get("/compare?profile=boss")).text)
+    assert "No differences" in (await browser.get("/compare?profile=boss&b_profile=boss")).text
+    assert (await browser.get("/compare?b_profile=nobody")).status_code == 404
+
+
+async def test_a_person_compares_their_own_profiles_alone(tmp_path: Path) -> None:
+    office = Office(tmp_path)
+    async with console(office.catalog) as browser:
+        await browser.log_in(office.key["paul"])
+        page = await browser.get("/compare?profile=desk&b_profile=desk&b_user=olga&b_role=operator")
+        assert "No differences" in page.text
+        assert "olga" not in page.text
+        assert (await browser.get("/compare?b_profile=vault")).status_code == 404
+
+
+async def test_the_page_of_a_tool_lists_the_callers_of_the_rules_that_reach_it(tmp_path: Path) -> None:
+    office = Office(tmp_path)
+    async with console(office.catalog) as browser:
+        await browser.log_in(office.key["olga"])
+        page = text_of((await browser.get("/tools/greet?profile=desk")).text)
+        assert "key olga desk visible may be used key paul desk visible may be used" in page
+        await browser.post("/logout")
+        await browser.log_in(office.key["paul"])
+        assert "Who can reach it" not in (await browser.get("/tools/greet")).text
+
+
+async def test_the_search_finds_tools_profiles_and_pages_and_lists_pages_before_a_word(browser: Browser) -> None:
+    assert "page Board every tool, and who may use it" in text_of((await browser.get("/find")).text)
+    page = text_of((await browser.get("/find?find=ORDER&profile=clerk")).text)
+    assert "tool find_orders Find the orders of a customer. tool refund hidden: group" in page
+    assert "profile clerk its board" in text_of((await browser.get("/find?find=cle")).text)
+    assert "Nothing has these words" in (await browser.get("/find?find=volcano")).text
+
+
+async def test_the_search_of_a_person_has_no_hidden_tool_and_no_operators_page(tmp_path: Path) -> None:
+    office = Office(tmp_path)
+    async with console(office.catalog) as browser:
+        await browser.log_in(office.key["paul"])
+        for query in ("vault", "matrix", "open"):
+            assert "Nothing has these words" in (await browser.get(f"/find?find={query}")).text

@@ -113,9 +113,9 @@ async def _reach(project: Project, tool: str, options: Options, profiles: tuple[
         "callers": [
             {
                 "caller": caller.name,
-                "user": caller.identity.user,
-                "space": caller.identity.space,
-                "roles": list(caller.identity.roles),
+                "user": caller.user,
+                "space": caller.space,
+                "roles": list(caller.roles),
                 "depends_on": list(caller.unknown),
                 "profiles": [_row(one) for one in reached if one.profile in profiles],
             }

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec import Struct
 
 from pegboard.agents.access import agent_view, caller_of, may_run
-from pegboard.auth.rules import IdentityRules, MapRule
+from pegboard.auth.rule_callers import RuleCaller, rule_callers
 from pegboard.cli.options import Identity
 from pegboard.cli.project import Project
 from pegboard.core.view import AgentTools, View
 from pegboard.model.decision import Decision
 
 ALL_GROUPS = "(all groups)"
-EVERYBODY = "everybody on this machine"
 
 
 class Matrix(Struct, frozen=True, kw_only=True):
@@ -23,15 +22,6 @@ class Matrix(Struct, frozen=True, kw_only=True):
 
     profiles: tuple[str | None, ...]
     decisions: Mapping[str, tuple[Decision, ...]]
-
-
-class Caller(Struct, frozen=True, kw_only=True):
-    """Callers that one rule of `identity` lets in. `unknown` are its texts that are filled from a token's claims."""
-
-    name: str
-    identity: Identity
-    profiles: tuple[str | None, ...]
-    unknown: tuple[str, ...] = ()
 
 
 class Reached(NamedTuple):
@@ -56,11 +46,12 @@ async def matrix(project: Project, identity: Identity, profiles: Sequence[str | 
     return Matrix(profiles=tuple(profiles), decisions=decisions)
 
 
-async def reached_by_callers(project: Project, name: str) -> list[tuple[Caller, list[Reached]]]:
+async def reached_by_callers(project: Project, name: str) -> list[tuple[RuleCaller, list[Reached]]]:
     """Return for each rule of `identity` the decision about a tool in each of its profiles."""
+    catalog = project.catalog
     return [
-        (caller, [await _asked(caller.name, _view(project, caller.identity, one), name) for one in caller.profiles])
-        for caller in callers(project)
+        (caller, [await _asked(caller.name, _view(project, _identity(caller), one), name) for one in caller.profiles])
+        for caller in rule_callers(catalog.identity, tuple(catalog.registry.profiles))
     ]
 
 
@@ -84,42 +75,8 @@ async def reached_by_agents(
     return reached
 
 
-def callers(project: Project) -> Iterator[Caller]:
-    """Yield the callers that the rules let in over HTTP, in the order of the rules."""
-    rules: IdentityRules | None = project.catalog.identity
-    known = tuple(project.catalog.registry.profiles)
-    if rules is None:
-        yield Caller(name=EVERYBODY, identity=Identity(), profiles=known or (None,))
-        return
-    keys = set[str]()
-    for rule in rules.map:
-        # Only the first rule of a key counts.
-        if rule.key is None or rule.key not in keys:
-            yield _caller(rule, known)
-        if rule.key is not None:
-            keys.add(rule.key)
-    if rules.anonymous is not None:
-        place = "" if rules.anonymous.is_anywhere else " on this machine"
-        yield Caller(name=f"anonymous{place}", identity=Identity(), profiles=rules.anonymous.profiles or (None,))
-
-
-def _caller(rule: MapRule, known: tuple[str, ...]) -> Caller:
-    name = f"key {rule.key}" if rule.key is not None else f"token {dict(rule.claims or {})}"
-    open_ended = [one for one in (*rule.roles, *rule.profiles) if not one.is_plain]
-    has_any = any(not one.is_plain for one in rule.profiles)
-    profiles = known if has_any else tuple(one.text for one in rule.profiles if one.text in known)
-    identity = Identity(
-        user=None if rule.user is None else rule.user.text,
-        space=None if rule.space is None else rule.space.text,
-        roles=tuple(one.text for one in rule.roles if one.is_plain),
-    )
-    unknown = tuple(one.text for one in (rule.user, rule.space) if one is not None and not one.is_plain)
-    return Caller(
-        name=name,
-        identity=identity,
-        profiles=profiles or (() if known else (None,)),
-        unknown=tuple(dict.fromkeys((*unknown, *(one.text for one in open_ended)))),
-    )
+def _identity(caller: RuleCaller) -> Identity:
+    return Identity(user=caller.user, space=caller.space, roles=caller.roles)
 
 
 def _view(project: Project, identity: Identity, profile: str | None) -> View:

@@ -65,7 +65,7 @@ class BoardPage:
     async def show(self, visit: Visit) -> Response:
         view, query = visit.view(), visit.query.get("q", "").strip()[:BOARD_QUERY_CHARS]
         found = await _found(visit, view, query) if query else None
-        shown = [pair for pair in await _pegs(visit, view) if not query or _matches(pair[0], query)]
+        shown = [pair for pair in await pegs_of(visit, view) if not query or _matches(pair[0], query)]
         pegs = [peg for _, peg in shown]
         rails = list(_rails(pegs, [entry.spec.namespace for entry, _ in shown]))
         hidden = [peg.code for peg in pegs if peg.code != "visible"]
@@ -82,7 +82,7 @@ class BoardPage:
         return self._pages.streamed("board.html", {**frame(visit, "board"), **values})
 
 
-async def _pegs(visit: Visit, view: View) -> list[tuple[ToolEntry, Peg]]:
+async def pegs_of(visit: Visit, view: View) -> list[tuple[ToolEntry, Peg]]:
     """Return the tools that this person may know of, each with its peg, by namespace and name."""
     if visit.is_operator:
         codes = await view.acodes()

@@ -23,6 +23,8 @@ from pegboard.server.body_reader import BodyError, ClientLeftError
 from pegboard.server.consent_inbox import APPROVER
 from pegboard.server.console.audit_page import AuditPage
 from pegboard.server.console.board import BoardPage
+from pegboard.server.console.compare_page import ComparePage
+from pegboard.server.console.find_page import FindPage
 from pegboard.server.console.inbox_page import InboxPage, refused
 from pegboard.server.console.live import LivePage
 from pegboard.server.console.login_link import LoginLink
@@ -33,7 +35,7 @@ from pegboard.server.console.sessions import SESSION_S, Session, Sessions, cooki
 from pegboard.server.console.sources_page import SourcesPage
 from pegboard.server.console.tasks_page import TasksPage
 from pegboard.server.console.tool_detail import ToolPage
-from pegboard.server.console.visit import LOOKING, Lens, Visit
+from pegboard.server.console.visit import Lens, Visit, seen_through
 from pegboard.server.health import OPERATOR
 from pegboard.server.host_guard import OTHER_PAGE, Refusal, is_of_another_page
 from pegboard.server.http_api.api_app import Api
@@ -95,6 +97,8 @@ class ConsoleApp:
         self._routes = [
             self._route("", {"GET": board.show}),
             self._route("/tools/{name}", {"GET": tools.show, "POST": tools.call}),
+            self._route("/compare", {"GET": ComparePage(self._pages).show}),
+            self._route("/find", {"GET": FindPage(self._pages).show}),
             self._route("/tasks", {"GET": tasks.list}),
             self._route("/tasks/{id}", {"GET": tasks.show}),
             self._route("/tasks/{id}/cancel", {"POST": tasks.cancel}),
@@ -266,12 +270,7 @@ class ConsoleApp:
     def _other(self, lens: Lens, person: Identity, acts_as: Principal | None) -> Principal | None:
         if OPERATOR not in person.roles:
             return None
-        profiles = self._api.gateway.registry.profiles
-        profile = lens.profile or (None if acts_as is None else acts_as.profile) or next(iter(profiles), None)
-        who = person
-        if lens.is_of_another:
-            who = Identity(credential=LOOKING, user=lens.user or None, space=lens.space or None, roles=lens.roles)
-        return Principal(identity=who, profile=profile, session=who.credential)
+        return seen_through(lens, person, acts_as, next(iter(self._api.gateway.registry.profiles), None))
 
     # -- login and logout
 

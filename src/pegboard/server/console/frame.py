@@ -11,41 +11,43 @@ from pegboard.version import __version__
 
 
 class Tab(NamedTuple):
-    """A link of the navigation."""
+    """A link of the navigation; `about` says what the page is for."""
 
     name: str
     label: str
     path: str
+    about: str
 
 
 _TABS = (
-    Tab("board", "Board", ""),
-    Tab("consents", "Consents", "/consents"),
-    Tab("tasks", "Tasks", "/tasks"),
-    Tab("live", "Live", "/live"),
+    Tab("board", "Board", "", "every tool, and who may use it"),
+    Tab("consents", "Consents", "/consents", "calls that wait for a decision"),
+    Tab("tasks", "Tasks", "/tasks", "long calls: stuck, running, done"),
+    Tab("live", "Live", "/live", "calls as they happen"),
 )
 _OPERATOR_TABS = (
-    Tab("matrix", "Matrix", "/matrix"),
-    Tab("sources", "Sources", "/sources"),
-    Tab("audit", "Audit", "/audit"),
+    Tab("matrix", "Matrix", "/matrix", "tools against profiles"),
+    Tab("sources", "Sources", "/sources", "servers, APIs, stores, and what the lock holds back"),
+    Tab("audit", "Audit", "/audit", "what was called, by whom, with what outcome"),
 )
+_COMPARE = Tab("compare", "Two callers", "/compare", "what differs between two callers, and why")
+
+
+def tabs_of(visit: Visit) -> tuple[Tab, ...]:
+    """Return the pages that a person may open, those of the navigation first."""
+    return (*_navigation(visit), _COMPARE)
+
+
+def _navigation(visit: Visit) -> tuple[Tab, ...]:
+    return (*_TABS, *_OPERATOR_TABS) if visit.is_operator else _TABS
 
 
 def frame(visit: Visit, tab: str) -> Mapping[str, Any]:
     """Return the values of the layout for a page of this tab."""
     principal = visit.looks_as
-    tabs = (*_TABS, *_OPERATOR_TABS) if visit.is_operator else _TABS
     return {
-        "visit": visit, "url": visit.url, "base": visit.base, "tab": tab, "tabs": tabs, "version": __version__,
-        "name": legal(visit.gateway.catalog.name), "form_token": visit.form_token, "profile": principal.profile,
-        "whose": _whose(visit),
+        "visit": visit, "url": visit.url, "base": visit.base, "tab": tab, "tabs": _navigation(visit),
+        "name": legal(visit.gateway.catalog.name), "version": __version__, "form_token": visit.form_token,
+        "profile": principal.profile,
+        "whose": visit.lens.whose or ("a caller" if visit.is_operator else "you"),
     }  # fmt: skip
-
-
-def _whose(visit: Visit) -> str:
-    """Return the caller whose tools a page shows, in words."""
-    lens = visit.lens
-    if not lens.is_of_another:
-        return "a caller" if visit.is_operator else "you"
-    parts = [lens.user or "somebody", f"in space {lens.space}" if lens.space else ""]
-    return " ".join(filter(None, [*parts, f"with role {', '.join(lens.roles)}" if lens.roles else ""]))

@@ -9,12 +9,14 @@ from typing import Any, NamedTuple
 
 from starlette.responses import Response
 
+from pegboard.auth.rule_callers import rule_callers
 from pegboard.core.call.resolve import callable_tool
 from pegboard.core.view import View
 from pegboard.discovery.token_count import estimated_tokens
 from pegboard.discovery.tool_page import hints, whole
 from pegboard.model.decision import Code, Decision
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
+from pegboard.model.record import replace
 from pegboard.model.tool import ToolEntry
 from pegboard.providers.mcp import mcp_tool
 from pegboard.server.console.board import MEANINGS
@@ -24,9 +26,10 @@ from pegboard.server.console.pages import Pages
 from pegboard.server.console.schema_form import FormError, arguments_of, fields_of
 from pegboard.server.console.shown_json import exact_json
 from pegboard.server.console.trial import Outcome, tried
-from pegboard.server.console.visit import Visit
+from pegboard.server.console.visit import LOOKING, Lens, Visit
+from pegboard.server.principal import Identity, Principal
 
-PROFILES_ASKED = 50  # profiles for which a tool's page says whether they have it
+REACH_ASKED = 100  # callers and profiles for which a tool's page says whether they have it
 
 _FACTS = (
     "source", "origin", "consent", "rate_limit", "timeout_s", "max_concurrency", "max_result_bytes", "task",
@@ -36,11 +39,13 @@ _GOES_WITHOUT_SAYING = (None, "", "never", "forbidden")
 
 
 class Reach(NamedTuple):
-    """Whether a profile has a tool: its code, and what it means."""
+    """Whether a caller with a profile has a tool: its code, what it means, and the tool's page seen by this caller."""
 
+    who: str
     profile: str
     code: Code
     meaning: str
+    href: str
 
 
 class Parameter(NamedTuple):
@@ -118,14 +123,26 @@ def tokens_of(entry: ToolEntry) -> int:
 
 
 async def _reach(visit: Visit, entry: ToolEntry) -> list[Reach]:
-    """Return for each profile whether the caller would see the tool with it; for operators only."""
+    """Return who would see the tool, for operators: the caller they look at and those of the rules, by profile."""
     if not visit.is_operator:
         return []
-    gateway, found = visit.gateway, list[Reach]()
-    for profile in visit.profiles[:PROFILES_ASKED]:
-        view = gateway.catalog.view(gateway.context(visit.looks_as), profile=profile)
-        decision = await view.awhy(entry.wire_name)
-        found.append(Reach(profile, decision.code, meaning_of(decision.code)))
+    rules = visit.gateway.registry.declarations.identity
+    asked = [
+        (visit.lens.whose or "you", visit.looks_as.identity, replace(visit.lens, profile=profile))
+        for profile in visit.profiles
+    ]
+    # Without rules everybody is the same caller.
+    for caller in () if rules is None else rule_callers(rules, visit.profiles):
+        who = Identity(credential=LOOKING, user=caller.user, space=caller.space, roles=caller.roles)
+        lens = Lens(user=caller.user or "", space=caller.space or "", role=", ".join(caller.roles))
+        name = f"{caller.name} (depends on {', '.join(caller.unknown)})" if caller.unknown else caller.name
+        asked += [(name, who, replace(lens, profile=profile or "")) for profile in caller.profiles]
+    found = list[Reach]()
+    for name, who, lens in asked[:REACH_ASKED]:
+        view = visit.view(Principal(identity=who, profile=lens.profile or None, session=who.credential))
+        code = (await view.awhy(entry.wire_name)).code
+        href = visit.address(f"/tools/{entry.wire_name}", lens.query())
+        found.append(Reach(name, lens.profile, code, meaning_of(code), href))
     return found
 
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 from starlette.types import Receive, Send
 
 from pegboard.core.view import View
-from pegboard.model.record import CarriesCredentials
+from pegboard.model.record import CarriesCredentials, replace
 from pegboard.server.gateway import Gateway
 from pegboard.server.health import OPERATOR
 from pegboard.server.principal import Identity, Principal
@@ -29,14 +29,21 @@ class Lens(Struct, frozen=True, kw_only=True):
     role: str = ""
 
     @classmethod
-    def of(cls, query: Mapping[str, str]) -> Lens:
-        """Read the query of an address."""
-        return cls(**{name: query.get(name, "").strip()[:LENS_CHARS] for name in cls.__struct_fields__})
+    def of(cls, query: Mapping[str, str], prefix: str = "") -> Lens:
+        """Read the query of an address; the names of its fields may have a prefix."""
+        return cls(**{name: query.get(prefix + name, "").strip()[:LENS_CHARS] for name in cls.__struct_fields__})
+
+    def query(self, prefix: str = "") -> dict[str, str]:
+        """Return the fields that are set, for the query of a link."""
+        return {prefix + name: value for name in self.__struct_fields__ if (value := getattr(self, name))}
 
     @property
-    def query(self) -> dict[str, str]:
-        """The fields that are set, for the query of a link."""
-        return {name: value for name in self.__struct_fields__ if (value := getattr(self, name))}
+    def whose(self) -> str:
+        """The caller in words; empty for the person who looks."""
+        if not self.is_of_another:
+            return ""
+        parts = [self.user or "somebody", f"in space {self.space}" if self.space else ""]
+        return " ".join(filter(None, [*parts, f"with role {', '.join(self.roles)}" if self.roles else ""]))
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -100,10 +107,27 @@ class Visit(CarriesCredentials, frozen=True, kw_only=True):
 
     def url(self, path: str = "", **query: str) -> str:
         """Return the address of a page of the console, seen by the same caller."""
-        query = {**self.lens.query, **{name: value for name, value in query.items() if value}}
+        return self.address(path, {**self.lens.query(), **{name: value for name, value in query.items() if value}})
+
+    def address(self, path: str, query: Mapping[str, str]) -> str:
+        """Return the address of a page of the console with exactly this query."""
         return f"{self.base}{quote(path)}" + (f"?{urlencode(query)}" if query else "")
 
-    def view(self) -> View:
-        """Return the tools of the caller through whose eyes the person looks, with a new context."""
-        gateway = self.gateway
-        return gateway.catalog.view(gateway.context(self.looks_as), profile=self.looks_as.profile)
+    def view(self, principal: Principal | None = None) -> View:
+        """Return the tools of the caller through whose eyes the person looks, or of another, with a new context."""
+        gateway, principal = self.gateway, self.looks_as if principal is None else principal
+        return gateway.catalog.view(gateway.context(principal), profile=principal.profile)
+
+    def through(self, lens: Lens) -> Principal:
+        """Return the caller of another lens; a person who is not an operator has their own profiles alone."""
+        own = replace(self.looks_as, profile=lens.profile or self.looks_as.profile)
+        return seen_through(lens, self.person, own) if self.is_operator else own
+
+
+def seen_through(lens: Lens, person: Identity, own: Principal | None, usual: str | None = None) -> Principal:
+    """Return the caller of an operator's lens. The profile is that of the lens, else of `own`, else `usual`."""
+    who = person
+    if lens.is_of_another:
+        who = Identity(credential=LOOKING, user=lens.user or None, space=lens.space or None, roles=lens.roles)
+    profile = lens.profile or (None if own is None else own.profile) or usual
+    return Principal(identity=who, profile=profile, session=who.credential)

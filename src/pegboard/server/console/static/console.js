@@ -8,13 +8,41 @@
     if (next) { next.focus(); next.scrollIntoView({block: "nearest"}); }
   };
   const keys = {
-    "/": () => { const field = document.getElementById("q"); if (field) { field.focus(); field.select(); } else location.assign(board()); },
+    "/": () => { const field = document.getElementById("q"); if (field) { field.focus(); field.select(); } else if (palette) openPalette(); else location.assign(board()); },
     j: () => step(1), k: () => step(-1),
     b: () => location.assign(board()),
     "?": () => document.getElementById("keys").showModal(),
   };
   const board = () => (document.querySelector("[data-board]") || {href: location.href}).href;
+  // The palette: the search page in a dialog; arrows choose, Enter opens.
+  const palette = document.getElementById("palette");
+  const hits = () => [...palette.querySelectorAll(".hits a")];
+  const choose = (by) => {
+    const all = hits(), at = all.findIndex((one) => one.getAttribute("aria-selected") === "true");
+    const next = all[Math.min(Math.max(at + by, 0), all.length - 1)];
+    for (const one of all) one.setAttribute("aria-selected", String(one === next));
+    if (next) next.scrollIntoView({block: "nearest"});
+  };
+  const openPalette = () => {
+    if (!palette.open) palette.showModal();
+    const field = document.getElementById("palette-q");
+    field.focus(); field.select();
+  };
+  if (palette) {
+    for (const link of document.querySelectorAll("[data-find]")) link.addEventListener("click", (event) => { event.preventDefault(); openPalette(); });
+    palette.addEventListener("keydown", (event) => {
+      if (event.key === "ArrowDown" || event.key === "ArrowUp") { event.preventDefault(); choose(event.key === "ArrowDown" ? 1 : -1); }
+      const chosen = hits().find((one) => one.getAttribute("aria-selected") === "true");
+      if (event.key === "Enter" && chosen) { event.preventDefault(); location.assign(chosen.href); }
+    });
+    palette.addEventListener("click", (event) => { if (event.target === palette) palette.close(); });
+  }
   document.addEventListener("keydown", (event) => {
+    if (palette && (event.ctrlKey || event.metaKey) && !event.altKey && event.key.toLowerCase() === "k") {
+      event.preventDefault();
+      if (palette.open) palette.close(); else if (!document.querySelector("dialog[open]")) openPalette();
+      return;
+    }
     if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
     const target = event.target;
     if (target.matches("input, select, textarea")) {

@@ -1,0 +1,91 @@
+"""Find page: a search over tools, profiles, pages and calls; the command palette shows the same results."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from starlette.responses import Response
+
+from pegboard.audit.audit import Audit
+from pegboard.audit.audit_query import AuditFilter, newest_rows
+from pegboard.server.console.board import pegs_of
+from pegboard.server.console.frame import frame, tabs_of
+from pegboard.server.console.pages import Pages
+from pegboard.server.console.visit import Visit
+from pegboard.storage.store_error import StoreError
+
+FIND_QUERY_CHARS = 200  # of a search
+FIND_HITS = 12  # results of each kind
+
+
+class Hit(NamedTuple):
+    """A result: its kind in one word, its name, a text next to it, and the address of its page."""
+
+    kind: str
+    name: str
+    text: str
+    href: str
+
+
+class FindPage:
+    """`/console/find`."""
+
+    def __init__(self, pages: Pages) -> None:
+        self._pages = pages
+
+    async def show(self, visit: Visit) -> Response:
+        query = visit.query.get("find", "").strip()[:FIND_QUERY_CHARS]
+        words = query.casefold().split()
+        hits = [*_pages(visit, words), *_profiles(visit, words)]
+        if words:
+            hits = [*hits, *await _tools(visit, words), *await _calls(visit, query)]
+        return self._pages.page("find.html", {**frame(visit, "find"), "query": query, "hits": hits})
+
+
+def _pages(visit: Visit, words: Sequence[str]) -> list[Hit]:
+    tabs = [one for one in tabs_of(visit) if _has(f"{one.label} {one.about}", words)]
+    return [Hit("page", one.label, one.about, visit.url(one.path)) for one in tabs]
+
+
+def _profiles(visit: Visit, words: Sequence[str]) -> list[Hit]:
+    names = [one for one in visit.profiles if words and _has(one, words)]
+    return [Hit("profile", one, "its board", visit.url(profile=one)) for one in names[:FIND_HITS]]
+
+
+async def _tools(visit: Visit, words: Sequence[str]) -> list[Hit]:
+    """Return the tools with all words, those with the words in the name first."""
+    shown = [
+        (not _has(peg.name, words), peg, entry.spec.description.strip().partition("\n")[0])
+        for entry, peg in await pegs_of(visit, visit.view())
+        if _has(f"{peg.name} {entry.spec.title or ''} {entry.spec.description}", words)
+    ]
+    shown.sort(key=lambda one: one[0])
+    return [
+        Hit("tool", peg.name, text if peg.code == "visible" else f"hidden: {peg.code}", visit.url(f"/tools/{peg.name}"))
+        for _, peg, text in shown[:FIND_HITS]
+    ]
+
+
+async def _calls(visit: Visit, query: str) -> list[Hit]:
+    """Return the newest calls of tools with the query in their name, and the call with this id; for operators."""
+    audit = visit.gateway.catalog.executor.ports.audit
+    if not visit.is_operator or not isinstance(audit, Audit):
+        return []
+    wanted = [AuditFilter(call_id=query), AuditFilter(tool=f"*{query}*")]
+    try:
+        found = [await asyncio.to_thread(newest_rows, audit.writer.store, one, limit=FIND_HITS) for one in wanted]
+    except StoreError:
+        return [Hit("calls", "Calls cannot be searched now", "the audit cannot be read", visit.url("/audit"))]
+    rows = {row.call_id: row for rows in found for row in rows if row.call_id}
+    return [
+        Hit("call", row.tool or row.name, f"{row.outcome or row.event} by {row.user or 'nobody known'}",
+            visit.url(f"/audit/{call_id}"))
+        for call_id, row in [*rows.items()][:FIND_HITS]
+    ]  # fmt: skip
+
+
+def _has(text: str, words: Sequence[str]) -> bool:
+    folded = text.casefold()
+    return all(word in folded for word in words)
