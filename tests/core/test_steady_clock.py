@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from pegboard.core.steady_clock import SteadyClock, steady_time
+from pegboard.core.steady_clock import CLOCK_BACK_S, SteadyClock, steady_time
 from pegboard.model.record import replace
 from tests.core.parts import Clock
 from tests.server.doors import workshop
@@ -68,3 +68,16 @@ def test_a_catalog_judges_by_it_unless_a_clock_is_passed() -> None:
     clock = Clock()
     catalog.executor.swap(replace(catalog.executor.ports, wall_clock=clock))
     assert catalog.registry.wall_clock is clock
+
+
+async def test_a_clock_that_was_set_back_is_a_fault_until_it_is_right_again() -> None:
+    wall = 1_000.0
+    clock = SteadyClock(lambda: wall, monotonic_clock=lambda: 0.0)
+    clock()
+    wall -= CLOCK_BACK_S
+    await clock.check()
+    wall -= 1.0
+    with pytest.raises(OSError, match="was set back by 61 s"):
+        await clock.check()
+    wall += 1.0
+    await clock.check()

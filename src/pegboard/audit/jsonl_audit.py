@@ -15,6 +15,7 @@ from pegboard.audit.limits import AUDIT_HEAD_ROWS
 from pegboard.model.error import DefinitionError
 from pegboard.platforms import platform
 from pegboard.storage.file_permissions import store_faults
+from pegboard.storage.free_space import check_free_space
 from pegboard.storage.store_error import StoreError
 from pegboard.storage.whole_file import write_whole
 
@@ -114,6 +115,7 @@ class JsonlAudit:
             raise StoreError(f"{str(self._path)!r} cannot be written: its folder is missing or read-only")
         if self._path.exists() and not os.access(self._path, os.W_OK):
             raise StoreError(f"{str(self._path)!r} cannot be written")
+        check_free_space(self._path)
 
     def after_fork(self) -> None:
         """Leave the file to the parent: the lock belongs to both, and is released when both have closed it."""

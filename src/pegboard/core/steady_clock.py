@@ -29,6 +29,20 @@ class SteadyClock:
         """The time at which the monotonic clock was 0, by the latest setting of the wall clock."""
         self._is_logged = False
 
+    @property
+    def behind_s(self) -> float:
+        """How far the machine's clock is behind this one, in seconds."""
+        return max(0.0, self() - self._wall_clock())
+
+    async def check(self) -> None:
+        """Check that the machine's clock was not set back.
+
+        Raises:
+            OSError: it was.
+        """
+        if self.behind_s > CLOCK_BACK_S:
+            raise OSError(f"the clock of this machine was set back by {self.behind_s:.0f} s")
+
     def __call__(self) -> float:
         # The wall clock first: a pause between the two readings then makes the result earlier, and is not kept.
         wall = self._wall_clock()

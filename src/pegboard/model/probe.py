@@ -7,7 +7,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-PartKind = Literal["store", "bus", "server", "model"]
+PartKind = Literal["store", "bus", "server", "model", "host"]
+"""`host` is what the machine provides: its clock, and the certificate of the server."""
 
 
 class Probe(Struct, frozen=True, kw_only=True):

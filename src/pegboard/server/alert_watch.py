@@ -39,6 +39,7 @@ from pegboard.telemetry.budget_refusals import BudgetRefusals
 from pegboard.telemetry.part_states import PartStates
 
 ALERT_CHECK_S = 2.0  # seconds between two looks at what is wrong
+ALERT_PROBE_S = 10.0  # seconds between two probes of all parts, for the log, if there are no alerts
 ALERT_AGAIN_S = 60.0  # seconds until an alert is tried again that its receiver did not take
 ALERT_TEXT_CHARS = 1_000  # characters of the text of an alert
 ALERT_TASKS_S = 30.0  # seconds between two looks at all tasks
@@ -84,6 +85,7 @@ class AlertWatch:
         self._turn: AlertTurn | None = None
         self._sending: dict[str, asyncio.Task[None]] = {}
         self._not_before: dict[str, float] = {}
+        self._next_probe = 0.0
         self._slow: dict[AlertKind, tuple[float, tuple[AlertState, ...] | None]] = {}
 
     @property
@@ -107,9 +109,10 @@ class AlertWatch:
 
     async def _look_on(self) -> None:
         while True:
-            if self._alerts.rules:
+            if self._alerts.rules or self._clock() >= self._next_probe:
+                self._next_probe = self._clock() + ALERT_PROBE_S
                 try:
-                    await self.look()
+                    await (self.look() if self._alerts.rules else self._part_states.probes())
                 except Exception:  # boundary: a fault here must not end all later alerts
                     log.exception("What to alert of could not be told.")
             await self._sleep(self._interval_s)

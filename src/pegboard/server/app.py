@@ -17,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from pegboard.catalog import Catalog
 from pegboard.core.limits import SHUTDOWN_GRACE_S
+from pegboard.core.steady_clock import steady_time
 from pegboard.egress.client_spans import tracer_in_use
 from pegboard.extras import needs_package
 from pegboard.lazy import LazyModule
@@ -29,6 +30,7 @@ from pegboard.model.tool import ToolEntry
 from pegboard.server.alert_watch import AlertWatch
 from pegboard.server.authenticator import Authenticator
 from pegboard.server.bus import Bus, Others, Transport
+from pegboard.server.certificate import ServerCertificate
 from pegboard.server.connect_page import ConnectPage
 from pegboard.server.consent_page import ConsentPage
 from pegboard.server.console_door import ConsoleDoor
@@ -128,6 +130,8 @@ class AppOptions(CarriesCredentials, frozen=True, kw_only=True):
     console: bool = False
     login_token: str = ""
     """The secret of the console's one-time login link; empty for none."""
+    certificate: ServerCertificate | None = None
+    """The certificate that it serves itself, whose end is watched."""
 
 
 def app_of(catalog: Catalog, options: AppOptions) -> Starlette:
@@ -161,7 +165,7 @@ def app_of(catalog: Catalog, options: AppOptions) -> Starlette:
     endpoint: Endpoint = Endpoint(gateway, host_guard, authenticator=authenticator, sealing=sealing, others=others)
     shared = Api(gateway, host_guard, authenticator, event_hub, sealing)
     api: Routes = Routes(shared)
-    part_states = PartStates(lambda: _parts(catalog, others.bus))
+    part_states = PartStates(lambda: _parts(catalog, others.bus, options.certificate))
     health = Health(
         gateway,
         host_guard,
@@ -197,9 +201,12 @@ def app_of(catalog: Catalog, options: AppOptions) -> Starlette:
     return App(parts, grace_s=options.grace_s)
 
 
-def _parts(catalog: Catalog, bus: Bus | None) -> Iterator[Part]:
-    """Yield what a served catalog depends on, and the bus to other workers."""
+def _parts(catalog: Catalog, bus: Bus | None, certificate: ServerCertificate | None) -> Iterator[Part]:
+    """Yield what a served catalog depends on, the bus to other workers, and what the machine provides."""
     yield from parts_of(catalog)
+    yield Part(kind="host", name="clock", where="", check=steady_time.check)
+    if certificate is not None:
+        yield Part(kind="host", name="certificate", where="", check=certificate.check)
     if bus is not None:
         yield Part(kind="bus", name="server.bus", where="", check=bus.probe)
 
@@ -399,7 +406,8 @@ def serve_http(
         DefinitionError: the profile does not exist, or a key is too short.
         OSError: the address cannot be bound.
     """
-    app = app_of(catalog, replace(options, has_others=worker is not None))
+    certificate = None if front.certificate is None else ServerCertificate(front.certificate, front.key)
+    app = app_of(catalog, replace(options, has_others=worker is not None, certificate=certificate))
 
     def say_where(address: str) -> None:
         sys.stderr.write(addresses(address, catalog, profile=options.profile))
@@ -414,6 +422,7 @@ def serve_http(
         grace_s=options.grace_s,
         worker=worker,
         front=front,
+        tls=None if certificate is None else certificate.context,
     )
 
 

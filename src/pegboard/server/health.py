@@ -25,7 +25,7 @@ from pegboard.telemetry.part_states import PartStates
 from pegboard.telemetry.prometheus_text import MEDIA_TYPE, prometheus_text
 
 OPERATOR = "operator"
-_STORES = frozenset({"store", "bus"})
+_STORES, _SERVERS = frozenset({"store", "bus"}), frozenset({"server", "model"})
 METRICS_WAIT_S = 3.0  # how long to wait for the other workers before reporting only this one's counters
 
 
@@ -152,7 +152,8 @@ class Health:
                 for name in {name for one in counted for name in one.get("stores", {})}
             }
             | {name: probe.ok for (kind, name), probe in probes.items() if kind in _STORES},
-            servers={name: probe.ok for (kind, name), probe in probes.items() if kind not in _STORES},
+            servers={name: probe.ok for (kind, name), probe in probes.items() if kind in _SERVERS},
+            hosts={name: probe.ok for (kind, name), probe in probes.items() if kind == "host"},
             is_refused=any(one["is_refused"] for one in counted),
             # A random worker answers, so figures of its process would jump between requests.
             has_process=not self._has_others,

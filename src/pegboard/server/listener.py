@@ -320,15 +320,12 @@ def listen(
     grace_s: float,
     worker: Worker | None = None,
     front: ProxySettings = NO_PROXY,
+    tls: ssl.SSLContext | None = None,
 ) -> None:
     """Serve an app on a bound socket until a signal; leaves the process with exit code 0 if threads would hold it."""
     served = AccessLog(app) if access_log.isEnabledFor(logging.INFO) else app
     if front.trusted or isinstance(listening.getsockname(), str):
         served = TrustedProxies(served, front.trusted)
-    tls = None
-    if front.certificate is not None:
-        tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        tls.load_cert_chain(front.certificate, front.key)
     address = address_of(listening, front)
     listener = Listener(
         served,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pegboard.lazy import LazyModule
 from pegboard.model.error import DefinitionError
 from pegboard.storage.file_permissions import store_faults
+from pegboard.storage.free_space import check_free_space
 from pegboard.storage.store_error import StoreError
 from pegboard.storage.store_schema import Schema
 
@@ -154,13 +155,15 @@ class SqliteFile:
         """Check that the file can be read and written, or created; nothing is created or changed.
 
         Raises:
-            StoreError: it cannot be used, or holds tables of a newer Pegboard.
+            StoreError: it cannot be used, its disk is full, or it holds tables of a newer Pegboard.
         """
         if not self.path.exists():
             folder = self.path.parent
             if not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
                 raise StoreError(f"{str(self.path)!r} does not exist, and cannot be created in its folder")
+            check_free_space(self.path)
             return
+        check_free_space(self.path)
         with self._explained(), closing(self._open(is_writing=True)) as connection:
             # Takes the lock of a writer; closing the connection undoes it.
             connection.script("begin immediate")

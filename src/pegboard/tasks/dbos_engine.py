@@ -122,7 +122,7 @@ class DbosEngine:
             try:
                 self._client = await _away(client_of, self._url)
             except Exception as error:
-                raise OSError(f"The database of tasks cannot be opened: {error}") from error
+                raise _unopened(error) from error
             return
         if _Current.engine is not None:
             raise OSError(
@@ -139,7 +139,7 @@ class DbosEngine:
             await _away(self._lease.renew)
         except Exception as error:
             await self.close()
-            raise OSError(f"The database of tasks cannot be opened: {error}") from error
+            raise _unopened(error) from error
         self._guarding = asyncio.create_task(self._lease.guard())
         self._beating.start()
 
@@ -625,3 +625,9 @@ def _address(uri: StoreUri) -> sa.URL:
     if uri.path is not None:
         return sa.URL.create("sqlite", database=str(uri.path))
     return sa.make_url(uri.text.reveal()).set(drivername="postgresql+psycopg")
+
+
+def _unopened(error: Exception) -> OSError:
+    """Return the error in one line: SQLAlchemy adds the statement, its parameters and a link."""
+    first = next(iter(str(error).splitlines()), type(error).__name__)
+    return OSError(f"The database of tasks cannot be opened: {first}")

@@ -1,8 +1,9 @@
-"""Part states: probe the stores, buses and servers of a catalog, and remember the results for a moment."""
+"""Part states: probe the stores, buses and servers of a catalog, remember the results for a moment, and log changes."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple, Protocol
@@ -15,6 +16,8 @@ from pegboard.model.probe import Part, PartKind, Probe
 PROBE_KEPT_S = 2.0  # seconds for which the result of a probe is used again
 
 PartKey = tuple[PartKind, str]
+
+log = logging.getLogger("pegboard")
 
 
 class Declaring(Protocol):
@@ -63,7 +66,8 @@ class PartStates:
     """The latest probe of each part of a running catalog.
 
     A server has one, and uses it on its event loop. A part is probed again when somebody asks and its latest probe is
-    two seconds old, whether that failed or not. Nothing runs in the background, so there is nothing to close.
+    two seconds old, whether that failed or not. Nothing runs in the background, so there is nothing to close. A part
+    that stops working is logged as `part_lost`, and when it works again as `part_returned`.
 
     Args:
         parts: returns the current parts.
@@ -73,6 +77,7 @@ class PartStates:
     def __init__(self, parts: Callable[[], Iterable[Part]], *, clock: Callable[[], float] = time.monotonic) -> None:
         self._parts, self._clock = parts, clock
         self._known: dict[PartKey, _Known] = {}
+        self._lost: set[PartKey] = set()
 
     async def probes(self, *, only_required: bool = False) -> Mapping[PartKey, Probe]:
         """Return the probes of all parts, or of those without which calls fail."""
@@ -83,8 +88,24 @@ class PartStates:
         for key, part in wanted.items():
             known = self._known.get(key)
             if known is None or (known.probe.done() and now - known.began >= PROBE_KEPT_S):
-                self._known[key] = _Known(asyncio.ensure_future(_probe(part, PROBE_S)), now)
+                self._known[key] = _Known(asyncio.ensure_future(self._logged(key, part)), now)
         running = [self._known[key].probe for key in wanted]
         # Others may wait for the same probes: a caller that leaves must not cancel them.
         probes = await asyncio.shield(asyncio.gather(*running))
         return dict(zip(wanted, probes, strict=True))
+
+    async def _logged(self, key: PartKey, part: Part) -> Probe:
+        """Probe a part, and log a change since its previous probe."""
+        probe = await _probe(part, PROBE_S)
+        named = f"the {part.kind} {part.name}"
+        if probe.ok and key in self._lost:
+            self._lost.discard(key)
+            _warn("part_returned", f"{named} works again", part)
+        elif not probe.ok and key not in self._lost:
+            self._lost.add(key)
+            _warn("part_lost", f"{named} does not work: {probe.detail}", part)
+        return probe
+
+
+def _warn(event: str, text: str, part: Part) -> None:
+    log.warning("%s: %s", event, text, extra={"fields": {"event": event, "kind": part.kind, "part": part.name}})

@@ -24,6 +24,7 @@ def prometheus_text(
     sources: Mapping[str, SourceState],
     stores: Mapping[str, bool],
     servers: Mapping[str, bool],
+    hosts: Mapping[str, bool],
     is_refused: bool,
     worker: str = "",
     workers_heard: int = 1,
@@ -45,7 +46,7 @@ def prometheus_text(
             int(bool(worker)),
         ),
     }
-    metrics_of_all = (_calls(metrics, worker), _sources(sources), _up(stores, servers), _gauges(gauges))
+    metrics_of_all = (_calls(metrics, worker), _sources(sources), _up(stores, servers, hosts), _gauges(gauges))
     registry.register(_Collected([metric for some in metrics_of_all for metric in some]))
     if has_process:
         ProcessCollector(registry=registry)
@@ -84,13 +85,16 @@ def _sources(states: Mapping[str, SourceState]) -> Iterable[Metric]:
     return up, status, held
 
 
-def _up(stores: Mapping[str, bool], servers: Mapping[str, bool]) -> Iterable[Metric]:
+def _up(stores: Mapping[str, bool], servers: Mapping[str, bool], hosts: Mapping[str, bool]) -> Iterable[Metric]:
     store_up = GaugeMetricFamily("pegboard_store_up", "1 while a store or the bus answers.", labels=("store",))
     server_up = GaugeMetricFamily("pegboard_server_up", "1 while a server accepts connections.", labels=("server",))
-    for gauge, parts in ((store_up, stores), (server_up, servers)):
+    host_ok = GaugeMetricFamily(
+        "pegboard_host_ok", "1 while clock and certificate are as they should.", labels=("part",)
+    )
+    for gauge, parts in ((store_up, stores), (server_up, servers), (host_ok, hosts)):
         for name, is_up in sorted(parts.items()):
             gauge.add_metric((name,), int(is_up))
-    return [gauge for gauge in (store_up, server_up) if gauge.samples]
+    return [gauge for gauge in (store_up, server_up, host_ok) if gauge.samples]
 
 
 def _gauges(gauges: Mapping[str, tuple[str, int]]) -> Iterable[Metric]:

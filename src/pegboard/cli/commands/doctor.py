@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import redirect_stdout
 from importlib import metadata as _metadata
@@ -21,7 +22,9 @@ from pegboard.cli.source_startup import started
 from pegboard.cli.terminal import Column
 from pegboard.config.forms.predicate_form import secret_names
 from pegboard.config.probes import parts_of
+from pegboard.config.stores import stores_of
 from pegboard.core.ports import Probed, Source
+from pegboard.core.steady_clock import CLOCK_BACK_S
 from pegboard.egress.process import launch
 from pegboard.extras import install_command
 from pegboard.model.error import CallError
@@ -55,6 +58,7 @@ class Finding(Struct, frozen=True, kw_only=True):
         "bus",
         "server",
         "model",
+        "host",
         "tools",
         "credentials",
         "config",
@@ -91,6 +95,7 @@ async def doctor_command(*, options: SharedOptions) -> Exit:
                 *_lock(project),
                 *_keys(project),
                 await _memory(),
+                _clock(project),
                 *(_part(part, probes[part.kind, part.name]) for part in parts),
                 *_unchecked(project, parts),
                 *_oddities(project),
@@ -214,6 +219,20 @@ async def _memory() -> Finding:
         detail="programs that Pegboard starts can read its keys",
         to_do="Run Pegboard as a user other than root, or without CAP_SYS_PTRACE, CAP_PERFMON and CAP_SYS_ADMIN.",
     )
+
+
+def _clock(project: Project) -> Finding:
+    """Tell whether a file of the config or of a store was written in the future."""
+    now = time.time()
+    files = [project.config.path, *(store.uri.path for store in stores_of(project.config))]
+    newest = max((file.stat().st_mtime for file in files if file is not None and file.exists()), default=now)
+    if newest <= now + CLOCK_BACK_S:
+        return Finding(kind="host", name="clock", state="ok")
+    return Finding(
+        kind="host", name="clock", state="behind", is_wrong=True,
+        detail=f"files of this config were written {newest - now:.0f} s in the future",
+        to_do="Set the clock of this machine, then restart `pegboard serve` if it was ahead.",
+    )  # fmt: skip
 
 
 def _bus(project: Project) -> Probed | None:

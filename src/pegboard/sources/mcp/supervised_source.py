@@ -395,6 +395,9 @@ class McpSource(Composable):
         self._noticed.set()
 
     def _on_connected(self, connection: Connection) -> None:
+        if self._lost_at is not None and self._clock() - self._lost_at < self.settings.grace_s:
+            # After its grace period it is hidden, and its return is logged as that of any source.
+            log.warning("MCP server %r works again.", self.name)
         self._connection, self._fault, self._lost_at = connection, None, None
         if self._grace_timer is not None:
             self._grace_timer.cancel()

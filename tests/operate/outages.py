@@ -1,0 +1,447 @@
+"""Outages: the parts that can be away, how each is taken away, and what must be told of it."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.x509.oid import NameOID
+from msgspec import Struct, field
+from psutil import Process
+
+from pegboard.auth.keys import KeyStore
+from tests import forking
+from tests.limits.server import RedisServer
+from tests.operate.world import ALERTS, API, FUNCTIONS, Database, Relay, Served, Web, World
+from tests.server.processes import serving
+
+Step = Callable[[World], Awaitable[None]]
+KEY = "k" * 32
+AGENT = {
+    "apiVersion": "pegboard/v1",
+    "kind": "Agent",
+    "metadata": {"name": "helper", "version": "0.1.0"},
+    "spec": {"prompts": {"system": "You help."}},
+}
+
+
+class Parts:
+    """Starts the servers that a config uses, in the folder of the test."""
+
+    def __init__(self, folder: Path, superuser_url: str, name: str, stack: AsyncExitStack) -> None:
+        self.folder, self._superuser_url, self._name, self.stack = folder, superuser_url, name, stack
+        self.env: dict[str, str] = {}
+        self.address: str | None = None
+        """Where `forking` forks from."""
+
+    async def redis(self) -> RedisServer:
+        server = RedisServer(self.folder)
+        await asyncio.to_thread(server.start)
+        self.stack.callback(server.stop)
+        return server
+
+    async def database(self) -> Database:
+        database = await asyncio.to_thread(Database, self._superuser_url, f"outage_{self._name}")
+        await database.relay.mend()
+        self.stack.push_async_callback(database.relay.cut)
+        return database
+
+    async def web(self) -> Web:
+        web = Web()
+        await web.start()
+        self.stack.push_async_callback(web.stop)
+        return web
+
+
+class Prepared(Struct, frozen=True, kw_only=True):
+    """The sections of a config that use a part, and the steps that take it away and bring it back."""
+
+    config: dict[str, Any]
+    begin: Step
+    end: Step
+
+
+class Outage(Struct, frozen=True, kw_only=True):
+    """One part that can be away. `tool` is called meanwhile; the other texts must occur in what is seen, by channel."""
+
+    title: str
+    prepare: Callable[[Parts], Awaitable[Prepared]]
+    tool: str = "add"
+    arguments: Mapping[str, Any] = field(default_factory=lambda: {"a": 1, "b": 2})
+    well: str = "200 ok"
+    doctor: str
+    readyz: str = "200 ready"
+    metric: str
+    log: str
+    log_over: str
+    alert: str
+    call: str
+    options: tuple[str, ...] = ()
+
+    def is_well(self, served: Served) -> bool:
+        return served.readyz == "200 ready" and served.call.startswith(self.well)
+
+    def is_told(self, served: Served) -> bool:
+        told = (
+            (self.metric, served.metrics), (self.log, served.log), (self.alert, served.alerts),
+            (self.readyz, (served.readyz,)), (self.call, (served.call,)),
+        )  # fmt: skip
+        return all(any(text in each for each in texts) for text, texts in told)
+
+    def is_over(self, served: Served) -> bool:
+        return (
+            self.is_well(served)
+            and not served.metrics
+            and any("over:" in alert for alert in served.alerts)
+            and any(self.log_over in line for line in served.log)
+        )
+
+
+@asynccontextmanager
+async def world_of(
+    outage: Outage, folder: Path, superuser_url: str, name: str
+) -> AsyncGenerator[tuple[World, Prepared]]:
+    """Serve the config of an outage for the time of the block."""
+    async with AsyncExitStack() as stack:
+        parts = Parts(folder, superuser_url, name, stack)
+        prepared = await outage.prepare(parts)
+        (folder / "outage_tools.py").write_text(FUNCTIONS)
+        receiver = {"on": ALERTS, "to": {"command": ["sh", "-c", "cat >> alerts.jsonl; echo >> alerts.jsonl"]}}
+        config = {"name": "shop", "python": ["outage_tools"], "alerts": [receiver], **prepared.config}
+        (folder / "pegboard.yaml").write_text(orjson.dumps(config).decode())
+        options = ("--log-format", "json", "--log-level", "warning", *outage.options)
+        server = await stack.enter_async_context(serving(folder, *options, env=parts.env, address=parts.address))
+        world = World(folder, server, tool=outage.tool, arguments=outage.arguments, env=parts.env)
+        world.address = parts.address
+        yield world, prepared
+
+
+def _redis(section: Callable[[str], dict[str, Any]]) -> Callable[[Parts], Awaitable[Prepared]]:
+    async def prepare(parts: Parts) -> Prepared:
+        server = await parts.redis()
+
+        async def begin(_: World) -> None:
+            await asyncio.to_thread(server.stop)
+
+        async def end(_: World) -> None:
+            await asyncio.to_thread(server.start)
+
+        return Prepared(config=section(server.uri), begin=begin, end=end)
+
+    return prepare
+
+
+def _postgres(section: Callable[[str], dict[str, Any]]) -> Callable[[Parts], Awaitable[Prepared]]:
+    async def prepare(parts: Parts) -> Prepared:
+        database = await parts.database()
+
+        async def begin(_: World) -> None:
+            await database.relay.cut()
+
+        async def end(_: World) -> None:
+            await database.relay.mend()
+
+        return Prepared(config=section(database.uri), begin=begin, end=end)
+
+    return prepare
+
+
+def _web(section: Callable[[str], dict[str, Any]], **files: object) -> Callable[[Parts], Awaitable[Prepared]]:
+    async def prepare(parts: Parts) -> Prepared:
+        web = await parts.web()
+        for name, content in files.items():
+            (parts.folder / f"{name}.json").write_bytes(orjson.dumps(content))
+
+        async def begin(_: World) -> None:
+            await web.stop()
+
+        async def end(_: World) -> None:
+            await web.start()
+
+        return Prepared(config=section(web.url), begin=begin, end=end)
+
+    return prepare
+
+
+async def _keys(parts: Parts) -> Prepared:
+    path, aside = parts.folder / "keys.db", parts.folder / "aside.db"
+    parts.env["CALLER_KEY"] = KeyStore(path).add("ann")[0]
+    rule = {"when": {"key": "ann"}, "user": "ann", "profiles": ["all"], "roles": ["operator"]}
+    config = {
+        "identity": {"api_keys": {"store": "sqlite:keys.db"}, "map": [rule]},
+        "groups": {"core": "All"},
+        "profiles": {"all": {"include": ["core"]}},
+    }
+
+    async def begin(_: World) -> None:
+        path.rename(aside)
+        path.write_text("not a database " * 100)
+        path.chmod(0o600)
+
+    async def end(_: World) -> None:
+        aside.rename(path)
+
+    return Prepared(config=config, begin=begin, end=end)
+
+
+NOTES = '''
+import os, sys
+if os.path.exists({down!r}):
+    sys.exit("the disk of the notes is gone")
+from mcp.server.mcpserver import MCPServer
+server = MCPServer("notes")
+@server.tool()
+def read(title: str) -> str:
+    """Read a note."""
+    return title
+server.run()
+'''
+
+
+async def _mcp_stdio(parts: Parts) -> Prepared:
+    folder = parts.folder
+    down = folder / "down"
+    (folder / "notes.py").write_text(NOTES.format(down=str(down)))
+    mcp = {"transport": "stdio", "command": sys.executable, "args": ["notes.py"], "cwd": "."}
+
+    async def begin(world: World) -> None:
+        down.touch()
+        (program,) = [each for each in Process(world.server.pid).children(True) if "notes.py" in each.cmdline()]
+        program.kill()
+
+    async def end(_: World) -> None:
+        down.unlink()
+
+    return Prepared(config={"tools": [{"name": "notes", "type": "mcp", "mcp": mcp}]}, begin=begin, end=end)
+
+
+async def _mcp_http(parts: Parts) -> Prepared:
+    upstream = parts.folder / "upstream"
+    upstream.mkdir()
+    (upstream / "upstream_tools.py").write_text(FUNCTIONS)
+    (upstream / "pegboard.yaml").write_text('{"name": "upstream", "python": ["upstream_tools"]}')
+    server = await parts.stack.enter_async_context(serving(upstream))
+    relay = Relay(int(server.url.rpartition(":")[2]))
+    await relay.mend()
+    parts.stack.push_async_callback(relay.cut)
+
+    async def begin(_: World) -> None:
+        await relay.cut()
+
+    async def end(_: World) -> None:
+        await relay.mend()
+
+    mcp = {"transport": "http", "url": f"http://127.0.0.1:{relay.port}/mcp"}
+    return Prepared(config={"tools": [{"name": "notes", "type": "mcp", "mcp": mcp}]}, begin=begin, end=end)
+
+
+async def _config(parts: Parts) -> Prepared:
+    async def begin(world: World) -> None:
+        file = world.folder / "pegboard.yaml"
+        file.write_text(file.read_text().replace('"shop"', '"shop", "tols": []'))
+
+    async def end(world: World) -> None:
+        file = world.folder / "pegboard.yaml"
+        file.write_text(file.read_text().replace(', "tols": []', ""))
+
+    return Prepared(config={}, begin=begin, end=end)
+
+
+def certify(folder: Path, *, ends: datetime) -> None:
+    """Write a new certificate with its key to `certificate.pem`."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "shop")])
+    made = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    made = made.serial_number(x509.random_serial_number())
+    made = made.not_valid_before(ends - timedelta(days=90)).not_valid_after(ends)
+    pem = serialization.Encoding.PEM
+    plain = serialization.NoEncryption()
+    text = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain) + made.sign(key, SHA256()).public_bytes(pem)
+    (folder / "new.pem").write_bytes(text)
+    (folder / "new.pem").rename(folder / "certificate.pem")
+
+
+async def _certificate(parts: Parts) -> Prepared:
+    certify(parts.folder, ends=datetime.now(UTC) + timedelta(days=90))
+
+    async def begin(world: World) -> None:
+        certify(world.folder, ends=datetime.now(UTC) - timedelta(days=1))
+
+    async def end(world: World) -> None:
+        certify(world.folder, ends=datetime.now(UTC) + timedelta(days=90))
+
+    return Prepared(config={}, begin=begin, end=end)
+
+
+async def _disk(parts: Parts) -> Prepared:
+    """Store the audit on a small file system of its own, and fill it."""
+    disk = parts.folder / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m,mode=0700", "tmpfs", str(disk)], check=True)
+    parts.stack.callback(subprocess.run, ["umount", "-l", str(disk)], check=True)
+
+    async def begin(_: World) -> None:
+        with suppress(OSError), (disk / "filler").open("wb", buffering=0) as filler:
+            while True:
+                filler.write(b"x" * 4096)
+
+    async def end(_: World) -> None:
+        (disk / "filler").unlink()
+
+    return Prepared(config={"audit": {"store": "jsonl:disk/audit.jsonl", "required": True}}, begin=begin, end=end)
+
+
+CLOCK = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+int clock_gettime(clockid_t id, struct timespec *out) {
+    static int (*real)(clockid_t, struct timespec *);
+    if (!real) real = dlsym(RTLD_NEXT, "clock_gettime");
+    int code = real(id, out);
+    long shift = 0;
+    const char *name = getenv("CLOCK_SHIFT");
+    FILE *file = id == CLOCK_REALTIME && name ? fopen(name, "r") : NULL;
+    if (file) {
+        if (fscanf(file, "%ld", &shift) == 1) out->tv_sec += shift;
+        fclose(file);
+    }
+    return code;
+}
+"""
+
+
+async def _clock(parts: Parts) -> Prepared:
+    """Serve with a clock that reads its difference to the machine's from a file."""
+    source, library, shift = (parts.folder / name for name in ("clock.c", "clock.so", "shift"))
+    source.write_text(CLOCK)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"], check=True)
+    parts.env["CLOCK_SHIFT"] = str(shift)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LD_PRELOAD", str(library))
+        parts.address = forking.having("sched")
+
+    async def begin(_: World) -> None:
+        shift.write_text("-7200")
+
+    async def end(_: World) -> None:
+        shift.write_text("0")
+
+    return Prepared(config={}, begin=begin, end=end)
+
+
+def _store_of(kind: str) -> Callable[[str], dict[str, Any]]:
+    return lambda uri: {kind: {"store": uri}}
+
+
+OUTAGES: Mapping[str, Outage] = {
+    "bus": Outage(
+        title="The bus",
+        prepare=_redis(lambda uri: {"server": {"bus": uri, "keys": [KEY]}}),
+        doctor="bus server.bus | unreachable", metric='pegboard_store_up{store="server.bus"} 0',
+        log="bus", log_over="bus", alert="store_down began", call="200 ok",
+    ),
+    "limits": Outage(
+        title="The store of rate limits",
+        prepare=_redis(lambda uri: {"rate_limits": {"store": uri, "default": "100/60s"}}),
+        tool="send", arguments={"text": "x"},
+        doctor="store limits | unreachable", readyz="503", metric='pegboard_store_up{store="limits"} 0',
+        log="limits", log_over="limits", alert="store_down began", call="503",
+    ),
+    "consents": Outage(
+        title="The store of consents", prepare=_postgres(_store_of("consents")), tool="wipe", arguments={},
+        well="403 consent_required",
+        doctor="store consents | unreachable", metric='pegboard_store_up{store="consents"} 0',
+        log="consents", log_over="consents", alert="store_down began", call="",
+    ),
+    "tasks": Outage(
+        title="The store of tasks", prepare=_postgres(_store_of("tasks")), tool="later", arguments={}, well="20",
+        doctor="store tasks | unreachable", metric='pegboard_store_up{store="tasks"} 0',
+        log="tasks", log_over="tasks", alert="store_down began", call="",
+    ),
+    "keys": Outage(
+        title="The store of API keys", prepare=_keys,
+        doctor="store api_keys | unreachable", readyz="503", metric="",
+        log="keys", log_over="keys", alert="store_down began", call="503",
+    ),
+    "documents": Outage(
+        title="The store of documents",
+        prepare=_postgres(lambda uri: {"workspace": {"store": uri, "space": "s1"}}),
+        tool="search_documents", arguments={"query": "x"},
+        doctor="store documents | unreachable", metric='pegboard_store_up{store="documents"} 0',
+        log="documents", log_over="documents", alert="store_down began", call="",
+    ),
+    "audit": Outage(
+        title="The audit", prepare=_postgres(lambda uri: {"audit": {"store": uri, "required": True}}),
+        tool="send", arguments={"text": "x"},
+        doctor="store audit | unreachable", readyz="503", metric='pegboard_store_up{store="audit"} 0',
+        log="audit", log_over="audit", alert="audit_broken began", call="503 audit_unavailable",
+    ),
+    "model": Outage(
+        title="A model",
+        prepare=_web(lambda url: {
+            "models": {"default": {"provider": "openai_compatible", "base_url": f"{url}/v1", "name": "m"}},
+            "files": ["helper.json"],
+            "tools": [{"name": "ask", "type": "agent", "agent": "helper", "description": "Ask."}],
+        }, helper=AGENT),
+        tool="ask", arguments={"query": "x"},
+        doctor="model default", metric="pegboard_server_up", log="default", log_over="default", alert="down began",
+        call="",
+    ),
+    "openapi": Outage(
+        title="The host of an OpenAPI document",
+        prepare=_web(
+            lambda url: {
+                "tools": [{"name": "shop", "type": "openapi", "openapi": {"spec": "api.json", "base_url": url}}]
+            },
+            api=API,
+        ),
+        tool="shop__orders", arguments={},
+        doctor="server of shop", metric='pegboard_server_up', log="shop", log_over="shop", alert="down began", call="",
+    ),
+    "mcp-stdio": Outage(
+        title="An MCP server over stdio", prepare=_mcp_stdio, tool="notes__read", arguments={"title": "x"},
+        doctor="source notes | unreachable", metric='pegboard_source_status{source="notes",status="unreachable"} 1',
+        log="notes", log_over="notes", alert="down began", call="502 upstream_unavailable",
+    ),
+    "mcp-http": Outage(
+        title="An MCP server over HTTP", prepare=_mcp_http, tool="notes__add",
+        doctor="source notes | unreachable", metric='pegboard_source_status{source="notes",status="unreachable"} 1',
+        log="notes", log_over="notes", alert="down began", call="502 upstream_unavailable",
+    ),
+    "config": Outage(
+        title="A config that is refused", prepare=_config, options=("--reload",),
+        doctor="tols", metric="pegboard_config_refused 1", log="config_reload_refused", log_over="Reloaded",
+        alert="config_refused began", call="200 ok",
+    ),
+    "certificate": Outage(
+        title="The certificate", prepare=_certificate, doctor="", metric='pegboard_host_ok{part="certificate"} 0',
+        options=("--tls-cert", "certificate.pem"),
+        log="certificate", log_over="certificate", alert="down began", call="200 ok",
+    ),
+    "disk": Outage(
+        title="A full disk", prepare=_disk, tool="send", arguments={"text": "x" * 100},
+        doctor="store audit | unreachable", readyz="503", metric='pegboard_store_up{store="audit"} 0',
+        log="No space left", log_over="stored again", alert="audit_broken began", call="503 audit_unavailable",
+    ),
+    "clock": Outage(
+        title="A clock that was set back", prepare=_clock, doctor="host clock | behind",
+        metric='pegboard_host_ok{part="clock"} 0', log="was set back", log_over="clock", alert="down began",
+        call="200 ok",
+    ),
+}  # fmt: skip
