@@ -129,6 +129,18 @@ async def test_our_client_of_other_servers_passes_each_scenario_that_is_scored(t
         assert re.search(r"^Passed: ([1-9]\d*)/\1, 0 failed", said, re.MULTILINE), said[-3000:]
 
 
+@pytest.mark.slow
+async def test_our_client_exchanges_the_token_of_a_companys_login(tmp_path: Path) -> None:
+    # An extension of the protocol, which is not scored.
+    if not SUITE.exists():
+        pytest.skip("the suite is not installed: make setup")
+    command = forking.command("python", str(HERE / "upstream.py"))
+    scenario = ("--scenario", "auth/enterprise-managed-authorization", "--timeout", "120000")
+    code, said = await suite(tmp_path, "client", "--command", command, *scenario)
+    assert code == 0, said[-3000:]
+    assert re.search(r"^Passed: ([1-9]\d*)/\1, 0 failed", said, re.MULTILINE), said[-3000:]
+
+
 async def suite(folder: Path, *words: str) -> tuple[int | None, str]:
     """Run the suite in a folder of its own; return how it ended and what it said."""
     folder.mkdir(exist_ok=True)

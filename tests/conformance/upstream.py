@@ -20,7 +20,8 @@ from pegboard import Catalog, ToolContext
 from pegboard.connections import connections
 from pegboard.connections.auth_settings import AuthSettings
 from pegboard.connections.connections import Connections
-from pegboard.connections.upstream_credentials import PersonalCredentials
+from pegboard.connections.exchanged_credentials import ExchangedCredentials
+from pegboard.connections.upstream_credentials import PersonalCredentials, PersonCredentials
 from pegboard.core.view import View
 from pegboard.model.caller import Caller
 from pegboard.model.result import ToolResult
@@ -42,6 +43,9 @@ AGREEMENTS = 2  # how often somebody agrees during one call; the suite refuses c
 
 class Person:
     """Somebody with a browser who opens every link and agrees to everything."""
+
+    me = ME
+    credentials: PersonCredentials
 
     def __init__(self, url: str) -> None:
         key = Secret("a-key-of-connections-that-is-long-enough")
@@ -85,8 +89,34 @@ def arguments(schema: Any) -> dict[str, Any]:
     return {name: EXAMPLES[said.get("type", "string")] for name, said in schema.get("properties", {}).items()}
 
 
+class Employee(Person):
+    """Somebody who came with a token of the company's login, and connects nothing."""
+
+    def __init__(self, url: str, issuer: str) -> None:
+        login = AuthSettings(
+            source="up", mode="exchange", server_url=CONTEXT["idp_issuer"], issuer=CONTEXT["idp_issuer"],
+            client_id=CONTEXT["idp_client_id"], client_secret=Secret("the suite checks none"),
+        )  # fmt: skip
+        settings = AuthSettings(
+            source="up", mode="id_jag", server_url=url, issuer=issuer, client_id=CONTEXT["client_id"],
+            client_secret=Secret(CONTEXT["client_secret"]), login=login,
+        )  # fmt: skip
+        self.credentials = ExchangedCredentials(settings)
+        self.me = Caller(user_id="me", subject_token=Secret(CONTEXT["idp_id_token"]))
+
+
+async def issuer_of(url: str) -> str:
+    """Return the issuer that an operator would find in the metadata of the service, to name it."""
+    parts = urlsplit(url)
+    async with httpx2.AsyncClient() as client:
+        place = f"{parts.scheme}://{parts.netloc}/.well-known/oauth-protected-resource{parts.path}"
+        return (await client.get(place)).json()["authorization_servers"][0]
+
+
 async def main(url: str) -> None:
-    person = Person(url) if SCENARIO.startswith("auth/") else None
+    person = Person(url) if SCENARIO.startswith("auth/") and "idp_issuer" not in CONTEXT else None
+    if "idp_issuer" in CONTEXT:
+        person = Employee(url, await issuer_of(url))
     settings = ServerSettings(
         name="up", transport="http", url=url, trust="any" if person is None else "first_use", timeout_s=60
     )
@@ -97,7 +127,7 @@ async def main(url: str) -> None:
     try:
         await source.listed()
         ctx = (
-            ToolContext(caller=ME, budget=None, approve=lambda request: True)
+            ToolContext(caller=person.me, budget=None, approve=lambda request: True)
             if person
             else ToolContext(budget=None, approve=lambda request: True)
         )

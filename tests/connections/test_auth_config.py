@@ -123,16 +123,26 @@ async def test_static_headers_are_those_of_before(tmp_path: Path) -> None:
 
 
 MCP = {"name": "mail", "type": "mcp", "mcp": {"transport": "http", "url": "https://mail.example.com/mcp"}}
+CLIENT = {"client_id": "a", "client_secret": "b"}
 STDIO = {"name": "mail", "type": "mcp", "mcp": {"transport": "stdio", "command": "x"}}
 
 
 @pytest.mark.parametrize(
     ("tool", "auth", "text"),
     [
-        (MCP, {"mode": "exchange"}, "`mode: exchange` is not supported by this version of Pegboard yet"),
-        (MCP, {"mode": "id_jag"}, "`mode: id_jag` is not supported by this version of Pegboard yet"),
-        (MCP, {"mode": "oauth"}, "is none of none, static, client_credentials, user"),
+        (MCP, {"mode": "oauth"}, "is none of none, static, client_credentials, user, exchange, id_jag"),
         (MCP, {"mode": "none", "scopes": "read"}, "`scopes` goes with `mode: client_credentials` or `mode: user`"),
+        (MCP, {"mode": "exchange"}, "`mode: exchange` needs the id of a client"),
+        (MCP, {"mode": "exchange", "client_id": "a"}, "needs `client_secret` or `private_key`"),
+        (MCP, {"mode": "exchange", **CLIENT}, "who gets the credentials"),
+        (MCP, {"mode": "exchange", **CLIENT, "login": {"issuer": "https://x.example", "client_id": "a"}},
+         "`login` goes with `mode: id_jag`, not with `mode: exchange`"),
+        (MCP, {"mode": "id_jag", **CLIENT, "token_url": "https://x.example/t"}, "the identity assertion is made"),
+        (MCP, {"mode": "id_jag", **CLIENT, "issuer": "https://x.example"}, "the issuer that identifies people"),
+        (MCP, {"mode": "id_jag", **CLIENT, "issuer": "https://x.example",
+               "login": {"issuer": "https://y.example", "client_id": "a"}}, "auth.login"),
+        ({**MCP, "mcp": {**MCP["mcp"], "trust": "any"}}, {"mode": "exchange", **CLIENT, "issuer": "https://x.example"},
+         "define the tools of all others"),
         (MCP, {"mode": "user", "bearer": "x"}, "`bearer` goes with `mode: static`, not with `mode: user`"),
         (MCP, {"mode": "static"}, "needs `bearer`, `basic` or `headers`"),
         (MCP, {"mode": "client_credentials"}, "needs the id of a client"),

@@ -92,6 +92,8 @@ class Switches:
     """The scopes that it gives, whatever was asked for."""
     asks: bool = False
     """A page asks the person who they are and whether they agree."""
+    echoes: bool = False
+    """An exchange gives the very token that was sent."""
     token_endpoint: str | None = None
     """The metadata names another token endpoint, e.g. on another host."""
 
@@ -365,12 +367,14 @@ class _ExchangeGrant(_Grant, TokenEndpointMixin):
             body = {"access_token": assertion, "issued_token_type": ID_JAG, "token_type": "N_A", "expires_in": 300}
             return 200, body, self.TOKEN_RESPONSE_HEADER
         token = self.generate_token(user=self.request.user, scope=form.get("scope"), include_refresh_token=False)
+        if self.issuer.switches.echoes:
+            token["access_token"] = form["subject_token"]
         self.save_token(token)
         return 200, {**token, "issued_token_type": ACCESS_TOKEN}, self.TOKEN_RESPONSE_HEADER
 
 
 class _AssertionGrant(_Grant, TokenEndpointMixin):
-    """RFC 7523 with an ID-JAG, which an issuer that is trusted here signed for this client."""
+    """RFC 7523 with an ID-JAG, which an issuer that is trusted here signed for this client; or a person's own token."""
 
     GRANT_TYPE = JWT_BEARER
 
@@ -378,7 +382,15 @@ class _AssertionGrant(_Grant, TokenEndpointMixin):
         self.request.client = self.authenticate_token_endpoint_client()
         if not self.request.client.check_grant_type(self.GRANT_TYPE):
             raise UnauthorizedClientError
-        claims = self.issuer.read_assertion(self.request.form.get("assertion", ""))
+        assertion = self.request.form.get("assertion", "")
+        if self.request.form.get("requested_token_use") == "on_behalf_of":
+            # As Microsoft Entra: the assertion is the token of a person, for whom the scope says which service.
+            self.request.user, self.request.resource = self.issuer.person_of(assertion), None
+            self._scope = self.request.form.get("scope")
+            if self.request.user is None or self.request.form.get("resource"):
+                raise InvalidGrantError("The assertion is not good here.")
+            return
+        claims = self.issuer.read_assertion(assertion)
         if claims.get("client_id") != self.request.client.client_id:
             raise InvalidGrantError("The assertion is for another client.")
         self.request.user, self.request.resource = claims["sub"], claims.get("resource")

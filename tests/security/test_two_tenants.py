@@ -377,6 +377,7 @@ async def test_operations_in_any_order_and_at_once_show_neither_the_others_data(
 KEPT: dict[str, str] = {
     "the key holds who calls: credential, user, space, session, or the owner of a task": """
         agents/conversations.py:_sessions auth/tokens.py:_good auth/verifier.py:_grants connections/connections.py:_kept
+        connections/exchanged_credentials.py:_held
         consent/memory.py:_agreed consent/memory.py:_declined consent/memory.py:_used core/call/repeats.py:rows
         discovery/learning/search_use.py:_at_hand discovery/learning/search_use.py:_searches
         discovery/meta_tools/loop_guard.py:_asked discovery/meta_tools/loop_guard.py:asked limits/memory.py:window

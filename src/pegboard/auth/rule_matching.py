@@ -70,6 +70,7 @@ def _granted(rule: MapRule, credential: Credential, rules: Sequence[MapRule]) ->
         key=credential.key or "",
         key_id=credential.key_id,
         ends_at=credential.ends_at,
+        token=credential.token,
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct, field
 
 from pegboard.auth.claim_templates import Template
+from pegboard.model.secret import Secret
 
 Still: TypeAlias = "Callable[[], bool]"
 """Tells at once whether an accepted credential is still valid; `False` means that it must be verified again."""
@@ -22,13 +23,14 @@ ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES
 class TokenRules(Struct, frozen=True, kw_only=True):
     """Accepted access tokens: signed JWTs of one issuer, made for this server.
 
-    A token must have all `scopes`.
+    A token must have all `scopes`. `keeps_tokens` keeps valid tokens in memory, for sources that exchange them.
     """
 
     issuer: str
     audience: str
     jwks_url: str
     scopes: tuple[str, ...] = ()
+    keeps_tokens: bool = False
 
 
 class MapRule(Struct, frozen=True, kw_only=True):
@@ -68,7 +70,8 @@ class IdentityRules(Struct, frozen=True, kw_only=True):
 class Credential(Struct, frozen=True, kw_only=True):
     """A credential that was verified: an API key by its name and id, or the claims of a token and its end.
 
-    `ends_at` is in seconds since 1970; the store of keys knows the end of a key.
+    `ends_at` is in seconds since 1970; the store of keys knows the end of a key. `token` is the token itself, if the
+    rules keep it.
     """
 
     owner: str
@@ -76,13 +79,14 @@ class Credential(Struct, frozen=True, kw_only=True):
     key_id: str = ""
     ends_at: float | None = None
     claims: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    token: Secret | None = None
 
 
 class Grant(Struct, frozen=True, kw_only=True):
     """The rights of a credential. `owner` is the same for the same person with the same rights, and for nobody else.
 
     `proof` is stored so that the current rights can be looked up later, without the credential. `key` is
-    the name of an API key. `key_id` and `ends_at` are those of the credential, for streams that must end with it.
+    the name of an API key. `key_id`, `ends_at` and `token` are those of the credential; streams must end with it.
     """
 
     owner: str
@@ -94,3 +98,4 @@ class Grant(Struct, frozen=True, kw_only=True):
     key: str = ""
     key_id: str = ""
     ends_at: float | None = None
+    token: Secret | None = None

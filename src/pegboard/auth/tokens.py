@@ -18,6 +18,7 @@ from pegboard.core.digests import digest
 from pegboard.core.steady_clock import steady_time
 from pegboard.model.bounds import KIB
 from pegboard.model.json_types import JSON
+from pegboard.model.secret import Secret
 
 TOKEN_CHARS = 16 * KIB  # characters of a JWT
 TOKENS_REMEMBERED = 1_000  # valid tokens in the cache
@@ -85,7 +86,7 @@ class TokenReader:
                     if _end_of(claims) <= self._clock():
                         # PyJWT goes by the machine's clock, which may have been set back.
                         raise BadCredentialError(jwt.ExpiredSignatureError.__name__)
-                    credential = self._credential(claims)
+                    credential = self._credential(claims, token)
                     self._good.remember(name, _Good(credential, published, _end_of(claims)))
                     return credential
         raise BadCredentialError("signature")
@@ -116,7 +117,7 @@ class TokenReader:
             return public_key
         return self._public_keys.remember(name, jwt.PyJWK.from_dict(key, algorithm))
 
-    def _credential(self, claims: JSON) -> Credential:
+    def _credential(self, claims: JSON, token: str) -> Credential:
         scopes = scopes_of(claims)
         if not scopes.issuperset(self._rules.scopes):
             raise InsufficientScopeError("scope")
@@ -124,7 +125,8 @@ class TokenReader:
             raise BadCredentialError("sub")
         client: Any = claims.get("client_id", claims.get("azp"))
         owner = f"jwt:{digest([claims['iss'], claims['sub'], client])}"
-        return Credential(owner=owner, claims=claims, ends_at=_end_of(claims))
+        kept = Secret(token) if self._rules.keeps_tokens else None
+        return Credential(owner=owner, claims=claims, ends_at=_end_of(claims), token=kept)
 
 
 def _name_of(token: str) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal
@@ -14,18 +15,25 @@ from pegboard.cli.completers import tool_names
 from pegboard.cli.terminal import Terminal
 from pegboard.core.names import nearest
 from pegboard.model.record import replace
+from pegboard.model.secret import Secret
 
+SUBJECT_TOKEN_VARIABLE = "PEGBOARD_SUBJECT_TOKEN"  # noqa: S105 - the name of a variable
 _WORDS = ("user", "space", "roles", "profile", "session")
 
 
 class Identity(Struct, frozen=True, kw_only=True):
-    """The person that the command acts as, from `--as user=ann,space=s1,roles=operator,profile=chat`."""
+    """The person that the command acts as, from `--as user=ann,space=s1,roles=operator,profile=chat`.
+
+    `subject_token` is their token, which sources may exchange. It comes from the environment, since other users of the
+    machine can read the words of a command.
+    """
 
     user: str | None = None
     space: str | None = None
     roles: tuple[str, ...] = ()
     profile: str | None = None
     session: str | None = None
+    subject_token: Secret | None = None
 
     @classmethod
     def parse(cls, text: str) -> Identity:
@@ -48,7 +56,8 @@ class Identity(Struct, frozen=True, kw_only=True):
                 raise CommandError(f"--as {text!r}: {name!r} is given twice.")
             else:
                 words[name] = value
-        return cls(roles=tuple(roles), **words)
+        token = os.environ.get(SUBJECT_TOKEN_VARIABLE)
+        return cls(roles=tuple(roles), subject_token=Secret(token) if token else None, **words)
 
 
 Shell = Literal["bash", "zsh", "fish", "powershell"]

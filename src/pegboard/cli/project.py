@@ -75,6 +75,7 @@ class Project(Struct, frozen=True, kw_only=True):
             space=identity.space,
             roles=identity.roles,
             session=identity.session or "cli",
+            subject_token=identity.subject_token,
             approve=approve,
         )
 

@@ -296,7 +296,8 @@ def _declare_identity(context: BuildContext) -> None:
     if declared is not None:
         profiles = (*context.catalog.registry.profiles, *context.config.refused.profiles)
         context.report.add(*faults_of(declared, profiles))
-        context.catalog.identity = rules_of(declared.value, context.config.path)
+        path, keeps_tokens = context.config.path, context.exchanges_tokens
+        context.catalog.identity = rules_of(declared.value, path, keeps_tokens=keeps_tokens)
 
 
 def _check_snapshot(context: BuildContext) -> None:

@@ -35,7 +35,7 @@ class BuildContext(Struct, kw_only=True):
     `collected` are the modules that `python:` names and those that registered something. `is_private` means that
     `catalog` is a temporary one for the tools of one agent; registered tools stay in the main catalog. `missed` means
     that a `python:` module failed, so tools that it would have registered are not reported as missing. `documents` is
-    the store of `workspace:`.
+    the store of `workspace:`. `exchanges_tokens` means that a source exchanges the tokens of callers.
     """
 
     config: Config
@@ -46,6 +46,7 @@ class BuildContext(Struct, kw_only=True):
     missed: bool = False
     is_private: bool = False
     documents: DocumentStore | None = None
+    exchanges_tokens: bool = False
     _aside: Catalog = field(default_factory=Catalog)
 
     def module(self, name: str, at: At, *, collect: bool = False) -> Any:

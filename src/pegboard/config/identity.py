@@ -28,14 +28,20 @@ def key_store_of(form: IdentityForm, config: Path) -> Path | None:
     return StoreUri.parse(form.api_keys.store, folder=config.absolute().parent).path
 
 
-def rules_of(form: IdentityForm, config: Path) -> IdentityRules:
-    """Return the rules of a validated section."""
+def rules_of(form: IdentityForm, config: Path, *, keeps_tokens: bool = False) -> IdentityRules:
+    """Return the rules of a validated section. `keeps_tokens` is for sources that exchange the tokens of callers."""
     tokens = form.jwt
     return IdentityRules(
         key_store=key_store_of(form, config),
         tokens=None
         if tokens is None
-        else TokenRules(issuer=tokens.issuer, audience=tokens.audience, jwks_url=tokens.jwks_url, scopes=tokens.scopes),
+        else TokenRules(
+            issuer=tokens.issuer,
+            audience=tokens.audience,
+            jwks_url=tokens.jwks_url,
+            scopes=tokens.scopes,
+            keeps_tokens=keeps_tokens,
+        ),
         map=tuple(_rule(rule) for rule in form.map),
         anonymous=None
         if form.anonymous is None

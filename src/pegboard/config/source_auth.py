@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import field
 
 from pegboard.config.build_context import BuildContext
 from pegboard.config.config import Config
 from pegboard.config.forms.connections_form import CONNECTIONS_STORE
-from pegboard.config.forms.source_auth_form import SourceAuthForm, plain
+from pegboard.config.forms.source_auth_form import LoginIssuerForm, SourceAuthForm, plain
 from pegboard.config.yaml.problems import Report
 from pegboard.config.yaml.tree import At
-from pegboard.connections.auth_settings import AuthSettings
+from pegboard.connections.auth_settings import AuthMode, AuthSettings
 from pegboard.extras import needs_package
 from pegboard.lazy import LazyModule
 from pegboard.model.error import DefinitionError
@@ -23,23 +23,24 @@ from pegboard.model.secret import Secret
 
 if TYPE_CHECKING:
     from pegboard.connections import connections as stored_connections
-    from pegboard.connections import upstream_credentials
+    from pegboard.connections import exchanged_credentials, upstream_credentials
     from pegboard.connections.connections import Connections
-    from pegboard.connections.upstream_credentials import PersonalCredentials, ServiceCredentials
+    from pegboard.connections.upstream_credentials import PersonCredentials, ServiceCredentials
 else:
+    exchanged_credentials = LazyModule("pegboard.connections.exchanged_credentials")
     stored_connections = LazyModule("pegboard.connections.connections")
     upstream_credentials = LazyModule("pegboard.connections.upstream_credentials")
 
 
 class SourceAuth(CarriesCredentials, frozen=True, kw_only=True):
-    """What a source sends: fixed headers, a token of its own, or the token of the caller's person."""
+    """What a source sends: fixed headers, its own token, or that of the caller's person."""
 
     headers: Mapping[str, str | Secret] = field(default_factory=dict[str, "str | Secret"])
     service: ServiceCredentials | None = None
-    personal: PersonalCredentials | None = None
+    personal: PersonCredentials | None = None
 
     @property
-    def credentials(self) -> ServiceCredentials | PersonalCredentials | None:
+    def credentials(self) -> ServiceCredentials | PersonCredentials | None:
         """Where the tokens come from, whosever they are."""
         return self.service or self.personal
 
@@ -99,11 +100,14 @@ def source_auth(
     if any(name.lower() == "authorization" for name in headers):
         build.report.add(at.problem(f"`mode: {form.mode}` sends an Authorization, and `headers` has one. Remove it"))
         return None
-    return _with_tokens(form, at, build, source=source, url=url, headers=headers, names_resource=names_resource)
+    return _with_tokens(
+        form, form.mode, at, build, source=source, url=url, headers=headers, names_resource=names_resource
+    )
 
 
 def _with_tokens(
     form: SourceAuthForm,
+    mode: AuthMode,
     at: At,
     build: BuildContext,
     *,
@@ -117,31 +121,37 @@ def _with_tokens(
         build.report.add((at / "mode").problem(text))
         return None
     try:
+        login = None if form.login is None else _login_settings(form.login, source)
+    except DefinitionError as error:
+        _misfit(error, at / "login", build)
+        return None
+    try:
         settings = AuthSettings(
             source=source,
-            mode="user" if form.mode == "user" else "client_credentials",
+            mode=mode,
             server_url=url,
-            issuer=form.issuer or "",
             authorization_url=form.authorization_url or "",
-            token_url=form.token_url or "",
             revocation_url=form.revocation_url or "",
             resource=form.resource or "",
             scopes=tuple(form.scopes),
-            client_id=plain(form.client_id or ""),
-            client_secret=None if form.client_secret is None else Secret(plain(form.client_secret)),
-            private_key=None if form.private_key is None else Secret(plain(form.private_key)),
-            private_key_id=form.private_key_id or "",
-            token_auth=form.token_auth,
             hosts=tuple(form.hosts),
             names_resource=names_resource,
+            audience=form.audience or "",
+            subject_token_type=form.subject_token_type,
+            sends_actor=form.sends_actor,
+            grant=form.grant,
+            login=login,
+            **_client_of(form),
         )
     except DefinitionError as error:
-        key, _, text = str(error).partition(": ")
-        build.report.add((at / key).problem(text))
+        _misfit(error, at, build)
         return None
     build.catalog.add_secrets(*settings.secrets())
-    if form.mode == "client_credentials":
+    if mode == "client_credentials":
         return SourceAuth(headers=headers, service=upstream_credentials.ServiceCredentials(settings))
+    if settings.is_exchanged:
+        build.exchanges_tokens = True
+        return SourceAuth(headers=headers, personal=exchanged_credentials.ExchangedCredentials(settings))
     connections = build.catalog.connections
     if connections is None:
         if build.config.connections is None:
@@ -152,3 +162,25 @@ def _with_tokens(
             build.report.add((at / "mode").problem(text))
         return None
     return SourceAuth(headers=headers, personal=upstream_credentials.PersonalCredentials(connections, settings))
+
+
+def _login_settings(form: LoginIssuerForm, source: str) -> AuthSettings:
+    return AuthSettings(source=source, mode="exchange", server_url=form.issuer, **_client_of(form))
+
+
+def _client_of(form: SourceAuthForm | LoginIssuerForm) -> dict[str, Any]:
+    """Return the fields of settings that name an issuer and the client that is registered there."""
+    return {
+        "issuer": form.issuer or "",
+        "token_url": form.token_url or "",
+        "client_id": plain(form.client_id or ""),
+        "client_secret": None if form.client_secret is None else Secret(plain(form.client_secret)),
+        "private_key": None if form.private_key is None else Secret(plain(form.private_key)),
+        "private_key_id": form.private_key_id or "",
+        "token_auth": form.token_auth,
+    }
+
+
+def _misfit(error: DefinitionError, at: At, build: BuildContext) -> None:
+    key, _, text = str(error).partition(": ")
+    build.report.add((at / key).problem(text))

@@ -34,8 +34,6 @@ UNSUPPORTED: Final[Mapping[str, str]] = {
     "spec.orchestration.pattern=pipeline": "the pattern is `react`",
     "spec.orchestration.pattern=supervisor": "the pattern is `react`; agents are tools of `type: agent`",
     "spec.orchestration.pattern=swarm": "the pattern is `react`; agents are tools of `type: agent`",
-    "tools.*.auth.mode=exchange": "each person connects once with `mode: user`",
-    "tools.*.auth.mode=id_jag": "each person connects once with `mode: user`",
     "tools.*.mcp.per_user": "write `auth: {mode: user}` beside `mcp:`, and each person has their own connection",
     "profiles.*.limits": "limits hold for the process, under the top-level `limits:`",
 }

@@ -11,13 +11,19 @@ from msgspec import Struct
 from pegboard.model.error import DefinitionError
 from pegboard.model.secret import Secret
 
-AuthMode = Literal["client_credentials", "user"]
+AuthMode = Literal["client_credentials", "user", "exchange", "id_jag"]
+ExchangeGrant = Literal["token_exchange", "on_behalf_of"]
+SubjectTokenType = Literal["access_token", "id_token", "jwt"]
 TokenAuthMethod = Literal["none", "client_secret_basic", "client_secret_post", "private_key_jwt"]
 _ENDPOINTS = ("issuer", "authorization_url", "token_url", "revocation_url")
 
 
 class AuthSettings(Struct, frozen=True, kw_only=True):
-    """How a source gets the token that it sends: `user`, one for each person; `client_credentials`, its own.
+    """How a source gets the token that it sends.
+
+    With `client_credentials` it is the service's own. Otherwise each person has their own: with `user` they agree once,
+    in a browser; with `exchange` it is issued in exchange for the token with which the caller came; with `id_jag` the
+    company's issuer exchanges that token for an identity assertion, which the issuer of the service accepts.
 
     Args:
         source: the name of the source.
@@ -37,6 +43,11 @@ class AuthSettings(Struct, frozen=True, kw_only=True):
         token_auth: how the client authenticates at the token endpoint; by default as the issuer prefers.
         hosts: hosts, or `host:port`, of issuers that may have private addresses. Those that these settings name may.
         names_resource: whether `resource` is sent although the service has no metadata, as MCP requires.
+        audience: for whom a token is exchanged, if the issuer wants another name than `resource`.
+        subject_token_type: the kind of the caller's token; by default an ID token for `id_jag`, else an access token.
+        sends_actor: whether a token of the client itself is sent as `actor_token` with each exchange.
+        grant: how the issuer exchanges tokens: by RFC 8693, or `on_behalf_of` as Microsoft Entra.
+        login: the company's issuer for `id_jag`, and the client that is registered there.
 
     Raises:
         DefinitionError: the settings contradict each other.
@@ -58,23 +69,31 @@ class AuthSettings(Struct, frozen=True, kw_only=True):
     token_auth: TokenAuthMethod | None = None
     hosts: tuple[str, ...] = ()
     names_resource: bool = True
+    audience: str = ""
+    subject_token_type: SubjectTokenType | None = None
+    sends_actor: bool = False
+    grant: ExchangeGrant = "token_exchange"
+    login: AuthSettings | None = None
 
     def __post_init__(self) -> None:
         for name in ("server_url", *_ENDPOINTS):
             url: str = getattr(self, name)
             if url and not is_http_url(url):
                 raise DefinitionError(f"{name}: {url!r} is not an http or https URL; write 'https://host/path'")
-        if self.mode == "client_credentials":
+        if self.mode != "user":
+            mode = f"`mode: {self.mode}`"
             if not self.client_id:
-                raise DefinitionError("client_id: `mode: client_credentials` needs the id of a client")
+                raise DefinitionError(f"client_id: {mode} needs the id of a client")
             if self.client_secret is None and self.private_key is None:
-                raise DefinitionError(
-                    "client_secret: `mode: client_credentials` needs `client_secret` or `private_key`"
-                )
+                raise DefinitionError(f"client_secret: {mode} needs `client_secret` or `private_key`")
             if not (self.issuer or self.token_url):
                 # Otherwise the service would choose who gets the secret.
-                text = "`mode: client_credentials` needs `issuer` or `token_url`, which says who gets the credentials"
+                text = f"{mode} needs `issuer` or `token_url`, which says who gets the credentials"
                 raise DefinitionError(f"issuer: {text}")
+        if self.mode == "id_jag" and not self.issuer:
+            raise DefinitionError("issuer: `mode: id_jag` needs `issuer`, for which the identity assertion is made")
+        if self.mode == "id_jag" and self.login is None:
+            raise DefinitionError("login: `mode: id_jag` needs `login`, the issuer that identifies people")
         if (self.client_secret is not None or self.private_key is not None) and not self.client_id:
             raise DefinitionError("client_id: a client with a secret needs its id")
         if self.client_secret is not None and self.private_key is not None:
@@ -89,13 +108,20 @@ class AuthSettings(Struct, frozen=True, kw_only=True):
     @property
     def is_personal(self) -> bool:
         """Whether each person has their own token."""
-        return self.mode == "user"
+        return self.mode != "client_credentials"
+
+    @property
+    def is_exchanged(self) -> bool:
+        """Whether each person's token is issued in exchange for the one with which the caller came."""
+        return self.mode in ("exchange", "id_jag")
 
     def secrets(self) -> Iterator[Secret]:
         """Yield the credentials of the client."""
         for secret in (self.client_secret, self.private_key):
             if secret is not None:
                 yield secret
+        if self.login is not None:
+            yield from self.login.secrets()
 
     def trusts(self, url: str) -> bool:
         """Tell whether the operator named the host of a URL, which may then have a private address."""

@@ -170,7 +170,7 @@ class Connections:
         Raises:
             DefinitionError: its tokens are not those of persons.
         """
-        if not settings.is_personal:
+        if settings.mode != "user":
             raise DefinitionError(f"mode: {settings.mode!r} is not a mode for people; they connect with `user`")
         self._sources[settings.source] = settings
 

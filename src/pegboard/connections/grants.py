@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import orjson
 
+from pegboard.connections.auth_settings import SubjectTokenType
 from pegboard.connections.issuer_requests import IssuerRequests
 from pegboard.connections.issuers import Issuer, OAuthClient, TokenAnswer
 from pegboard.core.identifiers import new_id
@@ -36,6 +37,8 @@ TOKEN_CHARS = 65_536  # characters of one token
 ASSERTION_S = 120  # seconds for which an assertion of the client is valid
 LONGEST_LIFETIME_S = 10 * 365 * 86_400.0  # seconds of the longest lifetime of a token that is believed
 _ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+_URN = "urn:ietf:params:oauth:token-type:"
+_JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 _ERROR_CODE = re.compile(r"[a-z_]{1,64}")
 CLIENT_FAULTS = frozenset({"invalid_client", "unauthorized_client"})
 """Codes with which an issuer refuses the client, whatever it asks for."""
@@ -110,6 +113,100 @@ async def client_credentials(
         **({"resource": resource} if resource else {}),
     }
     return await _tokens(requests, issuer, client, fields)
+
+
+async def exchange_token(
+    requests: IssuerRequests,
+    issuer: Issuer,
+    client: OAuthClient,
+    *,
+    subject: Secret,
+    subject_type: SubjectTokenType,
+    audience: str,
+    resource: str,
+    scopes: Sequence[str],
+    actor: Secret | None = None,
+) -> TokenAnswer:
+    """Return an access token in exchange for a person's token (RFC 8693). `actor` is a token of the client itself.
+
+    Raises:
+        GrantRefusedError, EgressError: as for `exchange_code`.
+    """
+    fields = {
+        **_exchange_fields(subject, subject_type, "access_token", audience, resource, scopes),
+        **({"actor_token": actor.reveal(), "actor_token_type": f"{_URN}access_token"} if actor else {}),
+    }
+    return await _tokens(requests, issuer, client, fields)
+
+
+async def identity_assertion(
+    requests: IssuerRequests,
+    issuer: Issuer,
+    client: OAuthClient,
+    *,
+    subject: Secret,
+    subject_type: SubjectTokenType,
+    audience: str,
+    resource: str,
+    scopes: Sequence[str],
+) -> Secret:
+    """Return an identity assertion (ID-JAG) for the issuer `audience`, in exchange for a person's token.
+
+    Raises:
+        GrantRefusedError, EgressError: as for `exchange_code`.
+
+    Source: MCP Enterprise-Managed Authorization, 4; draft-ietf-oauth-identity-assertion-authz-grant, 4.3.
+    """
+    fields = _exchange_fields(subject, subject_type, "id-jag", audience, resource, scopes)
+    response = await _post(requests, issuer, client, issuer.token_url, fields)
+    if response.status_code not in (200, 201):
+        raise _refusal(response, issuer)
+    body = _json(response)
+    assertion, kind = body.get("access_token"), body.get("issued_token_type")
+    if not (isinstance(assertion, str) and _is_token(assertion) and kind == f"{_URN}id-jag"):
+        raise GrantRefusedError(issuer.issuer, _code(body) or "invalid_token_response")
+    return Secret(assertion)
+
+
+async def assert_identity(
+    requests: IssuerRequests,
+    issuer: Issuer,
+    client: OAuthClient,
+    *,
+    assertion: Secret,
+    resource: str,
+    scopes: Sequence[str],
+    is_on_behalf_of: bool = False,
+) -> TokenAnswer:
+    """Return an access token for an assertion about a person (RFC 7523, 2.1).
+
+    With `is_on_behalf_of` the assertion is the token with which a caller came, as Microsoft Entra exchanges it.
+
+    Raises:
+        GrantRefusedError, EgressError: as for `exchange_code`.
+    """
+    fields = {
+        "grant_type": _JWT_BEARER,
+        "assertion": assertion.reveal(),
+        **({"scope": " ".join(scopes)} if scopes else {}),
+        **({"resource": resource} if resource else {}),
+        **({"requested_token_use": "on_behalf_of"} if is_on_behalf_of else {}),
+    }
+    return await _tokens(requests, issuer, client, fields)
+
+
+def _exchange_fields(
+    subject: Secret, subject_type: str, requested_type: str, audience: str, resource: str, scopes: Sequence[str]
+) -> dict[str, str]:
+    return {
+        "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
+        "subject_token": subject.reveal(),
+        "subject_token_type": f"{_URN}{subject_type}",
+        "requested_token_type": f"{_URN}{requested_type}",
+        **({"audience": audience} if audience else {}),
+        **({"resource": resource} if resource else {}),
+        **({"scope": " ".join(scopes)} if scopes else {}),
+    }
 
 
 async def revoke(requests: IssuerRequests, issuer: Issuer, client: OAuthClient, *, token: Secret, hint: str) -> None:

@@ -75,6 +75,18 @@ async def discover(
     )
 
 
+async def named_issuer(settings: AuthSettings, requests: IssuerRequests) -> Issuer:
+    """Return the issuer that the operator named, without asking the service.
+
+    Raises:
+        ConnectFailedError, EgressError: as for `discover`.
+    """
+    if settings.token_url:
+        return _configured(settings, NO_CHALLENGE, ()).issuer
+    issuer, _ = await _issuer(settings, requests, settings.issuer)
+    return issuer
+
+
 def _configured(settings: AuthSettings, challenge: Challenge, held: Sequence[str]) -> Discovered:
     """Return an issuer whose endpoints the operator named; nothing is fetched."""
     issuer = Issuer(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Iterator
 from typing import Protocol
@@ -16,16 +15,17 @@ from pegboard.connections.connection_records import (
     ConnectFailedError,
     person_of,
 )
-from pegboard.connections.connections import Connections
+from pegboard.connections.connections import Connections, OnChange
 from pegboard.connections.grants import GrantRefusedError, client_credentials
 from pegboard.connections.issuer_discovery import discover
 from pegboard.connections.issuer_requests import IssuerRequests
-from pegboard.connections.limits import FRESH_TOKEN_S, RENEW_EARLY_S
-from pegboard.core.after_fork import leave_to_parent, renew_after_fork
+from pegboard.connections.issuers import TokenAnswer
+from pegboard.connections.token_holder import TokenHolder
 from pegboard.egress.connections import Resolve, system_resolve
 from pegboard.egress.failures import EgressError
 from pegboard.model.caller import Caller
 from pegboard.model.error import CallError, DefinitionError
+from pegboard.model.record import replace
 from pegboard.model.secret import Secret
 from pegboard.model.tool import Account
 
@@ -75,8 +75,23 @@ def account_of(credentials: UpstreamCredentials | None) -> Account | None:
     return credentials if credentials is not None and credentials.settings.is_personal else None
 
 
+class PersonCredentials(UpstreamCredentials, Protocol):
+    """Credentials that have another token for each person."""
+
+    def owner(self, caller: Caller) -> Caller:
+        """Return the part of a caller that decides about the token; other parts differ between calls of one person."""
+        ...
+
+    def subscribe(self, on_change: OnChange) -> Callable[[], None]:
+        """Call `on_change(person, source, is_connected)` after somebody connected or disconnected.
+
+        Returns a function that ends the subscription.
+        """
+        ...
+
+
 class PersonalCredentials:
-    """The tokens of `mode: user`: each person's own."""
+    """The tokens of `mode: user`: each person's own. Implements `PersonCredentials`."""
 
     def __init__(self, connections: Connections, settings: AuthSettings) -> None:
         self.connections, self.settings = connections, settings
@@ -84,6 +99,12 @@ class PersonalCredentials:
 
     def secrets(self) -> Iterator[Secret]:
         return self.settings.secrets()
+
+    def owner(self, caller: Caller) -> Caller:
+        return Caller(user_id=caller.user_id, space_id=caller.space_id)
+
+    def subscribe(self, on_change: OnChange) -> Callable[[], None]:
+        return self.connections.subscribe(on_change)
 
     async def token(self, caller: Caller) -> AccessToken:
         person = person_of(caller)
@@ -120,9 +141,7 @@ class PersonalCredentials:
 
 
 class ServiceCredentials:
-    """The token of `mode: client_credentials`: one for all callers, kept in memory until shortly before it expires.
-
-    It is requested by the first call that needs it; calls at the same time wait for the same request.
+    """The token of `mode: client_credentials`: one for all callers.
 
     Args:
         settings: the source.
@@ -140,25 +159,15 @@ class ServiceCredentials:
         if settings.mode != "client_credentials":
             raise DefinitionError(f"mode: {settings.mode!r} is not a mode for a service; use `client_credentials`")
         self.settings = settings
-        self._requests, self._clock = IssuerRequests(settings, resolve=resolve), clock
-        self._token: AccessToken | None = None
-        self._since, self._renew_at = 0.0, 0.0
-        self._request: asyncio.Task[AccessToken] | None = None
-        renew_after_fork(self)
-
-    def after_fork(self) -> None:
-        """Leave a running request to the parent."""
-        leave_to_parent(self._request)
-        self._request = None
+        self._requests = IssuerRequests(settings, resolve=resolve)
+        self._held = TokenHolder(self._issued, name=settings.source, clock=clock)
 
     def secrets(self) -> Iterator[Secret]:
         return self.settings.secrets()
 
     async def token(self, caller: Caller) -> AccessToken:
         del caller
-        if self._token is not None and self._clock() < self._renew_at:
-            return self._token
-        return await self._requested()
+        return await self._held.token()
 
     async def missing(self, caller: Caller) -> str | None:
         del caller
@@ -168,29 +177,16 @@ class ServiceCredentials:
         return await self.refusal(caller, NO_CHALLENGE)
 
     async def renewed(self, caller: Caller, refused: AccessToken, challenge: Challenge) -> AccessToken:
-        if self._token is not None and self._token.version != refused.version:
-            return self._token
-        if self._token is not None and self._clock() - self._since < FRESH_TOKEN_S and refused.version > 1:
+        renewed = await self._held.renewed(refused)
+        if renewed is None:
             raise await self.refusal(caller, challenge)
-        return await self._requested()
+        return renewed
 
     async def refusal(self, caller: Caller, challenge: Challenge) -> CallError:
         del caller
-        source = self.settings.source
-        if challenge.wants_more:
-            wanted = " ".join(challenge.scopes)
-            text = f"The service behind {source!r} wants the scopes {wanted!r}; the operator must add them to `scopes`."
-            return EgressError("upstream_error", text)
-        text = f"The service behind {source!r} refuses the token that its issuer gave us; the operator must correct it."
-        return EgressError("upstream_auth", text)
+        return refused_by_service(self.settings, challenge)
 
-    async def _requested(self) -> AccessToken:
-        request = self._request
-        if request is None or request.done() or request.get_loop() is not asyncio.get_running_loop():
-            request = self._request = asyncio.create_task(self._new_token(), name=f"token-{self.settings.source}")
-        return await asyncio.shield(request)
-
-    async def _new_token(self) -> AccessToken:
+    async def _issued(self) -> TokenAnswer:
         settings = self.settings
         try:
             found = await discover(settings, self._requests)
@@ -202,11 +198,15 @@ class ServiceCredentials:
         except (GrantRefusedError, ConnectFailedError, DefinitionError) as error:
             text = f"{settings.source!r} got no token: {error} The operator must correct it."
             raise EgressError("upstream_auth", text) from None
-        now = self._clock()
-        lifetime_s = answer.expires_in_s
-        self._since = now
-        self._renew_at = float("inf") if lifetime_s is None else now + lifetime_s - min(RENEW_EARLY_S, lifetime_s / 10)
-        version = 1 if self._token is None else self._token.version + 1
-        scopes = settings.scopes if answer.scopes is None else answer.scopes
-        self._token = AccessToken(connection_id="", version=version, value=answer.access, scopes=scopes)
-        return self._token
+        return replace(answer, scopes=settings.scopes if answer.scopes is None else answer.scopes)
+
+
+def refused_by_service(settings: AuthSettings, challenge: Challenge) -> EgressError:
+    """Return the error for a service that refuses a fresh token of its issuer, or wants more scopes."""
+    source = settings.source
+    if challenge.wants_more:
+        wanted = " ".join(challenge.scopes)
+        text = f"The service behind {source!r} wants the scopes {wanted!r}; the operator must add them to `scopes`."
+        return EgressError("upstream_error", text)
+    text = f"The service behind {source!r} refuses the token that its issuer gave us; the operator must correct it."
+    return EgressError("upstream_auth", text)

@@ -23,7 +23,10 @@ from pegboard.model.secret import Secret
 
 # Maps each field of a context to the value that holds it and the field's name there.
 _PLACES: Mapping[str, tuple[str, str]] = {
-    **{name: ("caller", name) for name in ("user_id", "space_id", "session_id", "agent", "roles", "policy")},
+    **{
+        name: ("caller", name)
+        for name in ("user_id", "space_id", "session_id", "agent", "roles", "policy", "subject_token")
+    },
     **{
         name: ("host", name)
         for name in ("settings", "secrets", "upstream_credentials", "factories", "services", "approve")
@@ -39,6 +42,9 @@ _PLACES: Mapping[str, tuple[str, str]] = {
 }  # fmt: skip
 _VALUES = frozenset({"caller", "host", "request"})
 _ANSWERS = frozenset({"memo", "sequence"})
+_OF_THE_PARENT = frozenset({
+    "user_id", "space_id", "roles", "subject_token", "depth", "budget", "deadline", "upstream_credentials",
+})  # fmt: skip
 
 
 C = TypeVar("C", bound="ToolContext")
@@ -88,6 +94,7 @@ if TYPE_CHECKING:
         session_id: str | None = None
         agent: str | None = None
         roles: frozenset[str] | Sequence[str] = frozenset()
+        subject_token: Secret | None = None
         client: ClientBridge | None = None
         request_id: str = ""
         conversation: object = None
@@ -187,7 +194,7 @@ class ToolContext(_Face):
         unknown = set(changes) - context_fields(type(whole))
         if unknown:
             raise DefinitionError(f"A context has no field {', '.join(sorted(unknown))}.")
-        fixed = {"user_id", "space_id", "roles", "depth", "budget", "deadline", "upstream_credentials"} & set(changes)
+        fixed = _OF_THE_PARENT & set(changes)
         if fixed:
             raise DefinitionError(f"A child context keeps its parent's {', '.join(sorted(fixed))}.")
         return replace(

@@ -244,6 +244,7 @@ class Authenticator:
             key=grant.key,
             key_id=grant.key_id,
             ends_at=grant.ends_at,
+            subject_token=grant.token,
         )
         caller = Authenticated(identity=who, profiles=grant.profiles or None)
         return self._admitted.remember(id(grant), _Admitted(grant, profiles, caller)).caller
@@ -252,7 +253,13 @@ class Authenticator:
         if not self._are_declared(caller.profiles):
             log.warning("identify gave %r the profiles %s: one does not exist, or none", caller.user, caller.profiles)
             return _NOT_HERE
-        who = Identity(credential=caller.owner, user=caller.user, space=caller.space, roles=caller.roles)
+        who = Identity(
+            credential=caller.owner,
+            user=caller.user,
+            space=caller.space,
+            roles=caller.roles,
+            subject_token=caller.subject_token,
+        )
         return Authenticated(identity=who, profiles=caller.profiles or None)
 
     def _are_declared(self, profiles: tuple[str, ...]) -> bool:

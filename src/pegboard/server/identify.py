@@ -15,6 +15,7 @@ from pegboard.core.digests import digest
 from pegboard.core.names import nearest
 from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import is_awaitable
+from pegboard.model.secret import Secret
 from pegboard.server.host_guard import Refusal
 
 IDENTIFY_S = 10.0  # seconds that a host may take to identify a caller
@@ -36,13 +37,15 @@ class Identified(Struct, frozen=True, kw_only=True):
     """The sender of a request, from the host's own login: a user and its rights here.
 
     `profiles` are the profiles the caller may use, the first one for requests that do not name one; a catalog without
-    profiles shows everything. `roles=("operator",)` lets a caller ask why a tool is hidden.
+    profiles shows everything. `roles=("operator",)` lets a caller ask why a tool is hidden. `subject_token` is the
+    caller's own token, `Secret(…)`, for sources that exchange it (`auth: {mode: exchange}` and `id_jag`).
     """
 
     user: str
     space: str | None = None
     roles: tuple[str, ...] = ()
     profiles: tuple[str, ...] = ()
+    subject_token: Secret | None = None
 
     @classmethod
     def of(cls, source: object) -> Identified:
@@ -67,8 +70,11 @@ class Identified(Struct, frozen=True, kw_only=True):
             raise DefinitionError(f"user={user!r}: identify must say who it is, or give None.")
         if not isinstance(space, str | None):
             raise DefinitionError(f"space={space!r} must be text or None.")
+        token = fields.get("subject_token")
+        if not isinstance(token, Secret | None):
+            raise DefinitionError("subject_token must be wrapped, Secret(…), or None.")
         roles, profiles = _names("roles", fields.get("roles")), _names("profiles", fields.get("profiles"))
-        return cls(user=user, space=space, roles=roles, profiles=profiles)
+        return cls(user=user, space=space, roles=roles, profiles=profiles, subject_token=token)
 
     @property
     def owner(self) -> str:

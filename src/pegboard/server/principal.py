@@ -28,7 +28,7 @@ CALLERS_REMEMBERED = 1_024  # principals whose `Caller` is cached
 
 ANONYMOUS = "anonymous"
 DEFAULT_PROFILE = "default"
-_WORDS = ("user", "space", "roles", "session", "profile")
+_WORDS = ("user", "space", "roles", "session", "profile", "subject_token")
 Whose = tuple[str | None, ...]
 """The owner of one share of a common limit: `Principal.shares_as`."""
 
@@ -39,7 +39,8 @@ class Identity:
 
     `credential` names what was verified; sessions, cursors and sealed states belong to it. `proof` is what remains of
     it, see `Caller`. `key` is the name of an API key. `key_id` and `ends_at` belong to a key or token: open streams end
-    with them.
+    with them. `subject_token` is the token, if sources exchange it: another token of the same person makes another
+    identity.
     """
 
     credential: str = ANONYMOUS
@@ -51,6 +52,7 @@ class Identity:
     key: str = ""
     key_id: str = field(default="", repr=False, compare=False)
     ends_at: float | None = field(default=None, repr=False, compare=False)
+    subject_token: Secret | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, source: object) -> Identity:
@@ -72,6 +74,7 @@ class Identity:
             space=fields.get("space"),
             roles=(roles,) if isinstance(roles, str) else tuple(roles),
             session=fields.get("session"),
+            subject_token=fields.get("subject_token"),
         )
 
 
@@ -187,6 +190,7 @@ def _caller_of(principal: Principal, open_space: str | None) -> Caller:
         is_session_brief=principal.is_session_brief,
         proof=who.proof,
         key=who.key,
+        subject_token=who.subject_token,
     )
 
 

@@ -127,7 +127,7 @@ def _seen(source: McpSource, lock: LockFile) -> Server:
 async def _list_as_person(source: PersonalMcpSource, options: Options) -> None:
     who = options.identity
     try:
-        await source.list_for(Caller(user_id=who.user, space_id=who.space))
+        await source.list_for(Caller(user_id=who.user, space_id=who.space, subject_token=who.subject_token))
     except CallError as error:
         raise CommandError(str(error), kind=error.error.kind, code=Exit.REFUSED) from None
 

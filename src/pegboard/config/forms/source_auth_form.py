@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from pegboard.config.forms.value_types import (
     ConcealedText,
     FilledText,
+    Flag,
     Form,
     Maybe,
     Names,
@@ -25,11 +26,14 @@ _OF_ISSUERS = (
     "token_auth", "hosts",
 )  # fmt: skip
 _OF_PERSONS = ("authorization_url", "revocation_url", "idle_seconds")
+_OF_TOKENS = ("audience", "subject_token_type", "idle_seconds")
 _KEYS: Mapping[str, tuple[str, ...]] = {
     "none": (),
     "static": _STATIC,
     "client_credentials": _OF_ISSUERS,
     "user": (*_OF_ISSUERS, *_OF_PERSONS),
+    "exchange": (*_OF_ISSUERS, *_OF_TOKENS, "grant", "sends_actor"),
+    "id_jag": (*_OF_ISSUERS, *_OF_TOKENS, "login"),
 }
 
 
@@ -40,12 +44,31 @@ class LoginForm(Form):
     password: ConcealedText = Field(description="The password.")
 
 
+TokenAuth = Literal["none", "client_secret_basic", "client_secret_post", "private_key_jwt"]
+
+
+class LoginIssuerForm(Form):
+    """The company's issuer, where people log in, and the client that is registered there."""
+
+    issuer: FilledText = Field(description="Its URL, exactly as its metadata say.")
+    token_url: Maybe[FilledText] = Field(None, description="Where it issues tokens, if it has no metadata.")
+    client_id: ConcealedText = Field(description="The client that you registered there.")
+    client_secret: Maybe[ConcealedText] = Field(None, description="The secret of that client.")
+    private_key: Maybe[ConcealedText] = Field(
+        None, description="Its PEM private key, which signs its requests instead of a secret."
+    )
+    private_key_id: Maybe[FilledText] = Field(None, description="The id of that key, as the issuer knows it.")
+    token_auth: Maybe[TokenAuth] = Field(None, description="How the client authenticates there.")
+
+
 class SourceAuthForm(Form):
     """What is sent to the service with each request, and whose it is."""
 
-    mode: Literal["none", "static", "client_credentials", "user"] = Field(
+    mode: Literal["none", "static", "client_credentials", "user", "exchange", "id_jag"] = Field(
         description="`none`: nothing. `static`: the same header for everybody. `client_credentials`: a token of this "
-        "server, from an issuer. `user`: a token that each person agreed to, in a browser, once."
+        "server, from an issuer. `user`: a token that each person agreed to, in a browser, once. `exchange`: a token "
+        "that an issuer gives in exchange for the token with which the person came. `id_jag`: the same over the "
+        "company's issuer (Enterprise-Managed Authorization)."
     )
     bearer: Maybe[ConcealedText] = Field(None, description="Sent as `Authorization: Bearer …` (static).")
     basic: Maybe[LoginForm] = Field(None, description="Sent as `Authorization: Basic …` (static).")
@@ -75,7 +98,7 @@ class SourceAuthForm(Form):
         None, description="The PEM private key of the client, which signs its requests instead of a secret."
     )
     private_key_id: Maybe[FilledText] = Field(None, description="The id of that key, as the issuer knows it.")
-    token_auth: Maybe[Literal["none", "client_secret_basic", "client_secret_post", "private_key_jwt"]] = Field(
+    token_auth: Maybe[TokenAuth] = Field(
         None, description="How the client authenticates at the token endpoint. Default: as the issuer prefers."
     )
     hosts: Names = Field(
@@ -84,7 +107,25 @@ class SourceAuthForm(Form):
         "file names may be private anyway.",
     )
     idle_seconds: PositiveNumber = Field(
-        300.0, description="After how long an unused connection of one person to an MCP server ends, in seconds (user)."
+        300.0,
+        description="After how long an unused connection of one person to an MCP server ends, in seconds (user, "
+        "exchange, id_jag).",
+    )
+    login: Maybe[LoginIssuerForm] = Field(None, description="The company's issuer, where people log in (id_jag).")
+    audience: Maybe[FilledText] = Field(
+        None,
+        description="For whom the token is exchanged, if the issuer wants another name than the resource (exchange), "
+        "or than `issuer` (id_jag).",
+    )
+    subject_token_type: Maybe[Literal["access_token", "id_token", "jwt"]] = Field(
+        None, description="The kind of token with which people come. Default: `id_token` (id_jag), `access_token`."
+    )
+    grant: Literal["token_exchange", "on_behalf_of"] = Field(
+        "token_exchange",
+        description="How the issuer exchanges tokens: RFC 8693, or `on_behalf_of` as Microsoft Entra (exchange).",
+    )
+    sends_actor: Flag = Field(
+        False, description="Whether a token of the client itself is sent as `actor_token` (exchange)."
     )
 
     @model_validator(mode="after")
@@ -100,6 +141,11 @@ class SourceAuthForm(Form):
             if not self.static_headers():
                 raise definition_error("`mode: static` needs `bearer`, `basic` or `headers`")
         return self
+
+    @property
+    def is_personal(self) -> bool:
+        """Whether each person has their own token."""
+        return self.mode in ("user", "exchange", "id_jag")
 
     def static_headers(self) -> dict[str, str | Secret]:
         """Return the headers that are sent with every request."""

@@ -160,8 +160,9 @@ def _auth(tool: Declared[McpForm], build: BuildContext) -> SourceAuth | None:
         text = "goes with an MCP server over HTTP; a program gets its credentials as `env:`. Remove it"
         build.report.add(at.problem(text, at_key=True))
         return None
-    if form.auth is not None and form.auth.mode == "user" and server.trust == "any":
-        text = "with `auth: {mode: user}` the server of one person could then define the tools of all others. Remove it"
+    if form.auth is not None and form.auth.is_personal and server.trust == "any":
+        auth = f"`auth: {{mode: {form.auth.mode}}}`"
+        text = f"with {auth} the server of one person could then define the tools of all others. Remove it"
         build.report.add((tool.at / "mcp" / "trust").problem(text))
         return None
     return source_auth(

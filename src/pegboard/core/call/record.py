@@ -195,8 +195,11 @@ class ExecutorState:
     def redactor(self, ctx: ToolContext, *sent: Secret) -> Redactor | None:
         """Return the redactor of every secret in use in this context, or `None` if there is no secret.
 
-        `sent` are tokens that the call has sent to a service, which may repeat them.
+        `sent` are tokens that the call has sent to a service, which may repeat them. The token with which the caller
+        came is a secret as well.
         """
+        if ctx.caller.subject_token is not None:
+            sent = (*sent, ctx.caller.subject_token)
         declared, host = self.registry.declarations.secrets, ctx.host
         if not (declared or host.secrets or host.upstream_credentials or sent):
             return None

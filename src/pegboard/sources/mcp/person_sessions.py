@@ -24,7 +24,10 @@ log = logging.getLogger("pegboard")
 
 
 class SessionKey(NamedTuple):
-    """Whose session it is. A person who connects again has another connection, and so another session."""
+    """Whose session it is. A person who connects again has another connection, and so another session.
+
+    So has one who comes with another token that is exchanged.
+    """
 
     source: str
     person: Person
@@ -89,15 +92,17 @@ class PersonSessions:
             self._open.move_to_end(key)
         return session
 
-    def add(self, key: SessionKey, server: McpSource) -> PersonSession:
+    def add(self, key: SessionKey, server: McpSource, *, ends_others: bool = True) -> PersonSession:
         """Add a session of a server that is not started yet; ends idle ones to make room.
+
+        `ends_others` ends the idle ones of the same person, over accounts that they have replaced.
 
         Raises:
             CallError: `busy`, if all others run calls.
         """
         for held in [each for each in self.of(key.source, key.person) if each.key != key and each.is_idle()]:
-            # Of an account that the person has replaced.
-            self.end(held)
+            if ends_others:
+                self.end(held)
         others = list(self.of(key.source))
         if len(others) >= self._most_of_source:
             self._make_room(others)

@@ -37,7 +37,7 @@ from pegboard.sources.mcp.supervised_source import McpSource
 if TYPE_CHECKING:
     from pegboard.connections import connection_records, token_auth
     from pegboard.connections.connection_records import Person
-    from pegboard.connections.upstream_credentials import PersonalCredentials
+    from pegboard.connections.upstream_credentials import PersonCredentials
 else:
     connection_records = LazyModule("pegboard.connections.connection_records")
     token_auth = LazyModule("pegboard.connections.token_auth")
@@ -130,7 +130,7 @@ class PersonalMcpSource(McpSource):
         self,
         settings: ServerSettings,
         *,
-        credentials: PersonalCredentials,
+        credentials: PersonCredentials,
         sessions: PersonSessions | None = None,
         lock: LockFile | None = None,
         idle_s: float = PERSON_IDLE_S,
@@ -201,7 +201,7 @@ class PersonalMcpSource(McpSource):
         """Start ending idle sessions. Persons' connections are opened by their calls."""
         if self._sweeper is None:
             self._sweeper = asyncio.create_task(self._sweep(), name=f"mcp-idle-{self.name}")
-            self._end_subscription = self.credentials.connections.subscribe(self._on_connection)
+            self._end_subscription = self.credentials.subscribe(self._on_connection)
 
     async def stop(self) -> None:
         """Close the connections of all persons."""
@@ -334,8 +334,7 @@ class PersonalMcpSource(McpSource):
         if self._sweeper is None:
             text = f"The MCP server {self.name!r} is not started. Start the catalog: `await catalog.start()`."
             raise CallError("upstream_unavailable", text, retryable=False)
-        # Only who it is: other parts of a caller differ between the calls of one person.
-        owner = Caller(user_id=person.user_id, space_id=person.space_id)
+        owner = self.credentials.owner(caller)
         settings = replace_fields(
             self.settings,
             auth=token_auth.TokenAuth(self.credentials, owner),
@@ -344,7 +343,7 @@ class PersonalMcpSource(McpSource):
         )
         server = McpSource(settings, lock=self.lock, clock=self._clock)
         server.serve_as(self._server_id, self._link_key)
-        session = self.sessions.add(key, server)
+        session = self.sessions.add(key, server, ends_others=not self.credentials.settings.is_exchanged)
         server.subscribe(lambda: self._on_listed(session))
         await server.start()
         return session
@@ -449,7 +448,7 @@ class PersonalMcpSource(McpSource):
         self.credentials, self.idle_s = other.credentials, other.idle_s
         if self._end_subscription is not None:
             self._end_subscription()
-            self._end_subscription = self.credentials.connections.subscribe(self._on_connection)
+            self._end_subscription = self.credentials.subscribe(self._on_connection)
         self.settings, self._file = other.settings, other._file
         self.lock = self._pins_of(self.settings, self._file)
         self._connect = self._connect_tool()
