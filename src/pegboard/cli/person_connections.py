@@ -10,6 +10,7 @@ from pegboard.cli.command_error import CommandError, Exit
 from pegboard.cli.options import Options
 from pegboard.cli.project import CLI_STOP_GRACE_S, load
 from pegboard.connections.connection_records import ConnectFailedError, Person
+from pegboard.core.ports import StartsSlowly
 from pegboard.model.error import CallError
 
 if TYPE_CHECKING:
@@ -17,8 +18,10 @@ if TYPE_CHECKING:
 
 
 @asynccontextmanager
-async def opened_connections(options: Options) -> AsyncGenerator[Connections]:
+async def opened_connections(options: Options, *, source: str = "") -> AsyncGenerator[Connections]:
     """Load the config without its sources, and yield the connections of people; refusals become command errors.
+
+    `source` is read if only its document says where people connect.
 
     Raises:
         CommandError: the config connects nobody; connecting failed; the store does not answer.
@@ -32,6 +35,10 @@ async def opened_connections(options: Options) -> AsyncGenerator[Connections]:
             kind="no_connections",
         )
     try:
+        described = project.catalog.registry.sources.get(source)
+        if described is not None and source not in connections.sources and isinstance(described, StartsSlowly):
+            await described.start()
+            await described.first_listed()
         yield connections
     except ConnectFailedError as error:
         raise CommandError(str(error), kind=error.failure, code=Exit.REFUSED) from None

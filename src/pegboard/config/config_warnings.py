@@ -29,7 +29,11 @@ def warnings(config: Config, catalog: Catalog) -> list[Problem]:
         ]
         problems += _idle_pins(declared, catalog)
     for tool in config.tools:
-        left_out: Sequence[tuple[str, str]] = getattr(catalog.registry.sources.get(tool.value.name), "rejected", ())
+        source = catalog.registry.sources.get(tool.value.name)
+        if unmet := getattr(source, "unmet", ""):
+            text = f"its document requires credentials, and none are configured: {unmet}. Add `auth:`"
+            problems.append(tool.at.problem(text))
+        left_out: Sequence[tuple[str, str]] = getattr(source, "rejected", ())
         problems += [tool.at.problem(f"{name!r} was left out: {reason}") for name, reason in left_out[:LEFT_OUT_SHOWN]]
         if len(left_out) > LEFT_OUT_SHOWN:
             problems.append(tool.at.problem(f"{len(left_out) - LEFT_OUT_SHOWN} more were left out"))

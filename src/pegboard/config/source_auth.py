@@ -76,6 +76,7 @@ def source_auth(
     url: str,
     headers: Mapping[str, str | Secret],
     names_resource: bool,
+    is_from_document: bool = False,
 ) -> SourceAuth | None:
     """Return what `auth:` of a source says; `None` after reporting a problem.
 
@@ -87,9 +88,14 @@ def source_auth(
         url: the URL of the service, to which the tokens are sent.
         headers: the other headers of the source.
         names_resource: whether a token is requested for `url` if nothing else says what it is for.
+        is_from_document: whether the description of an API has filled in the URLs of the issuer.
     """
     if form is None or form.mode == "none":
         return SourceAuth(headers=headers)
+    for key, value in (("key", form.key), ("scheme", form.scheme)):
+        if value is not None:
+            build.report.add((at / key).problem("goes with `openapi:`, whose document says where it belongs"))
+            return None
     if form.mode == "static":
         own = form.static_headers()
         twice = {name.lower() for name in own} & {name.lower() for name in headers}
@@ -101,8 +107,9 @@ def source_auth(
         build.report.add(at.problem(f"`mode: {form.mode}` sends an Authorization, and `headers` has one. Remove it"))
         return None
     return _with_tokens(
-        form, form.mode, at, build, source=source, url=url, headers=headers, names_resource=names_resource
-    )
+        form, form.mode, at, build, source=source, url=url, headers=headers, names_resource=names_resource,
+        is_from_document=is_from_document,
+    )  # fmt: skip
 
 
 def _with_tokens(
@@ -115,6 +122,7 @@ def _with_tokens(
     url: str,
     headers: Mapping[str, str | Secret],
     names_resource: bool,
+    is_from_document: bool,
 ) -> SourceAuth | None:
     if not url:
         text = "the tokens would be sent to a server that only the document names. Write `base_url`"
@@ -141,27 +149,37 @@ def _with_tokens(
             sends_actor=form.sends_actor,
             grant=form.grant,
             login=login,
+            is_from_document=is_from_document,
             **_client_of(form),
         )
     except DefinitionError as error:
         _misfit(error, at, build)
         return None
-    build.catalog.add_secrets(*settings.secrets())
+    if secrets_of_client := tuple(settings.secrets()):
+        build.catalog.add_secrets(*secrets_of_client)
     if mode == "client_credentials":
         return SourceAuth(headers=headers, service=upstream_credentials.ServiceCredentials(settings))
     if settings.is_exchanged:
         build.exchanges_tokens = True
         return SourceAuth(headers=headers, personal=exchanged_credentials.ExchangedCredentials(settings))
-    connections = build.catalog.connections
+    connections = stores_connections(at, build)
     if connections is None:
-        if build.config.connections is None:
-            text = (
-                "each person's token is stored, and there is no `connections:`. Add `connections: {key: "
-                '"${CONNECTIONS_KEY}"}` to the main file, with a secret of 32 bytes or more'
-            )
-            build.report.add((at / "mode").problem(text))
         return None
     return SourceAuth(headers=headers, personal=upstream_credentials.PersonalCredentials(connections, settings))
+
+
+def stores_connections(at: At, build: BuildContext) -> Connections | None:
+    """Return the connections of people, for a source to which they connect; `None` after reporting that there are none.
+
+    `at` is the place of its `auth:`.
+    """
+    if build.catalog.connections is None and build.config.connections is None:
+        text = (
+            "each person's token is stored, and there is no `connections:`. Add `connections: {key: "
+            '"${CONNECTIONS_KEY}"}` to the main file, with a secret of 32 bytes or more'
+        )
+        build.report.add((at / "mode").problem(text))
+    return build.catalog.connections
 
 
 def _login_settings(form: LoginIssuerForm, source: str) -> AuthSettings:

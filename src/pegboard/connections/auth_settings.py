@@ -48,6 +48,8 @@ class AuthSettings(Struct, frozen=True, kw_only=True):
         sends_actor: whether a token of the client itself is sent as `actor_token` with each exchange.
         grant: how the issuer exchanges tokens: by RFC 8693, or `on_behalf_of` as Microsoft Entra.
         login: the company's issuer for `id_jag`, and the client that is registered there.
+        is_from_document: whether the description of an API names the URLs of the issuer, and not the operator. They
+            must have public addresses and https then, unless `hosts` has theirs.
 
     Raises:
         DefinitionError: the settings contradict each other.
@@ -74,6 +76,7 @@ class AuthSettings(Struct, frozen=True, kw_only=True):
     sends_actor: bool = False
     grant: ExchangeGrant = "token_exchange"
     login: AuthSettings | None = None
+    is_from_document: bool = False
 
     def __post_init__(self) -> None:
         for name in ("server_url", *_ENDPOINTS):
@@ -101,7 +104,9 @@ class AuthSettings(Struct, frozen=True, kw_only=True):
         if self.mode == "user" and bool(self.authorization_url) != bool(self.token_url):
             missing = "token_url" if self.authorization_url else "authorization_url"
             raise DefinitionError(f"{missing}: give `authorization_url` and `token_url`, or neither")
-        if self.client_secret is not None and self.mode == "user" and not (self.issuer or self.token_url):
+        has_secret = self.client_secret is not None or self.private_key is not None
+        names_issuer = bool(self.issuer or self.token_url) and not self.is_from_document
+        if has_secret and self.mode == "user" and not names_issuer:
             text = "a client with a secret needs `issuer` or `token_url`, which says who gets the secret"
             raise DefinitionError(f"issuer: {text}")
 
@@ -126,7 +131,8 @@ class AuthSettings(Struct, frozen=True, kw_only=True):
     def trusts(self, url: str) -> bool:
         """Tell whether the operator named the host of a URL, which may then have a private address."""
         there = place_of(url)
-        named = (self.server_url, self.issuer, self.authorization_url, self.token_url, self.revocation_url)
+        endpoints = (self.issuer, self.authorization_url, self.token_url, self.revocation_url)
+        named = (self.server_url, *(() if self.is_from_document else endpoints))
         return there in {place_of(one) for one in named if one} or bool(
             {there, there.rpartition(":")[0]} & {*self.hosts}
         )

@@ -40,7 +40,7 @@ async def connect_command(
     Opens the page of the server if `connections.public_url` names one. Otherwise it goes to the issuer directly, and
     waits on this machine for the browser to come back.
     """
-    async with opened_connections(options) as connections:
+    async with opened_connections(options, source=source) as connections:
         person = person_of_options(options)
         opens = not no_browser and sys.stderr.isatty()
         if connections.public_url is None:

@@ -20,12 +20,12 @@ from pegboard.config.forms.value_types import (
 )
 from pegboard.model.secret import Secret
 
-_STATIC = ("bearer", "basic", "headers")
+_STATIC = ("bearer", "basic", "headers", "key", "scheme")
 _OF_ISSUERS = (
     "issuer", "token_url", "resource", "scopes", "client_id", "client_secret", "private_key", "private_key_id",
     "token_auth", "hosts",
 )  # fmt: skip
-_OF_PERSONS = ("authorization_url", "revocation_url", "idle_seconds")
+_OF_PERSONS = ("authorization_url", "revocation_url", "idle_seconds", "scheme")
 _OF_TOKENS = ("audience", "subject_token_type", "idle_seconds")
 _KEYS: Mapping[str, tuple[str, ...]] = {
     "none": (),
@@ -74,6 +74,14 @@ class SourceAuthForm(Form):
     basic: Maybe[LoginForm] = Field(None, description="Sent as `Authorization: Basic …` (static).")
     headers: Mapping[FilledText, ConcealedText] = Field(
         default_factory=dict[str, Any], description="Sent as headers, such as `X-API-Key` (static)."
+    )
+    key: Maybe[ConcealedText] = Field(
+        None, description="An API key, sent where the OpenAPI document says: a header, the query or a cookie (static)."
+    )
+    scheme: Maybe[FilledText] = Field(
+        None,
+        description="Which of the `securitySchemes` of an OpenAPI document applies (static, user). Default: the first "
+        "that fits, of those that an operation requires.",
     )
     issuer: Maybe[FilledText] = Field(
         None,
@@ -138,8 +146,10 @@ class SourceAuthForm(Form):
             names_header = any(name.lower() == "authorization" for name in self.headers)
             if sum((self.bearer is not None, self.basic is not None, names_header)) > 1:
                 raise definition_error("more than one Authorization; keep one")
-            if not self.static_headers():
-                raise definition_error("`mode: static` needs `bearer`, `basic` or `headers`")
+            if not self.static_headers() and self.key is None:
+                raise definition_error("`mode: static` needs `bearer`, `basic` or `headers`, or `key` for an API")
+            if self.scheme is not None and self.key is None:
+                raise definition_error("`scheme` says where `key` goes. Add `key`, or remove it")
         return self
 
     @property

@@ -5,19 +5,22 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, model_validator
 
+from pegboard.config.api_auth import completed, needs_document
 from pegboard.config.build_context import BuildContext
 from pegboard.config.config import Declared
 from pegboard.config.forms.source_auth_form import SourceAuthForm
 from pegboard.config.forms.value_types import ConcealedText, FilledText, Form, Maybe, Names, ToolName, definition_error
 from pegboard.config.kinds.tool_form import ToolForm, guards_of_each_tool, keys_of_one_tool, overlaid
-from pegboard.config.source_auth import SourceAuth, source_auth
+from pegboard.config.source_auth import SourceAuth, source_auth, stores_connections
 from pegboard.config.yaml.config_files import looks_like_config, read_text
 from pegboard.config.yaml.parser import parse
+from pegboard.config.yaml.problems import Report
 from pegboard.config.yaml.tree import plain_value
 from pegboard.core.json_reader import parse_json
 from pegboard.lazy import LazyModule
@@ -29,7 +32,8 @@ from pegboard.model.record import replace
 from pegboard.model.secret import Secret
 from pegboard.model.tool import ToolSpec
 from pegboard.sources.openapi.limits import OPENAPI_DOCUMENT_KEYS, OPENAPI_DOCUMENT_LEVELS, OPENAPI_DOCUMENT_VALUES
-from pegboard.sources.openapi.openapi_source import ApiSettings, OpenApiSource
+from pegboard.sources.openapi.openapi_source import ApiAuth, ApiSettings, OpenApiSource
+from pegboard.sources.openapi.security_schemes import SecurityNeeds
 
 if TYPE_CHECKING:
     from pegboard.config.yaml import plain_reader
@@ -150,6 +154,10 @@ def declare(tool: Declared[OpenApiForm], build: BuildContext) -> None:
             source.take(text)
         build.catalog.add_source(source)
     except DefinitionError as error:
+        key, colon, text = str(error).partition(": ")
+        if colon and key == "auth":
+            build.report.add((at / "auth").problem(text))
+            return
         place = at / "openapi" / ("base_url" if api.base_url is not None and "the server" in str(error) else "spec")
         build.report.add(place.problem(f"{api.spec!r} {error}"))
 
@@ -164,15 +172,49 @@ def _auth(tool: Declared[OpenApiForm], build: BuildContext) -> SourceAuth | None
     if form.auth is not None and form.auth.mode not in ("none", "static") and api.auth is not None and api.auth.bearer:
         build.report.add((tool.at / "openapi" / "auth").problem("`auth:` of the tool sends an Authorization as well"))
         return None
+    if form.auth is not None and needs_document(form.auth):
+        if form.auth.mode == "user" and stores_connections(tool.at / "auth", build) is None:
+            return None
+        return SourceAuth()
+    return _source_auth(form.auth, tool, build)
+
+
+def _source_auth(
+    auth: SourceAuthForm | None, tool: Declared[OpenApiForm], build: BuildContext, *, is_from_document: bool = False
+) -> SourceAuth | None:
+    api = tool.value.openapi
     return source_auth(
-        form.auth,
+        auth,
         tool.at / "auth",
         build,
-        source=form.name,
+        source=tool.value.name,
         url=api.base_url or (_origin(api.spec) if _is_url(api.spec) else ""),
         headers=_headers(api.auth or AuthForm.model_validate({})),
         names_resource=False,
+        is_from_document=is_from_document,
     )
+
+
+def _authenticate(tool: Declared[OpenApiForm], build: BuildContext, needs: SecurityNeeds) -> ApiAuth:
+    """Return what is sent to the API, from `auth:` and the security schemes of its document.
+
+    Raises:
+        DefinitionError: the two do not fit.
+    """
+    form, api = tool.value.auth, tool.value.openapi
+    assert form is not None
+    done = completed(form, needs)
+    # A document at a URL is read after the config was checked.
+    build = replace(build, report=Report())
+    query: Mapping[str, str | Secret] = {} if api.auth is None else api.auth.query
+    if form.key is not None:
+        headers = _headers(api.auth or AuthForm.model_validate({}))
+        return ApiAuth(headers={**headers, **form.static_headers(), **done.headers}, query={**query, **done.query})
+    auth = _source_auth(done.form, tool, build, is_from_document=done.is_from_document)
+    if auth is None:
+        problems = build.report.sorted(build.config.files, build.config.secrets)
+        raise DefinitionError(f"auth: {'; '.join(problem.message for problem in problems)}")
+    return ApiAuth(headers=auth.headers, query=query, credentials=auth.credentials)
 
 
 def _origin(url: str) -> str:
@@ -181,7 +223,7 @@ def _origin(url: str) -> str:
 
 
 def _settings(tool: Declared[OpenApiForm], build: BuildContext, auth: SourceAuth) -> ApiSettings:
-    api = tool.value.openapi
+    api, form = tool.value.openapi, tool.value.auth
     spec = overlaid(ToolSpec(name=tool.value.name), tool, build)
     query: Mapping[str, str | Secret] = {} if api.auth is None else api.auth.query
     return ApiSettings(
@@ -193,6 +235,7 @@ def _settings(tool: Declared[OpenApiForm], build: BuildContext, auth: SourceAuth
         headers=auth.headers,
         query=query,
         credentials=auth.credentials,
+        authenticate=None if form is None or not needs_document(form) else partial(_authenticate, tool, build),
         groups=spec.groups,
         rename=api.rename,
         operation_groups=api.groups,

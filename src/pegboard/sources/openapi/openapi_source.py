@@ -9,6 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import msgspec
+
 from pegboard.connections.upstream_credentials import UpstreamCredentials, account_of
 from pegboard.core.digests import digest
 from pegboard.core.names import matches
@@ -24,7 +26,7 @@ from pegboard.model.call_context import CallContext
 from pegboard.model.call_intent import with_marks
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.json_types import JSON, JSONValue
-from pegboard.model.record import replace
+from pegboard.model.record import CarriesCredentials, replace
 from pegboard.model.secret import Secret
 from pegboard.model.source_state import SourceState
 from pegboard.model.tool import ToolEntry, ToolSpec
@@ -34,6 +36,7 @@ from pegboard.sources.http_service import SERVICE_GRACE_S, HttpService, value_of
 from pegboard.sources.openapi.document import Document, UnfitError, checked_base, origin_of, server_of
 from pegboard.sources.openapi.operation_call import request_of
 from pegboard.sources.openapi.operations import Operation, OperationReader, raw_name
+from pegboard.sources.openapi.security_schemes import SecurityNeeds, security_of
 from pegboard.sources.tool_names import own_names
 
 OPENAPI_FETCH_S = 30.0  # seconds to fetch a description
@@ -52,6 +55,8 @@ class ApiSettings:
     `operation_groups` and `call_intent` are globs over operationIds, our names, and `GET /path`; `rename` maps an
     operationId or a `GET /path` to our name. `headers` and `query` are sent with every request. `own` are fields of
     every tool's declaration. `read` parses the text of a description. `credentials` have a token for each request.
+    `authenticate` returns what is sent instead, from the security schemes of the document; it may run in a thread, and
+    raises `DefinitionError`.
     """
 
     name: str
@@ -71,14 +76,12 @@ class ApiSettings:
     bounds: Bounds = DEFAULT_BOUNDS
     resolve: Resolve = field(default=system_resolve, repr=False)
     credentials: UpstreamCredentials | None = field(default=None, repr=False)
+    authenticate: Callable[[SecurityNeeds], ApiAuth] | None = field(default=None, repr=False)
 
-    def secrets(self) -> Iterator[Secret]:
-        """Yield the credentials."""
-        if self.credentials is not None:
-            yield from self.credentials.secrets()
-        for value in (*self.headers.values(), *self.query.values()):
-            if isinstance(value, Secret):
-                yield from credentials_in(value)
+    @property
+    def auth(self) -> ApiAuth:
+        """The configured credentials, without what the document adds."""
+        return ApiAuth(headers=self.headers, query=self.query, credentials=self.credentials)
 
     def groups_of(self, spellings: Sequence[str]) -> tuple[str, ...]:
         """Return the groups of one operation: those of every matching glob, else those of the API."""
@@ -88,6 +91,27 @@ class ApiSettings:
     def filled_by_intent(self, spellings: Sequence[str]) -> frozenset[str]:
         """Return the properties of one operation that are filled from a batch's intent."""
         return frozenset(name for glob, names in self.call_intent.items() if matches(glob, spellings) for name in names)
+
+
+class ApiAuth(CarriesCredentials, frozen=True, kw_only=True):
+    """What is sent to an API with each request: headers, parameters of the query, and a token."""
+
+    headers: Mapping[str, str | Secret] = msgspec.field(default_factory=dict[str, "str | Secret"])
+    query: Mapping[str, str | Secret] = msgspec.field(default_factory=dict[str, "str | Secret"])
+    credentials: UpstreamCredentials | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is sent."""
+        return not (self.headers or self.query) and self.credentials is None
+
+    def secrets(self) -> Iterator[Secret]:
+        """Yield the credentials."""
+        if self.credentials is not None:
+            yield from self.credentials.secrets()
+        for value in (*self.headers.values(), *self.query.values()):
+            if isinstance(value, Secret):
+                yield from credentials_in(value)
 
 
 class _Chosen(NamedTuple):
@@ -108,11 +132,16 @@ class Rejected(NamedTuple):
 
 
 class OpenApiSource(Composable):
-    """The operations of one API. Implements the port `Source`. `rejected` lists the operations left out, and why."""
+    """The operations of one API. Implements the port `Source`. `rejected` lists the operations left out, and why.
+
+    `auth` is what is sent with each request; the document may complete it. `unmet` says which credentials the document
+    requires while none are configured; it is empty otherwise.
+    """
 
     def __init__(self, settings: ApiSettings, *, sleep: Callable[[float], Any] = asyncio.sleep) -> None:
         self.settings = settings
         self.rejected: tuple[Rejected, ...] = ()
+        self.auth, self.unmet = settings.auth, ""
         self._entries: tuple[ToolEntry, ...] = ()
         self._on_change: list[Callable[[], None]] = []
         self._task: asyncio.Task[None] | None = None
@@ -136,7 +165,7 @@ class OpenApiSource(Composable):
 
     def secrets(self) -> Iterator[Secret]:
         """Yield the credentials of the API, which are also redacted from its description."""
-        return self.settings.secrets()
+        return self.auth.secrets()
 
     def subscribe(self, on_change: Callable[[], None]) -> None:
         self._on_change.append(on_change)
@@ -240,20 +269,26 @@ class OpenApiSource(Composable):
             notify()
 
     def _read(self, text: str) -> tuple[list[ToolEntry], list[Rejected]]:
-        """Return the tools of a description, and those left out. Sets only `_server`: it may run in a thread."""
+        """Return the tools of a description, and those left out.
+
+        Sets only `_server`, `auth` and `unmet`: it may run in a thread.
+        """
         settings = self.settings
         document = Document.read(settings.read(text), bounds=settings.bounds)
+        chosen, rejected = self._chosen(document)
+        needs = security_of(document, [each.operation for each in chosen.values()])
+        auth = self.auth = settings.auth if settings.authenticate is None else settings.authenticate(needs)
+        self.unmet = "" if needs.is_optional or not auth.is_empty else " or ".join(map(str, needs.schemes))
         base, destinations = self._server = self._base(document)
         service = HttpService(
             who=f"The API {settings.name!r}",
             destinations=destinations,
-            headers=settings.headers,
+            headers=auth.headers,
             timeout_s=settings.timeout_s,
             bounds=settings.bounds,
             resolve=settings.resolve,
-            credentials=settings.credentials,
+            credentials=auth.credentials,
         )
-        chosen, rejected = self._chosen(document)
         renamed = {
             raw: ours
             for raw, each in chosen.items()
@@ -262,8 +297,8 @@ class OpenApiSource(Composable):
         }
         names = own_names(chosen, rename=renamed, namespace=settings.name)
         entries: list[ToolEntry] = []
-        ours = {f"header:{as_servers_read(name)}" for name in settings.headers} | {
-            f"query:{name.lower()}" for name in settings.query
+        ours = {f"header:{as_servers_read(name)}" for name in auth.headers} | {
+            f"query:{name.lower()}" for name in auth.query
         }
         reader = OperationReader(document=document, bounds=settings.bounds, ours=frozenset(ours))
         for raw, each in chosen.items():
@@ -327,7 +362,7 @@ class OpenApiSource(Composable):
             base = checked_base(f"{scheme}://{rest.partition('/')[0]}")
         if settings.spec is not None and origin_of(base) == origin_of(settings.spec):
             return base, only_host_of(settings.spec)
-        if settings.headers or settings.query or settings.credentials is not None:
+        if not self.auth.is_empty:
             raise DefinitionError(
                 f"names the server {base!r} itself; with `auth`, say `base_url`, so that you say who gets it"
             )
@@ -348,7 +383,7 @@ class OpenApiSource(Composable):
     def _entry(
         self, name: str, operation: Operation, base: str, service: HttpService, *, groups: tuple[str, ...]
     ) -> ToolEntry:
-        settings = self.settings
+        settings, auth = self.settings, self.auth
         fields: dict[str, Any] = {
             "description": operation.description,
             "input_schema": operation.input_schema,
@@ -361,13 +396,13 @@ class OpenApiSource(Composable):
         spec = ToolSpec(name=name, namespace=settings.name, **(fields | dict(settings.own)))
 
         async def call(ctx: CallContext, args: JSON, /) -> object:
-            response = await service.send(request_of(operation, args, base=base, query=settings.query), ctx)
+            response = await service.send(request_of(operation, args, base=base, query=auth.query), ctx)
             expects_json = operation.output_schema is not None
             return value_of(response, who=service.who, expects_json=expects_json, bounds=settings.bounds)
 
-        secrets = list(settings.secrets())
+        secrets = list(auth.secrets())
         handler = without_credentials(call, secrets) if secrets else call
         return ToolEntry(
             spec=spec, handler=handler, source=settings.name, is_foreign=True, is_toolset=True,
-            reaches=digest([base, operation.method, operation.path]), account=account_of(settings.credentials),
+            reaches=digest([base, operation.method, operation.path]), account=account_of(auth.credentials),
         )  # fmt: skip
