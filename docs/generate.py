@@ -84,7 +84,7 @@ KINDS = {
     "timeout": ("The tool took longer than its timeout.", "Ask for less, or raise `timeout_s`. Check `outcome_unknown`."),
     "cancelled": ("The call was cancelled.", "Call again if it is still wanted."),
     "busy": ("Too many calls are running, in the process or of this tool.", "Try again."),
-    "budget_exceeded": ("The request has made all the calls it may.", "Finish with what is known."),
+    "budget_exceeded": ("A budget of the request, the agent or the caller is used up.", "Finish with what is known; the text says when a budget begins again."),
     "recursion_limit": ("Agents, or gateways, called each other too deep or in a ring.", "Do it at this level."),
     "upstream_unavailable": ("A source is away.", "Try again, or use another tool."),
     "upstream_lost": ("A source went away during the call. The action may have happened.", "Check before you repeat it."),

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         AsyncPredicateError,
         AudioContent,
         Bounds,
+        Budget,
         CallBudget,
         CallContext,
         CallError,
@@ -68,12 +69,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AgentBudgets", "AgentMemory", "AgentResult", "AgentRuntime", "AgentSpec", "AsyncPredicateError", "AudioContent",
-    "BadFile", "Bounds", "CallBudget", "CallContext", "CallError", "Catalog", "Client", "ConsentRequest", "Decision",
-    "DefinitionError", "DuplicateToolError", "Event", "EventQueue", "Field", "Fix", "GuardedRun", "Guardrail",
-    "HookCall", "Identified", "ImageContent", "IngestReport", "Message", "ModelSpec", "PegboardError", "Policy",
-    "Profile", "RateLimit", "ResourceContent", "ResourceLink", "Secret", "Tasks", "TextContent", "Tool", "ToolContext",
-    "ToolError", "ToolResult", "ToolSpec", "Toolset", "Verdict", "View", "Workspace", "__version__", "agent_tool",
-    "consent_text", "context_for", "default_catalog", "http_app", "load_catalog", "replace", "run_http", "run_stdio",
+    "BadFile", "Bounds", "Budget", "CallBudget", "CallContext", "CallError", "Catalog", "Client", "ConsentRequest",
+    "Decision", "DefinitionError", "DuplicateToolError", "Event", "EventQueue", "Field", "Fix", "GuardedRun",
+    "Guardrail", "HookCall", "Identified", "ImageContent", "IngestReport", "Message", "ModelSpec", "PegboardError",
+    "Policy", "Profile", "RateLimit", "ResourceContent", "ResourceLink", "Secret", "Tasks", "TextContent", "Tool",
+    "ToolContext", "ToolError", "ToolResult", "ToolSpec", "Toolset", "Verdict", "View", "Workspace", "__version__",
+    "agent_tool", "consent_text", "context_for", "default_catalog", "http_app", "load_catalog", "replace", "run_http",
+    "run_stdio",
 ]  # fmt: skip
 
 # The help of the command line needs nothing of the library; and a library that only declares tools needs neither a

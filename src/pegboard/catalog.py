@@ -25,13 +25,23 @@ from pegboard.authoring.definition import (
 from pegboard.authoring.options import BuilderKeywords, ToolKeywords
 from pegboard.authoring.tool_class import Tool
 from pegboard.core.bounded_cache import BoundedCache
+from pegboard.core.call.budget_stage import settle
 from pegboard.core.declarations import Declarations, Mirror, MirroredSource
 from pegboard.core.executor import Executor
 from pegboard.core.first_listing import wait_for_listing
 from pegboard.core.judge import Selection
 from pegboard.core.limits import SHUTDOWN_GRACE_S, SOURCE_START_S
 from pegboard.core.names import fold, nearest
-from pegboard.core.ports import ConsentRecords, DocumentStore, Embedder, LimitStore, Source, StartsSlowly, UsedAnswers
+from pegboard.core.ports import (
+    BudgetStore,
+    ConsentRecords,
+    DocumentStore,
+    Embedder,
+    LimitStore,
+    Source,
+    StartsSlowly,
+    UsedAnswers,
+)
 from pegboard.core.predicates import predicate as question_of
 from pegboard.core.registry import Registry
 from pegboard.core.snapshot import Snapshot
@@ -43,6 +53,7 @@ from pegboard.discovery.limits import SEARCH_USUAL_HITS
 from pegboard.lazy import LazyModule
 from pegboard.model.agent import AgentEntry, AgentSpec, ModelSpec
 from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
+from pegboard.model.budget import Budget
 from pegboard.model.context import ToolContext
 from pegboard.model.error import DefinitionError, PegboardError
 from pegboard.model.hook import Hook, HookKind
@@ -108,6 +119,8 @@ class Catalog:
         bounds: the limits of this process; `DEFAULT_BOUNDS` by default.
         context_type: a subclass of ToolContext, whose methods and properties can be used as predicates.
         limit_store: counts calls for rate limits; in memory by default.
+        budget_store: counts calls and costs of budgets; in memory by default. `pegboard.limits.sql_budgets` and
+            `redis_store` have stores that outlive the process.
         consent_store: stores people's answers, and questions that wait for one, for all processes that share it:
             `pegboard.consent.sqlite_store.SqliteConsents` or `postgres_store.PostgresConsents`. Without a store, each
             process keeps its own answers, and a question must be answered at once.
@@ -124,6 +137,7 @@ class Catalog:
         bounds: Bounds | None = None,
         context_type: type[ToolContext] = ToolContext,
         limit_store: LimitStore | None = None,
+        budget_store: BudgetStore | None = None,
         consent_store: UsedAnswers | None = None,
         embedder: Embedder | None = None,
         tasks: Tasks | None = None,
@@ -131,7 +145,7 @@ class Catalog:
     ) -> None:
         declared = Declarations(name=name, bounds=bounds or DEFAULT_BOUNDS)
         ports = in_memory_ports(declared.bounds, clock=clock).with_limits(limit_store)
-        ports = replace(ports, used_answers=consent_store)
+        ports = replace(ports.with_budgets(budget_store), used_answers=consent_store)
         if isinstance(consent_store, ConsentRecords):
             ports = replace(ports, consents=consent_store)
         self.runtime = assemble(declared, ports, context_type=context_type, embedder=embedder)
@@ -562,6 +576,22 @@ class Catalog:
         self._check_groups(profile.include)
         self.registry.add_profile(profile)
 
+    def budget(self, budget: Budget) -> None:
+        """Declare a budget; it replaces one with the same name, and keeps what was counted.
+
+        Raises:
+            DefinitionError: it names an unknown profile.
+
+        >>> catalog.budget(Budget(name="adding", per="day", calls=100, tools=("add",), each=("user",)))
+        >>> catalog.view(ann).why("add").callable
+        True
+        """
+        for profile in budget.profiles:
+            if profile not in self.registry.profiles:
+                known = nearest(profile, self.registry.profiles, label="Profiles")
+                raise DefinitionError(f"The budget {budget.name!r} names the unknown profile {profile!r}.{known}")
+        self.registry.change(budgets={**self.registry.declarations.budgets, budget.name: budget})
+
     @overload
     def predicate(self, fn: F, /) -> F: ...
     @overload
@@ -862,7 +892,7 @@ class Catalog:
             await _wait_for_tools(begun, wait_s)
 
     async def close(self, *, grace_s: float = SHUTDOWN_GRACE_S) -> None:
-        """Refuse new calls, give running ones `grace_s` to end, then stop them, the sources and the limit store.
+        """Refuse new calls, give running ones `grace_s` to end, then stop them, the sources and the stores of limits.
 
         >>> async def stop():
         ...     await loud.start()
@@ -881,8 +911,12 @@ class Catalog:
             await self.executor.ports.audit.close()
         if self.connections is not None:
             await self.connections.close()
-        if (close := getattr(self.executor.ports.limits, "close", None)) is not None:
-            await close()
+        ports = self.executor.ports
+        if self.executor.budgets.has_unpaid and (settling := settle(self.executor)) is not None:
+            await settling
+        for store in (ports.limits, ports.budgets):
+            if (close := getattr(store, "close", None)) is not None:
+                await close()
 
     # ------------------------------------------------------------ select
 

@@ -9,6 +9,7 @@ from pegboard.core.event_queue import EventQueue
 from pegboard.core.view import View
 from pegboard.model.agent import AgentBudgets, AgentMemory, AgentResult, AgentSpec, Guardrail, ModelSpec
 from pegboard.model.bounds import Bounds
+from pegboard.model.budget import Budget
 from pegboard.model.call_context import CallContext
 from pegboard.model.consent import ConsentRequest
 from pegboard.model.context import ToolContext
@@ -45,6 +46,7 @@ __all__ = [
     "AsyncPredicateError",
     "AudioContent",
     "Bounds",
+    "Budget",
     "CallBudget",
     "CallContext",
     "CallError",

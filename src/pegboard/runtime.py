@@ -20,6 +20,7 @@ from pegboard.core.steady_clock import steady_time
 from pegboard.core.view import ViewParts
 from pegboard.discovery.exposure import Discovery
 from pegboard.limits.memory import MemoryLimitStore
+from pegboard.limits.memory_budgets import MemoryBudgetStore
 from pegboard.model.bounds import Bounds
 from pegboard.model.context import ToolContext
 from pegboard.model.record import replace
@@ -68,11 +69,14 @@ class Runtime(Struct, frozen=True, kw_only=True):
 def in_memory_ports(bounds: Bounds, *, clock: Callable[[], float]) -> Ports:
     """Return the ports of a catalog without stores: this process counts limits and remembers consents."""
     in_memory = MemoryLimitStore(clock=clock, max_keys=bounds.ratelimit_keys)
+    budgets = MemoryBudgetStore(max_counters=bounds.ratelimit_keys)
     return Ports(
         limits=in_memory,
         local_limits=in_memory,
         # A flood of invalid calls from many networks must not get every new caller refused.
         invalid_calls=MemoryLimitStore(clock=clock, max_keys=FLOODING_CALLERS, forgets=True),
+        budgets=budgets,
+        local_budgets=budgets,
         consents=MemoryConsents(steady_time),
         clock=clock,
         repair=repair,

@@ -18,7 +18,9 @@ from tests.limits.server import redis_server
 from tests.ports import free_port
 
 API = {"openapi": "3.1.0", "paths": {"/": {"get": {"operationId": "look"}}}}
-EVERY_STORE = {"audit", "connections", "consents", "conversations", "tasks", "documents", "api_keys", "embedding_cache"}
+EVERY_STORE = {
+    "audit", "connections", "consents", "conversations", "tasks", "documents", "api_keys", "budgets", "embedding_cache",
+}  # fmt: skip
 
 
 def config_with(*, http: str, redis: str, store: str) -> dict[str, Any]:
@@ -26,6 +28,10 @@ def config_with(*, http: str, redis: str, store: str) -> dict[str, Any]:
     return {
         "name": "acme",
         "rate_limits": {"store": redis},
+        "budgets": {
+            "store": f"{store}budgets.db" if store.startswith("sqlite") else store,
+            "rules": {"all": {"per": "day", "calls": 9}},
+        },
         "consents": {"store": f"{store}consents.db" if store.startswith("sqlite") else store},
         "connections": {"key": "k" * 32, "store": f"{store}people.db" if store.startswith("sqlite") else store},
         "audit": {"store": f"{store}audit.db" if store.startswith("sqlite") else store},
@@ -148,7 +154,7 @@ def test_doctor_has_a_row_for_each_receiver_without_the_token_in_its_address(run
 # What a probe answers for, and what needs none; a new section of the config must be put into one of them.
 PROBED = {
     "tools", "agents", "agent_store", "models", "embedder", "learn", "passage_embedder", "limit_store",
-    "consent_store", "connections", "server", "identity", "workspace", "tasks", "audit", "alerts",
+    "consent_store", "connections", "server", "identity", "workspace", "tasks", "audit", "alerts", "budgets",
 }  # fmt: skip
 NEEDS_NONE = {
     "path", "files", "globs", "env", "name", "python", "settings", "secrets", "defaulted", "predicates", "groups",

@@ -11,6 +11,9 @@ import pytest
 from pegboard.agents.conversations import SessionKey, conversations_of
 from pegboard.config.deciding_files import DECIDING_TABLES
 from pegboard.consent.postgres_store import PostgresConsents
+from pegboard.limits.sql_budgets import SCHEMA, SqlBudgetStore
+from pegboard.model.secret import Secret
+from pegboard.storage.postgres_server import PostgresServer
 from pegboard.storage.store_uri import StoreUri
 from tests.tasks.databases import database
 from tests.workspace.postgres_databases import Databases
@@ -38,6 +41,8 @@ def columns(url: str) -> set[tuple[str, str]]:
 async def use(url: str) -> None:
     """Have the stores of consents and of talks make their tables."""
     await PostgresConsents(url).stands("none")
+    budgets = SqlBudgetStore(PostgresServer(Secret(url), SCHEMA, busy_s=9), catalog="shop")
+    await budgets.counters([])
     conversations = conversations_of(StoreUri.parse(url, folder=Path()))
     await conversations.append(SessionKey("a", None, None, "s"), b"", keep=1)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import fields
 
-from pegboard import Bounds, Catalog, DefinitionError, Policy, Profile, RateLimit, Secret, ToolSpec
+from pegboard import Bounds, Budget, Catalog, DefinitionError, Policy, Profile, RateLimit, Secret, ToolSpec
 from pegboard.core.declarations import Declarations, MirroredSource
 from pegboard.model.agent import AgentSpec, ModelSpec
 from pegboard.model.memo import Question
@@ -30,6 +30,7 @@ def full() -> Catalog:
     catalog.profile(Profile(name="visitor", policy=Policy(deny=("read",))))
     catalog.before()(lambda call: None)
     catalog.agent(AgentSpec(name="helper", model=ModelSpec(provider="openai", name="m")))
+    catalog.budget(Budget(name="b", per="day", calls=1))
     catalog.resource("x://y", name="y")(lambda: "y")
     catalog.add_secrets(Secret("a-secret-value"))
     catalog.registry.change(default_limit=RateLimit(max_calls=9, window_s=60.0), identity=object(), documents=_ANYTHING)
@@ -69,7 +70,7 @@ def test_a_reset_forgets_what_is_offered_and_opens_no_door() -> None:
     before = catalog.registry.declarations
     catalog.reset()
     after = catalog.registry.declarations
-    stays = {"name", "bounds", "default_limit", "identity", "secrets"}
+    stays = {"name", "bounds", "default_limit", "budgets", "identity", "secrets"}
     assert {name: getattr(after, name) for name in stays} == {name: getattr(before, name) for name in stays}
     fresh = Declarations()
     forgotten = {item.name for item in fields(fresh)} - stays

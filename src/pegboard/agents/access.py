@@ -7,6 +7,7 @@ from pegboard.core.names import fold, matches_folded
 from pegboard.core.registry import Registry
 from pegboard.core.view import AgentTools, View, ViewParts
 from pegboard.model.agent import AgentEntry
+from pegboard.model.budget import Spending
 from pegboard.model.context import ToolContext
 from pegboard.model.policy import Policy
 from pegboard.model.record import replace
@@ -44,6 +45,8 @@ def _is_allowed(agent: str, view: View) -> bool:
 def caller_of(view: View) -> ToolContext:
     """Return the context of a run for a caller: with the caller's rights, within those of the profile."""
     ctx = view.ctx.plain()
+    if view.profile is not None:
+        ctx = ctx.with_request(spending=Spending(view.profile.name, ()))
     return replace(ctx, policy=ctx.policy.intersect(view.selection.policy))
 
 

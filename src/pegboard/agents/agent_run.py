@@ -26,14 +26,14 @@ from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.usage import UsageLimits
 
-from pegboard.agents.budgets import IterationsOverError, RunBudget
+from pegboard.agents.budgets import IterationsOverError, RunBudget, price_of
 from pegboard.agents.conversations import ConversationStore, SessionKey
 from pegboard.agents.guardrails import GuardedRun, OffLoop, guarded
 from pegboard.agents.missing_tools import MissingTool, missing_tools
 from pegboard.agents.run_tasks import RunTasks
 from pegboard.agents.text_redaction import TextStream
 from pegboard.agents.toolset import AGENT_ITERATIONS, ViewToolset
-from pegboard.core.ports import TemplateRenderer
+from pegboard.core.ports import CostAccount, TemplateRenderer
 from pegboard.core.redaction import Redactor
 from pegboard.core.schema import compile_schema
 from pegboard.core.view import View
@@ -72,6 +72,7 @@ class Run:
     spec: AgentSpec
     view: View
     budget: RunBudget
+    account: CostAccount
     model: Model
     templates: TemplateRenderer
     store: ConversationStore
@@ -240,7 +241,7 @@ class CountedModel(WrapperModel):
         model_settings: ModelSettings | None,
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
-        self._begin()
+        await self._begin()
         response = await self._retried(lambda: self.wrapped.request(messages, model_settings, model_request_parameters))
         self._count(response)
         await self._refuse_unknown(response, model_request_parameters)
@@ -254,7 +255,7 @@ class CountedModel(WrapperModel):
         model_request_parameters: ModelRequestParameters,
         run_context: RunContext[Any] | None = None,
     ) -> AsyncGenerator[StreamedResponse]:
-        self._begin()
+        await self._begin()
         async with AsyncExitStack() as streams:
             # A failure before the first event can be retried, a later one cannot.
             stream = await self._retried(
@@ -269,9 +270,10 @@ class CountedModel(WrapperModel):
                 self._count(stream.get())
         await self._refuse_unknown(stream.get(), model_request_parameters)
 
-    def _begin(self) -> None:
+    async def _begin(self) -> None:
         if self._requests >= (self._run.spec.max_iterations or AGENT_ITERATIONS):
             raise IterationsOverError
+        await self._run.account.check()
         self._requests += 1
         self._run.budget.begin_request()
 
@@ -284,7 +286,12 @@ class CountedModel(WrapperModel):
         )
 
     def _count(self, response: ModelResponse) -> None:
-        self._run.budget.count(response.usage, self._run.spec.model)
+        usage, model, account = response.usage, self._run.spec.model, self._run.account
+        self._run.budget.count(usage, model)
+        account.report_cost(usage.input_tokens + usage.output_tokens, "tokens")
+        # A model without a known price costs no money here; `pegboard check` warns about it.
+        if account.wants("usd") and (price := price_of(model, usage)) is not None:
+            account.report_cost(float(price), "usd")
 
     async def _refuse_unknown(self, response: ModelResponse, parameters: ModelRequestParameters) -> None:
         known = {tool.name for tool in (*parameters.function_tools, *parameters.output_tools)}

@@ -328,6 +328,7 @@ class AgentRuntime:
         spec, run_id = entry.spec, run_id or os.urandom(8).hex()
         bounds = self._registry.bounds
         budget = RunBudget(spec.name, spec.budgets, ctx.budget)
+        account = self._parts.runner.account(ctx, spec.name)
         timeout_s = bounds.agent_timeout_s if spec.timeout_s is None else spec.timeout_s
         state = self._state()
         running = _Running()
@@ -342,8 +343,9 @@ class AgentRuntime:
             deadline = ends if ctx.deadline is None else min(ends, ctx.deadline)
             run = Run(
                 spec=spec,
-                view=self._view(entry, ctx.with_request(budget=budget, deadline=deadline)),
+                view=self._view(entry, ctx.with_request(budget=budget, deadline=deadline, spending=account.spending)),
                 budget=budget,
+                account=account,
                 model=traced_model(self._model(state, spec.model)),
                 templates=state.templates,
                 store=self.store,
@@ -366,6 +368,7 @@ class AgentRuntime:
                 answer, error = await running.outcome(work(), spec)
             finally:
                 self._running.pop(run_id, None)
+                await account.settle()
             if error is not None and redactor is not None:
                 error = clean_error(error, redactor)
             result = AgentResult(

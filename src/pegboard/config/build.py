@@ -16,6 +16,7 @@ from pegboard.config.audits import audit_of
 from pegboard.config.build_context import BuildContext
 from pegboard.config.config import Config, Declared
 from pegboard.config.consents import consent_store_of
+from pegboard.config.declared_budgets import budget_store_of, declare_budgets
 from pegboard.config.embedders import embedder_of, keys_of
 from pegboard.config.forms.main_file import HookForm
 from pegboard.config.forms.predicate_form import availability
@@ -125,6 +126,7 @@ def _server_id(config: Config) -> str:
 
 def _catalog_of(config: Config, report: Report, clock: Clock) -> Catalog:
     limits = _limit_store(config, report)
+    budgets = budget_store_of(config, report)
     answers = consent_store_of(config, report)
     embedder = embedder_of(config, report)
     catalog = Catalog(
@@ -132,6 +134,7 @@ def _catalog_of(config: Config, report: Report, clock: Clock) -> Catalog:
         bounds=config.bounds,
         clock=clock,
         limit_store=limits,
+        budget_store=budgets,
         consent_store=answers,
         embedder=embedder,
     )
@@ -169,6 +172,7 @@ def _catalog_of(config: Config, report: Report, clock: Clock) -> Catalog:
         _declare_tools(context)
         declare_agents(context)
         declare_profiles(context)
+        declare_budgets(context)
         _declare_hooks(context)
         _declare_identity(context)
         check_profiles(context)

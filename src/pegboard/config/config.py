@@ -13,6 +13,7 @@ from msgspec import Struct
 from pegboard.config.allowed_imports import AllowedImports
 from pegboard.config.forms.alert_form import AlertForm
 from pegboard.config.forms.audit_form import AuditForm
+from pegboard.config.forms.budget_form import BudgetsForm
 from pegboard.config.forms.connections_form import ConnectionsForm
 from pegboard.config.forms.embedder_form import EmbedderForm
 from pegboard.config.forms.identity_form import IdentityForm
@@ -112,6 +113,7 @@ class Config:
     bounds: Bounds = DEFAULT_BOUNDS
     default_limit: RateLimit | None = None
     limit_store: Declared[str | Secret] | None = None
+    budgets: Declared[BudgetsForm] | None = None
     consent_store: Declared[str | Secret] | None = None
     consent_page: str | None = None
     connections: Declared[ConnectionsForm] | None = None

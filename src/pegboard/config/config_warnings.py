@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from pegboard.catalog import Catalog
 from pegboard.config.config import Config, Declared
 from pegboard.config.forms.profile_form import ProfileForm
 from pegboard.config.profiles import globs_of, place_of, unmatched_globs
 from pegboard.config.python_modules import hidden_module, hidden_modules
+from pegboard.core.call.budget_stage import names_of_agent
 from pegboard.core.judge import applies
-from pegboard.core.names import nearest
+from pegboard.core.names import matches_folded, nearest
+from pegboard.lazy import LazyModule
 from pegboard.model.error import Problem
 from pegboard.model.record import replace
 from pegboard.model.tool import ToolEntry
+
+if TYPE_CHECKING:
+    from pegboard.agents import budgets as agent_budgets
+else:
+    agent_budgets = LazyModule("pegboard.agents.budgets")
 
 DOCUMENT_TOOLS = "pegboard.workspace.tools"  # the beginning of the origin of every document tool
 LEFT_OUT_SHOWN = 20  # rejected operations of one API that are listed one by one
@@ -28,6 +36,7 @@ def warnings(config: Config, catalog: Catalog) -> list[Problem]:
             at.problem(f"{glob!r} matches no tool at present") for glob, at in globs_of(declared) if glob in idle
         ]
         problems += _idle_pins(declared, catalog)
+    problems += _idle_budgets(config, catalog)
     for tool in config.tools:
         source = catalog.registry.sources.get(tool.value.name)
         if unmet := getattr(source, "unmet", ""):
@@ -43,6 +52,30 @@ def warnings(config: Config, catalog: Catalog) -> list[Problem]:
         for name, place in hidden_modules(config.path.absolute().parent).items()
     ]
     return [*problems, *_idle_permissions(config, catalog), *_unreachable_tools(catalog)]
+
+
+def _idle_budgets(config: Config, catalog: Catalog) -> Iterator[Problem]:
+    """Yield the globs of budgets that match no tool and no agent, and budgets of money that cannot see some agents."""
+    if config.budgets is None:
+        return
+    declared = catalog.registry.declarations
+    tools = [entry.folded_names for entry in catalog.registry.build().entries]
+    agents = {agent: names_of_agent(agent) for agent in declared.agents}
+    for name, form in config.budgets.value.rules.items():
+        at = config.budgets.at / "rules" / name
+        for index, glob in enumerate(form.tools):
+            if not any(matches_folded(glob, names) for names in (*agents.values(), *tools)):
+                yield place_of(at / "tools", index).problem(f"{glob!r} matches no tool at present")
+        if form.cost is not None and form.unit == "usd":
+            for agent, names in agents.items():
+                model = declared.agents[agent].spec.model
+                is_covered = not form.tools or any(matches_folded(glob, names) for glob in form.tools)
+                if is_covered and agent_budgets.price_of(model) is None:
+                    text = (
+                        f"there is no price of {model.provider}:{model.name}, so runs of the agent {agent!r} cost "
+                        "nothing here; budget `tokens`"
+                    )
+                    yield (at / "cost").problem(text)
 
 
 def _idle_pins(declared: Declared[ProfileForm], catalog: Catalog) -> list[Problem]:

@@ -23,7 +23,8 @@ _PYTHON = (*all_suffixes(), ".pth")
 # Each with one of its columns, so that a table of the same name in another schema is not taken for ours.
 DECIDING_TABLES = frozenset({
     (VERSIONS_TABLE, "store"),
-    ("consents", "args_digest"), ("used_answers", "mark"), ("pegboard_agent_turns", "messages"),
+    ("budget_counters", "begins_s"), ("consents", "args_digest"), ("used_answers", "mark"),
+    ("pegboard_agent_turns", "messages"),
     ("pegboard_tasks", "task_id"), ("pegboard_task_questions", "task_id"), ("pegboard_task_workers", "beats_at"),
     ("workflow_status", "workflow_uuid"), ("workflow_input", "workflow_uuid"), ("workflow_output", "workflow_uuid"),
     ("operation_outputs", "workflow_uuid"), ("notifications", "destination_uuid"), ("workflow_events", "workflow_uuid"),

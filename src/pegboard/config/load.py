@@ -570,6 +570,7 @@ class _Load(Struct, kw_only=True):
             bounds=Bounds(**limits),
             default_limit=None if main.rate_limits is None else rate_limit(main.rate_limits.default),
             limit_store=None if store is None or at is None else Declared(value=store, at=at / "rate_limits" / "store"),
+            budgets=None if main.budgets is None or at is None else Declared(value=main.budgets, at=at / "budgets"),
             consent_store=None
             if main.consents is None or at is None
             else Declared(value=main.consents.store, at=at / "consents" / "store"),

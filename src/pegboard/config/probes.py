@@ -48,6 +48,10 @@ def _stores(config: Config, catalog: Catalog) -> Iterator[Part]:
     if config.limit_store is not None and isinstance(ports.limits, Probed):
         where, is_required = config.limit_store.at.origin, _needs_limits(catalog)
         yield Part(kind="store", name="limits", where=where, check=ports.limits.probe, is_required=is_required)
+    if config.budgets is not None and isinstance(ports.budgets, Probed):
+        # On Redis, as for consents.
+        where, is_required = (config.budgets.at / "store").origin, _needs_budgets(catalog)
+        yield Part(kind="store", name="budgets", where=where, check=ports.budgets.probe, is_required=is_required)
     if config.consent_store is not None and isinstance(ports.used_answers, Probed):
         # On Redis; those on SQLite and PostgreSQL are among the declared stores.
         yield Part(kind="store", name="consents", where=config.consent_store.at.origin, check=ports.used_answers.probe)
@@ -68,8 +72,18 @@ def _stores(config: Config, catalog: Catalog) -> Iterator[Part]:
             name=store.name,
             where=places.get(store.name, ""),
             check=partial(_check_store, store),
-            is_required=store.name == "api_keys" or (store.name == "audit" and _requires_audit(config)),
+            is_required=store.name == "api_keys"
+            or (store.name == "audit" and _requires_audit(config))
+            or (store.name == "budgets" and _needs_budgets(catalog)),
         )
+
+
+def _needs_budgets(catalog: Catalog) -> bool:
+    """Tell whether calls are refused while the store of budgets is away."""
+    declared = catalog.registry.declarations
+    has_writes = any(not entry.spec.is_read_only for entry in declared.tools.values())
+    rules = {budget.when_store_is_down for budget in declared.budgets.values()}
+    return "closed" in rules or (None in rules and (has_writes or bool(declared.agents)))
 
 
 def _needs_limits(catalog: Catalog) -> bool:
@@ -87,6 +101,7 @@ def _places(config: Config) -> Mapping[str, str]:
     declared: Mapping[str, Declared[object] | None] = {
         "api_keys": config.identity,
         "audit": config.audit,
+        "budgets": config.budgets,
         "consents": config.consent_store,
         "connections": config.connections,
         "conversations": config.agent_store,

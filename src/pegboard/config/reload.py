@@ -148,6 +148,10 @@ class Reloader:
         if _uri(config) != _uri(self.config):
             store = None if config.limit_store is None else made.executor.ports.limits
             executor.swap(executor.ports.with_limits(store))
+        if _budget_store(config) != _budget_store(self.config):
+            executor.swap(
+                executor.ports.with_budgets(None if _budget_store(config) is None else made.executor.ports.budgets)
+            )
         if (_store_of_answers(config), config.consent_page) != (
             _store_of_answers(self.config),
             self.config.consent_page,
@@ -275,6 +279,10 @@ def _mark(path: Path) -> Mark:
     except OSError:
         return None
     return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
+
+
+def _budget_store(config: Config) -> object:
+    return None if config.budgets is None else config.budgets.value.store
 
 
 def _store_of_answers(config: Config) -> object:

@@ -17,6 +17,7 @@ from pegboard.config.identity import key_store_of
 from pegboard.connections import connection_store
 from pegboard.consent import sql_records
 from pegboard.discovery.learning import use_store
+from pegboard.limits import sql_budgets
 from pegboard.model.error import DefinitionError
 from pegboard.model.secret import Secret
 from pegboard.models.embedding import cache
@@ -38,6 +39,7 @@ SCHEMAS: dict[str, Schema] = {
         document_tables.SCHEMA,
         conversations.SCHEMA,
         use_store.SCHEMA,
+        sql_budgets.SCHEMA,
         cache.SCHEMA,
         sql_audit.SCHEMA,
     )
@@ -61,6 +63,7 @@ def stores_of(config: Config) -> Iterator[DeclaredStore]:
         ("connections", config.connections and _text_of(config.connections.value.store)),
         ("audit", config.audit and _text_of(config.audit.value.store)),
         ("conversations", _text_of(config.agent_store)),
+        ("budgets", config.budgets and _text_of(config.budgets.value.store)),
         ("tasks", config.tasks and _text_of(config.tasks.value.store)),
         ("documents", config.workspace and _text_of(config.workspace.value.store)),
     )

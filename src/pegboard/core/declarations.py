@@ -13,6 +13,7 @@ from pegboard.core.ports import DocumentStore, HoldsSecrets, Source, StartsSlowl
 from pegboard.model.agent import AgentEntry
 from pegboard.model.alert import NO_ALERTS, Alerts
 from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
+from pegboard.model.budget import Budget
 from pegboard.model.error import DuplicateToolError
 from pegboard.model.hook import Hook
 from pegboard.model.memo import Question
@@ -197,6 +198,7 @@ class Declarations(Struct, frozen=True, kw_only=True, eq=False):
     agents: Mapping[str, AgentEntry] = field(default_factory=dict[str, AgentEntry])
     bounds: Bounds = DEFAULT_BOUNDS
     default_limit: RateLimit | None = None
+    budgets: Mapping[str, Budget] = field(default_factory=dict[str, Budget])
     identity: Any = None
     secrets: tuple[Secret, ...] = ()
     documents: DocumentStore | None = None
@@ -238,8 +240,8 @@ class Declarations(Struct, frozen=True, kw_only=True, eq=False):
 
     def without_offers(self) -> Declarations:
         """Return the declarations of an empty catalog with the same protection."""
-        protecting = {name: getattr(self, name) for name in ("name", "bounds", "default_limit", "identity", "secrets")}
-        return Declarations(**protecting)
+        names = ("name", "bounds", "default_limit", "budgets", "identity", "secrets")
+        return Declarations(**{name: getattr(self, name) for name in names})
 
     def without(self, key: str) -> Declarations:
         """Return the declarations without the entry of a folded qualified id.

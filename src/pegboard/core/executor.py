@@ -12,6 +12,7 @@ from typing import Any
 from pegboard.core.after_fork import renew_after_fork
 from pegboard.core.call.arguments import check_arguments, seen_arguments
 from pegboard.core.call.begin import check_start
+from pegboard.core.call.budget_stage import AgentAccount, give_back, open_dues, pass_budgets, settle, spending_of
 from pegboard.core.call.consent_stage import ask_consent, consent_reason, settle_consent
 from pegboard.core.call.finished_call import NOT_READ, CallKind, FinishedCall, Observed, StartedCall
 from pegboard.core.call.hook_stages import ask_after, ask_before, tell_hooks
@@ -115,6 +116,8 @@ class Executor(ExecutorState):
             _note_repeat(call, error)
         if call.asked is not None:
             await settle_consent(call, call.asked, result)
+        if self.budgets.has_unpaid and (settling := settle(self)) is not None:
+            await settling
         if call.hooks.on_complete or call.hooks.on_error:
             await tell_hooks(call, result)
         delivered = _finish(call, result)
@@ -133,6 +136,10 @@ class Executor(ExecutorState):
     async def ablocked(self, view: View, name: str, entry: ToolEntry) -> Blocked | None:
         """Return why a call of this visible tool would be refused now."""
         return await ablocked(Prospect(view, name, self, entry))
+
+    def account(self, ctx: ToolContext, agent: str) -> AgentAccount:
+        """Return the budgets of cost that a run of this agent falls under."""
+        return AgentAccount(self, ctx, agent)
 
     def off_loop(self, code: Callable[[], Any], ctx: ToolContext) -> Awaitable[Any]:
         """Run code that has blocked the event loop in a worker thread, which counts towards its caller's share."""
@@ -225,6 +232,8 @@ async def _guarded(call: Call) -> ToolResult:
     if is_timed:
         call.enter("arguments")
     spec = call.entry.spec
+    if call.executor.registry.declarations.budgets:
+        call.spending = spending_of(call)
     if call.as_task or spec.task != "forbidden":
         call.as_task = goes_on_as_task(call)
     check_arguments(call)
@@ -235,20 +244,30 @@ async def _guarded(call: Call) -> ToolResult:
     if call.executor.repeats.rows:
         check_repeats(call)
     limits = limits_of(call)
+    has_budgets = bool(call.executor.registry.declarations.budgets)
     if (call.question is not None or spec.consent != "never") and (reason := consent_reason(call)) is not None:
         if limits and (asked := pass_limits(call, limits, charge=False, may_wait=True)) is not None:
+            await asked
+        if has_budgets and (asked := pass_budgets(call, open_dues(call), charge=False, may_wait=True)) is not None:
             await asked
         if is_timed:
             call.enter("consent")
         await judge_again(call, await ask_consent(call, reason))
         limits = limits_of(call)
+        has_budgets = bool(call.executor.registry.declarations.budgets)
+    if is_timed and (limits or has_budgets):
+        call.enter("rate_limit")
+    if has_budgets:
+        await _charge_budgets(call)
     if limits:
-        if is_timed:
-            call.enter("rate_limit")
-        if (asked := pass_limits(call, limits, charge=True, may_wait=True)) is not None:
-            await asked
+        try:
+            if (asked := pass_limits(call, limits, charge=True, may_wait=True)) is not None:
+                await asked
+        except CallError:
+            give_back(call)
+            raise
         if call.observed is not None:
-            call.observed.charged = limits
+            call.observed.charged = tuple([key for key, _ in limits])
     if is_timed:
         call.enter("run")
     if call.as_task and call.ports.tasks is not None:
@@ -265,6 +284,13 @@ async def _guarded(call: Call) -> ToolResult:
     if call.warnings is not None:
         result = result._replace(meta={**result.meta, **call.warnings})
     return finished(call, result)
+
+
+async def _charge_budgets(call: Call) -> None:
+    dues = open_dues(call)
+    if dues and (asked := pass_budgets(call, dues, charge=True, may_wait=True)) is not None:
+        await asked
+    call.dues = dues
 
 
 def _note_repeat(call: Call, error: ToolError | None) -> None:
@@ -368,7 +394,7 @@ def _observe_end(call: Call, observed: Observed, result: ToolResult, kind: CallK
         observed.started, call.known_as, call.plan.entry if call.is_resolved else None, arguments,
         partial(decision_of, call, result), "" if asked is None else asked.answer,
         "" if asked is None else asked.consent_id,
-        tuple([key for key, _ in observed.charged]) if observed.charged else (),
+        observed.charged if not call.dues else (*observed.charged, *[due.counter.key for due in call.dues]),
         kind, error is not None and error.outcome_unknown, observed.upstream,
         duration_s, observed.marks, call.started + duration_s, result, call.redactor,
     ))  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
+from pegboard.model.budget import Charge, Counter, Spending
 from pegboard.model.caller import Caller
 from pegboard.model.consent import ConsentAnswer, ConsentRequest
 from pegboard.model.context import ToolContext
@@ -143,6 +144,62 @@ class CanBeAway(Protocol):
 
     @property
     def is_up(self) -> bool: ...
+
+
+class BudgetStore(Protocol):
+    """Counts calls and costs of budgets in fixed periods, in millionths."""
+
+    def charge(self, charges: Sequence[Charge]) -> Sequence[int] | Awaitable[Sequence[int]]:
+        """Return the amount of each counter before its charge, and charge all in one atomic step.
+
+        Charges without a limit are always added. Those with a limit are added if no counter has reached its limit, else
+        none of them.
+
+        Raises:
+            OSError: the store does not respond.
+        """
+        ...
+
+    def counters(self, periods: Sequence[Counter]) -> Sequence[Charge] | Awaitable[Sequence[Charge]]:
+        """Return the amounts of all counters of the same budgets, units and periods as these, whatever their `who`.
+
+        Raises:
+            OSError: the store does not respond.
+        """
+        ...
+
+
+class LocalBudgetStore(Protocol):
+    """A `BudgetStore` in this process, which answers at once."""
+
+    def charge(self, charges: Sequence[Charge]) -> Sequence[int]: ...
+
+    def counters(self, periods: Sequence[Counter]) -> Sequence[Charge]: ...
+
+
+class CostAccount(Protocol):
+    """The budgets of cost of one run of an agent."""
+
+    @property
+    def spending(self) -> Spending:
+        """What its calls fall under as well."""
+        ...
+
+    async def check(self) -> None:
+        """Refuse a request to the model if a budget is used up; raises `CallError`."""
+        ...
+
+    def wants(self, unit: str) -> bool:
+        """Tell whether a budget counts this unit."""
+        ...
+
+    def report_cost(self, amount: float, unit: str) -> None:
+        """Count a cost of the run."""
+        ...
+
+    async def settle(self) -> None:
+        """Send the costs to the store."""
+        ...
 
 
 class LocalLimitStore(Protocol):

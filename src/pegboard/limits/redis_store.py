@@ -1,6 +1,6 @@
-"""Redis store: counts calls in moving windows in Redis or Valkey, shared by processes. Needs `pegboard[redis]`.
+"""Redis store: counts calls and costs in Redis or Valkey, shared by processes. Needs `pegboard[redis]`.
 
-The package `limits` provides connections, keys and the form of the moving window. The script is ours, because the
+The package `limits` provides connections, keys and the form of the moving window. The scripts are ours, because the
 library charges one window at a time, in whole seconds, and cannot undo a charge. See docs/decisions/0007 and 0090.
 """
 
@@ -24,6 +24,7 @@ from redis.exceptions import RedisError, ResponseError
 from pegboard.core.after_fork import leave_to_parent, renew_after_fork
 from pegboard.limits.redis_link import RedisLink
 from pegboard.model.bounds import DEFAULT_BOUNDS
+from pegboard.model.budget import Charge, Counter
 from pegboard.model.error import DefinitionError
 from pegboard.model.rate_limit import RateLimit
 from pegboard.model.secret import Secret
@@ -51,8 +52,33 @@ return longest == 0 and 0 or string.format('%.17g', longest)
 """
 
 
-class RedisLimitStore:
-    """Counts accepted calls in moving windows on Redis or Valkey; implements `pegboard.core.ports.LimitStore`.
+# Each key is a hash of the amounts of one budget, unit and period. `list` returns the hashes. Otherwise each key has
+# four arguments: field, amount, limit or nothing, and when the hash may be forgotten.
+_CHARGE_BUDGETS = """
+if ARGV[1] == 'list' then
+  local all = {}
+  for i, key in ipairs(KEYS) do all[i] = redis.call('hgetall', key) end
+  return all
+end
+local used, fits = {}, true
+for i, key in ipairs(KEYS) do
+  used[i] = redis.call('hget', key, ARGV[4 * i - 2]) or '0'
+  local limit = ARGV[4 * i]
+  if limit ~= '' and tonumber(used[i]) >= tonumber(limit) then fits = false end
+end
+for i, key in ipairs(KEYS) do
+  if ARGV[4 * i - 1] ~= '0' and (fits or ARGV[4 * i] == '') then
+    redis.call('hincrby', key, ARGV[4 * i - 2], ARGV[4 * i - 1])
+    redis.call('expireat', key, ARGV[4 * i + 1])
+  end
+end
+return used
+"""
+_KEPT_AFTER_S = 3600  # seconds after its period for which a counter is kept, since clocks differ
+
+
+class RedisScript:
+    """One script on Redis or Valkey, for many callers over one connection.
 
     A call waits up to `silence_s` for the store, and tries a second connection after half of that, so that a restart or
     a failover refuses no call. Then the store counts as away: calls raise `ConnectionError` at once, and it is tried
@@ -61,9 +87,9 @@ class RedisLimitStore:
 
     Args:
         uri: `redis://[user:password@]host:port/database`; `rediss://`, `redis+unix://`, and the same with `valkey`.
-        key_prefix: prefix of every key; processes that share limits use the same one.
+        script: the Lua script of each request.
+        key_prefix: prefix of every key; processes that share the store use the same one.
         silence_s: seconds that a call waits for the store; `limit_store_s` of the limits in a config.
-        wall_clock: seconds since 1970, the same for all who share the store.
 
     Raises:
         DefinitionError: the URI is invalid.
@@ -72,14 +98,14 @@ class RedisLimitStore:
     def __init__(
         self,
         uri: str | Secret,
+        script: str,
         *,
         key_prefix: str = "pegboard",
         silence_s: float = DEFAULT_BOUNDS.limit_store_s,
-        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         text = uri.reveal() if isinstance(uri, Secret) else uri
         self._uri = "async+" + text.replace("valkey", "redis", 1) if text.startswith("valkey") else "async+" + text
-        self._prefix, self._clock, self._silence_s = key_prefix, wall_clock, silence_s
+        self._prefix, self._script, self._silence_s = key_prefix, script, silence_s
         self._shown_uri = _shown(self._uri.removeprefix("async+"))
         self._loop: asyncio.AbstractEventLoop | None = None
         self._link: RedisLink | None = None
@@ -108,8 +134,12 @@ class RedisLimitStore:
         self._key: Callable[[str], str] = bridge.prefixed_key
         self._connection: Callable[[], AbstractConnection] = bridge.get_connection().connection_pool.make_connection
 
-    async def wait_s(self, hits: Hits, *, charge: bool) -> float | None:
-        """Return seconds until one more call fits all windows, 0.0 if now, `None` if never; see `ports.LimitStore`.
+    def key(self, *parts: object) -> bytes:
+        """Return the key for these parts, with the prefix."""
+        return self._key(orjson.dumps(parts).decode()).encode()
+
+    async def run(self, keys: Sequence[bytes], arguments: Sequence[bytes]) -> Any:
+        """Run the script and return its answer.
 
         Raises:
             ConnectionError: the store is away, or has another kind of value under one of the keys.
@@ -118,15 +148,8 @@ class RedisLimitStore:
             # A caller that tries again at once would otherwise never let the loop look.
             await asyncio.sleep(0)
             raise self._unreachable(fault)
-        keys: list[bytes] = []
-        arguments = [repr(self._clock()).encode(), b"charge" if charge else b"look"]
-        for key, limit in hits:
-            if limit.max_calls == 0:
-                return None
-            keys.append(self._key(orjson.dumps(key).decode()).encode())
-            arguments += b"%d" % limit.max_calls, repr(limit.window_s).encode()
         try:
-            return float(await self._ask(keys, arguments))
+            return await self._ask(keys, arguments)
         except ResponseError as error:
             # The answer to this call only; other calls are not affected.
             raise ConnectionError(f"{self._shown_uri} refused: {error}") from error
@@ -198,7 +221,7 @@ class RedisLimitStore:
         """Return this loop's connection, or a new one if there is none or it is over."""
         loop, link = asyncio.get_running_loop(), self._link
         if link is None or link.is_over or loop is not self._loop:
-            link = self._link = RedisLink(self._connection(), _ASK_ALL, silence_s=self._silence_s / 2)
+            link = self._link = RedisLink(self._connection(), self._script, silence_s=self._silence_s / 2)
             self._loop = loop
         return link
 
@@ -213,6 +236,85 @@ class RedisLimitStore:
             await asyncio.wait({looking})
         if link is not None:
             await link.close()
+
+
+class RedisLimitStore(RedisScript):
+    """Counts accepted calls in moving windows on Redis or Valkey; implements `pegboard.core.ports.LimitStore`.
+
+    Args:
+        uri: as for `RedisScript`.
+        key_prefix: prefix of every key; processes that share limits use the same one.
+        silence_s: seconds that a call waits for the store.
+        wall_clock: seconds since 1970, the same for all who share the store.
+
+    Raises:
+        DefinitionError: the URI is invalid.
+    """
+
+    def __init__(
+        self,
+        uri: str | Secret,
+        *,
+        key_prefix: str = "pegboard",
+        silence_s: float = DEFAULT_BOUNDS.limit_store_s,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        super().__init__(uri, _ASK_ALL, key_prefix=key_prefix, silence_s=silence_s)
+        self._clock = wall_clock
+
+    async def wait_s(self, hits: Hits, *, charge: bool) -> float | None:
+        """Return seconds until one more call fits all windows, 0.0 if now, `None` if never; see `ports.LimitStore`.
+
+        Raises:
+            ConnectionError: the store is away, or has another kind of value under one of the keys.
+        """
+        keys: list[bytes] = []
+        arguments = [repr(self._clock()).encode(), b"charge" if charge else b"look"]
+        for key, limit in hits:
+            if limit.max_calls == 0:
+                return None
+            keys.append(self.key(*key))
+            arguments += b"%d" % limit.max_calls, repr(limit.window_s).encode()
+        return float(await self.run(keys, arguments))
+
+
+class RedisBudgetStore(RedisScript):
+    """Counts calls and costs of budgets on Redis or Valkey; implements `pegboard.core.ports.BudgetStore`.
+
+    Args:
+        uri: as for `RedisScript`.
+        key_prefix: prefix of every key; processes that share budgets use the same one.
+        silence_s: seconds that a call waits for the store.
+
+    Raises:
+        DefinitionError: the URI is invalid.
+    """
+
+    def __init__(
+        self, uri: str | Secret, *, key_prefix: str = "pegboard", silence_s: float = DEFAULT_BOUNDS.limit_store_s
+    ) -> None:
+        super().__init__(uri, _CHARGE_BUDGETS, key_prefix=key_prefix, silence_s=silence_s)
+
+    async def charge(self, charges: Sequence[Charge]) -> Sequence[int]:
+        """Return the amounts before, and add what fits; see `ports.BudgetStore`."""
+        arguments = [b"charge"]
+        for charge in charges:
+            limit = b"" if charge.limit is None else b"%d" % charge.limit
+            forgotten = b"%d" % (charge.counter.ends_s + _KEPT_AFTER_S)
+            arguments += orjson.dumps(charge.counter.who), b"%d" % charge.amount, limit, forgotten
+        return [int(used) for used in await self.run([self._period(charge.counter) for charge in charges], arguments)]
+
+    async def counters(self, periods: Sequence[Counter]) -> Sequence[Charge]:
+        """Return the amounts of these periods; see `ports.BudgetStore`."""
+        found = await self.run([self._period(period) for period in periods], [b"list"])
+        return [
+            Charge(period._replace(who=tuple(orjson.loads(who))), int(amount))
+            for period, cells in zip(periods, found, strict=True)
+            for who, amount in zip(cells[::2], cells[1::2], strict=True)
+        ]
+
+    def _period(self, counter: Counter) -> bytes:
+        return self.key("budget", counter.budget, counter.unit, counter.begins_s, counter.ends_s)
 
 
 def _shown(uri: str) -> str:

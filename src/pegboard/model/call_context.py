@@ -65,6 +65,10 @@ class RunningCall(Protocol):
         """Run slow code in one of the caller's threads; if it returns an awaitable, await that."""
         ...
 
+    def report_cost(self, amount: float, unit: str) -> None:
+        """Count a cost of the call in its budgets."""
+        ...
+
     def sends(self, secret: Secret) -> None:
         """Redact a token that the call sends to a service from all that the call says from now on."""
         ...
@@ -199,7 +203,7 @@ class CallContext(ToolContext):
             CallError: the call is over.
         """
         self.check_running()
-        return super().child(**said)
+        return super().child(**said).with_request(spending=self.request.spending)
 
     def check_running(self) -> None:
         """Raise an error if the call is over.
@@ -249,6 +253,19 @@ class CallContext(ToolContext):
         """Write to the log `pegboard.tool`, with the call's id; `level` as in `logging`. The model never sees it."""
         clean = message if self.redactor is None else self.redactor.text(message)
         logging.getLogger("pegboard.tool").log(level, "%s [call %s] %s", self.tool, self.call_id, clean)
+
+    def report_cost(self, amount: float, unit: str = "usd") -> None:
+        """Count what the call has cost so far in the budgets of this unit; costs add up. Works from worker threads.
+
+        A budget that is used up refuses later calls, not this one.
+
+        Raises:
+            ValueError: the amount is not a number from 0 to 10¹².
+            CallError: the call is over.
+        """
+        self.check_running()
+        if self.call is not None:
+            self.call.report_cost(amount, unit)
 
     @asynccontextmanager
     async def sub_agent(self, name: str) -> AsyncGenerator[SubAgent]:

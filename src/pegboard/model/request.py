@@ -6,6 +6,7 @@ import os
 from typing import NamedTuple
 
 from pegboard.model.bounds import DEFAULT_BOUNDS
+from pegboard.model.budget import Spending
 from pegboard.model.context_ports import ClientBridge, StepRunner
 from pegboard.model.error import CallError
 
@@ -56,7 +57,7 @@ class Request(NamedTuple):
     `observers` receive the events of its calls. `steps` is the durable side if a task runs a call of the request.
     `door` names the transport of the request, such as `mcp` or `http`; empty for host code. `hops` are the ids of the
     servers that it has passed, this one last; empty without a server.
-    `attachment` is the file that it uploads.
+    `attachment` is the file that it uploads. `spending` is what the surrounding call passes on to budgets.
     """
 
     id: str
@@ -73,6 +74,7 @@ class Request(NamedTuple):
     door: str = ""
     hops: tuple[str, ...] = ()
     attachment: Attachment | None = None
+    spending: Spending | None = None
 
 
 def new_request() -> Request:

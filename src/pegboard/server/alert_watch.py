@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from pegboard.catalog import Catalog
 from pegboard.consent.sql_records import SqlConsents
+from pegboard.core.call.budget_levels import budget_levels
 from pegboard.core.json_text import json_bytes
 from pegboard.core.redaction import Redactor
 from pegboard.lazy import LazyModule
@@ -28,6 +29,7 @@ from pegboard.telemetry.alert_states import (
     OF_SOURCES,
     is_undecided,
     states_of_audit,
+    states_of_budgets,
     states_of_config,
     states_of_parts,
     states_of_questions,
@@ -43,6 +45,8 @@ ALERT_PROBE_S = 10.0  # seconds between two probes of all parts, for the log, if
 ALERT_AGAIN_S = 60.0  # seconds until an alert is tried again that its receiver did not take
 ALERT_TEXT_CHARS = 1_000  # characters of the text of an alert
 ALERT_TASKS_S = 30.0  # seconds between two looks at all tasks
+ALERT_BUDGETS_S = 5.0  # seconds between two looks at budgets
+ALERT_BUDGETS = 1_000  # the fullest budgets that are reported
 ALERT_QUESTIONS_S = 5.0  # seconds between two looks at open questions
 _STORE_S = 5.0  # seconds in which the store of tasks or questions must answer
 
@@ -162,6 +166,7 @@ class AlertWatch:
         slow: tuple[tuple[AlertKind, float, _StatesNow], ...] = (
             ("task_stuck", ALERT_TASKS_S, self._stuck_tasks),
             ("consent_waiting", ALERT_QUESTIONS_S, self._waiting_questions),
+            ("budget", ALERT_BUDGETS_S, self._used_budgets),
         )
         for kind, interval_s, states_now in slow:
             if kind in wanted:
@@ -197,6 +202,10 @@ class AlertWatch:
             return ()
         records = await tasks.list(OPERATOR)
         return [*states_of_tasks(records, now=ports.wall_clock())]
+
+    async def _used_budgets(self) -> Iterable[AlertState]:
+        levels = await budget_levels(self._catalog.executor)
+        return [*states_of_budgets(levels[:ALERT_BUDGETS])]
 
     async def _waiting_questions(self) -> Iterable[AlertState]:
         consents = self._catalog.executor.ports.consents

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from pegboard.core.call.budget_levels import BudgetLevel, budget_levels
 from pegboard.core.ports import CanBeAway
 from pegboard.model.json_types import JSON
 from pegboard.model.source_state import SourceState
@@ -154,11 +155,18 @@ class Health:
             | {name: probe.ok for (kind, name), probe in probes.items() if kind in _STORES},
             servers={name: probe.ok for (kind, name), probe in probes.items() if kind in _SERVERS},
             hosts={name: probe.ok for (kind, name), probe in probes.items() if kind == "host"},
+            budgets=await self._budget_levels(),
             is_refused=any(one["is_refused"] for one in counted),
             # A random worker answers, so figures of its process would jump between requests.
             has_process=not self._has_others,
         )
         return Response(text, media_type=MEDIA_TYPE, headers={"cache-control": "no-store"})
+
+    async def _budget_levels(self) -> Sequence[BudgetLevel]:
+        """Return the levels of budgets; nothing while their store is away, which is another metric."""
+        with suppress(OSError):
+            return await budget_levels(self._gateway.catalog.executor)
+        return ()
 
     async def _others_counted(self) -> Answers:
         """Ask the other workers for their counters; without a bus, or while it is down, there are no answers."""

@@ -172,6 +172,7 @@ class HostContexts:
                 principal.door or ("http" if client is None else "mcp"),
                 hops,
                 None,
+                None,
             ),
         )
         return context_of(self._context_type, caller, self._host, request)

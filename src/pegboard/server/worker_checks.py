@@ -1,4 +1,4 @@
-"""Worker checks: rate limits that each of several workers would count separately."""
+"""Worker checks: rate limits and budgets that each of several workers would count separately."""
 
 from __future__ import annotations
 
@@ -9,6 +9,12 @@ from pegboard.catalog import Catalog
 from pegboard.limits.memory import MemoryLimitStore
 from pegboard.model.rate_limit import RateLimit
 from pegboard.model.record import replace
+
+
+def budgets_in_memory(catalog: Catalog) -> bool:
+    """Tell whether there are budgets that each process would count separately."""
+    ports = catalog.executor.ports
+    return bool(catalog.registry.declarations.budgets) and ports.budgets is ports.local_budgets
 
 
 def counted_in_memory(catalog: Catalog) -> str | None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Final
 
+from pegboard.core.call.budget_levels import BudgetLevel
 from pegboard.model.alert import AlertKind, AlertState
 from pegboard.model.consent import Consent
 from pegboard.model.probe import PartKind, Probe
 from pegboard.model.source_state import SourceState
 from pegboard.model.task import TaskRecord
 
+BUDGET_NEARLY = 0.8  # the part of a budget that is reported before all of it is used
 TASK_STUCK_S = 900.0  # seconds without any sign of progress after which a task counts as stuck
 
 OF_SOURCES: Final[tuple[AlertKind, ...]] = ("down", "changed", "quarantined", "flagged")
@@ -57,6 +60,20 @@ def states_of_config(problems: Sequence[object]) -> Iterator[AlertState]:
         listed = tuple(map(str, problems))
         text = f"The last change of the config was refused ({len(listed)} problems): {listed[0]}"
         yield AlertState(kind="config_refused", subject="config", text=text, names=listed[:10])
+
+
+def states_of_budgets(levels: Iterable[BudgetLevel]) -> Iterator[AlertState]:
+    """Yield the budgets that are used up, and those of which four fifths are used."""
+    for level in levels:
+        if level.ratio >= BUDGET_NEARLY:
+            # Another part in `names` is another state, which is sent again.
+            part, what = ("100%", "is used up") if level.ratio >= 1.0 else (f"{BUDGET_NEARLY:.0%}", "is nearly used up")
+            ends = datetime.fromtimestamp(level.counter.ends_s, UTC).isoformat(timespec="minutes")
+            text = (
+                f"The budget {level.name} {what}: {level.used:,g} of {level.limit:,g} {level.counter.unit} per "
+                f"{level.budget.period_text}; it begins again at {ends.replace('+00:00', 'Z')}"
+            )
+            yield AlertState(kind="budget", subject=f"{level.name}, {level.counter.unit}", text=text, names=(part,))
 
 
 def states_of_audit(fault: str) -> Iterator[AlertState]:

@@ -1,4 +1,4 @@
-"""Budget refusals: the callers whose calls were refused lately because a budget is used up."""
+"""Budget refusals: the callers whose calls were refused lately because a request or agent had used up its budget."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ class BudgetRefusals:
 
     def finished(self, call: FinishedCall) -> None:
         """Remember a call that was refused because a budget is used up."""
-        if call.kind != "budget_exceeded":
+        error = call.result.error
+        if error is None or error.kind != "budget_exceeded" or "budget" in error.details:
+            # Declared budgets are reported by `states_of_budgets`, before and when they are used up.
             return
         who = name_of(call.started.caller)
         if who in self._last or len(self._last) < BUDGET_CALLERS:

@@ -10,6 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from pegboard.core.call.budget_levels import BudgetLevel
 from pegboard.model.source_state import SourceState
 from pegboard.telemetry.call_metrics import LIMITS_S, CallMetrics
 
@@ -25,6 +26,7 @@ def prometheus_text(
     stores: Mapping[str, bool],
     servers: Mapping[str, bool],
     hosts: Mapping[str, bool],
+    budgets: Iterable[BudgetLevel] = (),
     is_refused: bool,
     worker: str = "",
     workers_heard: int = 1,
@@ -46,7 +48,13 @@ def prometheus_text(
             int(bool(worker)),
         ),
     }
-    metrics_of_all = (_calls(metrics, worker), _sources(sources), _up(stores, servers, hosts), _gauges(gauges))
+    metrics_of_all = (
+        _calls(metrics, worker),
+        _sources(sources),
+        _up(stores, servers, hosts),
+        _budgets(budgets),
+        _gauges(gauges),
+    )
     registry.register(_Collected([metric for some in metrics_of_all for metric in some]))
     if has_process:
         ProcessCollector(registry=registry)
@@ -95,6 +103,22 @@ def _up(stores: Mapping[str, bool], servers: Mapping[str, bool], hosts: Mapping[
         for name, is_up in sorted(parts.items()):
             gauge.add_metric((name,), int(is_up))
     return [gauge for gauge in (store_up, server_up, host_ok) if gauge.samples]
+
+
+def _budgets(levels: Iterable[BudgetLevel]) -> Iterable[Metric]:
+    """Return the fullest counter of each budget: one time series for each caller would be too many."""
+    gauge = GaugeMetricFamily(
+        "pegboard_budget_used_ratio",
+        "The used part of a budget; with `each`, of the fullest.",
+        labels=("budget", "unit"),
+    )
+    highest: dict[tuple[str, str], float] = {}
+    for level in levels:
+        key = (level.budget.name, level.counter.unit)
+        highest[key] = max(highest.get(key, 0.0), level.ratio)
+    for key, ratio in sorted(highest.items()):
+        gauge.add_metric(key, ratio)
+    return [gauge] if gauge.samples else []
 
 
 def _gauges(gauges: Mapping[str, tuple[str, int]]) -> Iterable[Metric]:

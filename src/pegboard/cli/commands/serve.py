@@ -36,7 +36,7 @@ from pegboard.server.principal import Principal, choose_profile, context_maker
 from pegboard.server.process_exit import leave_if_loading
 from pegboard.server.proxy_settings import ProxySettings
 from pegboard.server.stdio import run_stdio
-from pegboard.server.worker_checks import count_for_all, counted_in_memory
+from pegboard.server.worker_checks import budgets_in_memory, count_for_all, counted_in_memory
 from pegboard.server.workers import Worker, Workers
 from pegboard.telemetry.tracing import set_up_exporter
 
@@ -304,6 +304,12 @@ def _share(catalog: Catalog, worker: Worker) -> None:
         raise CommandError(
             f"{counted} has a rate limit, and each of {worker.count} workers would count for itself. Let them count "
             'together: add `rate_limits: {store: "redis://HOST:PORT"}` to the config, or serve with one worker.',
+            kind="not_shared",
+        )
+    if budgets_in_memory(catalog):
+        raise CommandError(
+            f"There are budgets, and each of {worker.count} workers would count for itself. Let them count together: "
+            'add `store: "sqlite:./pegboard.db"` to `budgets:` in the config, or serve with one worker.',
             kind="not_shared",
         )
     count_for_all(catalog, worker.count)

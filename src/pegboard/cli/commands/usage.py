@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Iterable
 from contextlib import redirect_stdout
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
 
@@ -22,8 +22,10 @@ from pegboard.cli.opened_audit import opened_audit
 from pegboard.cli.options import Options, SharedOptions
 from pegboard.cli.project import CLI_STOP_GRACE_S, Project, find_config, load
 from pegboard.cli.terminal import Column
+from pegboard.core.call.budget_levels import budget_levels
 from pegboard.discovery.token_count import estimated_tokens, tokenizer
 from pegboard.model.json_types import JSON
+from pegboard.server.worker_checks import budgets_in_memory
 
 _BY = "The field by which calls are counted."
 _SINCE = "Only calls younger than this, such as 30m, 12h or 7d."
@@ -33,6 +35,7 @@ _USER = "Only calls of this user."
 _SPACE = "Only calls in this space."
 _LIMIT = "How many rows at most."
 _BAR_CELLS = 20  # cells of the longest bar
+_SHOWN_BUDGETS = 20  # counters of budgets in the table
 _SHOWN_ERRORS = 3  # kinds of errors in a line
 
 
@@ -47,7 +50,9 @@ async def usage_command(
     limit: Annotated[int, Parameter(help=_LIMIT)] = 50,
     options: SharedOptions,
 ) -> None:
-    """Show the calls in the audit: how many, their errors, latency and tokens; by default of the last seven days.
+    """Show the calls in the audit, of the last seven days by default: how many, their errors, latency and tokens.
+
+    Without filters it shows the budgets too, with what is left of them.
 
     Needs an `audit:` in the config. Tokens of arguments and results are bytes / 4.3. No source is started.
     """
@@ -69,6 +74,7 @@ async def usage_command(
         if is_whole:
             declared = project.catalog.snapshot().entries
             answer["never_called"] = [one.qualified_id for one in declared if one.qualified_id not in names]
+            answer["budgets"] = await _budgets(project)
         answer = {"by": by, "since": begin, "until": end, **answer}
         answer = project.clean(answer, project.context(options.identity))
     left_out = len(rows) - limit
@@ -109,6 +115,17 @@ async def _as_json(project: Project, options: Options, whole: UsageRow, rows: li
     }
 
 
+async def _budgets(project: Project) -> list[JSON]:
+    """Return the level of every budget; what the server counts in its own memory is not known here."""
+    catalog = project.catalog
+    if budgets_in_memory(catalog):
+        return []
+    try:
+        return [level.as_json() for level in await budget_levels(catalog.executor)]
+    except OSError as error:
+        raise CommandError(f"The store of budgets cannot be read: {error}") from None
+
+
 def _row(row: UsageRow) -> JSON:
     shown: JSON = msgspec.to_builtins(row)
     return {**shown, "tokens": estimated_tokens(row.argument_bytes + row.result_bytes)}
@@ -121,6 +138,13 @@ def _print(options: Options, answer: JSON) -> None:
         heads = (answer["by"].capitalize(), "Calls", "", "Ran", "Errors", "p50", "p95", "Tokens")
         columns = [Column(head=heads[0], style="bold"), *(Column(head=head) for head in heads[1:])]
         terminal.table(columns, [_cells(row, most) for row in rows])
+        terminal.say("")
+    if budgets := answer.get("budgets"):
+        heads = ("Budget", "Of", "Used", "", "Left", "Begins again")
+        columns = [Column(head=heads[0], style="bold"), *(Column(head=head) for head in heads[1:])]
+        terminal.table(columns, [_budget_cells(each) for each in budgets[:_SHOWN_BUDGETS]])
+        if len(budgets) > _SHOWN_BUDGETS:
+            terminal.say(f"The {_SHOWN_BUDGETS} fullest of {len(budgets):,} counters of budgets; --json has all.")
         terminal.say("")
     for label, key in (("Always refused", "always_refused"), ("Never called", "never_called")):
         if answer.get(key):
@@ -139,6 +163,14 @@ def _cells(row: JSON, most: int) -> list[str]:
     errors = [f"{kind} {count:,}" for kind, count in kinds[:_SHOWN_ERRORS]] + ["…"] * (len(kinds) > _SHOWN_ERRORS)
     times = [_ms(row["p50_s"]), _ms(row["p95_s"])]
     return [row["name"], f"{row['calls']:,}", bar, f"{row['ran']:,}", ", ".join(errors), *times, f"{row['tokens']:,}"]
+
+
+def _budget_cells(budget: JSON) -> list[str]:
+    used, limit, unit = budget["used"], budget["limit"], budget["unit"]
+    whose = ", ".join(f"{each} {value or '(none)'}" for each, value in budget["of"].items())
+    bar = "█" * min(_BAR_CELLS, round(_BAR_CELLS * used / limit)) if limit else ""
+    ends = datetime.fromtimestamp(budget["ends"], UTC).isoformat(timespec="minutes").replace("+00:00", "Z")
+    return [budget["budget"], whose, f"{used:,g} of {limit:,g} {unit}", bar, f"{budget['left']:,g}", ends]
 
 
 def _ms(seconds: float | None) -> str:

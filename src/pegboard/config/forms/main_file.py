@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, create_model, mo
 
 from pegboard.config.forms.alert_form import AlertForm
 from pegboard.config.forms.audit_form import AuditForm
+from pegboard.config.forms.budget_form import BudgetsForm
 from pegboard.config.forms.connections_form import ConnectionsForm
 from pegboard.config.forms.embedder_form import EmbedderForm
 from pegboard.config.forms.identity_form import IdentityForm
@@ -259,6 +260,7 @@ class MainFile(Fragment):
     discovery: Maybe[Section[DiscoveryForm]] = Field(None, description="Tool search.")
     limits: Maybe[Section[LimitsForm]] = Field(None, description="Limits of this process.")
     rate_limits: Maybe[Section[RateLimits]] = Field(None, description="Limits on calls.")
+    budgets: Maybe[Section[BudgetsForm]] = Field(None, description="How many calls, or how much cost, per period.")
     consents: Maybe[Section[ConsentsForm]] = Field(None, description="People's approvals of calls.")
     connections: Maybe[Section[ConnectionsForm]] = Field(
         None, description="The accounts of people at the services behind sources."

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from pegboard.config.forms.value_types import FLAG, MAPPING, TEXT
+from pegboard.config.forms.value_types import FLAG, MAPPING, NUMBER, TEXT
 from pegboard.config.yaml.problems import Report
 from pegboard.config.yaml.tree import At, Scalar, Step
 from pegboard.core.names import nearest_one
@@ -62,7 +62,7 @@ _UNKNOWN_SHOWN = 20  # unknown keys of one mapping that are listed in a problem
 _PLAIN = re.compile(r"[\w.*/-]{1,40}")  # text that may be written in a list without quotes
 _KEY = "[key]"
 _KEY_FAULTS = {"string_too_short": "may not be empty"}
-_ASIDE = frozenset({_KEY, MAPPING, TEXT, FLAG})
+_ASIDE = frozenset({_KEY, MAPPING, TEXT, FLAG, NUMBER})
 _QUOTED = re.compile(r"'([^']*)'")
 
 

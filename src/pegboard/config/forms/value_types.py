@@ -35,7 +35,7 @@ MODEL_RETRIES = 10  # maximum retries of one request to a language model
 T = TypeVar("T")
 _MODULE = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*"
 _REFERENCE = re.compile(rf"python:{_MODULE}:{_MODULE}")
-MAPPING, TEXT, FLAG = "as a mapping", "as a text", "as a flag"
+MAPPING, TEXT, FLAG, NUMBER = "as a mapping", "as a text", "as a flag", "as a number"
 
 
 class Form(BaseModel):

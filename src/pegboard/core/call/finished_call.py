@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
-from pegboard.core.call.limit_keys import Hits
+from pegboard.core.call.limit_keys import Key
 from pegboard.core.digests import digest
 from pegboard.core.redaction import Redactor
 from pegboard.model.caller import Caller
@@ -65,7 +65,7 @@ class FinishedCall(NamedTuple):
         judge: computes the judge's decision and its rule; called only by observers that record it.
         consent: empty if nobody was asked, else `yes`, `no`, or `nobody` if nobody could be asked.
         consent_id: the id of the answer or of the filed question; empty if there is none.
-        limit_keys: the rate-limit windows charged for the call.
+        limit_keys: the rate-limit windows charged for the call, and its counters of budgets.
         kind: `ok`, or the kind of its error.
         marks: when each stage was entered; empty unless an observer sets `times_stages`.
         result: the result that the caller gets. An observer must not keep it.
@@ -124,7 +124,7 @@ class Observed:
         self.started = started
         self.marks: Marks = ()
         """The times at which stages were entered; empty unless an observer times them."""
-        self.charged: Hits = ()
+        self.charged: tuple[Key, ...] = ()
         """The rate-limit windows charged for it."""
         self.upstream: UpstreamOutcome | None = None
 

@@ -10,9 +10,12 @@ from pegboard.core.call.limit_keys import Hits, Key, scope_key
 from pegboard.core.call.record import Asked, Call
 from pegboard.model.error import CallError
 from pegboard.model.json_types import is_awaitable
-from pegboard.model.rate_limit import RateLimit
+from pegboard.model.rate_limit import RateLimit, WhenStoreIsDown
+from pegboard.model.tool import ToolSpec
 
 log = logging.getLogger("pegboard")
+
+STORE_DOWN = "{name!r} cannot be used now: its {what} cannot be checked. Try again in a moment."
 
 
 def limits_of(call: Call) -> Hits:
@@ -22,7 +25,8 @@ def limits_of(call: Call) -> Hits:
     if client is None:
         return hits
     if call.has_paid is None:
-        call.has_paid = _has_paid(call, client, is_limited=bool(hits))
+        has_budgets = bool(call.executor.registry.declarations.budgets)
+        call.has_paid = _has_paid(call, client, is_limited=bool(hits) or has_budgets)
     # A client that calls again with an answer was charged in the first round. Limits of 0 calls apply regardless.
     return [hit for hit in hits if not hit[1].max_calls] if call.has_paid else hits
 
@@ -88,12 +92,15 @@ def _rate_limited(call: Asked, wait_s: float | None) -> CallError:
     return CallError("rate_limited", text, retryable=wait_s is not None, retry_after_s=wait_s)
 
 
+def rule_without_store(declared: WhenStoreIsDown | None, tool: ToolSpec) -> WhenStoreIsDown:
+    """Return what decides while a shared store does not answer: what is declared, or the default for the tool."""
+    return declared or ("local" if tool.is_read_only else "closed")
+
+
 def _without_store(call: Asked, hits: Hits, *, charge: bool, error: OSError) -> float | None:
-    default = "local" if call.entry.spec.is_read_only else "closed"
-    rules = [limit.when_store_is_down or default for _, limit in hits]
+    rules = [rule_without_store(limit.when_store_is_down, call.entry.spec) for _, limit in hits]
     log.warning("The rate limit store is down (%s); %r is decided by %s.", error, call.name, sorted(set(rules)))
     if "closed" in rules:
-        text = f"{call.name!r} cannot be used now: its rate limit cannot be checked. Try again in a moment."
-        raise CallError("ratelimit_unavailable", text)
+        raise CallError("ratelimit_unavailable", STORE_DOWN.format(name=call.name, what="rate limit"))
     local = [hit for hit, rule in zip(hits, rules, strict=True) if rule == "local"]
     return call.ports.local_limits.wait_s(local, charge=charge)

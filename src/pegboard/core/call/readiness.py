@@ -6,10 +6,11 @@ hook, a consent rule on arguments.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from datetime import UTC, datetime
 
 from pegboard.core.call.begin import check_start
+from pegboard.core.call.budget_stage import dues_of, pass_budgets
 from pegboard.core.call.consent_stage import can_be_asked, has_yes, standing_reason
 from pegboard.core.call.rate_limit import pass_limits, windows_of
 from pegboard.core.call.record import Prospect
@@ -61,7 +62,18 @@ def _ask_before_limits(call: Prospect, *, may_wait: bool) -> Awaitable[None] | N
         raise absent(call.view, call.name)
     check_standing(call)
     windows = windows_of(call)
-    return pass_limits(call, windows, charge=False, may_wait=may_wait) if windows else None
+    dues = dues_of(call) if call.executor.registry.declarations.budgets else ()
+    asked = (
+        pass_budgets(call, dues, charge=False, may_wait=may_wait) if dues else None,
+        pass_limits(call, windows, charge=False, may_wait=may_wait) if windows else None,
+    )
+    waiting = [each for each in asked if each is not None]
+    return _each_of(waiting) if waiting else None
+
+
+async def _each_of(waiting: Sequence[Awaitable[None]]) -> None:
+    for each in waiting:
+        await each
 
 
 def _waits_for_yes(call: Prospect) -> CallError:

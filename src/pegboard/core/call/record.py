@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from asyncio import get_running_loop
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from threading import Lock, get_ident
 from typing import Any, Final, Literal, NamedTuple, Protocol
@@ -14,6 +14,7 @@ from msgspec import Struct, field
 
 from pegboard.core.after_fork import leave_to_parent
 from pegboard.core.bounded_cache import BoundedCache
+from pegboard.core.call.budget_meter import BudgetMeter
 from pegboard.core.call.deliveries import AsyncObservers, Deliveries
 from pegboard.core.call.finished_call import CallObserver, Observed
 from pegboard.core.call.limit_keys import FloodGuard, owner_of
@@ -22,7 +23,15 @@ from pegboard.core.call.repeats import RepeatBreaker
 from pegboard.core.call.workers import WorkerPool
 from pegboard.core.coroutine_runner import CancelScope
 from pegboard.core.hooks import ToolHooks
-from pegboard.core.ports import AuditLog, ConsentRecords, LimitStore, LocalLimitStore, UsedAnswers
+from pegboard.core.ports import (
+    AuditLog,
+    BudgetStore,
+    ConsentRecords,
+    LimitStore,
+    LocalBudgetStore,
+    LocalLimitStore,
+    UsedAnswers,
+)
 from pegboard.core.redaction import Redactor
 from pegboard.core.registry import Registry
 from pegboard.core.snapshot import Plan
@@ -30,6 +39,7 @@ from pegboard.core.steady_clock import steady_time
 from pegboard.core.view import View
 from pegboard.model.agent import AgentEntry, AgentResult
 from pegboard.model.bounds import Bounds
+from pegboard.model.budget import Charge, Spending, micros
 from pegboard.model.call_context import CallContext
 from pegboard.model.consent import ConsentRequest
 from pegboard.model.context import ToolContext, sharing_answers
@@ -100,12 +110,15 @@ class Ports(Struct, frozen=True, kw_only=True, eq=False):
 
     `clock` is monotonic; `wall_clock` counts seconds since 1970. `local_limits` counts rate limits in memory: it
     decides while `limits`, the shared store, does not answer. `limits_without_store` replaces it in a process that is
-    one of several workers. `invalid_calls` counts the callers that send invalid calls.
+    one of several workers. `invalid_calls` counts the callers that send invalid calls. `budgets` counts calls and
+    costs; `local_budgets` counts them in this process while that store does not answer.
     """
 
     limits: LimitStore
     local_limits: LocalLimitStore
     invalid_calls: LocalLimitStore
+    budgets: BudgetStore
+    local_budgets: LocalBudgetStore
     consents: ConsentRecords
     limits_without_store: LimitStore | None = None
     clock: Callable[[], float] = time.monotonic
@@ -128,6 +141,10 @@ class Ports(Struct, frozen=True, kw_only=True, eq=False):
         # Compare with `None`: an empty store may be falsy.
         stores = (store, self.limits_without_store, self.local_limits)
         return replace(self, limits=next(each for each in stores if each is not None))
+
+    def with_budgets(self, store: BudgetStore | None) -> Ports:
+        """Return the ports with budgets counted in another store; `None` means in this process."""
+        return replace(self, budgets=self.local_budgets if store is None else store)
 
 
 class ExecutorState:
@@ -152,6 +169,7 @@ class ExecutorState:
         allowed = RateLimit(max_calls=registry.bounds.invalid_calls_per_minute, window_s=FLOOD_WINDOW_S)
         self.flood = FloodGuard(allowed, ports.invalid_calls)
         self.repeats = RepeatBreaker(ports.clock)
+        self.budgets = BudgetMeter()
         self._redactors = BoundedCache[tuple[Secret, ...], Redactor](max_entries=REDACTORS_REMEMBERED)
         self._swapping = Lock()
         registry.wall_clock = ports.wall_clock
@@ -264,6 +282,7 @@ class AskedConsent:
         self.consent_id = ""
 
 
+NO_COSTS: Final[Mapping[str, int]] = {}
 NOT_PARSED: Final = object()
 """A placeholder for the arguments of a call until they are read."""
 UNRESOLVED: Final = ToolHooks()
@@ -285,7 +304,9 @@ class Call(CancelScope):
         "asked",
         "bounds",
         "call_id",
+        "costs",
         "deliveries",
+        "dues",
         "entry",
         "executor",
         "has_paid",
@@ -308,6 +329,7 @@ class Call(CancelScope):
         "request",
         "sent_secrets",
         "spare_copy",
+        "spending",
         "started",
         "thread",
         "timeout_s",
@@ -337,6 +359,12 @@ class Call(CancelScope):
         self.is_left = False
         self.view, self.request, self.call_id = view, request, call_id
         self.executor, self.ports, self.listeners = executor, ports, listeners
+        self.dues: Sequence[Charge] = ()
+        """What the call was charged to budgets."""
+        self.costs: Mapping[str, int] = NO_COSTS
+        """What the call has cost so far, in millionths of each unit."""
+        self.spending: Spending | None = None
+        """Its budgets of cost, which calls below it fall under as well; set if there are budgets."""
         self.bounds, self.redactor = executor.registry.declarations.bounds, executor.redactor(view.ctx)
         self.sent_secrets: tuple[Secret, ...] = ()
         self.started = ports.clock()
@@ -390,13 +418,16 @@ class Call(CancelScope):
         """The context of this call, made when first needed."""
         if self.made_ctx is None:
             origin = self.view.ctx
-            steps = origin.request.steps
+            request = origin.request
+            if self.spending is not None:
+                request = request._replace(spending=self.spending)
+            steps = request.steps
             self.made_ctx = sharing_answers(
                 CallContext,
                 origin,
                 caller=origin.caller,
                 host=origin.host,
-                request=origin.request,
+                request=request,
                 origin_context=origin,
                 emitter=self.emit,
                 is_running=self.is_running,
@@ -445,6 +476,18 @@ class Call(CancelScope):
         self.warnings = self.made_ctx = None
         # The host may have changed the dict that it passed.
         self.parsed = NOT_PARSED
+
+    def report_cost(self, amount: float, unit: str) -> None:
+        """Count a cost of the call in its budgets; see `RunningCall`."""
+        self._add_cost(micros(amount), unit)
+
+    def _add_cost(self, amount: int, unit: str) -> None:
+        if get_ident() != self.thread:
+            self.loop.call_soon_threadsafe(self._add_cost, amount, unit)
+            return
+        self.costs = {**self.costs, unit: self.costs.get(unit, 0) + amount}
+        if self.spending is not None:
+            self.executor.budgets.owe([due.counter for due in self.spending.costs if due.counter.unit == unit], amount)
 
     def sends(self, secret: Secret) -> None:
         """Redact a token that the call sends to a service from all that the call says from now on."""

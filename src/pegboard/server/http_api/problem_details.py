@@ -16,7 +16,7 @@ STATUS_OF_KIND: Mapping[ErrorKind, int] = {
     "not_found": 404, "invalid_arguments": 422, "rate_limited": 429, "ratelimit_unavailable": 503,
     "consent_required": 403, "consent_declined": 403, "consent_expired": 403, "consent_mismatch": 409,
     "connection_required": 403,
-    "hook_refused": 403, "timeout": 504, "cancelled": 409, "busy": 503, "budget_exceeded": 403, "recursion_limit": 403,
+    "hook_refused": 403, "timeout": 504, "cancelled": 409, "busy": 503, "budget_exceeded": 429, "recursion_limit": 403,
     "upstream_unavailable": 502, "upstream_lost": 502, "upstream_error": 502, "upstream_auth": 502,
     "protocol_error": 502, "blocked_destination": 403, "result_too_large": 500, "output_invalid": 500,
     "template_error": 500, "read_only": 403, "schema_too_complex": 500, "needs_review": 403,

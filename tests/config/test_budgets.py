@@ -1,0 +1,86 @@
+"""`budgets:` of a config: what it declares, and what is refused or warned about."""
+
+from pathlib import Path
+
+import pytest
+
+from pegboard import Budget
+from pegboard.config.config_warnings import warnings
+from pegboard.limits.memory_budgets import MemoryBudgetStore
+from pegboard.limits.redis_store import RedisBudgetStore
+from pegboard.limits.sql_budgets import SqlBudgetStore
+from pegboard.server.worker_checks import budgets_in_memory
+from tests.config.project import Project
+
+TOOLS = "tools: [{name: pay, type: internal, handler: 'python:mine:pay'}]\nprofiles: {support: {}}\n"
+PAY = "def pay() -> str:\n    return 'paid'\n"
+
+
+def project(tmp_path: Path, budgets: str) -> Project:
+    return Project(tmp_path).write(f"{TOOLS}budgets: {budgets}\n", mine=PAY)
+
+
+def test_a_budget_is_declared_with_its_place(tmp_path: Path) -> None:
+    rule = "{tools: pay, profiles: support, users: [a*], each: user, per: 900, calls: 5, cost: 1.5, unit: credits}"
+    catalog = project(tmp_path, f"{{rules: {{b: {rule}}}}}").catalog()
+    origin = catalog.registry.declarations.budgets["b"].origin
+    assert catalog.registry.declarations.budgets == {
+        "b": Budget(
+            name="b", per=900.0, calls=5, cost=1.5, unit="credits", tools=("pay",), profiles=("support",),
+            users=("a*",), each=("user",), origin=origin,
+        )
+    }  # fmt: skip
+    assert origin.endswith("pegboard.yaml:3")
+    assert budgets_in_memory(catalog)
+
+
+@pytest.mark.parametrize(
+    ("budgets", "problem"),
+    [
+        ("{rules: {b: {per: day}}}", "it limits nothing; write `calls`, `cost` or both"),
+        ("{rules: {b: {per: year, calls: 1}}}", "none of hour, day, week, month"),
+        ("{rules: {b: {per: 0.5, calls: 1}}}", "must be at least 1, not 0.5"),
+        ("{rules: {b: {per: day, calls: 1, unit: usd}}}", "`unit` is that of `cost`, which is missing"),
+        ("{rules: {b: {per: day, cost: 1, unit: calls}}}", "calls are limited by `calls`"),
+        ("{rules: {b: {per: day, calls: 1, each: team}}}", "is none of user, space, agent, key, profile, tool"),
+        ("{rules: {b: {per: day, calls: 1, profiles: suport}}}", "unknown profile 'suport'. Did you mean 'support'?"),
+        ("{store: 'mysql://x', rules: {b: {per: day, calls: 1}}}", "a store of the kind 'mysql' is unknown"),
+        ("{store: 'redis://:x', rules: {b: {per: day, calls: 1}}}", "cannot be read"),
+        ("{store: 'sqlite:no/b.db', rules: {b: {per: day, calls: 1}}}", "there is no folder"),
+    ],
+)  # fmt: skip
+def test_a_budget_that_cannot_be_kept_is_refused_at_its_line(tmp_path: Path, budgets: str, problem: str) -> None:
+    [found] = project(tmp_path, budgets).problems()
+    assert problem in found.message
+    assert found.where.startswith("pegboard.yaml:3")
+
+
+def test_a_store_is_made_for_each_kind_of_uri(tmp_path: Path) -> None:
+    stores = {
+        "sqlite:./b.db": SqlBudgetStore, "postgresql://h/n": SqlBudgetStore, "redis://127.0.0.1:1": RedisBudgetStore,
+        "valkey://127.0.0.1:1": RedisBudgetStore,
+    }  # fmt: skip
+    for uri, kind in stores.items():
+        catalog = project(tmp_path, f"{{store: '{uri}', rules: {{b: {{per: day, calls: 1}}}}}}").catalog()
+        assert type(catalog.executor.ports.budgets) is kind
+        assert not budgets_in_memory(catalog)
+    assert type(project(tmp_path, "{rules: {}}").catalog().executor.ports.budgets) is MemoryBudgetStore
+
+
+def test_check_warns_of_globs_without_a_tool_and_of_agents_without_a_price(tmp_path: Path) -> None:
+    first = "a: {tools: [pay, pya, agent.helper], per: day, calls: 1}"
+    rules = f"{{{first}, b: {{per: day, cost: 1}}, c: {{tools: pay, per: day, cost: 1}}}}"
+    files = project(tmp_path, f"{{rules: {rules}}}\nfiles: [helper.yaml]")
+    model = "{provider: openai_compatible, name: own, base_url: 'http://127.0.0.1:1'}"
+    files.file(
+        "helper.yaml",
+        "apiVersion: pegboard/v1\nkind: Agent\nmetadata: {name: helper}\n"
+        f"spec: {{model: {model}, prompts: {{system: Help.}}}}\n",
+    )
+    catalog, config = files.load()
+    told = [problem.message for problem in warnings(config, catalog)]
+    assert "'pya' matches no tool at present" in told
+    assert [text for text in told if "price" in text] == [
+        "there is no price of openai_compatible:own, so runs of the agent 'helper' cost nothing here; budget `tokens`"
+    ]
+    assert not any("'agent.helper'" in text for text in told)
