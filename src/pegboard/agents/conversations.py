@@ -164,6 +164,11 @@ def conversations_of(uri: StoreUri) -> SqlConversations:
     return SqlConversations(database_of(uri, SCHEMA, busy_s=CONVERSATION_STORE_BUSY_S))
 
 
+def conversation_user(user: str, connection: StoreConnection) -> dict[str, str]:
+    """Return the value of the column `user_id` for the conversations of a user, as the parameter `user_column`."""
+    return {"user_column": _columns(SessionKey("", user, None, ""), connection)["user"]}
+
+
 def _columns(key: SessionKey, connection: StoreConnection) -> dict[str, str]:
     row = key.row()
     if not connection.is_sqlite:

@@ -26,7 +26,7 @@ class AuditRow(Struct, kw_only=True, omit_defaults=True):
     `tool` is the qualified id, and `name` the name that was requested. `decision` is the
     code of the judge's decision, `reason` explains it, and `rule` is the place of the rule, as `file:line`.
     `arguments` is filled only with `bodies: redacted`. `result_bytes` counts the text of the result. `detail` describes
-    an event that is not a call.
+    an event that is not a call. `salt` is random, so that the hash of a row tells nothing about a forgotten name.
     """
 
     seq: int = 0
@@ -67,6 +67,7 @@ class AuditRow(Struct, kw_only=True, omit_defaults=True):
     argument_bytes: int = 0
     result_bytes: int = 0
     detail: Mapping[str, JSONValue] = {}
+    salt: str = ""
 
     @property
     def has_run(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from pegboard.audit.hash_chain import Head, HeadSigner, Sealed, Unsealed
@@ -36,6 +36,13 @@ class AuditStore(Protocol):
 
     def prune(self, before: float, signer: HeadSigner, *, now: float) -> int:
         """Delete the rows of each chain up to the last one before a time, and leave a signed head; return how many."""
+        ...
+
+    def rewrite(self, change: Callable[[bytes], bytes | None], signer: HeadSigner, *, now: float) -> int:
+        """Replace each row for which `change` returns other bytes, and sign that; return how many.
+
+        The hashes of the original rows stay, so that the chain holds.
+        """
         ...
 
     def probe(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import secrets
 from collections.abc import Iterable
 from typing import Any, NamedTuple, cast
 
@@ -27,7 +28,7 @@ _NOTHING = hashlib.sha256(b"{}").hexdigest()
 _encoder = msgspec.json.Encoder()
 
 
-_CallerTexts = tuple[str, str, str, str, str, str, tuple[str, ...]]
+_CallerTexts = tuple[str, str, str, str, str, str, tuple[str, ...], str]
 
 
 class EndedCall(NamedTuple):
@@ -146,7 +147,7 @@ class CallRows:
         who = self._callers.get(key)
         if who is None:
             who = self._callers[key] = _texts_of(caller, clean)
-        credential, api_key, user, space, session, agent, roles = who
+        credential, api_key, user, space, session, agent, roles, salt = who
         return AuditRow(
             event=event,
             at=call.at,
@@ -167,6 +168,7 @@ class CallRows:
             rule=rule,
             outcome=outcome,
             outcome_unknown=is_unknown,
+            salt=salt,
         )
 
 
@@ -177,11 +179,11 @@ def place_in(reason: str) -> str:
 
 
 def _texts_of(caller: Caller, clean: Redactor | None) -> _CallerTexts:
-    """Return the caller's fields, without secrets: credential, key, user, space, session, agent, roles."""
+    """Return the caller's fields, without secrets: credential, key, user, space, session, agent, roles; and a salt."""
     texts = (caller.credential, caller.key, caller.user_id, caller.space_id, caller.session_id, caller.agent)
     credential, key, user, space, session, agent = (_text(text or "", NAME_CHARS, clean) for text in texts)
     roles = tuple([_text(role, NAME_CHARS, clean) for role in sorted(caller.roles)]) if caller.roles else ()
-    return credential, key, user, space, session, agent, roles
+    return credential, key, user, space, session, agent, roles, secrets.token_hex(8) if user or key else ""
 
 
 def _text(text: str, most: int, redactor: Redactor | None) -> str:

@@ -12,7 +12,7 @@ from pegboard.model.secret import Secret
 NO_HASH = "0" * 64
 """Stands for the row before the first one."""
 
-HeadKind = Literal["head", "pruned"]
+HeadKind = Literal["head", "pruned", "forgotten"]
 
 
 class Sealed(NamedTuple):
@@ -35,6 +35,8 @@ class Head(NamedTuple):
     """A signed statement about a chain: the hash of its row number `seq`.
 
     A `head` says that the row existed; `pruned` says that it and all rows before it were deleted on purpose.
+    `forgotten` says that the row lost the names of a person on purpose: its stored bytes have the hash of this head,
+    and the chain goes on with the hash of the original.
     """
 
     kind: HeadKind

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from pegboard.audit.hash_chain import ChainEnd, Head, HeadSigner, Sealed, Unsealed, seal
+from pegboard.audit.hash_chain import ChainEnd, Head, HeadSigner, Sealed, Unsealed, hash_of, seal
 from pegboard.audit.limits import AUDIT_HEAD_ROWS
 from pegboard.storage.database import Database
 from pegboard.storage.store_schema import Schema, StoreConnection, table_version
@@ -101,6 +101,15 @@ class SqlAudit:
             connection("delete from pegboard_audit_heads where seq <= :seq", seq=seq)
             _add_head(connection, signer.signed(Head("pruned", _CHAIN, seq, now, mark)))
             return count
+
+    def rewrite(self, change: Callable[[bytes], bytes | None], signer: HeadSigner, *, now: float) -> int:
+        changed = [(row.seq, text) for row in self.rows(_CHAIN) if (text := change(row.raw)) is not None]
+        with self._database.transaction() as connection:
+            for seq, text in changed:
+                connection("update pegboard_audit set row = :row where seq = :seq", row=text.decode(), seq=seq)
+                connection("delete from pegboard_audit_heads where kind = 'forgotten' and seq = :seq", seq=seq)
+                _add_head(connection, signer.signed(Head("forgotten", _CHAIN, seq, now, hash_of(text))))
+        return len(changed)
 
     def probe(self) -> None:
         self._database.probe()

@@ -27,6 +27,8 @@ class CheckedChain(NamedTuple):
     end: ChainEnd
     proven: int
     faults: list[ChainFault]
+    forgotten: int
+    """Rows from which `pegboard forget` removed names."""
 
 
 def verify(store: AuditStore, signer: HeadSigner, *, known: Iterable[Head] = ()) -> Iterator[CheckedChain]:
@@ -54,14 +56,21 @@ def check_chain(chain: str, rows: Iterable[Sealed], heads: Sequence[Head], signe
     for head in genuine:
         if head.kind == "pruned" and head.seq > end.seq:
             end = ChainEnd(head.seq, head.hash)
-    begin, count = end.seq, 0
+    begin, count, forgotten_count = end.seq, 0, 0
+    # Of several for one row, the last one counts.
+    forgotten = {head.seq: head.hash for head in genuine if head.kind == "forgotten"}
+    genuine = [head for head in genuine if head.kind != "forgotten"]
     # Only the hashes at heads are needed later.
     hashes = {head.seq: "" for head in genuine}
     for stored in rows:
         if 0 < stored.seq <= begin:
             continue
         count += 1
-        end = _next(stored, end, faults)
+        actual = hash_of(stored.raw)
+        if actual != stored.hash and forgotten.get(stored.seq) == actual:
+            forgotten_count += 1
+            actual = stored.hash
+        end = _next(stored, actual, end, faults)
         if end.seq in hashes:
             hashes[end.seq] = end.hash
     proven = begin
@@ -74,17 +83,16 @@ def check_chain(chain: str, rows: Iterable[Sealed], heads: Sequence[Head], signe
             faults.append(ChainFault(head.seq, f"row {head.seq} or one before it was replaced: its head differs"))
         else:
             proven = max(proven, head.seq)
-    return CheckedChain(chain, count, end, proven, faults)
+    return CheckedChain(chain, count, end, proven, faults, forgotten_count)
 
 
-def _next(stored: Sealed, end: ChainEnd, faults: list[ChainFault]) -> ChainEnd:
-    """Check one row against the row before it; return it as the new end."""
+def _next(stored: Sealed, actual: str, end: ChainEnd, faults: list[ChainFault]) -> ChainEnd:
+    """Check one row with its hash against the row before it; return it as the new end."""
     place = end.seq + 1
     try:
         row = read_row(stored.raw)
     except (msgspec.DecodeError, ValueError):
         row = AuditRow(at=stored.at)
-    actual = hash_of(stored.raw)
     number = stored.seq or place
     if row.seq == 0:
         faults.append(ChainFault(number, f"row {number} was altered: it cannot be read"))

@@ -89,6 +89,9 @@ COMMANDS = {
         "pegboard keys rotate ann-laptop --overlap 24h",
     ),
     "audit": Command("Show and check the record of calls.", "pegboard audit ls --user ann --since 1d"),
+    "forget": Command(
+        "Delete what is stored about a person, and replace the name in the audit.", "pegboard forget user:ann"
+    ),
     "usage": Command(
         "Show the calls in the audit: how many, their errors, latency and tokens; by default of the last seven days.",
         "pegboard usage --by user --since 30d",

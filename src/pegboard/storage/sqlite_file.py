@@ -169,6 +169,15 @@ class SqliteFile:
             connection.script("begin immediate")
             self._schema.check_usable(connection)
 
+    def compact(self) -> None:
+        """Write the file anew, without what was deleted from it, and empty its log.
+
+        Raises:
+            StoreError: another process holds the file.
+        """
+        with self._explained(), closing(self._open(is_writing=True)) as connection:
+            connection.script("pragma secure_delete = on; vacuum; pragma wal_checkpoint(truncate)")
+
     def migrate(self) -> tuple[int, int]:
         """Create the tables or bring them to the current version. Return the version before and after.
 

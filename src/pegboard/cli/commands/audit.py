@@ -142,7 +142,7 @@ def verify_command(*, head: Annotated[Path | None, Parameter(help=_HEAD_FILE)] =
             "chains": [
                 {
                     "chain": one.chain, "rows": one.rows, "end": one.end.seq, "proven": one.proven,
-                    "faults": [fault._asdict() for fault in one.faults],
+                    "forgotten": one.forgotten, "faults": [fault._asdict() for fault in one.faults],
                 }
                 for one in checked
             ]
@@ -154,6 +154,8 @@ def verify_command(*, head: Annotated[Path | None, Parameter(help=_HEAD_FILE)] =
                 options.terminal.say(f"{name}{fault.text}.")
             state = f"{len(one.faults)} faults" if one.faults else "all in order"
             options.terminal.say(f"{name}{one.rows} rows, {state}; a head proves the rows up to {one.proven}.")
+            if one.forgotten:
+                options.terminal.say(f"{name}{one.forgotten} of these rows lost names by `pegboard forget`.")
     return Exit.REFUSED if any(one.faults for one in checked) else Exit.DONE
 
 
@@ -197,7 +199,8 @@ def _last(store: AuditStore, chain: str) -> int:
 
 
 def _newest_head(heads: Iterable[Head]) -> Head | None:
-    return max(heads, key=lambda head: (head.seq, head.at), default=None)
+    ends = (head for head in heads if head.kind != "forgotten")
+    return max(ends, key=lambda head: (head.seq, head.at), default=None)
 
 
 class _Heads(msgspec.Struct, frozen=True):

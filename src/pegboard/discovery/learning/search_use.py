@@ -202,5 +202,15 @@ def space_of(caller: Caller) -> str:
 
 def mark_of(caller: Caller) -> str:
     """Return a digest that distinguishes callers without naming them. Sessions are ignored: a caller can have many."""
-    who = caller.user_id or caller.credential or caller.address
-    return sha256(f"{'user' if caller.user_id else 'other'}\0{who}".encode(errors="replace")).hexdigest()[:16]
+    if caller.user_id:
+        return mark_of_user(caller.user_id)
+    return _mark("other", caller.credential or caller.address)
+
+
+def mark_of_user(user: str) -> str:
+    """Return the digest of every caller with this user."""
+    return _mark("user", user)
+
+
+def _mark(kind: str, who: str) -> str:
+    return sha256(f"{kind}\0{who}".encode(errors="replace")).hexdigest()[:16]
