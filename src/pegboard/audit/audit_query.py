@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,6 +32,7 @@ class AuditFilter(Struct, frozen=True, kw_only=True):
     user: str = ""
     space: str = ""
     profile: str = ""
+    agent: str = ""
     kind: str = ""
     call_id: str = ""
     since: float = 0.0
@@ -42,6 +44,7 @@ class AuditFilter(Struct, frozen=True, kw_only=True):
             and self.user in ("", row.user)
             and self.space in ("", row.space)
             and self.profile in ("", row.profile)
+            and self.agent in ("", row.agent)
             and self.kind in ("", row.outcome, row.event)
             and self.call_id in ("", row.call_id)
             and row.at >= self.since
@@ -84,6 +87,16 @@ def newest_page(store: AuditStore, wanted: AuditFilter, *, limit: int, cursor: s
     if not is_reached:
         raise LookupError("The cursor does not lead to a row; it may have been deleted. Begin again without it.")
     return Page(found, "")
+
+
+def newest_calls(store: AuditStore, *, since: float, limit: int) -> Iterator[AuditRow]:
+    """Yield a row for each call that began at `since` or later, the newest first, at most `limit`.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    rows = (row for _, row in _one_a_call(_read(store.newest(since=since))) if row.event in ("call", "begin"))
+    return islice(rows, limit)
 
 
 def calls_since(store: AuditStore, since: float) -> Iterator[AuditRow]:

@@ -81,6 +81,40 @@ def usage(rows: Iterable[AuditRow], by: UsageField) -> tuple[UsageRow, list[Usag
     return whole.counted(""), sorted(counted, key=lambda one: (-one.calls, one.name))
 
 
+class UsageSpan(Struct, frozen=True, kw_only=True):
+    """The calls of one span of time, which began at `at`, in seconds since 1970."""
+
+    at: float
+    usage: UsageRow
+
+
+class UsageOverTime:
+    """Counts calls by spans of time of the same length.
+
+    Args:
+        since: the beginning of the first span, in seconds since 1970.
+        until: the end of the last one.
+        spans: their number.
+    """
+
+    def __init__(self, *, since: float, until: float, spans: int) -> None:
+        self._since, self._span_s = since, (until - since) / spans
+        self._counts = [_Counted() for _ in range(spans)]
+
+    def add(self, row: AuditRow) -> None:
+        """Count a call; one outside of all spans is left out."""
+        place = math.floor((row.at - self._since) / self._span_s)
+        if 0 <= place < len(self._counts):
+            self._counts[place].add(row)
+
+    def counted(self) -> list[UsageSpan]:
+        """Return all spans in order, also those without calls."""
+        return [
+            UsageSpan(at=self._since + place * self._span_s, usage=count.counted(""))
+            for place, count in enumerate(self._counts)
+        ]
+
+
 def _percentile(ordered: list[float], share: float) -> float | None:
     """Return the value that this share of the values does not exceed (nearest rank)."""
     return ordered[math.ceil(share * len(ordered)) - 1] if ordered else None

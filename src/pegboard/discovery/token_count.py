@@ -37,28 +37,28 @@ class Tokenizer(Struct, frozen=True, kw_only=True):
     count: Callable[[str], int]
 
 
+BY_BYTES = Tokenizer(name=f"bytes / {BYTES_A_TOKEN}", count=lambda text: estimated_tokens(len(text.encode())))
+"""Counts by the size of a text, whatever is installed."""
+
+
 def tokenizer() -> Tokenizer:
     """Return the best available tokenizer. Nothing is downloaded.
 
     tiktoken is used if a plug-in ships a vocabulary (`…_offline`), or its cache (`TIKTOKEN_CACHE_DIR`) has one.
     """
-    by_bytes = f"bytes / {BYTES_A_TOKEN}"
+    by_bytes = BY_BYTES.name
     try:
         known: list[str] = tiktoken.list_encoding_names()
     except ImportError:
-        return Tokenizer(name=f"{by_bytes} (install tiktoken to count tokens)", count=_by_bytes)
+        return Tokenizer(name=f"{by_bytes} (install tiktoken to count tokens)", count=BY_BYTES.count)
     name = next((known_name for known_name in known if known_name.endswith("_offline")), None)
     if name is None and _is_cached(_PREFERRED):
         name = _PREFERRED
     if name is None:
         without = f"{by_bytes} (tiktoken has no vocabulary here; TIKTOKEN_CACHE_DIR names where it keeps them)"
-        return Tokenizer(name=without, count=_by_bytes)
+        return Tokenizer(name=without, count=BY_BYTES.count)
     encoding: Any = tiktoken.get_encoding(name)
     return Tokenizer(name=f"tiktoken {name}", count=lambda text: len(encoding.encode(text, disallowed_special=())))
-
-
-def _by_bytes(text: str) -> int:
-    return estimated_tokens(len(text.encode()))
 
 
 def _is_cached(encoding: str) -> bool:

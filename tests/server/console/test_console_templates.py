@@ -70,4 +70,15 @@ def test_htmx_is_the_published_file_with_its_licence() -> None:
     assert "Zero-Clause BSD" in (FOLDER / "static/htmx.LICENSE.txt").read_text(encoding="utf-8")
 
 
+def test_uplot_is_the_published_file_with_its_licence() -> None:
+    # uPlot 1.6.32, `dist/uPlot.iife.min.js` and `dist/uPlot.min.css` of the package.
+    files = {name: sha256((FOLDER / "static" / name).read_bytes()).hexdigest() for name in UPLOT}
+    assert files == UPLOT
+    assert "The MIT License (MIT)" in (FOLDER / "static/uplot.LICENSE.txt").read_text(encoding="utf-8")
+
+
+UPLOT = {
+    "uplot.min.js": "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",
+    "uplot.min.css": "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04",
+}
 HTMX = "a0abb04f2f45a1f89d1d4844023245537e5e6014c87b144553e0607b4cc32130"

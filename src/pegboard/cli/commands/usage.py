@@ -17,12 +17,12 @@ from pegboard.audit.audit_query import AuditFilter, calls_since
 from pegboard.audit.audit_row import AuditRow
 from pegboard.audit.usage import UsageField, UsageRow, usage
 from pegboard.cli.command_error import CommandError
-from pegboard.cli.commands.tokens import list_costs
 from pegboard.cli.opened_audit import opened_audit
 from pegboard.cli.options import Options, SharedOptions
 from pegboard.cli.project import CLI_STOP_GRACE_S, Project, find_config, load
 from pegboard.cli.terminal import Column
 from pegboard.core.call.budget_levels import budget_levels
+from pegboard.discovery.list_costs import list_costs
 from pegboard.discovery.token_count import estimated_tokens, tokenizer
 from pegboard.model.json_types import JSON
 from pegboard.server.worker_checks import budgets_in_memory
@@ -99,7 +99,7 @@ async def _as_json(project: Project, options: Options, whole: UsageRow, rows: li
     ctx = project.context(options.identity)
     profiles = (options.chosen_profile,) if options.chosen_profile else tuple(catalog.registry.profiles) or (None,)
     known = [name for name in profiles if name is None or name in catalog.registry.profiles]
-    lists = [await list_costs(project, catalog.view(ctx, profile=name), counting) for name in known]
+    lists = [await list_costs(catalog.discovery, catalog.view(ctx, profile=name), counting) for name in known]
     return {
         "total": _row(whole),
         "rows": [_row(row) for row in rows],
@@ -108,7 +108,7 @@ async def _as_json(project: Project, options: Options, whole: UsageRow, rows: li
             {
                 "profile": one["profile"],
                 "tokens": one["tokens"][one["shown_as"]],
-                "saved": one["tokens"]["direct"] - one["tokens"][one["shown_as"]],
+                "saved": one["saved"],
             }
             for one in lists
         ],

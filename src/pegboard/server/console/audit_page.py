@@ -24,7 +24,7 @@ AUDIT_ROWS_SHOWN = 200  # rows on one page
 _FILTERS = ("tool", "user", "space", "kind")
 
 
-class ShownRow(NamedTuple):
+class AuditLine(NamedTuple):
     """A row with its times in words, and the name of its caller."""
 
     row: AuditRow
@@ -41,12 +41,12 @@ class AuditPage:
 
     async def list(self, visit: Visit) -> Response:
         only_operators(visit)
-        audit = _audit(visit)
+        audit = audit_of(visit)
         # `a_user` and not `user`: that is the caller whose eyes an operator looks through.
         chosen = {name: visit.query.get(f"a_{name}", "").strip()[:200] for name in _FILTERS}
         rows = [] if audit is None else await _rows(audit, _filter(chosen))
         values = {
-            "has_audit": audit is not None, "rows": [_shown(row) for row in rows], "chosen": chosen,
+            "has_audit": audit is not None, "rows": [audit_line(row) for row in rows], "chosen": chosen,
             "is_filtered": any(chosen.values()), "fault": "" if audit is None or audit.is_up else audit.fault(),
             "most": AUDIT_ROWS_SHOWN,
         }  # fmt: skip
@@ -54,13 +54,13 @@ class AuditPage:
 
     async def show(self, visit: Visit) -> Response:
         only_operators(visit)
-        audit = _audit(visit)
+        audit = audit_of(visit)
         rows = [] if audit is None else await _rows(audit, AuditFilter(call_id=visit.path["id"]))
         if not rows:
             raise PageError(404, "Not found", f"No row of the audit has the call id {visit.path['id']!r}.")
         row = rows[0]
         stages = [(name, took(spent)) for name, spent in row.stage_s.items()]
-        values = {"one": _shown(row), "stages": stages, "detail": pretty(dict(row.detail)) if row.detail else ""}
+        values = {"one": audit_line(row), "stages": stages, "detail": pretty(dict(row.detail)) if row.detail else ""}
         return self._pages.page("audit_row.html", {**frame(visit, "audit"), **values})
 
 
@@ -70,7 +70,8 @@ def _filter(chosen: Mapping[str, str]) -> AuditFilter:
     )  # fmt: skip
 
 
-def _audit(visit: Visit) -> Audit | None:
+def audit_of(visit: Visit) -> Audit | None:
+    """Return the audit of the server, if it has one that can be read."""
     audit = visit.gateway.catalog.executor.ports.audit
     return audit if isinstance(audit, Audit) else None
 
@@ -82,7 +83,8 @@ async def _rows(audit: Audit, wanted: AuditFilter) -> list[AuditRow]:
         raise PageError(503, "Not now", f"The audit cannot be read: {error}.") from None
 
 
-def _shown(row: AuditRow) -> ShownRow:
+def audit_line(row: AuditRow) -> AuditLine:
+    """Return a row for a page."""
     at = datetime.fromtimestamp(row.at, tz=UTC).strftime("%Y-%m-%d %H:%M:%S")
     spent = "" if row.event == "begin" else took(row.duration_s)
-    return ShownRow(row, at, spent, row.user or row.credential[:12] or "nobody")
+    return AuditLine(row, at, spent, row.user or row.credential[:12] or "nobody")

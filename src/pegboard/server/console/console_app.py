@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import urlencode
 
 from msgspec import Struct
 from starlette.requests import Request
@@ -15,15 +15,19 @@ from starlette.types import Receive, Scope, Send
 
 from pegboard.auth.keys import id_of
 from pegboard.core.names import legal
+from pegboard.model.bounds import KIB
 from pegboard.model.error import CallError
 from pegboard.model.json_types import is_awaitable
 from pegboard.model.rate_limit import RateLimit
 from pegboard.server.authenticator import Authenticated, network_of
-from pegboard.server.body_reader import BodyError, ClientLeftError
+from pegboard.server.body_reader import ClientLeftError
 from pegboard.server.consent_inbox import APPROVER
+from pegboard.server.console.agents_page import AgentsPage
 from pegboard.server.console.audit_page import AuditPage
 from pegboard.server.console.board import BoardPage
 from pegboard.server.console.compare_page import ComparePage
+from pegboard.server.console.connections_page import ConnectionsPage
+from pegboard.server.console.documents_page import UPLOAD_PATH, DocumentsPage
 from pegboard.server.console.find_page import FindPage
 from pegboard.server.console.inbox_page import InboxPage, refused
 from pegboard.server.console.live import LivePage
@@ -31,21 +35,25 @@ from pegboard.server.console.login_link import LoginLink
 from pegboard.server.console.matrix_page import MatrixPage
 from pegboard.server.console.page_error import PageError, busy, no_such_page
 from pegboard.server.console.pages import SECURITY_HEADERS, Pages
+from pegboard.server.console.sent_form import NO_FORM, SentForm, read_form
 from pegboard.server.console.sessions import SESSION_S, Session, Sessions, cookie_name
 from pegboard.server.console.sources_page import SourcesPage
 from pegboard.server.console.tasks_page import TasksPage
 from pegboard.server.console.tool_detail import ToolPage
+from pegboard.server.console.usage_page import UsagePage
 from pegboard.server.console.visit import Lens, Visit, seen_through
 from pegboard.server.health import OPERATOR
 from pegboard.server.host_guard import OTHER_PAGE, Refusal, is_of_another_page
 from pegboard.server.http_api.api_app import Api
+from pegboard.server.http_api.problem_details import ProblemError
 from pegboard.server.principal import ANONYMOUS, Identity, Principal
 from pegboard.telemetry.part_states import PartStates
 from pegboard.version import __version__
+from pegboard.workspace.upload import UPLOAD_S
 
 LOGIN_TRIES = RateLimit(max_calls=10, window_s=600.0)  # of one address, and of one key
-FORM_FIELDS = 2_000  # fields of one form
 CREDENTIAL_CHARS = 8_192  # of a credential that a person types in
+UPLOAD_FORM_BYTES = 64 * KIB  # of a form with a file, without the file
 
 log = logging.getLogger("pegboard.console")
 PATH = "/console"
@@ -93,6 +101,9 @@ class ConsoleApp:
         self._sessions, self._pages = Sessions(api.sealing), Pages()
         self.live = LivePage(self._pages, has_others=has_others)
         tasks, audit = TasksPage(self._pages), AuditPage(self._pages)
+        documents, connections, agents = (
+            DocumentsPage(self._pages), ConnectionsPage(self._pages), AgentsPage(self._pages)
+        )  # fmt: skip
         board, tools, inbox = BoardPage(self._pages), ToolPage(self._pages), InboxPage(self._pages)
         self._routes = [
             self._route("", {"GET": board.show}),
@@ -103,9 +114,19 @@ class ConsoleApp:
             self._route("/tasks/{id}", {"GET": tasks.show}),
             self._route("/tasks/{id}/cancel", {"POST": tasks.cancel}),
             self._route("/tasks/{id}/resume", {"POST": tasks.resume}),
+            self._route("/documents", {"GET": documents.list}),
+            self._route(UPLOAD_PATH, {"POST": documents.upload}),
+            self._route("/documents/{id}", {"GET": documents.show}),
+            self._route("/documents/{id}/remove", {"POST": documents.remove}),
+            self._route("/connections", {"GET": connections.list}),
+            self._route("/connections/connect", {"POST": connections.connect}),
+            self._route("/connections/{id}/disconnect", {"POST": connections.disconnect}),
             self._route("/live", {"GET": self.live.show}),
             self._route("/live/events", {"GET": self.live.events}),
             self._route("/matrix", {"GET": MatrixPage(self._pages).show}),
+            self._route("/agents", {"GET": agents.list}),
+            self._route("/agents/{name}", {"GET": agents.show}),
+            self._route("/usage", {"GET": UsagePage(self._pages).show}),
             self._route("/sources", {"GET": SourcesPage(self._pages, part_states).show}),
             self._route("/audit", {"GET": audit.list}),
             self._route("/audit/{id}", {"GET": audit.show}),
@@ -160,16 +181,43 @@ class ConsoleApp:
         if self._api.open.is_full:
             raise busy()
         visitor = await self._visitor(scope)
-        form = {} if method == "GET" else await self._form(scope, receive)
-        if method == "POST" and not self._sessions.is_form_token(form.get("form_token", ""), visitor.nonce):
-            text = "This form is of an earlier session. Open the page again, and repeat what you did."
-            raise PageError(403, "Not changed", text)
+        if path == UPLOAD_PATH and method == "POST" and visitor.caller is not None:
+            return await self._uploaded(scope, receive, send, visitor)
+        form = NO_FORM if method == "GET" else await read_form(self._api.body_reader, dict(scope["headers"]), receive)
+        if method == "POST":
+            self._check_form_token(form, visitor)
         if path == "/login":
-            return await self._login(scope, visitor, form)
+            return await self._login(scope, visitor, form.fields)
         if path == "/logout" and method == "POST":
             return self._logged_out(scope)
         if visitor.caller is None:
             return self._to_login(scope, visitor, path)
+        return await self._opened(scope, receive, send, visitor, form)
+
+    async def _uploaded(self, scope: Scope, receive: Receive, send: Send, visitor: _Visitor) -> Response:
+        """Answer a form with documents, which holds a slot for uploads until they are stored."""
+        assert visitor.caller is not None
+        try:
+            async with self._api.uploads.place(Principal(identity=visitor.caller.identity, profile=None)) as slot:
+                limit = self._api.gateway.registry.bounds.upload_bytes + UPLOAD_FORM_BYTES
+                reading = read_form(
+                    self._api.body_reader, dict(scope["headers"]), slot.counted(receive), limit_bytes=limit,
+                    timeout_s=UPLOAD_S,
+                )  # fmt: skip
+                form = await slot.arrive(reading)
+                self._check_form_token(form, visitor)
+                return await self._opened(scope, receive, send, visitor, form)
+        except ProblemError as problem:
+            raise PageError(problem.status, "Not now", problem.detail, retry_after_s=5) from None
+
+    def _check_form_token(self, form: SentForm, visitor: _Visitor) -> None:
+        if not self._sessions.is_form_token(form.fields.get("form_token", ""), visitor.nonce):
+            text = "This form is of an earlier session. Open the page again, and repeat what you did."
+            raise PageError(403, "Not changed", text)
+
+    async def _opened(self, scope: Scope, receive: Receive, send: Send, visitor: _Visitor, form: SentForm) -> Response:
+        """Return a page within the limit of open requests."""
+        assert visitor.caller is not None
         whose = self._api.open.enter(Principal(identity=visitor.caller.identity, profile=None))
         if whose is None:
             raise busy()
@@ -178,9 +226,7 @@ class ConsoleApp:
         finally:
             self._api.open.leave(whose)
 
-    async def _page(
-        self, scope: Scope, receive: Receive, send: Send, visitor: _Visitor, form: Mapping[str, str]
-    ) -> Response:
+    async def _page(self, scope: Scope, receive: Receive, send: Send, visitor: _Visitor, form: SentForm) -> Response:
         for route, answers in self._routes:
             match, child = route.matches(scope)
             if match is Match.NONE:
@@ -230,7 +276,7 @@ class ConsoleApp:
         return caller
 
     async def _visit(
-        self, scope: Scope, receive: Receive, send: Send, visitor: _Visitor, form: Mapping[str, str],
+        self, scope: Scope, receive: Receive, send: Send, visitor: _Visitor, form: SentForm,
         path: Mapping[str, str],
     ) -> Visit:  # fmt: skip
         assert visitor.caller is not None
@@ -251,7 +297,8 @@ class ConsoleApp:
             raise PageError(403, "No profile", "Your credential gives no profile here. Ask the operator for a rule.")
         return Visit(
             gateway=self._api.gateway, person=person, acts_as=acts_as, looks_as=looks_as, is_own=is_own, lens=lens,
-            profiles=profiles, base=_base(scope), path=path, query=query, headers=dict(scope["headers"]), form=form,
+            profiles=profiles, base=_base(scope), path=path, query=query, headers=dict(scope["headers"]),
+            form=form.fields, files=form.files,
             form_token=self._sessions.form_token(visitor.nonce), origin=_origin(scope),
             can_log_out=visitor.session is not None, receive=receive, send=send,
         )  # fmt: skip
@@ -371,25 +418,6 @@ class ConsoleApp:
             secure=scope["scheme"] == "https",
         )  # fmt: skip
         return response
-
-    async def _form(self, scope: Scope, receive: Receive) -> dict[str, str]:
-        """Return the fields of a form. Of a repeated field the last counts.
-
-        Raises:
-            PageError: it is not a form of ours, or too long.
-        """
-        headers = dict(scope["headers"])
-        if headers.get(b"content-type", b"").partition(b";")[0].strip().lower() != b"application/x-www-form-urlencoded":
-            raise PageError(415, "Not possible", "Send the fields of a form.")
-        try:
-            raw = await self._api.body_reader.read(headers, receive)
-            pairs = parse_qsl(raw.decode(), keep_blank_values=True, max_num_fields=FORM_FIELDS, errors="strict")
-        except BodyError as error:
-            raise PageError(error.status, "Not possible", error.text) from None
-        except ValueError:
-            raise PageError(400, "Not possible", "The form is not valid, or has too many fields.") from None
-        # Browsers send the line breaks of a text as CRLF.
-        return {name: value.replace("\r\n", "\n") for name, value in pairs}
 
 
 def _ended(visitor: _Visitor) -> str:

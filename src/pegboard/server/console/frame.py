@@ -23,10 +23,14 @@ _TABS = (
     Tab("board", "Board", "", "every tool, and who may use it"),
     Tab("consents", "Consents", "/consents", "calls that wait for a decision"),
     Tab("tasks", "Tasks", "/tasks", "long calls: stuck, running, done"),
+    Tab("documents", "Documents", "/documents", "the files that agents search: read, upload, delete"),
+    Tab("connections", "Connections", "/connections", "your accounts at other services"),
     Tab("live", "Live", "/live", "calls as they happen"),
 )
 _OPERATOR_TABS = (
     Tab("matrix", "Matrix", "/matrix", "tools against profiles"),
+    Tab("agents", "Agents", "/agents", "which agent runs which, with which tools"),
+    Tab("usage", "Usage", "/usage", "calls, errors, latency and tokens over time"),
     Tab("sources", "Sources", "/sources", "servers, APIs, stores, and what the lock holds back"),
     Tab("audit", "Audit", "/audit", "what was called, by whom, with what outcome"),
 )

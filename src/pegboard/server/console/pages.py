@@ -23,7 +23,11 @@ _FOLDER = Path(__file__).parent
 _STATIC = {
     "console.css": "text/css; charset=utf-8",
     "console.js": "text/javascript; charset=utf-8",
+    "drop.js": "text/javascript; charset=utf-8",
     "htmx.min.js": "text/javascript; charset=utf-8",
+    "plots.js": "text/javascript; charset=utf-8",
+    "uplot.min.css": "text/css; charset=utf-8",
+    "uplot.min.js": "text/javascript; charset=utf-8",
     "icon.svg": "image/svg+xml",
 }
 # Without inline scripts and styles, a hostile name that slipped through unescaped would still be inert.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 from urllib.parse import quote, urlencode
 
 from msgspec import Struct
@@ -18,6 +19,13 @@ LENS_CHARS = 200  # of a user, space or role that an operator looks through
 
 LOOKING = "console"
 """The credential of a caller through whose eyes an operator looks; it makes no calls."""
+
+
+class SentFile(NamedTuple):
+    """A file of a form: the name that the browser gave, and its bytes."""
+
+    name: str
+    content: bytes
 
 
 class Lens(Struct, frozen=True, kw_only=True):
@@ -60,7 +68,7 @@ class Visit(CarriesCredentials, frozen=True, kw_only=True):
 
     `person` has their rights in the console. `acts_as` is the principal of their own calls, `None` if they have no
     profile here. `looks_as` is the principal whose tools the page shows; with `is_own` it is the same as `acts_as`, so
-    a call is possible. `form` has the fields of a POST.
+    a call is possible. `form` and `files` have what a POST sent.
     """
 
     gateway: Gateway
@@ -77,6 +85,7 @@ class Visit(CarriesCredentials, frozen=True, kw_only=True):
     query: Mapping[str, str]
     headers: Mapping[bytes, bytes]
     form: Mapping[str, str]
+    files: Mapping[str, tuple[SentFile, ...]]
     form_token: str
     origin: str
     """The address of the server as the browser uses it, such as `http://127.0.0.1:8420`."""

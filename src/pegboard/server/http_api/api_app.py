@@ -23,6 +23,7 @@ from pegboard.server.gateway import Gateway
 from pegboard.server.host_guard import OTHER_PAGE, HostGuard, Refusal, is_of_another_page
 from pegboard.server.http_api.problem_details import KIND_OF_STATUS, STATUS_OF_KIND, ProblemError, not_found
 from pegboard.server.http_api.responses import Reply, problem_reply
+from pegboard.server.http_api.upload_places import UploadPlaces
 from pegboard.server.open_requests import OpenRequests
 from pegboard.server.principal import Principal
 from pegboard.server.sealing import Sealing
@@ -78,6 +79,7 @@ class Api:
         )
         self.sealing, self.body_reader = sealing, BodyReader(bounds)
         self.open = OpenRequests(bounds.calls_in_flight)
+        self.uploads = UploadPlaces()
         self.is_closing = False
 
     async def authenticate(self, scope: Scope, profile: str | None) -> Principal:

@@ -6,10 +6,10 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, TypeVar
 
 from pegboard.connections.connection_json import connection_json, iso_time
-from pegboard.connections.connection_records import ConnectFailedError, Connection, Person, person_of
+from pegboard.connections.connection_records import ConnectFailedError, Connection
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
-from pegboard.server.health import OPERATOR
+from pegboard.server.connection_access import ConnectionAccess, access_of
 from pegboard.server.http_api.api_app import Api, ApiRequest
 from pegboard.server.http_api.problem_details import STATUS_OF_KIND, ProblemError, not_found
 from pegboard.server.http_api.responses import Reply, json_reply
@@ -32,29 +32,31 @@ class ConnectionRoutes:
 
     async def list(self, request: ApiRequest) -> Reply:
         """List the connections of the caller, and the services to connect; for an operator, those of everybody."""
-        connections, person = self._open(request)
-        whose = request.query.get("user")
-        if whose is not None and not self._is_operator(request) and (person is None or whose != person.user_id):
+        access, whose = self._access(request), request.query.get("user")
+        person = access.person
+        if whose is not None and not access.is_operator and (person is None or whose != person.user_id):
             raise not_found("Not found")
-        found = [one for one in await _answered(connections.listed()) if self._may_see(request, person, one)]
+        found = await _answered(access.listed())
         if whose is not None:
             found = [one for one in found if one.person.user_id == whose]
         live = {one.source for one in found if one.person == person and one.is_live}
-        sources: list[JSON] = [{"source": name, "connected": name in live} for name in sorted(connections.sources)]
+        sources: list[JSON] = [
+            {"source": name, "connected": name in live} for name in sorted(access.connections.sources)
+        ]
         listed: JSON = {"connections": [connection_json(one) for one in found]}
         return json_reply(listed if person is None else {**listed, "sources": sources})
 
     async def begin(self, request: ApiRequest) -> Reply:
         """Answer with a link at which the caller connects to a source, once."""
-        connections, person = self._open(request)
+        access = self._access(request)
         body = await self._api.body(request)
         source = body.get("source")
         if set(body) != {"source"} or not isinstance(source, str):
             raise ProblemError(422, "invalid_arguments", 'Name the source to connect: {"source": "NAME"}.')
-        if person is None:
+        if access.person is None:
             raise ProblemError(403, "forbidden", "Only a caller with a user can connect; this credential names none.")
         try:
-            link = await _answered(connections.begin(person, source))
+            link = await _answered(access.connections.begin(access.person, source))
         except ConnectFailedError as error:
             status = 404 if error.failure == "unknown_source" else 422
             raise ProblemError(status, "not_found" if status == 404 else "invalid_arguments", str(error)) from None
@@ -76,29 +78,19 @@ class ConnectionRoutes:
 
     # -- checks
 
-    def _open(self, request: ApiRequest) -> tuple[Connections, Person | None]:
-        """Return the connections and the caller's person, if the caller may see any."""
-        connections = self._api.gateway.catalog.connections
-        person = person_of(self._api.context(request).caller) if connections is not None else None
-        if connections is None or (person is None and not self._is_operator(request)):
+    def _access(self, request: ApiRequest) -> ConnectionAccess:
+        """Return what the caller may see, if that is anything."""
+        access = access_of(self._api.gateway, self._api.context(request), request.principal.identity.space)
+        if access is None:
             raise not_found("Not found")
-        return connections, person
+        return access
 
     async def _found(self, request: ApiRequest) -> tuple[Connections, Connection]:
-        connections, person = self._open(request)
-        connection_id = request.path["id"]
-        found = await _answered(connections.shown(connection_id))
-        if found is None or not self._may_see(request, person, found):
+        access, connection_id = self._access(request), request.path["id"]
+        found = await _answered(access.found(connection_id))
+        if found is None:
             raise _unknown(connection_id)
-        return connections, found
-
-    def _may_see(self, request: ApiRequest, person: Person | None, connection: Connection) -> bool:
-        space = request.principal.identity.space
-        is_within = self._is_operator(request) and space in (None, connection.person.space_id)
-        return is_within or connection.person == person
-
-    def _is_operator(self, request: ApiRequest) -> bool:
-        return OPERATOR in self._api.context(request).roles
+        return access.connections, found
 
 
 def _unknown(connection_id: str) -> ProblemError:

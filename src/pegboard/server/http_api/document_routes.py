@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
 from collections.abc import Awaitable
 from typing import TypeVar
 
@@ -12,13 +10,12 @@ from pegboard.core.view import View
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
 from pegboard.model.record import replace
-from pegboard.model.request import Attachment
 from pegboard.model.resource import DocumentOperation
 from pegboard.model.tool import ToolEntry
+from pegboard.server.document_calls import operation_of, store_upload
 from pegboard.server.http_api.api_app import Api, ApiRequest
 from pegboard.server.http_api.problem_details import STATUS_OF_KIND, ProblemError, not_found, problem_of
 from pegboard.server.http_api.responses import Reply, json_reply
-from pegboard.server.http_api.upload_places import UploadPlaces
 from pegboard.workspace.upload import UPLOAD_S
 
 T = TypeVar("T")
@@ -35,7 +32,6 @@ class DocumentRoutes:
 
     def __init__(self, api: Api) -> None:
         self._api = api
-        self._places = UploadPlaces()
 
     async def list(self, request: ApiRequest) -> Reply:
         """List documents by space, source and path: `?space=`, `?source=`, `?folder=`, `?limit=`, `?cursor=`."""
@@ -90,16 +86,10 @@ class DocumentRoutes:
         if request.headers.get(b"content-type", b"").lower().startswith(b"multipart/"):
             text = "Send the file itself as the body, as `curl --data-binary @FILE` does, and its name as ?path=."
             raise ProblemError(415, "unsupported_media_type", text)
-        async with self._places.place(request.principal) as slot:
+        async with self._api.uploads.place(request.principal) as slot:
             arriving = replace(request, receive=slot.counted(request.receive))
             payload = await slot.arrive(self._api.file(arriving, timeout_s=UPLOAD_S))
-            arguments: JSON = {
-                **{name: place[name] for name in ("space", "source", "path")},
-                "size_bytes": len(payload), "checksum": await asyncio.to_thread(_checksum, payload),
-            }  # fmt: skip
-            ctx = view.ctx
-            carrying = replace(ctx, request=ctx.request._replace(attachment=Attachment(payload)))
-            result = await view.renewed(carrying).call(entry.qualified_id, arguments)
+            result = await store_upload(view, entry, payload, space=space, source=place["source"], path=place["path"])
         if result.is_error:
             raise problem_of(result, "")
         stored: JSON = result.structured
@@ -144,11 +134,11 @@ class DocumentRoutes:
     async def _whose(self, operation: DocumentOperation, request: ApiRequest) -> tuple[DocumentStore, View, ToolEntry]:
         """Return the store, view and entry for a caller who may use them; others get the unknown path's answer."""
         gateway = self._api.gateway
-        store = gateway.registry.declarations.documents
         view = gateway.resource_view(request.principal)
-        entry = gateway.resources.document_operation(operation, view, within=await view.prepared_snapshot())
-        if store is None or entry is None:
+        offered = await operation_of(gateway, view, operation)
+        if offered is None:
             raise not_found(_NO_DOCUMENTS)
+        store, entry = offered
         return store, view, entry
 
     def _granting(self, request: ApiRequest) -> DocumentGrants:
@@ -166,10 +156,6 @@ def _whole(arguments: JSON, name: str) -> JSON:
     """Return arguments of a query string with one of them as a number, if it is one."""
     text: str = arguments.get(name, "")
     return {**arguments, name: int(text)} if text.isascii() and text.isdecimal() and len(text) < _DIGITS else arguments
-
-
-def _checksum(payload: bytes) -> str:
-    return hashlib.sha256(payload).hexdigest()
 
 
 async def _answered(asked: Awaitable[T]) -> T:

@@ -7,12 +7,15 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from pegboard.model.bounds import KIB
 from pegboard.server.body_reader import Message, Receive
 from pegboard.server.http_api.problem_details import STATUS_OF_KIND, ProblemError
 from pegboard.server.open_requests import OpenRequests
 from pegboard.server.principal import Principal
+
+T = TypeVar("T")
 
 UPLOADS_AT_ONCE = 4  # slots of one server, three of them for one caller; other uploads wait
 UPLOAD_WAIT_S = 60.0  # seconds that an upload waits for a slot
@@ -47,7 +50,7 @@ class UploadPlace:
 
         return receiving
 
-    async def arrive(self, reading: Awaitable[bytes]) -> bytes:
+    async def arrive(self, reading: Awaitable[T]) -> T:
         """Wait for the file while it keeps its slot.
 
         Raises:

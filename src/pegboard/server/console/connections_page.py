@@ -1,0 +1,101 @@
+"""Connections page: a person's accounts at other services; for operators, that connections exist, and never a token."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from starlette.responses import RedirectResponse, Response
+
+from pegboard.connections.connection_records import ConnectFailedError, Connection
+from pegboard.server.connection_access import ConnectionAccess, access_of
+from pegboard.server.console.frame import frame
+from pegboard.server.console.page_error import PageError
+from pegboard.server.console.pages import SECURITY_HEADERS, Pages
+from pegboard.server.console.shown_time import ago, until
+from pegboard.server.console.visit import Visit
+
+
+class Service(NamedTuple):
+    """A service to which people connect, and the live connection of this person, if there is one."""
+
+    source: str
+    connection: ConnectionRow | None
+
+
+class ConnectionRow(NamedTuple):
+    """A connection with its times in words."""
+
+    connection: Connection
+    connected: str
+    renewed: str
+    expires: str
+
+
+class ConnectionsPage:
+    """`/console/connections` and below; it shows what `/v1/connections` does."""
+
+    def __init__(self, pages: Pages) -> None:
+        self._pages = pages
+
+    async def list(self, visit: Visit) -> Response:
+        """Show the services with the person's own connections, and to operators those of others."""
+        return await self._list(visit)
+
+    async def connect(self, visit: Visit) -> Response:
+        """Begin to connect: go on to the page that asks."""
+        access = _access(visit)
+        if access is None or access.person is None:
+            raise PageError(403, "Not possible", "Only a person with a user can connect; your credential names none.")
+        try:
+            link = await access.connections.begin(access.person, visit.form.get("source", ""))
+        except ConnectFailedError as error:
+            raise PageError(404 if error.failure == "unknown_source" else 422, "Not connected", str(error)) from None
+        if _origin(link.url) == _origin(visit.origin):
+            return RedirectResponse(link.url, status_code=303, headers=SECURITY_HEADERS)
+        # Browsers do not follow the redirect of a form to another origin.
+        return await self._list(visit, link=link.url)
+
+    async def disconnect(self, visit: Visit) -> Response:
+        """Delete a connection, and revoke its tokens at the issuer."""
+        access = _access(visit)
+        found = None if access is None else await access.found(visit.path["id"])
+        ended = None if access is None or found is None else await access.connections.disconnect(found.id)
+        if ended is None:
+            raise PageError(404, "Not found", f"There is no connection {visit.path['id']!r}.")
+        done = "revoked" if ended.is_revoked else "kept"
+        url = visit.url("/connections", done=done, of=ended.connection.source)
+        return RedirectResponse(url, status_code=303, headers=SECURITY_HEADERS)
+
+    async def _list(self, visit: Visit, *, link: str = "") -> Response:
+        access, now = _access(visit), visit.now()
+        connections = visit.gateway.catalog.connections
+        services, others = list[Service](), list[ConnectionRow]()
+        if access is not None:
+            rows = [_row(one, now) for one in await access.listed()]
+            own = {row.connection.source: row for row in reversed(rows) if row.connection.person == access.person}
+            others = [row for row in rows if row.connection.person != access.person]
+            if access.person is not None:
+                services = [Service(name, own.get(name)) for name in sorted({*access.connections.sources, *own})]
+        values = {
+            "has_store": connections is not None and bool(connections.sources), "services": services,
+            "others": others, "has_user": access is not None and access.person is not None, "link": link,
+            "done": visit.query.get("done", ""), "of": visit.query.get("of", ""),
+        }  # fmt: skip
+        return self._pages.page("connections.html", {**frame(visit, "connections"), **values})
+
+
+def _access(visit: Visit) -> ConnectionAccess | None:
+    """Return what the person who is logged in may see, whoever they look through."""
+    ctx = visit.gateway.context(visit.session_of)
+    return access_of(visit.gateway, ctx, visit.person.space)
+
+
+def _row(connection: Connection, now: float) -> ConnectionRow:
+    expires = "" if connection.expires_at is None else until(connection.expires_at, now)
+    return ConnectionRow(connection, ago(connection.created_at, now), ago(connection.updated_at, now), expires)
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"

@@ -1,0 +1,104 @@
+"""Connections in the console: everybody their own accounts; operators see that others exist, and never a token."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from pegboard import Catalog
+from pegboard.auth.rules import IdentityRules
+from pegboard.connections.connection_records import Person
+from pegboard.connections.connections import Connections
+from tests.auth.parts import rule
+from tests.connections.agreeing import connect, connections_in, settings_of
+from tests.connections.toy_issuer import ToyIssuer
+from tests.connections.toy_upstreams import McpUpstream
+from tests.server.console.browsing import ADDRESS, Browser, console, text_of
+from tests.server.console.test_console_login import Office
+
+
+@asynccontextmanager
+async def desk(folder: Path, *, public_url: str = ADDRESS) -> AsyncGenerator[tuple[Office, Connections, ToyIssuer]]:
+    """An office in which people connect to the source `mail`."""
+    async with ToyIssuer(path="/tenant").running() as issuer, McpUpstream(issuer).running() as upstream:
+        office, connections = Office(folder), connections_in(folder / "connections.db", public_url=public_url)
+        connections.add(settings_of(issuer, upstream))
+        office.catalog.connections = connections
+        yield office, connections, issuer
+
+
+async def log_in(browser: Browser, office: Office, name: str) -> None:
+    if browser.page:
+        await browser.get("")
+        await browser.post("/logout")
+    await browser.log_in(office.key[name])
+
+
+async def test_a_person_begins_to_connect_and_disconnects_on_one_page(tmp_path: Path) -> None:
+    async with desk(tmp_path) as (office, connections, issuer), console(office.catalog) as browser:
+        await log_in(browser, office, "paul")
+        assert "mail not connected" in text_of((await browser.get("/connections")).text)
+        away = await browser.post("/connections/connect", source="mail")
+        assert away.status_code == 303
+        assert away.headers["location"].startswith(f"{ADDRESS}/connections/")
+        # The page behind the link asks first; who agrees there is connected.
+        made = await connect(connections, issuer, Person(user_id="paul"))
+        page = (await browser.get("/connections")).text
+        assert "mail connected" in text_of(page)
+        assert not any(secret in page for secret in issuer.secrets)
+        gone = await browser.post(f"/connections/{made.id}/disconnect")
+        assert gone.headers["location"].endswith("done=revoked&of=mail")
+        assert "mail not connected" in text_of((await browser.get("/connections?done=revoked&of=mail")).text)
+        assert (await browser.post(f"/connections/{made.id}/disconnect")).status_code == 404
+        assert (await browser.post("/connections/connect", source="none")).status_code == 404
+
+
+async def test_nobody_sees_or_ends_a_connection_of_somebody_else_but_operators(tmp_path: Path) -> None:
+    async with desk(tmp_path) as (office, connections, issuer), console(office.catalog) as browser:
+        made = await connect(connections, issuer, Person(user_id="olga"))
+        await log_in(browser, office, "paul")
+        assert "olga" not in (await browser.get("/connections")).text
+        assert (await browser.post(f"/connections/{made.id}/disconnect")).status_code == 404
+        other = await connect(connections, issuer, Person(user_id="paul"))
+        await log_in(browser, office, "olga")
+        # Looking through somebody's eyes changes nothing here.
+        for path in ("/connections", "/connections?user=paul"):
+            page = (await browser.get(path)).text
+            assert "Of other people" in page
+            assert "paul mail read, offline_access connected" in text_of(page)
+            assert not any(secret in page for secret in issuer.secrets)
+        assert (await browser.post(f"/connections/{other.id}/disconnect")).status_code == 303
+        assert [one.person.user_id for one in await connections.listed()] == ["olga"]
+
+
+async def test_a_link_at_another_address_is_shown_instead_of_followed(tmp_path: Path) -> None:
+    async with desk(tmp_path, public_url="https://tools.example.com") as (office, _, _), console(office.catalog) as one:
+        await log_in(one, office, "paul")
+        await one.get("/connections")
+        answer = await one.post("/connections/connect", source="mail")
+        assert answer.status_code == 200
+        assert 'href="https://tools.example.com/connections/' in answer.text
+
+
+async def test_a_server_without_a_public_address_says_why_it_connects_nobody(tmp_path: Path) -> None:
+    async with desk(tmp_path) as (office, connections, _), console(office.catalog) as browser:
+        connections.public_url = None
+        await log_in(browser, office, "paul")
+        await browser.get("/connections")
+        answer = await browser.post("/connections/connect", source="mail")
+        assert (answer.status_code, "no `public_url`" in answer.text) == (422, True)
+
+
+async def test_the_page_says_what_to_do_where_nobody_connects(tmp_path: Path) -> None:
+    async with console(Catalog("bare")) as browser:
+        await browser.log_in()
+        assert "auth: {mode: user}" in (await browser.get("/connections")).text
+        assert (await browser.post("/connections/connect", source="mail")).status_code == 403
+    async with desk(tmp_path) as (office, _, _), console(office.catalog) as browser:
+        rules = (rule(key="olga", roles=("operator",), profiles=("desk",)), rule(key="paul", profiles=("desk",)))
+        office.catalog.identity = IdentityRules(key_store=office.keys.path, map=rules)
+        for name, words in (("olga", "Nobody has connected an account yet"), ("paul", "your credential names none")):
+            await log_in(browser, office, name)
+            assert words in text_of((await browser.get("/connections")).text)
+            assert (await browser.post("/connections/connect", source="mail")).status_code == 403
