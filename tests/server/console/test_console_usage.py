@@ -15,7 +15,7 @@ from pegboard import Catalog, agent_tool
 from pegboard.audit.audit_row import AuditRow
 from pegboard.audit.usage import UsageOverTime
 from pegboard.config import load_catalog
-from pegboard.model.agent import AgentBudgets
+from pegboard.model.agent import AgentBudgets, ModelSpec
 from tests.agents.team import agent, playing
 from tests.server.console.browsing import Browser, console, text_of
 from tests.server.console.test_console_login import Office
@@ -47,7 +47,8 @@ async def shop(tmp_path: Path) -> AsyncGenerator[Browser]:
     path = tmp_path / "pegboard.yaml"
     path.write_text(CONFIG)
     catalog, config = load_catalog(path)
-    catalog.agent(agent("counter", groups=("math",)))
+    model = ModelSpec(provider="openai_compatible", name="counter", base_url="http://127.0.0.1:9/v1")
+    catalog.agent(agent("counter", groups=("math",), model=model))
     catalog.register(agent_tool("count", agent="counter", description="Count.", groups=("core",)))
     catalog.runtime.agents.make_model = playing({"counter": [[("add", {"a": 2, "b": 3})], "five"]})
     async with console(catalog, config=config) as browser:
@@ -94,8 +95,8 @@ async def test_an_agent_shows_its_tools_and_its_recent_calls(shop: Browser) -> N
     assert "counter openai_compatible:counter 0 group math" in text_of((await shop.get("/agents")).text)
     page = await shown(shop, "/agents/counter", "main.count")
     assert "1 tool if a caller runs it with profile all" in page
-    assert re.search(r"main\.add anonymous ok", page)
-    assert re.search(r"main\.count anonymous ok", page)
+    assert re.search(r"main\.add made by it anonymous ok", page)
+    assert re.search(r"main\.count started it anonymous ok", page)
     assert (await shop.get("/agents/nobody")).status_code == 404
 
 

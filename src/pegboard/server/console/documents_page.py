@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -26,6 +27,7 @@ UPLOAD_PATH = "/documents/upload"
 DOCUMENTS_SHOWN = 100  # documents on one page
 DOCUMENT_HITS = 20  # passages of a search
 DOCUMENT_QUERY_CHARS = 500
+_BLANK_LINES = re.compile(r"\n\s*\n")
 _SEARCH = "docs.search_documents"
 _SOURCE = "uploads"
 # `d_space` and not `space`: that is the caller whose eyes an operator looks through.
@@ -201,7 +203,7 @@ def _passage(hit: JSON, query: str) -> Passage:
     ways = {"words": hit["why"]["keyword_rank"], "meaning": hit["why"]["vector_rank"]}
     return Passage(
         hit["document_id"], hit.get("title") or hit["name"], " › ".join(hit.get("headings", ())),
-        highlighted(hit["text"], query), hit["score"], hit["start"],
+        highlighted(_BLANK_LINES.sub("\n", hit["text"]), query), hit["score"], hit["start"],
         " and ".join(way for way, rank in ways.items() if rank is not None),
     )  # fmt: skip
 

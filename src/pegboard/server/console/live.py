@@ -21,6 +21,7 @@ from pegboard.server.limits import STREAM_PING_S
 from pegboard.telemetry.call_log import name_of
 
 LIVE_STREAMS = 50  # open at once
+LIVE_BATCH_S = 0.05  # seconds in which events are collected for one write
 LIVE_NAME_CHARS = 128  # of a requested name
 
 
@@ -134,6 +135,9 @@ class _Stream(Response):
                     body = outbox.take() if is_filled else b": ping\n\n"
                     if body:
                         await send({"type": "http.response.body", "body": body, "more_body": True})
+                    if is_filled:
+                        # The first event is written at once; of many calls a second, some together.
+                        await asyncio.sleep(LIVE_BATCH_S)
                 await send({"type": "http.response.body", "body": b""})
             finally:
                 end()

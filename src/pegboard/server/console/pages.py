@@ -43,6 +43,15 @@ SECURITY_HEADERS = {
     "cache-control": "no-store",
 }
 
+_POLICY = SECURITY_HEADERS["content-security-policy"]
+# Images and sounds run no code; they would need a store if they had addresses of their own.
+_WITH_MEDIA = {
+    **SECURITY_HEADERS,
+    "content-security-policy": _POLICY.replace("img-src 'self'", "img-src 'self' data:").replace(
+        "media-src 'self'", "media-src 'self' data:"
+    ),
+}
+
 
 class Pages:
     """The templates and files of the console; they are read once, at the first request."""
@@ -63,9 +72,10 @@ class Pages:
         untyped.globals["asset"] = self.asset_version
         return environment
 
-    def page(self, template: str, values: Mapping[str, Any], *, status: int = 200) -> Response:
-        """Return a whole page."""
-        return HTMLResponse(self._templates.get_template(template).render(values), status, headers=SECURITY_HEADERS)
+    def page(self, template: str, values: Mapping[str, Any], *, status: int = 200, has_media: bool = False) -> Response:
+        """Return a whole page; with `has_media` its images and sounds may be part of it."""
+        text = self._templates.get_template(template).render(values)
+        return HTMLResponse(text, status, headers=_WITH_MEDIA if has_media else SECURITY_HEADERS)
 
     def streamed(self, template: str, values: Mapping[str, Any]) -> Response:
         """Return a page whose first part is sent before the last is rendered."""

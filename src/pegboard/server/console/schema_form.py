@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.server.console.shown_json import exact_json
+from pegboard.server.console.visit import NO_FILES, SentFile
 
 FORM_LEVELS = 3  # nested objects that have fields; deeper ones are JSON
 FORM_CHOICES = 100  # values of a list; with more, the field is JSON
 REFERENCES_FOLLOWED = 8  # from one definition to the next
 
-Kind: TypeAlias = Literal["text", "lines", "integer", "number", "boolean", "choice", "json", "group"]
+Kind: TypeAlias = Literal["text", "lines", "integer", "number", "boolean", "choice", "file", "files", "json", "group"]
 
 
 class Field(NamedTuple):
     """One field; a `group` has the fields of a nested object. `value` is the text of the field, before it is sent.
 
-    A `choice` sends the JSON of its value, `lines` one text per line, `json` any JSON. A field that is left empty is
-    not sent on, unless the argument is a required text.
+    A `file` sends the bytes of a file in base64, `files` a list of them. A `choice` sends the JSON of its value,
+    `lines` one text per line, `json` any JSON. A field that is left empty is not sent on, unless the argument is a
+    required text.
     """
 
     name: str
@@ -46,13 +49,19 @@ def fields_of(schema: JSON, values: Mapping[str, JSONValue], sent: Mapping[str, 
     return list(_fields(schema, schema, values, _Place("", 0, fills=True), sent))
 
 
-def arguments_of(schema: JSON, form: Mapping[str, str]) -> JSON:
+def has_files(fields: Sequence[Field]) -> bool:
+    """Tell whether a form needs to send files."""
+    return any(field.kind in ("file", "files") or has_files(field.fields) for field in fields)
+
+
+def arguments_of(schema: JSON, form: Mapping[str, str], files: Mapping[str, tuple[SentFile, ...]] = NO_FILES) -> JSON:
     """Return the arguments of a sent form. Text that is not a number is kept; the tool's validation reports it.
 
     Raises:
         FormError: a field is not JSON.
     """
-    return _read(fields_of(schema, {}, form), form)
+    in_base64 = {name: tuple(b64encode(file.content).decode() for file in sent) for name, sent in files.items()}
+    return _read(fields_of(schema, {}, form), form, in_base64)
 
 
 class _Place(NamedTuple):
@@ -97,10 +106,18 @@ def _kind(form: JSON, root: JSON, level: int) -> tuple[Kind, Sequence[tuple[str,
         return "group", ()
     if kind == "array":
         items = form.get("items")
-        is_text = is_object(items) and _resolved(items, root).get("type") == "string" and _options(items) is None
-        return ("lines" if is_text else "json"), ()
+        inner = _resolved(items, root) if is_object(items) else {}
+        is_text = inner.get("type") == "string" and _options(inner) is None
+        return ("json" if not is_text else "files" if _is_file(inner) else "lines"), ()
+    if kind == "string" and _is_file(form):
+        return "file", ()
     simple: dict[object, Kind] = {"string": "text", "integer": "integer", "number": "number", "boolean": "boolean"}
     return (simple.get(kind, "json") if isinstance(kind, str) else "json"), ()
+
+
+def _is_file(form: JSON) -> bool:
+    """Tell whether a text is the bytes of a file in base64, as the files of OpenAPI are."""
+    return form.get("contentEncoding") == "base64" or form.get("format") in ("binary", "byte")
 
 
 def _options(form: Mapping[str, Any]) -> list[Any] | None:
@@ -156,12 +173,16 @@ def _text(kind: Kind, value: JSONValue) -> str:
     return exact_json(value) if kind == "json" else json.dumps(value, default=str)
 
 
-def _read(fields: Sequence[Field], form: Mapping[str, str]) -> JSON:
+def _read(fields: Sequence[Field], form: Mapping[str, str], files: Mapping[str, tuple[str, ...]]) -> JSON:
     read: JSON = {}
     for field in fields:
         if field.kind == "group":
-            if field.is_required or _is_filled(field, form):
-                read[field.label] = _read(field.fields, form)
+            if field.is_required or _is_filled(field, form, files):
+                read[field.label] = _read(field.fields, form, files)
+            continue
+        if field.kind in ("file", "files"):
+            if sent := files.get(field.name):
+                read[field.label] = sent[0] if field.kind == "file" else list(sent)
             continue
         text = form.get(field.name, "")
         if text or (field.kind == "text" and field.is_required):
@@ -169,10 +190,10 @@ def _read(fields: Sequence[Field], form: Mapping[str, str]) -> JSON:
     return read
 
 
-def _is_filled(field: Field, form: Mapping[str, str]) -> bool:
+def _is_filled(field: Field, form: Mapping[str, str], files: Mapping[str, tuple[str, ...]]) -> bool:
     if field.kind == "group":
-        return any(_is_filled(inner, form) for inner in field.fields)
-    return bool(form.get(field.name))
+        return any(_is_filled(inner, form, files) for inner in field.fields)
+    return bool(form.get(field.name) or files.get(field.name))
 
 
 def _value(field: Field, text: str) -> JSONValue:

@@ -23,7 +23,7 @@ from pegboard.server.console.board import MEANINGS
 from pegboard.server.console.frame import frame
 from pegboard.server.console.page_error import PageError
 from pegboard.server.console.pages import Pages
-from pegboard.server.console.schema_form import FormError, arguments_of, fields_of
+from pegboard.server.console.schema_form import FormError, arguments_of, fields_of, has_files
 from pegboard.server.console.shown_json import exact_json
 from pegboard.server.console.trial import Outcome, tried
 from pegboard.server.console.visit import LOOKING, Lens, Visit
@@ -73,7 +73,9 @@ class ToolPage:
         entry, _ = await tool_of(visit, visit.view(), visit.path["name"])
         form = visit.form
         try:
-            arguments = _whole(form["json"]) if "json" in form else arguments_of(entry.spec.input_schema, form)
+            arguments = (
+                _whole(form["json"]) if "json" in form else arguments_of(entry.spec.input_schema, form, visit.files)
+            )
         except FormError as fault:
             return await self._page(visit, fault=str(fault))
         return await self._page(visit, outcome=await tried(visit, entry.wire_name, arguments), arguments=arguments)
@@ -86,16 +88,20 @@ class ToolPage:
         facts, schema, form = whole(entry, decision), entry.spec.input_schema, visit.form
         usual = example_arguments(entry) if entry.spec.examples else {}
         sent = form if form and "json" not in form else None
+        fields = fields_of(schema, arguments or usual, sent)
         values = {
             "tool": facts, "decision": decision, "hints": hints(entry), "meaning": meaning_of(decision.code),
             "facts": [(key, facts[key]) for key in _FACTS if facts[key] not in _GOES_WITHOUT_SAYING],
             "parameters": parameters(schema), "tokens": tokens_of(entry),
             "calls": ways_to_call(visit, entry, arguments), "reach": await _reach(visit, entry),
             "may_try": visit.is_own and visit.acts_as is not None and decision.visible,
-            "fields": fields_of(schema, arguments or usual, sent), "outcome": outcome, "fault": fault,
+            "fields": fields, "outcome": outcome, "fault": fault,
             "json": form.get("json") or exact_json(arguments or usual), "by_json": "json" in form,
+            "has_files": has_files(fields),
         }  # fmt: skip
-        return self._pages.page("tool.html", {**frame(visit, "board"), **values}, status=422 if fault else 200)
+        has_media = outcome is not None and any(block.source for block in outcome.blocks)
+        status = 422 if fault else 200
+        return self._pages.page("tool.html", {**frame(visit, "board"), **values}, status=status, has_media=has_media)
 
 
 async def tool_of(visit: Visit, view: View, name: str) -> tuple[ToolEntry, Decision]:

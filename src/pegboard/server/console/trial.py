@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, is_list, is_object
-from pegboard.model.result import AudioContent, ImageContent, ResourceContent, ResourceLink, TextContent, ToolResult
+from pegboard.model.result import ToolResult
 from pegboard.server.body_reader import ClientLeftError
 from pegboard.server.console.call_recorder import CallRecorder, RecordedCall
+from pegboard.server.console.result_blocks import Block, TreeNode, block_of, tree_of
 from pegboard.server.console.shown_json import pretty
 from pegboard.server.console.shown_time import took
 from pegboard.server.console.visit import Visit
@@ -27,13 +28,6 @@ class Stage(NamedTuple):
     name: str
     time: str
     share: int
-
-
-class Block(NamedTuple):
-    """A part of a result: text, or a sentence about something that is not text."""
-
-    is_text: bool
-    text: str
 
 
 class Table(NamedTuple):
@@ -54,6 +48,7 @@ class Outcome(NamedTuple):
     details: str
     blocks: list[Block]
     structured: str
+    tree: TreeNode | None
     table: Table | None
     took: str
     stages: list[Stage]
@@ -93,15 +88,18 @@ def _outcome(result: ToolResult, calls: list[RecordedCall]) -> Outcome:
     own = next((call for call in calls if not call.is_nested), None)
     error = result.error
     structured = pretty(result.structured) if result.has_structured else ""
+    table = _table(result.structured)
+    has_tree = result.has_structured and table is None and (is_object(result.structured) or is_list(result.structured))
     details = pretty(dict(error.details)) if error is not None and error.details else ""
-    blocks = [_block(block) for block in result.content]
+    blocks = [block_of(block) for block in result.content]
     # A text that only mirrors the structured result says nothing new.
     if result.has_structured and len(blocks) == 1 and _is_same(blocks[0], result.structured):
         blocks = []
     return Outcome(
         is_error=result.is_error, kind="ok" if error is None else error.kind,
         message="" if error is None else error.message, hint="" if error is None else error.hint, details=details,
-        blocks=[] if error is not None else blocks, structured=structured, table=_table(result.structured),
+        blocks=[] if error is not None else blocks, structured=structured,
+        tree=tree_of(result.structured) if has_tree else None, table=table,
         took="" if own is None else took(own.duration_s), stages=[] if own is None else _stages(own),
         nested=[(call.tool, call.kind, took(call.duration_s)) for call in calls if call.is_nested],
         call_id="" if own is None else own.call_id, task_id=result.task_id or "",
@@ -113,27 +111,11 @@ def _stages(call: RecordedCall) -> list[Stage]:
     return [Stage(name, took(spent), round(100 * spent / whole)) for name, spent in call.stage_s.items()]
 
 
-def _block(block: object) -> Block:
-    match block:
-        case TextContent(text=text):
-            return Block(True, text)
-        case ImageContent(data=data, mime_type=kind) | AudioContent(data=data, mime_type=kind):
-            return Block(False, f"{kind}, {len(data):,} bytes")
-        case ResourceContent(uri=uri, text=str(text)):
-            return Block(True, f"{uri}\n\n{text}")
-        case ResourceContent(uri=uri, blob=blob, mime_type=kind):
-            return Block(False, f"{uri} ({kind or 'unknown type'}, {len(blob or b''):,} bytes)")
-        case ResourceLink(uri=uri, name=name):
-            return Block(False, f"{name}: {uri}")
-        case _:
-            return Block(False, type(block).__name__)
-
-
 def _is_same(block: Block, structured: object) -> bool:
     try:
-        return block.is_text and json.loads(block.text) in (structured, _unwrapped(structured))
+        return json.loads(block.text) in (structured, _unwrapped(structured))
     except ValueError:
-        return block.is_text and block.text == _unwrapped(structured)
+        return block.text == _unwrapped(structured)
 
 
 def _unwrapped(value: Any) -> Any:

@@ -28,6 +28,9 @@ class SentFile(NamedTuple):
     content: bytes
 
 
+NO_FILES: Mapping[str, tuple[SentFile, ...]] = {}
+
+
 class Lens(Struct, frozen=True, kw_only=True):
     """The caller to look through, as the address of the page has it; empty fields are the person's own."""
 

@@ -70,9 +70,11 @@
   // Live calls: everything is written as text, and as often as the browser draws.
   const live = document.getElementById("live");
   if (live) {
-    const ROWS = 300, WAITING = 2000, body = live.tBodies[0], state = document.getElementById("live-state");
+    const ROWS = 300, WAITING = 2000, DRAW_MS = 100, filter = document.getElementById("q"), body = live.tBodies[0], state = document.getElementById("live-state");
     const known = new Map();
-    let waiting = [], lost = 0, isDrawing = false;
+    let waiting = [], lost = 0, isDrawing = false, drawn = 0;
+    const sift = (row) => { row.hidden = !row.textContent.toLowerCase().includes(filter.value.trim().toLowerCase()); };
+    filter.addEventListener("input", () => [...body.rows].forEach(sift));
     const cell = (row, text, name) => {
       const made = row.insertCell();
       made.textContent = text == null ? "" : String(text);
@@ -80,13 +82,15 @@
       return made;
     };
     const draw = () => {
-      isDrawing = false;
+      isDrawing = false; drawn = performance.now();
       const events = waiting; waiting = [];
       document.getElementById("live-empty").hidden = true;
       for (const [kind, call] of events) {
         let row = known.get(call.id);
         if (!row) {
-          row = body.insertRow(0);
+          // A call that another one made is below it.
+          const above = call.parent && known.get(call.parent);
+          row = body.insertRow(above && above.isConnected ? above.sectionRowIndex + 1 : 0);
           known.set(call.id, row);
           cell(row, new Date(call.at * 1000).toLocaleTimeString(), "mono nowrap");
           const tool = cell(row, "", call.parent ? "mono nested" : "mono");
@@ -110,6 +114,7 @@
             row.cells[1].replaceChildren(link);
           }
         }
+        if (filter.value) sift(row);
       }
       while (body.rows.length > ROWS) body.deleteRow(-1);
       if (known.size > 4 * ROWS) for (const [id, row] of known) if (!row.isConnected) known.delete(id);
@@ -117,7 +122,11 @@
     const add = (kind) => (event) => {
       waiting.push([kind, JSON.parse(event.data)]);
       if (waiting.length > WAITING) { waiting.shift(); lost += 1; state.textContent = lost + " events came too fast to be shown."; }
-      if (!isDrawing) { isDrawing = true; requestAnimationFrame(draw); }
+      if (!isDrawing) {
+        // A first call is drawn at once, many of them ten times a second.
+        isDrawing = true;
+        setTimeout(() => requestAnimationFrame(draw), Math.max(0, DRAW_MS - (performance.now() - drawn)));
+      }
     };
     const stream = new EventSource(live.dataset.stream);
     stream.addEventListener("started", add("started"));

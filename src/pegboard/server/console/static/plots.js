@@ -9,8 +9,11 @@
   const draw = () => {
     // Canvases do not know light-dark(), so a property that does asks for each colour.
     const probe = document.createElement("i");
-    plots.append(probe);
+    document.body.append(probe);
     const shown = (name) => { probe.style.color = `var(${name})`; return getComputedStyle(probe).color; };
+    const two = (number) => String(number).padStart(2, "0");
+    const clock = (at) => { const day = new Date(at * 1000); return `${two(day.getUTCHours())}:${two(day.getUTCMinutes())}`; };
+    const date = (at) => new Date(at * 1000).toISOString().slice(5, 10);
     const axis = { stroke: shown("--dim"), grid: { stroke: shown("--line"), width: 1 }, ticks: { stroke: shown("--line"), width: 1 } };
     for (const place of plots.querySelectorAll("[data-lines]")) {
       const names = place.dataset.lines.split(" ");
@@ -18,8 +21,9 @@
       new uPlot({
         width: Math.max(place.clientWidth, 200), height: 190, cursor: { drag: { x: false, y: false } },
         legend: { live: true }, scales: { y: { range: (_, low, high) => [0, Math.max(high, 1) * 1.05] } },
-        axes: [axis, { ...axis, size: 54 }],
-        series: [{}, ...names.map((name) => ({ label: name, stroke: shown(colours[name]), width: 2, points: { show: data[name].filter((one) => one != null).length < 3 }, spanGaps: false }))],
+        axes: [{ ...axis, values: (_, ticks, __, ___, step) => ticks.map((at) => (step >= 43200 ? date(at) : clock(at))) }, { ...axis, size: 54 }],
+        tzDate: (at) => uPlot.tzDate(new Date(at * 1000), "Etc/UTC"),
+        series: [{ label: "UTC", value: (_, at) => (at == null ? "–" : `${date(at)} ${clock(at)}`) }, ...names.map((name) => ({ label: name, value: (_, count) => (count == null ? "–" : String(count)), stroke: shown(colours[name]), width: 2, points: { show: data[name].filter((one) => one != null).length < 3 }, spanGaps: false }))],
       }, [data.at, ...names.map((name) => data[name])], place);
     }
     probe.remove();
