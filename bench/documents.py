@@ -28,7 +28,8 @@ from bench.measure import Effort
 from pegboard.model.bounds import DEFAULT_BOUNDS
 from pegboard.model.document import NewDocument, SearchMode
 from pegboard.models.embedding.hashing import HashingEmbedder
-from pegboard.workspace.ingest import FolderIngest
+from pegboard.workspace.ingest import SourceIngest
+from pegboard.workspace.sources.folder_source import FolderSource
 from pegboard.workspace.sqlite.sqlite_store import SqliteDocumentStore
 from pegboard.workspace.store.writing import prepared
 from pegboard.workspace.tools.search_documents import SEARCH_PASSAGES
@@ -150,12 +151,12 @@ def texts(folder: Path, documents: Sequence[Row], count: int) -> None:
 
 async def taken_in(folder: Path, store: SqliteDocumentStore) -> int:
     """Ingest a folder; return how many passages there are then."""
-    report = await FolderIngest(
+    report = await SourceIngest(
         store=store,
         scope=store.operator_scope("s1"),
         space="s1",
-        source="pages",
-        path=folder,
+        name="pages",
+        source=FolderSource(folder),
         max_file_bytes=DEFAULT_BOUNDS.upload_bytes,
     ).run()
     assert not report.bad, report.bad

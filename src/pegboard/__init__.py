@@ -65,7 +65,8 @@ if TYPE_CHECKING:
     from pegboard.server.stdio import run_stdio
     from pegboard.tasks.tasks import Tasks
     from pegboard.workspace.document_workspace import Workspace
-    from pegboard.workspace.ingest import BadFile, IngestReport
+    from pegboard.workspace.ingest import IngestReport
+    from pegboard.workspace.sources.document_source import BadFile
 
 __all__ = [
     "AgentBudgets", "AgentMemory", "AgentResult", "AgentRuntime", "AgentSpec", "AsyncPredicateError", "AudioContent",
@@ -90,7 +91,7 @@ _LAZY = {
     "Identified": LazyModule("pegboard.server.identify"),
     "run_stdio": LazyModule("pegboard.server.stdio"),
     "Tasks": LazyModule("pegboard.tasks.tasks"),
-    "BadFile": LazyModule("pegboard.workspace.ingest"),
+    "BadFile": LazyModule("pegboard.workspace.sources.document_source"),
     "IngestReport": LazyModule("pegboard.workspace.ingest"),
     "Workspace": LazyModule("pegboard.workspace.document_workspace"),
 }

@@ -47,7 +47,7 @@ def test_another_folder_of_the_same_name_is_another_source(run: Run, tmp_path: P
     (tmp_path / "sales" / "handbook" / "prices.md").write_text("# Prices\n")
     ran = run("ingest", "sales/handbook", "--space", "s1")
     assert ran.code == 1
-    assert "another folder. Give this folder a source with another name (`--source`)" in ran.err
+    assert "another place. Give this place a source with another name (`--source`)" in ran.err
     assert orjson.loads(run("workspace", "ls", "--json").out)["sources"][0]["documents"] == 2
     assert run("ingest", "sales/handbook", "--space", "s1", "--source", "sales").code == 0
 

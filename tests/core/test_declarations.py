@@ -34,6 +34,7 @@ def full() -> Catalog:
     catalog.resource("x://y", name="y")(lambda: "y")
     catalog.add_secrets(Secret("a-secret-value"))
     catalog.registry.change(default_limit=RateLimit(max_calls=9, window_s=60.0), identity=object(), documents=_ANYTHING)
+    catalog.registry.change(document_sync=_ANYTHING)
     catalog.registry.change(skills={"main": _ANYTHING}, parts=_ANYTHING, alerts=_ANYTHING)
     return catalog
 

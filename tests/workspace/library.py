@@ -14,8 +14,9 @@ from pegboard.core.ports import Embedder
 from pegboard.model.bounds import DEFAULT_BOUNDS
 from pegboard.model.document import DocumentTable, NewDocument
 from pegboard.workspace.file_reader import checksum_of
-from pegboard.workspace.ingest import FolderIngest, IngestReport
+from pegboard.workspace.ingest import IngestReport, SourceIngest
 from pegboard.workspace.postgres.postgres_store import PostgresDocumentStore
+from pegboard.workspace.sources.folder_source import FolderSource
 from pegboard.workspace.sqlite.sqlite_store import SqliteDocumentStore
 from pegboard.workspace.store.document_store import SqlDocumentStore
 from pegboard.workspace.store.writing import prepared
@@ -73,12 +74,12 @@ class Library:
         allow_shrink: bool = False,
     ) -> IngestReport:
         """Ingest a folder."""
-        return await FolderIngest(
+        return await SourceIngest(
             store=self.store,
             scope=self.store.operator_scope(space),
             space=space,
-            source=source,
-            path=folder,
+            name=source,
+            source=FolderSource(folder),
             max_file_bytes=DEFAULT_BOUNDS.upload_bytes,
             encoding=encoding,
             allow_shrink=allow_shrink,

@@ -14,9 +14,11 @@ import apsw
 import psycopg
 import pytest
 
+from pegboard.egress.files import Root
 from pegboard.model.error import CallError
 from pegboard.workspace import ingest
 from pegboard.workspace.ingest import IngestReport, describe_progress
+from pegboard.workspace.sources.folder_source import FolderSource
 from tests import forking
 from tests.workspace.library import ON_SQLITE_ALONE, Library, files, in_space
 from tests.workspace.test_formats import HOSTILE, pdf
@@ -126,21 +128,16 @@ async def test_a_file_that_changes_or_vanishes_while_it_is_read_is_one_line(
     library: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = files(tmp_path / "in", {**GOOD, "gone.txt": "x", "restless.txt": "x"})
-    settled, writes = ingest._settled, iter(range(1_000))
+    stat, writes = Root.stat, iter(range(1_000))
 
-    def meanwhile(root: ingest.Root, path: str, max_bytes: int) -> bytes:
+    def meanwhile(root: Root, path: str) -> object:
         if path == "gone.txt":
-            (folder / path).unlink()
-        return settled(root, path, max_bytes)
-
-    def changing(root: ingest.Root, path: str) -> object:
-        if path.endswith("restless.txt"):
+            (folder / path).unlink(missing_ok=True)
+        if path == "restless.txt":
             (folder / path).write_text("y" * next(writes))
         return stat(root, path)
 
-    stat = ingest.Root.stat
-    monkeypatch.setattr(ingest, "_settled", meanwhile)
-    monkeypatch.setattr(ingest.Root, "stat", changing)
+    monkeypatch.setattr(Root, "stat", meanwhile)
     report = await library.take_in(folder)
     assert {bad.path: bad.reason for bad in report.bad} == {
         "gone.txt": "The path 'gone.txt' does not exist. Check the name and its folders.",
@@ -165,9 +162,9 @@ async def test_a_folder_that_is_moved_while_it_is_read_removes_nothing(
                 folder.mkdir()
 
     scope = library.store.operator_scope("s1")
-    run = ingest.FolderIngest(
-        store=library.store, scope=scope, space="s1", source="handbook", path=folder, max_file_bytes=1_000,
-        on_progress=move,
+    run = ingest.SourceIngest(
+        store=library.store, scope=scope, space="s1", name="handbook", source=FolderSource(folder),
+        max_file_bytes=1_000, on_progress=move,
     )  # fmt: skip
     with pytest.raises(CallError, match="was moved or exchanged while it was read; nothing was removed") as refused:
         await run.run()

@@ -61,7 +61,7 @@ async def test_another_folder_under_the_same_source_removes_nothing(library: Lib
     # It lacks one file only, and is still not the folder that the source was read from.
     other = files(tmp_path / "b" / "docs", {**{name: PAGES[name] for name in list(PAGES)[1:]}, "other.txt": "other"})
     text = await refusal(library, other)
-    assert f"it was read from '{folder}' before, and '{other}' is another folder" in text
+    assert f"it was read from '{folder}' before, and '{other}' is another place" in text
     assert await refusal(library, other) == text
     assert await names(library) == {*PAGES}
     assert (await library.take_in(other, allow_shrink=True)).removed == 1

@@ -12,8 +12,7 @@ from pegboard.cli.command_error import CommandError
 from pegboard.cli.options import Options
 from pegboard.cli.project import find_config
 from pegboard.config import Config, load
-from pegboard.config.forms.workspace_form import WebFetchForm
-from pegboard.config.workspace import store_of
+from pegboard.config.workspace import store_of, workspace_of
 from pegboard.config.yaml.problems import Report
 from pegboard.lazy import LazyModule
 from pegboard.model.error import DefinitionError
@@ -32,15 +31,8 @@ class DocumentProject(Struct, frozen=True, kw_only=True):
     store: SqlDocumentStore
 
     def workspace(self) -> document_workspace.Workspace:
-        """Return the ingester; `web_fetch` limits the web addresses that it may fetch. Default: every public one."""
-        form = None if self.config.workspace is None else self.config.workspace.value.web_fetch
-        reach = form if isinstance(form, WebFetchForm) else WebFetchForm.model_validate({})
-        return document_workspace.Workspace(
-            self.store,
-            max_file_bytes=self.config.bounds.upload_bytes,
-            allow_hosts=reach.allow_hosts,
-            allow_private=reach.allow_private,
-        )
+        """Return the ingester of the config."""
+        return workspace_of(self.config, self.store)
 
 
 def document_project(options: Options) -> DocumentProject:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from pathlib import Path
 
 from pegboard.audit.audit import Audit
 from pegboard.audit.audit_row import AuditRow
@@ -76,6 +77,19 @@ def signer_of(config: Config) -> HeadSigner:
     return HeadSigner((Secret(key) if isinstance(key, str) else key) or None)
 
 
+def audit_file_of(config: Config) -> Path | None:
+    """Return the file of an audit in JSONL; `None` for one in a database."""
+    if config.audit is None:
+        return None
+    value = config.audit.value.store
+    text = value.reveal() if isinstance(value, Secret) else value
+    return config.path.absolute().parent / text.removeprefix(_JSONL) if _is_jsonl(text) else None
+
+
+def _is_jsonl(text: str) -> bool:
+    return text.startswith(_JSONL) and len(text) > len(_JSONL)
+
+
 def audit_store_of(config: Config) -> AuditStore:
     """Return the store of the config's audit, which is not opened yet.
 
@@ -84,10 +98,9 @@ def audit_store_of(config: Config) -> AuditStore:
         ImportError: psycopg is not installed.
     """
     assert config.audit is not None
+    if (file := audit_file_of(config)) is not None:
+        return JsonlAudit(file)
     value, folder = config.audit.value.store, config.path.absolute().parent
-    text = value.reveal() if isinstance(value, Secret) else value
-    if text.startswith(_JSONL) and len(text) > len(_JSONL):
-        return JsonlAudit(folder / text.removeprefix(_JSONL))
     uri = StoreUri.parse(value, folder=folder, others=("postgresql://HOST/NAME", "jsonl:FILE"))
     database = database_of(uri, SCHEMA, busy_s=AUDIT_BUSY_S)
     database.check_place()

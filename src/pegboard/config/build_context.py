@@ -9,7 +9,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
@@ -19,9 +19,11 @@ from pegboard.config.python_modules import hidden_module, hidden_modules, regist
 from pegboard.config.yaml.problems import Report
 from pegboard.config.yaml.tree import At
 from pegboard.core.names import nearest, nearest_one
-from pegboard.core.ports import DocumentStore
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.tool import ToolEntry
+
+if TYPE_CHECKING:
+    from pegboard.workspace.store.document_store import SqlDocumentStore
 
 # Frames of an import that do not belong to the module itself.
 _NO_NAME = re.compile(r"cannot import name '(?P<name>\w+)' from '(?P<module>[\w.]+)'")
@@ -45,7 +47,7 @@ class BuildContext(Struct, kw_only=True):
     registered: dict[str, ToolEntry] = field(default_factory=dict[str, ToolEntry])
     missed: bool = False
     is_private: bool = False
-    documents: DocumentStore | None = None
+    documents: SqlDocumentStore | None = None
     exchanges_tokens: bool = False
     _aside: Catalog = field(default_factory=Catalog)
 

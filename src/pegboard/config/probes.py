@@ -19,13 +19,14 @@ from pegboard.config.forms.value_types import is_url
 from pegboard.config.model_specs import model_spec
 from pegboard.config.stores import DeclaredStore, store_database, stores_of
 from pegboard.core.declarations import PrivateSource
-from pegboard.core.ports import Probed
+from pegboard.core.ports import DocumentSync, Probed
 from pegboard.egress.destinations import only_host_of
 from pegboard.egress.limits import PROBE_S
 from pegboard.egress.process import check_program
 from pegboard.egress.reachability import check_reachable
 from pegboard.egress.urls import expand_path, placeholders_of
 from pegboard.model.agent import ModelSpec
+from pegboard.model.error import CallError
 from pegboard.model.probe import Part, PartKind
 from pegboard.models.language_models import base_url_of
 
@@ -41,6 +42,7 @@ def parts_of(config: Config, catalog: Catalog, *, bus: Probed | None = None) -> 
     yield from _servers(config, catalog)
     yield from _models(config, catalog)
     yield from _receivers(config)
+    yield from _live_sources(config, catalog)
 
 
 def _stores(config: Config, catalog: Catalog) -> Iterator[Part]:
@@ -184,3 +186,21 @@ def _receivers(config: Config) -> Iterator[Part]:
 
 async def _check_command(command: str, folder: Path) -> None:
     await asyncio.to_thread(check_program, command, cwd=folder)
+
+
+def _live_sources(config: Config, catalog: Catalog) -> Iterator[Part]:
+    """Yield the sources of documents that a server keeps in step."""
+    sync = catalog.registry.declarations.document_sync
+    if sync is None or config.workspace is None:
+        return
+    for number, name in enumerate(sync.names()):
+        where = (config.workspace.at / "sources" / number).origin
+        check = partial(_check_live_source, sync, number)
+        to_do = f"See that its place is right ({where}). The server tries again by itself; its documents are kept."
+        yield Part(kind="documents", name=name, where=where, check=check, to_do=to_do)
+
+
+async def _check_live_source(sync: DocumentSync, number: int) -> None:
+    state = (await sync.states())[number]
+    if state.trouble:
+        raise CallError("upstream_unavailable", state.trouble)

@@ -7,28 +7,33 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
+from pegboard.config.audits import audit_file_of
 from pegboard.config.build_context import BuildContext
 from pegboard.config.config import Config, Declared
 from pegboard.config.embedders import passage_embedder_of
 from pegboard.config.forms.workspace_form import WebFetchForm, WorkspaceForm
 from pegboard.config.language_models import models_of
 from pegboard.config.model_specs import model_spec
+from pegboard.config.stores import stores_of
 from pegboard.config.yaml.problems import Report
 from pegboard.core.names import nearest
-from pegboard.core.ports import DocumentStore
+from pegboard.core.ports import DocumentSync
 from pegboard.extras import needs_package
 from pegboard.lazy import LazyModule
-from pegboard.model.error import DefinitionError
+from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.secret import Secret
 from pegboard.sources.builtin import web_scrape
 from pegboard.sources.builtin.kind import Services
 from pegboard.sources.builtin.text_summarize import find_model
 
 if TYPE_CHECKING:
-    from pegboard.workspace import stores
+    from pegboard.workspace import document_workspace, ingest, source_sync, stores
     from pegboard.workspace.store import document_store
     from pegboard.workspace.tools import fetch_web_page, toolset
 else:
+    document_workspace = LazyModule("pegboard.workspace.document_workspace")
+    ingest = LazyModule("pegboard.workspace.ingest")
+    source_sync = LazyModule("pegboard.workspace.source_sync")
     stores = LazyModule("pegboard.workspace.stores")
     fetch_web_page = LazyModule("pegboard.workspace.tools.fetch_web_page")
     toolset = LazyModule("pegboard.workspace.tools.toolset")
@@ -66,8 +71,27 @@ def store_of(config: Config, report: Report) -> document_store.SqlDocumentStore 
     return None
 
 
-def declare_workspace(build: BuildContext, declared: Declared[WorkspaceForm], store: DocumentStore) -> None:
-    """Add the tools for documents to a catalog.
+def workspace_of(config: Config, store: document_store.SqlDocumentStore) -> document_workspace.Workspace:
+    """Return the ingester of a config; `web_fetch` limits the addresses that it may fetch, by default to public ones.
+
+    Files that Pegboard writes are never ingested.
+    """
+    form = None if config.workspace is None else config.workspace.value.web_fetch
+    reach = form if isinstance(form, WebFetchForm) else WebFetchForm.model_validate({})
+    own_files = [audit_file_of(config), *(each.uri.path for each in stores_of(config))]
+    return document_workspace.Workspace(
+        store,
+        max_file_bytes=config.bounds.upload_bytes,
+        own_files=[each for each in own_files if each is not None],
+        allow_hosts=reach.allow_hosts,
+        allow_private=reach.allow_private,
+    )
+
+
+def declare_workspace(
+    build: BuildContext, declared: Declared[WorkspaceForm], store: document_store.SqlDocumentStore
+) -> None:
+    """Add the tools for documents to a catalog, and what keeps its sources in step.
 
     Raises:
         DefinitionError: a host of `web_fetch` is invalid, or a package is missing.
@@ -83,12 +107,43 @@ def declare_workspace(build: BuildContext, declared: Declared[WorkspaceForm], st
         model_of=lambda ctx: find_model(ctx, form.model, services),
         analyst_model=None if model is None else model_spec(model.value, config),
     )
+    catalog.registry.change(document_sync=sync_of(config, store, build.report))
     searches = any(tool.value.type == "builtin" and groups_beside(config, tool.value.name) for tool in config.tools)
     web_fetch = searches if form.web_fetch is None else form.web_fetch
     if searches or web_fetch:
         catalog.group("web", "Pages of the web.")
     if web_fetch:
         catalog.registry.add(fetch_web_page.fetch_tool(_web(web_fetch), services))
+
+
+def sync_of(config: Config, store: document_store.SqlDocumentStore, report: Report) -> DocumentSync | None:
+    """Return what keeps the sources of a config in step; `None` if it has none."""
+    declared = config.workspace
+    if declared is None or not declared.value.sources:
+        return None
+    workspace, folder = workspace_of(config, store), config.path.absolute().parent
+    live: list[source_sync.LiveSource] = []
+    for number, form in enumerate(declared.value.sources):
+        at = declared.at / "sources" / number
+        try:
+            ingest.checked_encoding(form.encoding)
+            each = workspace.live(
+                folder / (form.path or ""),
+                space=store.operator_scope(form.space).spaces[0],
+                source=form.name,
+                encoding=form.encoding,
+                every_s=form.every_seconds,
+                watches=form.watch,
+            )
+        except (CallError, DefinitionError) as error:
+            report.add(at.problem(error.error.message if isinstance(error, CallError) else str(error)))
+            continue
+        if any((each.space, each.name) == (other.space, other.name) for other in live):
+            report.add(
+                at.problem(f"there are two sources {each.name!r} of the space {each.space!r}. Give one a `name`")
+            )
+        live.append(each)
+    return source_sync.SourceSync(store, live)
 
 
 def group_names() -> set[str]:

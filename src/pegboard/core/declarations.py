@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from pegboard.core.entry_table import EntryTable
 from pegboard.core.names import fold
-from pegboard.core.ports import DocumentStore, HoldsSecrets, Source, StartsSlowly
+from pegboard.core.ports import DocumentStore, DocumentSync, HoldsSecrets, Source, StartsSlowly
 from pegboard.model.agent import AgentEntry
 from pegboard.model.alert import NO_ALERTS, Alerts
 from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
@@ -182,7 +182,8 @@ class Declarations(Struct, frozen=True, kw_only=True, eq=False):
 
     `tools` and `resources` (resources, prompts and completions) are keyed by folded qualified id, in order of
     declaration; tools that sources list are not included, since they change by themselves. `identity` is the HTTP
-    authentication, as `auth` reads it; `None` lets everybody in. `documents` is the store behind the document tools.
+    authentication, as `auth` reads it; `None` lets everybody in. `documents` is the store behind the document tools;
+    `document_sync` keeps its live sources in step while a server runs.
     """
 
     name: str = "pegboard"
@@ -202,6 +203,7 @@ class Declarations(Struct, frozen=True, kw_only=True, eq=False):
     identity: Any = None
     secrets: tuple[Secret, ...] = ()
     documents: DocumentStore | None = None
+    document_sync: DocumentSync | None = None
     skills: Mapping[str, Skill] = field(default_factory=dict[str, Skill])
     alerts: Alerts = NO_ALERTS
     parts: Callable[[Any], Iterable[Part]] = field(default=lambda catalog: ())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from pegboard.model.budget import Charge, Counter, Spending
@@ -16,7 +17,15 @@ from pegboard.model.source_state import SourceState
 from pegboard.model.tool import ToolEntry
 
 if TYPE_CHECKING:
-    from pegboard.model.document import Access, DocumentFilters, DocumentScope, NewDocument, SearchMode, SourceType
+    from pegboard.model.document import (
+        Access,
+        DocumentFilters,
+        DocumentScope,
+        LiveState,
+        NewDocument,
+        SearchMode,
+        SourceType,
+    )
 
 
 class Source(Protocol):
@@ -518,6 +527,26 @@ class DocumentGrants(Protocol):
 
     async def grants(self, space: str | None = None) -> list[JSON]:
         """Return all grants, or those of one space: `{space, principal, access}`."""
+        ...
+
+
+class DocumentSync(Protocol):
+    """Keeps document sources in step with their places while a server runs."""
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """Keep them in step within the block."""
+        ...
+
+    def names(self) -> Sequence[str]:
+        """Return the name of each source, with its space, for people."""
+        ...
+
+    async def states(self) -> Sequence[LiveState]:
+        """Return the state of each source, in the same order.
+
+        Raises:
+            CallError: the store cannot be used.
+        """
         ...
 
 

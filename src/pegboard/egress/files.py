@@ -52,12 +52,17 @@ _FULL = frozenset({errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.E
 
 
 class FileEntry(Struct, frozen=True, kw_only=True):
-    """One item in a folder. `path` is relative to the root; `size_bytes` is 0 for all but files."""
+    """One item in a folder. `path` is relative to the root; `size_bytes` is 0 for all but files.
+
+    `version` is another one after each change of the item, or of its name. `changed_s` is when it got this one.
+    """
 
     path: str
     kind: FileKind
     size_bytes: int
     modified_s: float
+    version: str = ""
+    changed_s: float = 0.0
 
 
 def decides_nothing(path: Path) -> bool:
@@ -333,4 +338,9 @@ def _entry(path: str, status: os.stat_result) -> FileEntry:
     kinds: dict[int, FileKind] = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "symlink"}
     kind = kinds.get(stat.S_IFMT(status.st_mode), "special")
     size_bytes = status.st_size if kind == "file" else 0
-    return FileEntry(path=path, kind=kind, size_bytes=size_bytes, modified_s=status.st_mtime)
+    # The time of the inode too: a program may set the time of a file back after it has changed it.
+    version = f"{status.st_mtime_ns:x}-{status.st_ctime_ns:x}-{status.st_ino:x}-{status.st_size:x}"
+    changed_s = max(status.st_mtime, status.st_ctime)
+    return FileEntry(
+        path=path, kind=kind, size_bytes=size_bytes, modified_s=status.st_mtime, version=version, changed_s=changed_s
+    )

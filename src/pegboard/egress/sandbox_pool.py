@@ -71,8 +71,14 @@ class SandboxPool:
     async def __aexit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
-        while self._idle:
-            await self._idle.pop().process.stop(grace_s=0)
+        idle, self._idle = self._idle, []
+        stopping = asyncio.gather(*(child.process.stop(grace_s=0) for child in idle))
+        try:
+            await asyncio.shield(stopping)
+        except asyncio.CancelledError:
+            # A caller that is cancelled now must not leave children behind.
+            await stopping
+            raise
 
     async def call(self, function: str, argument: Any, payload: bytes) -> Any:
         """Call `module:function(argument, payload)` in a child, and return its JSON result.

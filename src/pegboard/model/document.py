@@ -56,6 +56,7 @@ class NewDocument(Struct, frozen=True, kw_only=True):
 
     `path` includes the folders, separated by slashes. `error` explains why the file could not be read; such a document
     can be found by its name only. `metadata` describes the document: title, author, dates, language, headings, pages.
+    `etag` is the version of the file at its source; empty if the file has to be read to know whether it has changed.
     """
 
     path: str
@@ -67,8 +68,25 @@ class NewDocument(Struct, frozen=True, kw_only=True):
     metadata: JSON = field(default_factory=dict[str, JSONValue])
     tables: tuple[DocumentTable, ...] = ()
     error: str = ""
+    etag: str = ""
 
     @property
     def is_empty(self) -> bool:
         """Whether the file was read but has no text, such as a PDF of scanned pages."""
         return not self.error and not self.tables and not self.text.strip()
+
+
+class LiveState(Struct, frozen=True, kw_only=True):
+    """The state of a source that a server keeps in step with its place.
+
+    `synced_at` is the end of the last run that succeeded, in seconds since 1970, 0 for never, and `documents` and
+    `failures` are the files that it read and could not read. `trouble` is why the last run failed; empty if it did not.
+    """
+
+    space: str
+    source: str
+    origin: str
+    synced_at: float = 0.0
+    documents: int = 0
+    failures: int = 0
+    trouble: str = ""

@@ -7,7 +7,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-PartKind = Literal["store", "bus", "server", "model", "host"]
+PartKind = Literal["store", "bus", "server", "model", "documents", "host"]
 """`host` is what the machine provides: its clock, and the certificate of the server."""
 
 
@@ -20,10 +20,11 @@ class Probe(Struct, frozen=True, kw_only=True):
 
 
 class Part(Struct, frozen=True, kw_only=True):
-    """A store, bus or server that a catalog depends on. `check` raises if it does not work.
+    """A store, bus, server or live source of documents that a catalog depends on. `check` raises if it does not work.
 
     `where` is its place in the config. If a part with `is_required` is away, calls fail; other parts are needed only by
-    some tools. `source` is the source that must have started before the address of the part is known.
+    some tools. `source` is the source that must have started before the address of the part is known. `to_do` is what
+    an operator can do if it does not work; empty for the usual advice.
     """
 
     kind: PartKind
@@ -32,3 +33,4 @@ class Part(Struct, frozen=True, kw_only=True):
     check: Callable[[], Awaitable[None]]
     is_required: bool = False
     source: str = ""
+    to_do: str = ""

@@ -35,6 +35,7 @@ from pegboard.server.connect_page import ConnectPage
 from pegboard.server.consent_page import ConsentPage
 from pegboard.server.console_door import ConsoleDoor
 from pegboard.server.credential_watch import CredentialWatch
+from pegboard.server.document_watch import DocumentWatch
 from pegboard.server.event_hub import EventHub
 from pegboard.server.gateway import gateway_of
 from pegboard.server.health import Health
@@ -197,6 +198,7 @@ def app_of(catalog: Catalog, options: AppOptions) -> Starlette:
         host_guard=host_guard,
         bus=others.bus,
         alert_watch=AlertWatch(catalog, part_states, options.problems),
+        document_watch=DocumentWatch(catalog.registry),
     )
     return App(parts, grace_s=options.grace_s)
 
@@ -275,6 +277,7 @@ class AppParts(Struct, frozen=True, kw_only=True):
     host_guard: HostGuard
     bus: Bus | None
     alert_watch: AlertWatch
+    document_watch: DocumentWatch
 
 
 class App(Starlette):
@@ -289,6 +292,7 @@ class App(Starlette):
         self._console = parts.console
         self._catalog, self._endpoint, self._api, self._health = parts.catalog, parts.endpoint, parts.api, parts.health
         self._host_guard, self._bus, self._alert_watch = parts.host_guard, parts.bus, parts.alert_watch
+        self._document_watch = parts.document_watch
         self._grace_s, self._was_started, self._is_traced = grace_s, False, False
         self.state.end_streams = self._end_streams
 
@@ -307,7 +311,7 @@ class App(Starlette):
         try:
             # Closed last, so that calls that end during the endpoint's shutdown are still published.
             async with contextlib.nullcontext() if self._bus is None else self._bus.running():
-                async with self._endpoint.running(), self._alert_watch.running():
+                async with self._endpoint.running(), self._alert_watch.running(), self._document_watch.running():
                     self._was_started = True
                     yield
                 await self._health.leave()

@@ -12,6 +12,8 @@ from starlette.routing import Route
 
 from pegboard.core.call.budget_levels import BudgetLevel, budget_levels
 from pegboard.core.ports import CanBeAway
+from pegboard.model.document import LiveState
+from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
 from pegboard.model.source_state import SourceState
 from pegboard.server.authenticator import Authenticator
@@ -156,6 +158,7 @@ class Health:
             servers={name: probe.ok for (kind, name), probe in probes.items() if kind in _SERVERS},
             hosts={name: probe.ok for (kind, name), probe in probes.items() if kind == "host"},
             budgets=await self._budget_levels(),
+            live=await self._live_states(),
             is_refused=any(one["is_refused"] for one in counted),
             # A random worker answers, so figures of its process would jump between requests.
             has_process=not self._has_others,
@@ -166,6 +169,13 @@ class Health:
         """Return the levels of budgets; nothing while their store is away, which is another metric."""
         with suppress(OSError):
             return await budget_levels(self._gateway.catalog.executor)
+        return ()
+
+    async def _live_states(self) -> Sequence[LiveState]:
+        sync = self._gateway.registry.declarations.document_sync
+        # Without its store, which has a metric of its own, nothing is known of them.
+        with suppress(CallError):
+            return () if sync is None else await sync.states()
         return ()
 
     async def _others_counted(self) -> Answers:

@@ -18,6 +18,7 @@ from pegboard.model.json_types import JSON
 from pegboard.model.record import replace
 from pegboard.platforms import platform
 from pegboard.server.alert_watch import AlertWatch
+from pegboard.server.document_watch import DocumentWatch
 from pegboard.server.gateway import Gateway, gateway_of
 from pegboard.server.mcp.dispatcher import Dispatcher
 from pegboard.server.mcp.handlers.list_changes import ListChanges
@@ -101,7 +102,7 @@ async def serve_stdio(
         watch = AlertWatch(catalog, PartStates(lambda: parts_of(catalog)), tuple)
         try:
             with _signals(line.stop):
-                async with watch.running():
+                async with watch.running(), DocumentWatch(catalog.registry).running():
                     await line.run(grace_s=grace_s)
         finally:
             await catalog.close(grace_s=0.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
@@ -11,6 +11,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from pegboard.core.call.budget_levels import BudgetLevel
+from pegboard.model.document import LiveState
 from pegboard.model.source_state import SourceState
 from pegboard.telemetry.call_metrics import LIMITS_S, CallMetrics
 
@@ -28,6 +29,7 @@ def prometheus_text(
     hosts: Mapping[str, bool],
     budgets: Iterable[BudgetLevel] = (),
     is_refused: bool,
+    live: Sequence[LiveState] = (),
     worker: str = "",
     workers_heard: int = 1,
     has_process: bool = True,
@@ -53,6 +55,7 @@ def prometheus_text(
         _sources(sources),
         _up(stores, servers, hosts),
         _budgets(budgets),
+        _live(live),
         _gauges(gauges),
     )
     registry.register(_Collected([metric for some in metrics_of_all for metric in some]))
@@ -119,6 +122,26 @@ def _budgets(levels: Iterable[BudgetLevel]) -> Iterable[Metric]:
     for key, ratio in sorted(highest.items()):
         gauge.add_metric(key, ratio)
     return [gauge] if gauge.samples else []
+
+
+def _live(states: Sequence[LiveState]) -> Iterable[Metric]:
+    """Return the metrics of the document sources that are kept in step; none without such sources."""
+    texts = {
+        "pegboard_documents_up": "1 while the last look at a live source of documents succeeded.",
+        "pegboard_documents_synced_timestamp_seconds": "When a live source was last read completely; 0 for never.",
+        "pegboard_documents": "Documents of a live source.",
+        "pegboard_documents_failed": "Files of a live source that cannot be read.",
+    }
+    up, synced, documents, failed = (
+        GaugeMetricFamily(name, text, labels=("space", "source")) for name, text in texts.items()
+    )
+    for each in states:
+        labels = (each.space, each.source)
+        up.add_metric(labels, int(not each.trouble))
+        synced.add_metric(labels, each.synced_at)
+        documents.add_metric(labels, each.documents)
+        failed.add_metric(labels, each.failures)
+    return [gauge for gauge in (up, synced, documents, failed) if gauge.samples]
 
 
 def _gauges(gauges: Mapping[str, tuple[str, int]]) -> Iterable[Metric]:

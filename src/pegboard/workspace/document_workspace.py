@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from pegboard.core.ports import Embedder
@@ -12,13 +13,21 @@ from pegboard.model.document import Access
 from pegboard.model.json_types import JSON
 from pegboard.model.secret import Secret
 from pegboard.workspace.document_operations import shown, with_note
-from pegboard.workspace.ingest import BadFile, FolderIngest, IngestReport
+from pegboard.workspace.ingest import IngestReport, SourceIngest
+from pegboard.workspace.source_sync import LiveSource
+from pegboard.workspace.sources.document_source import BadFile
+from pegboard.workspace.sources.folder_source import FolderSource, is_output, own_outputs
 from pegboard.workspace.sqlite.sqlite_store import SqliteDocumentStore
 from pegboard.workspace.store.document_store import SqlDocumentStore
 from pegboard.workspace.stores import open_store
 from pegboard.workspace.upload import upload
-from pegboard.workspace.watching import FolderWatch
+from pegboard.workspace.watching import FolderWatch, check_watchfiles
 from pegboard.workspace.web_ingest import WebIngest, is_address
+
+
+def default_name(path: str | Path) -> str:
+    """Return the name of a source that has none: that of its folder, or its address."""
+    return path if isinstance(path, str) and is_address(path) else Path(path).absolute().name or "root"
 
 
 class Workspace:
@@ -30,6 +39,7 @@ class Workspace:
         store: `sqlite:FILE`, created on first use, or `postgresql://HOST/DATABASE`; or a store.
         embedder: makes vectors of passages and questions; without one, search uses words only. A store has its own.
         max_file_bytes: the largest file.
+        own_files: files that Pegboard writes, such as its other stores; they are never ingested.
         allow_hosts: allowed web hosts: `example.com`, `*.example.com`, `10.0.0.0/8`; by default all.
         allow_private: whether private and loopback addresses are allowed.
 
@@ -43,6 +53,7 @@ class Workspace:
         *,
         embedder: Embedder | None = None,
         max_file_bytes: int = DEFAULT_BOUNDS.upload_bytes,
+        own_files: Sequence[Path] = (),
         allow_hosts: Sequence[str] = (),
         allow_private: bool = False,
     ) -> None:
@@ -51,6 +62,8 @@ class Workspace:
         else:
             uri = store.reveal() if isinstance(store, Secret) else store
             self.store = open_store(uri, folder=Path.cwd(), embedder=embedder)
+        own = (*own_files, self.store.path) if isinstance(self.store, SqliteDocumentStore) else own_files
+        self._own_files = tuple(str(each.absolute()) for each in own)
         self._max_file_bytes = max_file_bytes
         self._destinations = Destinations(allow_private=allow_private, allow_hosts=tuple(allow_hosts))
 
@@ -103,12 +116,12 @@ class Workspace:
                 on_bad=on_bad,
             ).run()
         path = Path(path)
-        return await FolderIngest(
+        return await SourceIngest(
             store=self.store,
             scope=scope,
             space=space,
-            source=source or path.absolute().name or "root",
-            path=path,
+            name=source or default_name(path),
+            source=FolderSource(path, is_own=self._is_own),
             max_file_bytes=self._max_file_bytes,
             encoding=encoding,
             allow_shrink=allow_shrink,
@@ -155,13 +168,44 @@ class Workspace:
                 )
             )
 
-        own = self.store.path.absolute() if isinstance(self.store, SqliteDocumentStore) else None
+        await FolderWatch(path, run, on_trouble=on_trouble, is_ignored=self._ignoring()).forever()
 
-        def is_ignored(changed: Path) -> bool:
-            # The store may be in the folder, and changes with each run.
-            return own is not None and str(changed.absolute()).startswith(str(own))
+    def live(
+        self,
+        path: str | Path,
+        *,
+        space: str,
+        source: str | None = None,
+        encoding: str | None = None,
+        every_s: float,
+        watches: bool = True,
+    ) -> LiveSource:
+        """Return a source for `SourceSync`, which keeps it in step; a folder also after each change if it `watches`.
 
-        await FolderWatch(path, run, on_trouble=on_trouble, is_ignored=is_ignored).forever()
+        Raises:
+            DefinitionError: the package `watchfiles` is missing.
+        """
+        is_folder = not (isinstance(path, str) and is_address(path))
+        if is_folder and watches:
+            check_watchfiles()
+        return LiveSource(
+            space=space,
+            name=source or default_name(path),
+            origin=str(path),
+            ingest=partial(self.ingest, path, space=space, source=source, encoding=encoding),
+            every_s=every_s,
+            watched=Path(path) if is_folder and watches else None,
+            is_ignored=self._ignoring(),
+        )
+
+    def _ignoring(self) -> Callable[[Path], bool]:
+        """Return a function that tells which changed files do not count: those that Pegboard itself writes."""
+        outputs = own_outputs()
+        return lambda changed: self._is_own(changed) or is_output(changed, outputs)
+
+    def _is_own(self, file: Path) -> bool:
+        """Tell whether Pegboard itself writes a file: a store, with what its database keeps next to it."""
+        return str(file.absolute()).startswith(self._own_files)
 
     async def upload(self, payload: bytes, *, space: str, path: str, source: str = "uploads") -> JSON:
         """Ingest one file, replacing the document at its path in that source; its name determines the format.

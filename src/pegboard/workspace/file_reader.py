@@ -55,13 +55,15 @@ class FileReader:
         await self._pool.__aexit__(kind, exc, trace)
 
     async def read(
-        self, path: str, payload: bytes, *, modified_s: float | None = None, encoding: str = ""
+        self, path: str, payload: bytes, *, modified_s: float | None = None, encoding: str = "", name: str = ""
     ) -> NewDocument:
         """Return the document in a file; an unreadable one has an `error` with a one-line reason.
 
-        `encoding` is for texts without a byte order mark; empty means detection.
+        `encoding` is for texts without a byte order mark; empty means detection. `name` tells the format; by default
+        that of the path.
         """
-        kind = format_of(path) or DETECTED
+        name = name or path.rpartition("/")[2]
+        kind = format_of(name) or DETECTED
         document = NewDocument(
             path=path,
             mime=kind.mime,
@@ -70,7 +72,7 @@ class FileReader:
             modified_s=modified_s,
         )
         try:
-            options: JSON = {"name": path.rpartition("/")[2], "encoding": encoding}
+            options: JSON = {"name": name, "encoding": encoding}
             parsed: JSON = await self._pool.call(kind.parser, options, payload)
         except SandboxError as error:
             return with_error(document, _reason(path, error))

@@ -12,8 +12,8 @@ WATCH_DEBOUNCE_S = 0.4  # seconds without another change after which changes are
 WATCH_TICK_S = 2.0  # seconds after which a report comes without a change
 
 
-async def changes_in(folder: Path, *, is_ignored: Callable[[Path], bool]) -> AsyncIterator[bool]:
-    """Yield True after changes below a folder, and False now and then.
+async def changes_in(folder: Path, *, is_ignored: Callable[[Path], bool]) -> AsyncIterator[frozenset[str]]:
+    """Yield the paths that changed below a folder, and an empty set now and then.
 
     Hidden files and those that `is_ignored` do not count.
 
@@ -29,7 +29,7 @@ async def changes_in(folder: Path, *, is_ignored: Callable[[Path], bool]) -> Asy
         return not is_hidden and not is_ignored(below)
 
     untyped: Any = watchfiles
-    changes: AsyncIterator[set[Any]] = untyped.awatch(
+    changes: AsyncIterator[set[tuple[Any, str]]] = untyped.awatch(
         folder,
         watch_filter=counts,
         step=round(WATCH_DEBOUNCE_S * 1000),
@@ -38,4 +38,4 @@ async def changes_in(folder: Path, *, is_ignored: Callable[[Path], bool]) -> Asy
         ignore_permission_denied=True,
     )
     async for changed in changes:
-        yield bool(changed)
+        yield frozenset(path for _, path in changed)

@@ -21,10 +21,11 @@ from pegboard.model.error import CallError
 from pegboard.model.record import replace
 from pegboard.models.limits import LISTED_LINE_CHARS
 from pegboard.workspace.file_reader import FileReader
-from pegboard.workspace.ingest import BadFile, IngestReport, checked_encoding, embed_into, empty_of
+from pegboard.workspace.ingest import IngestReport, checked_encoding, embed_into, empty_of
 from pegboard.workspace.parsing.feed import Feed, FeedEntry
 from pegboard.workspace.parsing.formats import FORMATS, format_of
 from pegboard.workspace.shown_names import can_be_shown
+from pegboard.workspace.sources.document_source import BadFile
 from pegboard.workspace.store.document_store import INGEST_BATCH_DOCUMENTS, SqlDocumentStore
 from pegboard.workspace.store.writing import PreparedDocument, prepared
 
@@ -98,8 +99,8 @@ class WebIngest(Struct, frozen=True, kw_only=True):
         source = self.source or urlsplit(response.url).hostname or "web"
         document = await reader.read(path, _payload(response), encoding=checked_encoding(self.encoding) or "")
         if document.is_empty and not self.allow_shrink:
-            known = (await self.store.checksums(self.scope, self.space, source, [path])).get(path)
-            if known not in (None, document.checksum):
+            known = (await self.store.known_files(self.scope, self.space, source, [path])).get(path)
+            if known is not None and not known.error and known.checksum != document.checksum:
                 text = "it has no text now, so what was there stays; run it with --allow-shrink to replace it"
                 self._report_bad(report, text)
                 return

@@ -59,6 +59,7 @@ class Finding(Struct, frozen=True, kw_only=True):
         "server",
         "model",
         "host",
+        "documents",
         "tools",
         "credentials",
         "config",
@@ -245,7 +246,8 @@ def _bus(project: Project) -> Probed | None:
 def _part(part: Part, probe: Probe) -> Finding:
     if probe.ok:
         return Finding(kind=part.kind, name=part.name, state="ok", detail=f"answered in {probe.seconds * 1000:.0f} ms")
-    to_do = f"See that it runs, and that its address is right{f' ({part.where})' if part.where else ''}."
+    place = f" ({part.where})" if part.where else ""
+    to_do = part.to_do or f"See that it runs, and that its address is right{place}."
     return Finding(kind=part.kind, name=part.name, state="unreachable", detail=probe.detail, to_do=to_do, is_wrong=True)
 
 

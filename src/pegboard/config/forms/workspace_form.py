@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from pegboard.config.forms.embedder_form import EmbedderForm
 from pegboard.config.forms.value_types import (
@@ -16,6 +16,7 @@ from pegboard.config.forms.value_types import (
     Form,
     Maybe,
     PositiveNumber,
+    definition_error,
 )
 
 
@@ -29,6 +30,29 @@ class WebFetchForm(Form):
     timeout_seconds: PositiveNumber = Field(
         30.0, description="The time limit of one page, including redirects, in seconds."
     )
+
+
+class LiveSourceForm(Form):
+    """Documents that a running server keeps in step with their place."""
+
+    path: Maybe[FilledText] = Field(None, description="A folder, relative to this file.")
+    space: FilledText = Field(description="The space of the documents.")
+    name: Maybe[FilledText] = Field(
+        None, description="The name of the source in that space. Default: the folder's name, or the address."
+    )
+    watch: bool = Field(True, description="Whether a change in the folder is read at once. Needs the extra `watch`.")
+    every_seconds: PositiveNumber = Field(
+        600.0, description="The time between two looks at the whole source, in seconds."
+    )
+    encoding: Maybe[FilledText] = Field(
+        None, description="The encoding of texts that are not UTF-8, such as cp1252. Default: it is detected."
+    )
+
+    @model_validator(mode="after")
+    def _has_place(self) -> LiveSourceForm:
+        if self.path is None:
+            raise definition_error("a source needs `path`, a folder")
+        return self
 
 
 class WorkspaceForm(Form):
@@ -57,6 +81,9 @@ class WorkspaceForm(Form):
             "The embedder of passages, in addition to searching words: `none`; `hashing`, which needs no model "
             "and finds misspelled words; or a mapping with `type`, as under `discovery:`."
         ),
+    )
+    sources: tuple[LiveSourceForm, ...] = Field(
+        (), description="Documents that a running server keeps in step with their places."
     )
     model: Maybe[FilledText] = Field(
         None,

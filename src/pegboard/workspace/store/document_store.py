@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from pegboard.model.bounds import DEFAULT_BOUNDS
@@ -35,6 +35,7 @@ from pegboard.workspace.store import (
     searching,
     source_settings,
     statistics,
+    sync_turns,
     writing,
 )
 from pegboard.workspace.store.connection import Connection
@@ -44,7 +45,8 @@ from pegboard.workspace.store.querying import DOCUMENT_TABLES
 from pegboard.workspace.store.readable_spaces import ReadableSpaces
 from pegboard.workspace.store.renaming import Rename
 from pegboard.workspace.store.source_settings import SourceRoot
-from pegboard.workspace.store.writing import PreparedDocument, Stored, StoredFile
+from pegboard.workspace.store.sync_turns import SyncState
+from pegboard.workspace.store.writing import KnownFile, PreparedDocument, Stored, StoredFile
 
 REPLACED_NOTE = "The next ingest of its source reads its own content again if it is still there."
 INGEST_BATCH_DOCUMENTS = 100  # documents stored in one transaction
@@ -334,14 +336,25 @@ class SqlDocumentStore:
 
         await self._database.write(begin, caller=scope.user)
 
-    async def checksums(self, scope: DocumentScope, space: str, source: str, paths: Sequence[str]) -> dict[str, str]:
-        """Return the checksums of those documents that are stored completely, by path; none for an unknown source."""
+    async def known_files(
+        self, scope: DocumentScope, space: str, source: str, paths: Sequence[str]
+    ) -> dict[str, KnownFile]:
+        """Return what is stored of files, by path; nothing for an unknown source."""
 
-        def look(db: Connection) -> dict[str, str]:
+        def look(db: Connection) -> dict[str, KnownFile]:
             known = _known_source(db, scope, space, source)
-            return {} if known is None else writing.checksums(db, known[1], paths)
+            return {} if known is None else writing.known_files(db, known[1], paths)
 
         return await self._database.read(look, caller=scope.user)
+
+    async def put_etags(self, scope: DocumentScope, space: str, source: str, etags: Mapping[str, str]) -> None:
+        """Record the versions of files that have not changed, by path."""
+
+        def put(db: Connection) -> None:
+            writing.writable_space(db, scope, space)
+            writing.put_etags(db, _source(db, scope, space, source)[1], etags)
+
+        await self._database.write(put, caller=scope.user)
 
     async def put(
         self, scope: DocumentScope, space: str, source: str, documents: Sequence[PreparedDocument]
@@ -519,6 +532,26 @@ class SqlDocumentStore:
         await self._database.write(end, caller=scope.user)
         while not self._is_current:
             await self._database.write(self._reading_again, caller=scope.user)
+
+    # ------------------------------------------------------------ live sources
+
+    async def sync_state(self, space: str, source: str) -> SyncState | None:
+        """Return how a live source is kept in step; `None` if it has not been yet."""
+        return await self._database.read(lambda db: sync_turns.state_of(db, space, source), caller=None)
+
+    async def take_turn(self, space: str, source: str, worker: str, *, over: SyncState | None = None) -> SyncState:
+        """Take or keep the turn to keep a live source in step; return its state, which says who has the turn."""
+        return await self._database.write(
+            lambda db: sync_turns.take_turn(db, space, source, worker, over=over), caller=None
+        )
+
+    async def put_outcome(self, space: str, source: str, outcome: SyncState) -> None:
+        """Record how a run over a live source ended."""
+        await self._database.write(lambda db: sync_turns.put_outcome(db, space, source, outcome), caller=None)
+
+    async def leave_turn(self, space: str, source: str, worker: str) -> None:
+        """Give up the turn of a live source."""
+        await self._database.write(lambda db: sync_turns.leave_turn(db, space, source, worker), caller=None)
 
     async def remove_document(self, scope: DocumentScope, document_id: str) -> JSON:
         def remove(db: Connection) -> JSON:

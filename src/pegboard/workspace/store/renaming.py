@@ -43,7 +43,7 @@ def rename(db: Connection, space_n: int, source_n: int, each: Rename) -> bool:
 
 def _read_again(db: Connection, document_n: int) -> None:
     """Let the next read of the file replace the contents: no file has an empty checksum."""
-    db.execute("update documents set checksum = '' where n = ?", (document_n,))
+    db.execute("update documents set checksum = '', etag = '' where n = ?", (document_n,))
 
 
 def _rename_tables(db: Connection, space_n: int, document_n: int, old_name: str, name: str) -> None:

@@ -10,7 +10,10 @@ from pegboard.workspace.store.connection import Connection
 
 
 class SourceRoot(NamedTuple):
-    """A folder: the operator's path, and its device and inode number on this machine."""
+    """A place of files: the operator's path or address; of a folder also its device and inode number.
+
+    `inode` is 0 for a place that is not a folder of this machine.
+    """
 
     path: str
     device: int
@@ -21,7 +24,8 @@ class SourceRoot(NamedTuple):
 
         A link to a newer release keeps its path, and so does a folder that was mounted again.
         """
-        return self.path == other.path or (self.device, self.inode) == (other.device, other.inode)
+        is_same_inode = (self.device, self.inode) == (other.device, other.inode)
+        return self.path == other.path or (self.inode != 0 and is_same_inode)
 
 
 def root_of(db: Connection, source_n: int) -> SourceRoot | None:

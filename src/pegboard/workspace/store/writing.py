@@ -144,21 +144,38 @@ def source_written(db: Connection, source_n: int) -> None:
     db.execute("update sources set status = 'ready', updated_at = ? where n = ?", (_now(), source_n))
 
 
-def checksums(db: Connection, source_n: int, paths: Sequence[str]) -> dict[str, str]:
-    """Return the checksums of those documents that are stored completely, by path."""
+class KnownFile(NamedTuple):
+    """A stored document: the checksum of its file, the version of the file at its source, and why it was not read."""
+
+    checksum: str
+    etag: str
+    error: str
+
+
+def known_files(db: Connection, source_n: int, paths: Sequence[str]) -> dict[str, KnownFile]:
+    """Return what is stored of files, by path."""
     by_folder: dict[str, dict[str, str]] = {}
     for path in paths:
         folder, name = split_path(path)
         by_folder.setdefault(folder, {})[name] = path
-    known: dict[str, str] = {}
+    known: dict[str, KnownFile] = {}
     for folder, names in by_folder.items():
         rows = db.execute(
-            f"select name, checksum from documents where source_n = ? and folder = ? and error = '' "  # noqa: S608 - question marks
+            f"select name, checksum, etag, error from documents where source_n = ? and folder = ? "  # noqa: S608 - question marks
             f"and name in ({','.join('?' * len(names))})",
             (source_n, folder, *names),
         )
-        known.update((names[name], checksum) for name, checksum in rows)
+        known.update((names[name], KnownFile(*row)) for name, *row in rows)
     return known
+
+
+def put_etags(db: Connection, source_n: int, etags: Mapping[str, str]) -> None:
+    """Record the versions of files that have not changed, by path."""
+    for path, etag in etags.items():
+        db.execute(
+            "update documents set etag = ? where source_n = ? and folder = ? and name = ?",
+            (etag, source_n, *split_path(path)),
+        )
 
 
 def has_document(db: Connection, source_n: int, path: str) -> bool:
@@ -197,24 +214,26 @@ def _put_one(
     document = each.document
     folder, name = split_path(document.path)
     row: Any = db.execute(
-        "select n, id, checksum, error, metadata from documents where source_n = ? and folder = ? and name = ?",
+        "select n, id, checksum, error, metadata, etag from documents where source_n = ? and folder = ? and name = ?",
         (source_n, folder, name),
     ).fetchone()
     metadata = _NUL.sub(r"\1\\ufffd", orjson.dumps(document.metadata).decode())
     # The same bytes may now be decoded differently.
     if row is not None and (row[2], row[3], row[4]) == (document.checksum, document.error, metadata):
+        if row[5] != document.etag:
+            db.execute("update documents set etag = ? where n = ?", (document.etag, row[0]))
         return str(row[1]), "failed" if document.error else "unchanged"
     document_id = f"doc_{secrets.token_hex(8)}" if row is None else str(row[1])
     modified = None if document.modified_s is None else _moment(document.modified_s)
     values = (
         document.mime, document.size_bytes, document.checksum, len(document.text),
-        metadata, modified, _now(), document.error,
+        metadata, modified, _now(), document.error, document.etag,
     )  # fmt: skip
     if row is None:
         inserted: Any = db.execute(
             "insert into documents (id, space_n, source_n, folder, name, mime, size_bytes, checksum, char_count, "
-            "metadata, modified_at, ingested_at, error, analysis) "
-            "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) returning n",
+            "metadata, modified_at, ingested_at, error, etag, analysis) "
+            "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) returning n",
             (document_id, space_n, source_n, folder, name, *values, ANALYSIS),
         ).fetchone()
         document_n = int(inserted[0])
@@ -225,7 +244,7 @@ def _put_one(
         _remove_content(db, space_n, document_n)
         db.execute(
             "update documents set mime = ?, size_bytes = ?, checksum = ?, char_count = ?, metadata = ?, "
-            "modified_at = ?, ingested_at = ?, error = ?, analysis = ? where n = ?",
+            "modified_at = ?, ingested_at = ?, error = ?, etag = ?, analysis = ? where n = ?",
             (*values, ANALYSIS, document_n),
         )
     db.execute("insert into texts values (?, ?, ?)", (document_n, space_n, document.text))
