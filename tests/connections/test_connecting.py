@@ -50,8 +50,8 @@ async def world(store: Any) -> AsyncGenerator[World]:
             await each.close()
 
 
-async def test_a_person_connects_in_three_steps_in_three_processes(tmp_path: Path) -> None:
-    async with world(tmp_path / "c.db") as here:
+async def test_a_person_connects_in_three_steps_in_three_processes(store: Any) -> None:
+    async with world(store) as here:
         with pytest.raises(ConnectionRequiredError) as refused:
             await here.workers[0].token(ANN, "mail")
         details: Any = refused.value.error.details
@@ -94,8 +94,8 @@ async def test_nothing_that_is_stored_or_shown_has_a_token_in_it(
             assert secret not in logged
 
 
-async def test_a_link_works_once_and_in_one_browser_and_for_its_person(tmp_path: Path) -> None:
-    async with world(tmp_path / "c.db") as here:
+async def test_a_link_works_once_and_in_one_browser_and_for_its_person(store: Any) -> None:
+    async with world(store) as here:
         [one, two] = here.workers
         ticket = (await one.begin(ANN, "mail")).ticket.reveal()
         with pytest.raises(ConnectFailedError, match="you are 'bob'"):
@@ -129,8 +129,8 @@ async def test_the_same_refused_call_gives_the_same_link_until_it_is_opened(tmp_
         assert (await two.begin(BOB, "mail")).ticket != first.ticket
 
 
-async def test_a_person_with_too_many_open_links_is_told_so_and_gets_no_more(tmp_path: Path) -> None:
-    async with world(tmp_path / "c.db") as here:
+async def test_a_person_with_too_many_open_links_is_told_so_and_gets_no_more(store: Any) -> None:
+    async with world(store) as here:
         [one, _] = here.workers
         for number in range(OPEN_FLOWS):
             await one.begin(ANN, "mail", Challenge(scopes=(f"scope-{number}",), error="insufficient_scope"))
@@ -140,8 +140,8 @@ async def test_a_person_with_too_many_open_links_is_told_so_and_gets_no_more(tmp
         assert "url" in (await one.required(BOB, "mail")).error.details
 
 
-async def test_an_answer_of_another_issuer_connects_nobody(tmp_path: Path) -> None:
-    async with world(tmp_path / "c.db") as here:
+async def test_an_answer_of_another_issuer_connects_nobody(store: Any) -> None:
+    async with world(store) as here:
         [one, _] = here.workers
         for iss in ("https://evil.example", here.issuer.url + "/", None):
             link = await one.begin(ANN, "mail")
@@ -185,8 +185,8 @@ async def test_a_configured_issuer_is_compared_to_the_last_character(tmp_path: P
         assert (await one.opened(link.ticket.reveal())).issuer == here.issuer.url
 
 
-async def test_what_a_link_was_opened_with_stays_when_the_service_names_another_issuer(tmp_path: Path) -> None:
-    async with world(tmp_path / "c.db") as here, ToyIssuer().running() as evil:
+async def test_what_a_link_was_opened_with_stays_when_the_service_names_another_issuer(store: Any) -> None:
+    async with world(store) as here, ToyIssuer().running() as evil:
         [one, two] = here.workers
         link = await one.begin(ANN, "mail")
         await one.opened(link.ticket.reveal())

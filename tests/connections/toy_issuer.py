@@ -74,6 +74,8 @@ class Switches:
     """What an endpoint (`token`, `metadata`, …) answers instead of working, e.g. 500."""
     held: dict[str, asyncio.Event] = field(default_factory=dict)
     """An endpoint that works, and answers once its event is set."""
+    held_before: dict[str, asyncio.Event] = field(default_factory=dict[str, asyncio.Event])
+    """An endpoint that begins to work once its event is set."""
     drops_answers: bool = False
     """The token endpoint does its work, and its answer is lost: the connection ends."""
     expires_in: int | None = 3600
@@ -479,6 +481,8 @@ class ToyIssuer:
         self.documents: dict[str, str] = {}
         """Where a client's document is fetched in truth, by its beginning: `https://name` → `http://127.0.0.1:port`."""
         self.hits: Counter[str] = Counter()
+        self.waiting = 0
+        """The requests that are not answered yet."""
         self.seen: defaultdict[str, list[dict[str, str]]] = defaultdict(list)
 
     # ---- what a test says and asks ----------------------------------------------------------------------------------
@@ -594,12 +598,18 @@ class ToyIssuer:
     def _at(self, name: str, answer: Any) -> Any:
         async def counted(request: Request) -> Response:
             self.hits[name] += 1
-            if name in self.switches.statuses:
-                return Response("broken", status_code=self.switches.statuses[name])
-            response = await answer(request)
-            if name in self.switches.held:
-                await self.switches.held[name].wait()
-            return response
+            self.waiting += 1
+            try:
+                if name in self.switches.held_before:
+                    await self.switches.held_before[name].wait()
+                if name in self.switches.statuses:
+                    return Response("broken", status_code=self.switches.statuses[name])
+                response = await answer(request)
+                if name in self.switches.held:
+                    await self.switches.held[name].wait()
+                return response
+            finally:
+                self.waiting -= 1
 
         return counted
 

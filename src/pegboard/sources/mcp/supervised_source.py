@@ -410,7 +410,9 @@ class McpSource(Composable):
         self._backoff.failed(lived_s=lived_s)
         # An outage is logged once, not on every attempt.
         level = logging.WARNING if is_new else logging.DEBUG
-        log.log(level, "MCP server %r: %s Next attempt in %.1f s.", self.name, fault, self._backoff.wait_s)
+        # The message of a missing connection has a link that is for its person.
+        shown = "its person must connect an account." if fault.error.kind == "connection_required" else fault
+        log.log(level, "MCP server %r: %s Next attempt in %.1f s.", self.name, shown, self._backoff.wait_s)
         if self._lost_at is None:
             self._lost_at = self._clock()
             loop = asyncio.get_running_loop()
