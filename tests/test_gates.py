@@ -239,4 +239,6 @@ def test_every_line_of_a_lock_is_a_pin_with_hashes_and_nothing_else(name: str) -
 
 
 def test_what_runs_is_what_is_tested() -> None:
-    assert locked("run.txt").items() <= locked("dev.txt").items()
+    tested = set(locked("dev.txt").values())
+    # A pin without a marker covers every platform: the tests need uvicorn everywhere, the MCP SDK not on Emscripten.
+    assert {pin for pin in locked("run.txt").values() if not {pin, pin.partition(";")[0].strip()} & tested} == set()

@@ -92,7 +92,6 @@ class Finder:
         self.use_embedder(embedder)
         self._built: _Built | None = None
         self._lock = threading.Lock()
-        self.builds = 0
         renew_after_fork(self)
 
     def after_fork(self) -> None:
@@ -195,7 +194,6 @@ class Finder:
                 index = before.index.updated(changed=changed, removed=removed)
             else:
                 index = before.index
-            self.builds += 1
             self._built = built = _Built(snapshot=snapshot, known=frozenset(now), index=index)
             return built
 

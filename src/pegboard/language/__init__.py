@@ -1,1 +1,1 @@
-"""language: what is known of natural languages."""
+"""language: stop words of natural languages, and the detection of a text's language by them."""

@@ -1,7 +1,7 @@
-"""Stop words: the words of a language that hold its sentences together and tell nothing of their subject.
+"""Stop words: the grammatical words of a language, which say nothing about the subject of a text.
 
-Articles, pronouns, prepositions, conjunctions, the forms of "be" and "have", in lower case: a search leaves them out,
-and the language of a text is told by them. Those of the Snowball stemmers, as they are commonly used.
+Articles, pronouns, prepositions, conjunctions, and the forms of "be" and "have", in lower case. A search ignores them,
+and they show the language of a text. These are the common lists of the Snowball stemmers.
 """
 
 from __future__ import annotations

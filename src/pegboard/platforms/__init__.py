@@ -1,4 +1,4 @@
-"""platforms: what differs between operating systems, a small module for each; `platform` is the one that we run on."""
+"""platforms: the differences between operating systems, one module each; `platform` is the current one."""
 
 from importlib.util import find_spec
 

@@ -111,13 +111,3 @@ def is_json_body(content_type: bytes) -> bool:
         if name.strip() == b"charset" and value.strip().strip(b'"') not in _UTF_8:
             return False
     return True
-
-
-def replay(body: bytes, receive: Receive) -> Receive:
-    """Return the body again, followed by the rest of the stream."""
-    waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def again() -> Message:
-        return waiting.pop() if waiting else await receive()
-
-    return again

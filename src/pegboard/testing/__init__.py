@@ -1,6 +1,6 @@
-"""Testing: what users test their tools and agents with. Views, calls and guards are the real ones.
+"""Testing: helpers for users' own tests of their tools and agents. Views, calls and guards are the real ones.
 
-The one stand-in is the language model: a `ModelServer` answers as a script says, in the real formats of the providers.
+Only the language model is simulated: a `ModelServer` follows a script and answers in the providers' real formats.
 """
 
 from pegboard.testing.calls import (

@@ -1,4 +1,4 @@
-"""Calls: what users test calls of their tools with: recorded events, contexts, who sees what, a scripted person."""
+"""Calls: helpers for testing tool calls: recorded events, contexts, visibility assertions, scripted approvals."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TYPES = frozenset(get_args(EventType))
 
 
 class EventRecorder:
-    """An observer that keeps every event in the order of arrival: `callbacks=` of a call, or `catalog.observe`."""
+    """An observer that records every event in order; pass it as `callbacks=` of a call or to `catalog.observe`."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -36,7 +36,7 @@ class EventRecorder:
 
     @property
     def types(self) -> list[str]:
-        """The types of what was heard, in order."""
+        """The types of the recorded events, in order."""
         return [event.type for event in self.events]
 
     def of(self, event_type: EventType) -> list[Event]:
@@ -44,26 +44,26 @@ class EventRecorder:
         return [event for event in self.events if event.type == event_type]
 
     def payloads(self, event_type: EventType) -> list[Mapping[str, JSONValue]]:
-        """Return what the events of one type say."""
+        """Return the payloads of the events of one type."""
         return [event.payload for event in self.of(event_type)]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RecordedContext(CallContext):
-    """A call context for a handler that a test calls by itself; `recorder` has what it emitted."""
+    """A call context for a handler that a test calls directly; `recorder` has the events that the handler emitted."""
 
     recorder: EventRecorder = field(default_factory=EventRecorder, repr=False)
 
     @property
     def events(self) -> list[Event]:
-        """What the handler emitted: progress, events of its own, those of sub-agents."""
+        """The events that the handler emitted: progress, custom events, events of sub-agents."""
         return self.recorder.events
 
 
 def call_context(*, call_id: str = "", tool: str = "tool", **fields: Any) -> RecordedContext:
-    """Return a context to call a handler with; `fields` are those of `ToolContext`, such as `user_id` and `secrets`.
+    """Return a context for calling a handler directly; `fields` are those of `ToolContext`, such as `user_id`.
 
-    No guard stands before the handler then: to test what a caller meets, call it on a view.
+    No guards run when a handler is called directly. To test a call with its guards, use `view.call`.
     """
     origin, recorder, numbers = ToolContext(**fields), EventRecorder(), itertools.count()
     identity = call_id or os.urandom(8).hex()
@@ -93,10 +93,10 @@ def call_context(*, call_id: str = "", tool: str = "tool", **fields: Any) -> Rec
 
 
 def assert_visible(view: View, name: str) -> None:
-    """Fail, with the reason and the smallest fix, unless the caller of a view may use the tool.
+    """Fail if a tool is hidden from the caller of a view; the message has the reason and the smallest fix.
 
     Raises:
-        AssertionError: it is hidden.
+        AssertionError: the tool is hidden.
     """
     decision = view.why(name)
     if not decision.visible:
@@ -105,10 +105,10 @@ def assert_visible(view: View, name: str) -> None:
 
 
 def assert_hidden(view: View, name: str, code: Code | None = None) -> None:
-    """Fail unless a tool is hidden from the caller of a view, and for this reason where `code` says one.
+    """Fail if a tool is visible to the caller of a view; with `code`, also if it is hidden for another reason.
 
     Raises:
-        AssertionError: it is visible, or hidden by another code.
+        AssertionError: the tool is visible, or hidden with another code.
     """
     decision = view.why(name)
     if decision.visible:
@@ -119,9 +119,10 @@ def assert_hidden(view: View, name: str, code: Code | None = None) -> None:
 
 @contextmanager
 def isolated_catalog(name: str = "test") -> Generator[Catalog]:
-    """Let `default_catalog` be an empty catalog for the time of the block, so that a test declares nothing for good.
+    """Replace `default_catalog` by an empty catalog within the block, and yield it.
 
-    Gives that catalog. One test of a process at a time: `default_catalog` belongs to the process.
+    Declarations of the test are gone after the block. `default_catalog` is global to the process, so only one test of
+    a process may do this at a time.
     """
     fresh, own = Catalog(name), default_catalog.runtime
     default_catalog.runtime = fresh.runtime
@@ -132,9 +133,9 @@ def isolated_catalog(name: str = "test") -> Generator[Catalog]:
 
 
 class ScriptedApprover:
-    """Answers questions for consent in the order of a script, and keeps them; for `ToolContext(approve=…)`.
+    """Answers consent requests in the order of a script, and records them; pass it as `ToolContext(approve=…)`.
 
-    A question beyond the script is a no.
+    Requests after the end of the script are denied.
     """
 
     def __init__(self, answers: tuple[bool, ...]) -> None:
@@ -147,10 +148,10 @@ class ScriptedApprover:
 
     @property
     def left(self) -> int:
-        """How many answers nobody asked for."""
+        """The number of answers that were not used yet."""
         return len(self._answers)
 
 
 def scripted_approver(*answers: bool) -> ScriptedApprover:
-    """Return a person who gives these answers, one to each question."""
+    """Return an approver that gives these answers, one for each request."""
     return ScriptedApprover(answers)

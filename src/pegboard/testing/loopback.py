@@ -1,4 +1,4 @@
-"""Loopback: an ASGI app served on 127.0.0.1 by a thread of its own, for tests."""
+"""Loopback: serves an ASGI app on 127.0.0.1 in a separate thread, for tests."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 
 from pegboard.server.listener import Listener, bound_to
 
-# A script may break an answer off, which is not an error.
+# A script may cut an answer short; that is not an error.
 _SILENT = logging.getLogger("pegboard.testing.loopback")
 _SILENT.addHandler(logging.NullHandler())
 _SILENT.propagate = False
 
 
 class LoopbackServer:
-    """Serves from `start` to `stop`; `port` is the one it got."""
+    """Serves from `start` to `stop`; `port` is the port it listens on."""
 
     def __init__(self, app: Any, port: int) -> None:
         self._app, self.port = app, port
@@ -26,15 +26,15 @@ class LoopbackServer:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Return when it accepts connections.
+        """Start the server; return as soon as it accepts connections.
 
         Raises:
-            OSError: another program has the port.
+            OSError: another program uses the port.
         """
         try:
             listening = bound_to("127.0.0.1", self.port)
         except OSError as error:
-            text = f"Cannot listen on port {self.port} of 127.0.0.1. Take another, or 0 for any that is free."
+            text = f"Cannot listen on port {self.port} of 127.0.0.1. Use another port, or 0 for any free one."
             raise OSError(error.errno, text) from None
         self.port = listening.getsockname()[1]
         self._thread = threading.Thread(
@@ -44,7 +44,7 @@ class LoopbackServer:
         self._is_ready.wait()
 
     def stop(self) -> None:
-        """End it, and break off what is still being answered."""
+        """Stop the server; answers in progress are cut short."""
         if self._thread is not None:
             self._loop.call_soon_threadsafe(self._ending.set)
             self._thread.join()

@@ -1,4 +1,4 @@
-"""Model script: what a scripted language model answers, turn by turn, and what it was asked."""
+"""Model script: the turns that a scripted language model answers with, and the requests that it receives."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ ModelApi = Literal["openai", "openai_responses", "anthropic", "google"]
 Stop = Literal["end", "length", "filtered"]
 
 
-# ---- what is answered
+# ---- answers
 
 
 class CallsTool(Struct, frozen=True):
-    """The model calls a tool. Arguments that are a text are sent as they stand, so that they may be broken JSON."""
+    """The model calls a tool. Arguments given as a string are sent unchanged, so that a test can send invalid JSON."""
 
     name: str
     arguments: Mapping[str, JSONValue] | str = field(default_factory=dict[str, JSONValue])
@@ -29,18 +29,18 @@ class CallsTool(Struct, frozen=True):
 
     @property
     def json_text(self) -> str:
-        """The arguments as the providers send them: a text of JSON."""
+        """The arguments as a JSON string, the form in which providers send them."""
         return self.arguments if isinstance(self.arguments, str) else orjson.dumps(self.arguments).decode()
 
 
 class Pause(Struct, frozen=True):
-    """The answer stands still for so many seconds."""
+    """The answer pauses for this many seconds."""
 
     seconds: float
 
 
 class Hold:
-    """The answer stands still until the test says `release()`; `reached` is set when it has come so far."""
+    """The answer waits here until the test calls `release()`; `reached` is set as soon as it waits."""
 
     def __init__(self) -> None:
         self.reached = threading.Event()
@@ -49,7 +49,7 @@ class Hold:
         self._lock = threading.Lock()
 
     def release(self) -> None:
-        """Let every answer that waits here go on, and those that come later pass."""
+        """Continue every answer that waits here; later answers do not wait."""
         with self._lock:
             self._is_released = True
             waiting, self._waiting = self._waiting, []
@@ -57,7 +57,7 @@ class Hold:
             loop.call_soon_threadsafe(released.set)
 
     async def wait(self) -> None:
-        """Wait as the server does."""
+        """Wait for `release`; called by the server."""
         released = asyncio.Event()
         with self._lock:
             if not self._is_released:
@@ -69,9 +69,9 @@ class Hold:
 
 
 class RawBytes(Struct, frozen=True):
-    """Bytes of your own amid the answer: damaged events, broken UTF-8, megabytes.
+    """Bytes to send as part of the answer, such as damaged events, invalid UTF-8 or megabytes of text.
 
-    Where the answer is not streamed, they are its whole body.
+    If the answer is not streamed, they are its whole body.
     """
 
     data: bytes
@@ -82,7 +82,7 @@ class Hangup(Struct, frozen=True):
 
 
 class ModelFailure(Struct, frozen=True):
-    """The provider refuses or breaks: a status of HTTP, or an error event when a part of the answer is out already."""
+    """The provider fails: with an HTTP status, or with an error event if a part of the answer was already sent."""
 
     status: int = 500
     message: str = "The scripted model fails here."
@@ -93,7 +93,7 @@ Part: TypeAlias = str | CallsTool | Pause | Hold | RawBytes | Hangup | ModelFail
 
 
 class ModelTurn(Struct, frozen=True, kw_only=True):
-    """One answer of the model: its parts in order, where each text is one piece of a stream, and what it cost."""
+    """One answer of the model: its parts in order, each text being one piece of a stream, and its token usage."""
 
     parts: tuple[Part, ...]
     input_tokens: int = 10
@@ -102,12 +102,12 @@ class ModelTurn(Struct, frozen=True, kw_only=True):
 
     @property
     def has_calls(self) -> bool:
-        """Whether the model wants tools called."""
+        """Whether the model calls tools."""
         return any(isinstance(part, CallsTool) for part in self.parts)
 
     @property
     def content(self) -> list[str | CallsTool]:
-        """What is said: texts, those that follow each other as one, and calls of tools."""
+        """The texts and tool calls of the answer; consecutive texts are joined."""
         content: list[str | CallsTool] = []
         for part in self.parts:
             if isinstance(part, str) and content and isinstance(content[-1], str):
@@ -118,12 +118,12 @@ class ModelTurn(Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """All that is said in words."""
+        """All texts of the answer, joined."""
         return "".join(part for part in self.parts if isinstance(part, str))
 
     @property
     def failure(self) -> ModelFailure | None:
-        """How it fails, if it does."""
+        """The failure in this answer, if there is one."""
         return next((part for part in self.parts if isinstance(part, ModelFailure)), None)
 
 
@@ -131,7 +131,7 @@ TurnLike: TypeAlias = ModelTurn | Part | Sequence[Part]
 
 
 def turn_of(turn: TurnLike) -> ModelTurn:
-    """Return a turn of what may stand for one: a text, a call, any other part, or several parts."""
+    """Return the turn for its short forms: a text, a call, another part, or a list of parts."""
     if isinstance(turn, ModelTurn):
         return turn
     if isinstance(turn, Sequence) and not isinstance(turn, str):
@@ -139,11 +139,11 @@ def turn_of(turn: TurnLike) -> ModelTurn:
     return ModelTurn(parts=(turn,))
 
 
-# ---- what was asked
+# ---- requests
 
 
 class ToolOutcome(Struct, frozen=True, kw_only=True):
-    """What a call of a tool came to, as the model is told."""
+    """The outcome of a tool call, as sent to the model."""
 
     call_id: str
     text: str
@@ -161,7 +161,7 @@ class ModelMessage(Struct, frozen=True, kw_only=True):
 
 
 class ModelRequest(CarriesCredentials, frozen=True, kw_only=True):
-    """A request as the server read it. `body` and `headers` are as they came, names of headers in lower case."""
+    """A request to the model. `body` and `headers` are as they were sent, with header names in lower case."""
 
     api: ModelApi
     model: str
@@ -175,19 +175,19 @@ class ModelRequest(CarriesCredentials, frozen=True, kw_only=True):
 
     @property
     def prompt(self) -> str:
-        """The last that the user said."""
+        """The text of the last user message that has one."""
         return next(
             (message.text for message in reversed(self.messages) if message.text and message.role == "user"), ""
         )
 
     @property
     def outcomes(self) -> tuple[ToolOutcome, ...]:
-        """What the tools answered that the model called last."""
+        """The outcomes of the last tool calls of the model."""
         return self.messages[-1].outcomes if self.messages else ()
 
     @property
     def turns(self) -> int:
-        """How many turns the model had in this conversation."""
+        """The number of turns of the model in this conversation so far."""
         return sum(message.role == "assistant" for message in self.messages)
 
 
@@ -196,18 +196,18 @@ Script: TypeAlias = Sequence[TurnLike] | Responder
 
 
 class ScriptError(Exception):
-    """The script has no answer to a request, or one that the provider cannot give."""
+    """The script has no answer to a request, or an answer that the provider's format cannot express."""
 
 
 def by_conversation(*turns: TurnLike) -> Responder:
-    """Return a script that each conversation goes through for itself, however many there are at once.
+    """Return a script that every conversation follows from its first turn, also if several run at once.
 
-    Which turn comes next is seen from the history that the request carries.
+    The history in the request shows which turn is next.
     """
 
     def respond(request: ModelRequest) -> TurnLike:
         if request.turns >= len(turns):
-            raise ScriptError(f"This conversation had all {len(turns)} turns of the script.")
+            raise ScriptError(f"This conversation has used all {len(turns)} turns of the script.")
         return turns[request.turns]
 
     return respond

@@ -1,4 +1,4 @@
-"""Model server: a scripted language model that speaks the real wire formats of the providers, on 127.0.0.1."""
+"""Model server: a scripted language model on 127.0.0.1 that uses the real wire formats of the providers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Scripts: TypeAlias = Script | Mapping[str, Script]
 Receive: TypeAlias = Callable[[], Any]
 Send: TypeAlias = Callable[[dict[str, Any]], Any]
 
-_PATIENCE_S = 30.0  # how long a test waits for what must come
+_PATIENCE_S = 30.0  # how long `wait_until` waits by default
 _FORMATS: Mapping[str, WireFormat] = {
     "/chat/completions": OpenAIChat(),
     "/responses": OpenAIResponses(),
@@ -55,23 +55,23 @@ _GEMINI = Gemini()
 
 
 class ModelServer:
-    """Answers as a script says whatever client of OpenAI, Anthropic or Gemini asks, and keeps each request.
+    """Answers clients of OpenAI, Anthropic and Gemini with the turns of a script, and records each request.
 
-    Made by a test, which enters it (`with` or `async with`) to have it listen; the address is `url` then. It is an ASGI
-    app too, for a client that takes one. What a function of the script raises is raised again at the end of the block.
+    It listens at `url` within a `with` or `async with` block. It is also an ASGI app, for clients that accept one. An
+    exception raised by a function of the script is raised again at the end of the block.
 
     Args:
-        script: the turns of the model in the order in which requests come, a function from a request to a turn, or
-            either of these for each model by its name.
-        api_key: the only one that is let in; any without it, but none is refused as a provider would.
-        port: where it listens; any free one by default.
+        script: the turns of the model in the order of the requests; or a function from a request to a turn; or a
+            mapping from the name of a model to either of these.
+        api_key: the only accepted key; by default every key is accepted. A request without a key is refused.
+        port: the port to listen on; by default any free one.
     """
 
     def __init__(self, script: Scripts, *, api_key: str | None = None, port: int = 0) -> None:
         self.requests: list[ModelRequest] = []
         self.left: list[ModelRequest] = []
-        """Those whose client was gone before the answer was complete."""
-        # Under "" stands the script of whatever model there is none for.
+        """The requests whose client disconnected before the answer was complete."""
+        # The script under "" serves every model without a separate script.
         scripts = cast("Mapping[str, Script]", script if isinstance(script, Mapping) else {"": script})
         self._scripts = {name: _responder(each) for name, each in scripts.items()}
         self._api_key, self._numbers = api_key, count(1)
@@ -92,16 +92,16 @@ class ModelServer:
         """The base URL for clients of OpenAI."""
         return f"{self.url}/v1"
 
-    def wait_until(self, is_so: Callable[[ModelServer], bool], *, timeout_s: float = _PATIENCE_S) -> None:
-        """Return as soon as something is so, such as `lambda server: len(server.left) == 1`.
+    def wait_until(self, condition: Callable[[ModelServer], bool], *, timeout_s: float = _PATIENCE_S) -> None:
+        """Return as soon as a condition holds, such as `lambda server: len(server.left) == 1`.
 
         Raises:
-            TimeoutError: it did not come to be.
+            TimeoutError: it does not hold after `timeout_s` seconds.
         """
         with self._changed:
-            if not self._changed.wait_for(lambda: is_so(self), timeout_s):
-                text = f"after {len(self.requests)} requests, {len(self.left)} of them left by their clients"
-                raise TimeoutError(f"It did not come to be within {timeout_s:g} s ({text}).")
+            if not self._changed.wait_for(lambda: condition(self), timeout_s):
+                text = f"{len(self.requests)} requests, of which {len(self.left)} clients disconnected"
+                raise TimeoutError(f"The condition did not hold within {timeout_s:g} s ({text}).")
 
     def __enter__(self) -> Self:
         server = loopback.LoopbackServer(self, self._port)
@@ -133,7 +133,7 @@ class ModelServer:
         body = await _read(receive)
         wire_format, path = _format_of(scope["path"]), scope["path"]
         if wire_format is None or scope["method"] != "POST":
-            text = f"{scope['method']} {path} is not known to the scripted model."
+            text = f"The scripted model does not answer {scope['method']} {path}."
             await _send_json(send, _FORMATS["/chat/completions"].error(ModelFailure(404, text)), 404)
             return
         try:
@@ -152,7 +152,7 @@ class ModelServer:
         except ScriptError as exc:
             await _fail(send, wire_format, ModelFailure(400, str(exc)))
             return
-        except Exception as exc:  # noqa: BLE001 - the test's own code; it is told at the end of the block
+        except Exception as exc:  # noqa: BLE001 - the test's own code; raised again at the end of the block
             self._raised = self._raised or exc
             await _fail(send, wire_format, ModelFailure(400, f"The script raised {exc!r}."))
             return
@@ -186,7 +186,7 @@ class ModelServer:
 
 
 class _Answer:
-    """One answer on its way out."""
+    """Sends one answer."""
 
     def __init__(
         self, wire_format: WireFormat, request: ModelRequest, turn: ModelTurn, number: int, send: Send
@@ -243,7 +243,7 @@ def _responder(script: Script) -> Responder:
     if callable(script):
         return script
     if isinstance(script, str):
-        raise TypeError("The script is one text; write a list of turns: `['…']`.")
+        raise TypeError("The script is a single text; write a list of turns: `['…']`.")
     turns: Iterator[TurnLike] = iter(list(script))
     many, lock = len(script), threading.Lock()
 
@@ -251,7 +251,7 @@ def _responder(script: Script) -> Responder:
         with lock:
             turn = next(turns, None)
         if turn is None:
-            raise ScriptError(f"The script has {many} turns, and this is one more request. Write its turn.")
+            raise ScriptError(f"The script has {many} turns, and this is one more request. Add a turn for it.")
         return turn
 
     return respond

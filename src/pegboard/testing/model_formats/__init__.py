@@ -1,1 +1,1 @@
-"""model_formats: how a scripted model speaks, a module for each wire format of the providers."""
+"""model_formats: the wire formats of the providers, in which the scripted model answers; one module each."""

@@ -67,7 +67,7 @@ class AnthropicMessages:
             is_streamed=body.get("stream") is True,
             system=text_of(body.get("system")),
             messages=checked_pairs(merged(messages)),
-            # Anthropic's own tools have a type that says what they are, and need no schema.
+            # Anthropic's built-in tools have a type instead of a schema.
             tools=checked_names([tool.get("name") for tool in offered], _NAME_CHARS),
             body=body,
             headers=call.headers,

@@ -59,7 +59,7 @@ class Gemini:
         assert path is not None
         is_streamed = path[2] == "streamGenerateContent"
         if is_streamed and call.query.get("alt") != "sse":
-            raise RefusedRequestError("The scripted model streams with `?alt=sse` alone.")
+            raise RefusedRequestError("The scripted model streams only with `?alt=sse`.")
         messages = [_message(item, index) for index, item in enumerate(objects(body.get("contents"), "contents"))]
         instruction = body.get("systemInstruction")
         names = [
@@ -107,7 +107,7 @@ class Gemini:
 
 
 def matched(path: str) -> re.Match[str] | None:
-    """Return the model and the method that a path names, if it is one of Gemini's."""
+    """Return the model and the method in a path of Gemini's API; `None` for other paths."""
     return _PATH.fullmatch(path)
 
 
@@ -147,7 +147,7 @@ def _ids(items: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 
 def _paired(messages: list[ModelMessage]) -> list[ModelMessage]:
-    """Return the messages; those that say nothing, as a stream's last piece does, go."""
+    """Return the messages without empty ones, such as the last piece of a stream."""
     return [message for message in messages if message.text or message.calls or message.outcomes]
 
 
@@ -161,7 +161,7 @@ def _result_text(response: Any) -> str:
 
 
 def _call(call: CallsTool) -> dict[str, Any] | None:
-    """Return the part that calls a tool; `None` for arguments that are not a JSON object, which Gemini holds back."""
+    """Return the part with a tool call; `None` if its arguments are not an object, since Gemini drops such calls."""
     arguments: Any = call.arguments
     if isinstance(arguments, str):
         try:

@@ -1,4 +1,4 @@
-"""OpenAI chat: the format of `POST /v1/chat/completions`, which most other servers of models speak too."""
+"""OpenAI chat: the format of `POST /v1/chat/completions`, which most other model servers use as well."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ERROR_TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_l
 
 
 class OpenAIChat:
-    """Chat completions."""
+    """The chat completions API."""
 
     api: ModelApi = "openai"
 
@@ -144,14 +144,14 @@ def bearer_of(call: HttpCall) -> str:
 
 
 def openai_error(failure: ModelFailure) -> dict[str, Any]:
-    """Return an error as OpenAI words it."""
+    """Return an error in OpenAI's form."""
     default = "invalid_request_error" if failure.status < 500 else "server_error"
     kind = ERROR_TYPES.get(failure.status, default)
     return {"message": failure.message, "type": kind, "param": None, "code": None}
 
 
 def usage(turn: ModelTurn) -> JSON:
-    """Return what an answer cost."""
+    """Return the token usage of an answer."""
     return {
         "prompt_tokens": turn.input_tokens,
         "completion_tokens": turn.output_tokens,

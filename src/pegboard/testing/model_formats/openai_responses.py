@@ -35,7 +35,7 @@ _STOPS = {"length": "max_output_tokens", "filtered": "content_filter"}
 
 
 class OpenAIResponses:
-    """Responses, without those that the server would have to keep (`previous_response_id`, `conversation`)."""
+    """The responses API, without its server-side state (`previous_response_id`, `conversation`)."""
 
     api: ModelApi = "openai_responses"
 
@@ -47,7 +47,7 @@ class OpenAIResponses:
         for key in ("previous_response_id", "conversation"):
             if body.get(key) is not None:
                 raise RefusedRequestError(
-                    f"{key!r} is not known here: the scripted model keeps nothing. Send the input whole."
+                    f"{key!r} is not supported: the scripted model keeps no state. Send the whole input."
                 )
         raw_input = body.get("input")
         items = [{"role": "user", "content": raw_input}] if isinstance(raw_input, str) else objects(raw_input, "input")
@@ -109,7 +109,7 @@ class OpenAIResponses:
 
 
 class _Stream:
-    """The events of one answer: numbers them, and knows which text is being written."""
+    """Makes the numbered events of one answer, and keeps track of the current text item."""
 
     def __init__(self, number: int) -> None:
         self.items: list[dict[str, Any]] = []

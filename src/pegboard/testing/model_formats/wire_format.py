@@ -1,4 +1,4 @@
-"""Wire format: what the format of each provider does, and what they share: reading JSON, pairing calls."""
+"""Wire format: the interface of a provider's wire format, and shared functions for reading and writing one."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from pegboard.testing.model_script import (
 )
 
 Step: TypeAlias = bytes | Pause | Hold | RawBytes | Hangup
-"""What a streamed answer is made of: events, ready to be sent, and what the server does between them."""
+"""One step of a streamed answer: the bytes of an event, or an action of the server between two events."""
 
-# Arguments come in pieces of this size, as no provider sends them at once where it can help it.
+# characters in one streamed piece of arguments; no provider sends them all at once
 _PIECE = 8
 _PLAIN_NAME = re.compile(r"[a-zA-Z0-9_-]+")
 
@@ -40,7 +40,7 @@ class RefusedRequestError(Exception):
 
 
 class HttpCall(CarriesCredentials, frozen=True, kw_only=True):
-    """A request before its format is known. Names of headers are in lower case."""
+    """An HTTP request whose format is not known yet. Header names are in lower case."""
 
     path: str
     query: Mapping[str, str]
@@ -49,16 +49,16 @@ class HttpCall(CarriesCredentials, frozen=True, kw_only=True):
 
 
 class WireFormat(Protocol):
-    """How one API of a provider is spoken."""
+    """Reads the requests and writes the answers of one provider API."""
 
     api: ModelApi
 
     def key_of(self, call: HttpCall) -> str:
-        """Return the credential of a request, empty where it has none."""
+        """Return the credential of a request; empty if it has none."""
         ...
 
     def read(self, call: HttpCall) -> ModelRequest:
-        """Return what is asked.
+        """Return the request in the form common to all providers.
 
         Raises:
             RefusedRequestError: the provider would refuse it.
@@ -82,10 +82,10 @@ class WireFormat(Protocol):
 
 
 def objects(value: Any, where: str) -> list[dict[str, Any]]:
-    """Return a list of objects that the request must have.
+    """Return the value if it is a list of objects; `where` names it in the error.
 
     Raises:
-        RefusedRequestError: it is something else.
+        RefusedRequestError: it is not.
     """
     if not is_list(value) or not all(is_object(item) for item in value):
         raise RefusedRequestError(f"{where!r}: expected an array of objects.")
@@ -93,7 +93,7 @@ def objects(value: Any, where: str) -> list[dict[str, Any]]:
 
 
 def text_of(content: Any) -> str:
-    """Return the text of a content: a string, or parts of which some are text."""
+    """Return the text of a message's content, which is a string or a list of parts; other parts are ignored."""
     if isinstance(content, str):
         return content
     parts: Sequence[Any] = content if is_list(content) else ()
@@ -101,10 +101,10 @@ def text_of(content: Any) -> str:
 
 
 def checked_names(names: Sequence[Any], limit: int) -> tuple[str, ...]:
-    """Return the names of the tools that are offered.
+    """Return the names of the offered tools.
 
     Raises:
-        RefusedRequestError: one is not a name, or two are alike.
+        RefusedRequestError: a name is invalid, or occurs twice.
     """
     for name in names:
         if not isinstance(name, str) or not _PLAIN_NAME.fullmatch(name) or len(name) > limit:
@@ -115,10 +115,10 @@ def checked_names(names: Sequence[Any], limit: int) -> tuple[str, ...]:
 
 
 def checked_pairs(messages: Sequence[ModelMessage]) -> tuple[ModelMessage, ...]:
-    """Return the messages, if each call of a tool has its outcome in the message after it, and each outcome its call.
+    """Return the messages if every tool call has its outcome in the next message, and every outcome its call.
 
     Raises:
-        RefusedRequestError: one has not, which every provider refuses.
+        RefusedRequestError: a call or an outcome is missing; every provider refuses such a conversation.
     """
     if not messages:
         raise RefusedRequestError("The conversation is empty.")
@@ -136,7 +136,7 @@ def checked_pairs(messages: Sequence[ModelMessage]) -> tuple[ModelMessage, ...]:
 
 
 def merged(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
-    """Return the messages with those of one side that follow each other as one."""
+    """Return the messages; consecutive messages of the same role become one."""
     turns: list[ModelMessage] = []
     for message in messages:
         if turns and turns[-1].role == message.role:
@@ -156,7 +156,7 @@ def merged(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
 
 
 def pieces(text: str) -> Iterator[str]:
-    """Yield a text as it is streamed."""
+    """Yield a text in the pieces in which it is streamed."""
     for start in range(0, len(text), _PIECE):
         yield text[start : start + _PIECE]
 
@@ -168,5 +168,5 @@ def event(data: Any, name: str | None = None) -> bytes:
 
 
 def call_id(call: CallsTool, prefix: str, number: int, index: int) -> str:
-    """Return the id of a call: the one of the script, or one of our own."""
+    """Return the id of a call: the one in the script, or a generated one."""
     return call.id if call.id is not None else f"{prefix}{number}_{index}"

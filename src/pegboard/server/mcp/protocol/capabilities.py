@@ -50,12 +50,6 @@ def capabilities_of_2026(gateway: Gateway) -> JSON:
     return shown
 
 
-def changing_lists(gateway: Gateway) -> list[str]:
-    """Return the lists whose changes are announced: `tools`, and `prompts` and `resources` if there are any."""
-    announced = capabilities(gateway)
-    return [name for name in ("tools", "prompts", "resources") if name in announced]
-
-
 def discovery(gateway: Gateway) -> JSON:
     """Return the result of a 2026-07-28 server/discover, without the fields common to all its results."""
     return {
