@@ -45,7 +45,7 @@ HEAD = "<!-- Written by docs/generate.py. Do not edit: run it again. -->\n<!-- f
 
 REQUESTS = {
     400: (
-        "A word of the query is unknown, wrong or there twice, or the body is no strict JSON.",
+        "A word of the query is unknown, wrong or there twice, or the body is not strict JSON.",
         "Correct it; `detail` names it.",
     ),
     401: (
@@ -53,7 +53,7 @@ REQUESTS = {
         "Send `Authorization: Bearer …`; `WWW-Authenticate` tells where to get a token.",
     ),
     403: (
-        "The credential may do nothing here, lacks a scope, or the `Origin` is none of the server's names.",
+        "The credential may do nothing here, lacks a scope, or the `Origin` is not one of the server's names.",
         "Ask the operator.",
     ),
     404: ("No such path, profile, cursor or running call for this caller.", "Look at `/openapi.json`."),
@@ -61,7 +61,7 @@ REQUESTS = {
     408: ("The body was not complete in time.", "Send it again."),
     413: ("The body is longer than `request_body_bytes` of the [limits](limits.md).", "Send less."),
     415: ("The body is compressed, or is not `application/json`.", "Send plain JSON."),
-    421: ("The `Host` is none of the server's names.", "Use one that `--allow-host` gives."),
+    421: ("The `Host` is not one of the server's names.", "Use one that `--allow-host` gives."),
     429: ("Too many event streams are open.", "Close one, or wait for `Retry-After`."),
     500: ("A fault in the server.", "Its log has it."),
     503: ("As many requests as may be are running, or credentials cannot be checked.", "Wait for `Retry-After`."),

@@ -46,7 +46,7 @@ async def test_resources_prompts_and_completions_are_declared_in_a_line() -> Non
 
 @pytest.mark.parametrize("uri", ["notes", "/notes/today", "my notes://today", "9p://notes", "notes:", ""])
 def test_a_resource_has_a_uri_with_a_scheme(uri: str) -> None:
-    with pytest.raises(DefinitionError, match=r"is no URI: write one such as 'notes://\{day\}'"):
+    with pytest.raises(DefinitionError, match=r"is not a URI: write one such as 'notes://\{day\}'"):
         Catalog().resource(uri)(lambda: "x")
 
 

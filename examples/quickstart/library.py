@@ -56,7 +56,8 @@ class Library:
             with self.scratch.open_read(scratch_name(page)) as file:
                 return file.read().decode()
         if not page.endswith(".md"):
-            raise CallError("invalid_arguments", f"{page!r} is no page: pages end with '.md'. list_pages has them all.")
+            text = f"{page!r} is not a page: pages end with '.md'. list_pages has them all."
+            raise CallError("invalid_arguments", text)
         with self.pages.open_read(page) as file:
             return file.read(MAX_PAGE_BYTES).decode()
 

@@ -28,7 +28,7 @@ PATH = {"type": "object", "properties": {"path": {"type": "string"}}, "required"
 class Command(Transport):
     """Behaves as the SDK's command does: asks the hooks in their order, and runs what none denies.
 
-    A hook that fails is no decision unless its matcher says `block`; of two `updatedInput` the later one counts.
+    A hook that fails is not a decision unless its matcher says `block`; of two `updatedInput` the later one counts.
     """
 
     def __init__(self) -> None:
@@ -166,7 +166,7 @@ async def test_a_restricted_tool_an_unknown_one_and_an_unknown_server_run_by_no_
         catalog.profile(Profile(name="all", include=("core", "danger"), policy=Policy(deny=("files.wipe", "Bash"))))
     async with session(options(catalog, profile)) as command:
         told = {name: await command.use(name, {"path": "/"}) for name in SPELLINGS}
-    # A name that begins with a space is no tool of any server: the command itself would not find one.
+    # A name that begins with a space is not a tool of any server: the command itself would not find one.
     assert [name for name, _ in command.ran if name.strip() == name] == []
     hidden, absent = told["mcp__files__wipe"], told["mcp__files__nothing"]
     assert hidden.replace("wipe", "NAME") == absent.replace("nothing", "NAME")

@@ -115,7 +115,7 @@ TABLE = {
 
 
 def test_every_adapter_has_a_test_for_every_behaviour() -> None:
-    """What is no adapter among the modules is shared by two of them, or belongs to one."""
+    """What is not an adapter among the modules is shared by two of them, or belongs to one."""
     modules = {path.stem for path in (HERE.parents[1] / "src/pegboard/adapters").glob("*.py")}
     shared = {"__init__", "framework_client", "guard_only_view", "provider_calls", "result_parts", "view_source"}
     assert modules - shared == set(TABLE)

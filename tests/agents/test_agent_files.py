@@ -180,7 +180,7 @@ def test_a_private_server_of_two_agents_is_two_sources_and_each_has_its_own(tmp_
         ("permissions: {allowed: [x]}", "spec.permissions.allowed: unknown key 'allowed'. Keys: allowed_actions, "),
         ("tools: [{group: cor}]", "spec.tools[0].group: unknown group 'cor'. Did you mean 'core'?"),
         ("tools: [{tool: main.lookpu}]", "spec.tools[0].tool: unknown tool 'main.lookpu'. Did you mean 'main.lookup'?"),
-        ("orchestration: {pattern: reactt}", "spec.orchestration.pattern: \"reactt\" is none of react. Did you mean 'react'?"),  # noqa: E501 - a case a line
+        ("orchestration: {pattern: reactt}", "spec.orchestration.pattern: \"reactt\" is not one of react. Did you mean 'react'?"),  # noqa: E501 - a case a line
         ("budgets: {usd: 1}", "spec.budgets.usd: there is no price of openai_compatible:a; take `usd` off, or budget tokens"),  # noqa: E501 - a case a line
         ("output_schema: {type: array}", "spec.output_schema: the schema of an answer has `type: object`"),
         ("guardrails: {input: ['python:acme:nope']}", "spec.guardrails.input[0]: 'acme' has no 'nope'."),

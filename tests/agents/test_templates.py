@@ -109,9 +109,9 @@ def test_a_template_that_reads_what_the_parameters_lack_is_refused_at_load(tmp_p
     transform = '{"topic": "{{ data.topik }}", "x": "{{ data.topic }}"}'
     files["agents/a.yaml"] = agent_file("a", "tools:\n  - " + tool.format(transform))
     assert faults(tmp_path, files) == [
-        "agents/a.yaml:7: spec.tools[0].context_transform: reads `data.topik`, which is none of the parameters. "
+        "agents/a.yaml:7: spec.tools[0].context_transform: reads `data.topik`, which is not one of the parameters. "
         "Declare it, or take it out",
-        "agents/b.yaml:6: spec.prompts.system: is no template: line 1: unexpected end of template, expected "
+        "agents/b.yaml:6: spec.prompts.system: is not a template: line 1: unexpected end of template, expected "
         "'end of print statement'.",
     ]
 

@@ -137,7 +137,7 @@ async def test_a_reload_leaves_a_row_with_the_hashes_of_the_files_or_with_why_it
         "config_taken", {"pegboard.yaml": sha256(content).hexdigest()},
     )  # fmt: skip
     assert second.event == "config_refused"
-    assert "is no type of tool" in json.dumps(second.detail["problems"])
+    assert "is not a type of tool" in json.dumps(second.detail["problems"])
     assert CANARY not in (folder / "rows.jsonl").read_text()
 
 

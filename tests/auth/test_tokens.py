@@ -228,7 +228,7 @@ FAULTS: dict[str, tuple[int, bytes | None]] = {
     "moved": (302, b""),
     "no JSON": (200, b"<html>"),
     "no keys": (200, b"{}"),
-    "keys are no list": (200, b'{"keys": {}}'),
+    "keys are not a list": (200, b'{"keys": {}}'),
     "endless": (200, b'{"keys": [' + b" " * 300_000 + b"]}"),
 }
 

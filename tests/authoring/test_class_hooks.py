@@ -355,7 +355,7 @@ def test_perform_takes_one_context_and_nothing_else():
         class A(Tool, register=False):
             def perform(self, ctx, more): ...
 
-    with pytest.raises(DefinitionError, match=r"parameter 'ctx': .*is no context; write `ctx: ToolContext`"):
+    with pytest.raises(DefinitionError, match=r"parameter 'ctx': .*is not a context type; write `ctx: ToolContext`"):
 
         class B(Tool, register=False):
             def perform(self, ctx: int): ...

@@ -258,7 +258,7 @@ def test_an_unknown_keyword_is_refused_with_the_nearest_known_one():
     [
         ({"meta": ["x"]}, "meta=['x'] must be a dict."),
         ({"aliases": ("x",)}, "aliases=('x',) must be a dict."),
-        ({"meta": {"x": {1, 2}}}, "is no JSON"),
+        ({"meta": {"x": {1, 2}}}, "is not JSON"),
         ({"annotations": "x"}, "annotations='x' must be a dict."),
         ({"ui": "https://x"}, "ui='https://x' must start with 'ui://'."),
         ({"ui_visibility": ["model", "user"]}, "only 'model' and 'app' are known."),
@@ -273,7 +273,7 @@ def test_an_unknown_keyword_is_refused_with_the_nearest_known_one():
         ({"internal_only": 1}, "internal_only=1 must be true or false."),
         ({"additional_properties": "yes"}, "additional_properties='yes' must be True, False or a JSON Schema."),
         ({"namespace": "a__b"}, "Namespace 'a__b'"),
-        ({"deprecated": "soon"}, "deprecated='soon' is no date"),
+        ({"deprecated": "soon"}, "deprecated='soon' is not a date"),
         ({"groups": 5}, "groups=5 must be a list."),
     ],
 )

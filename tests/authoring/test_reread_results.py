@@ -88,7 +88,7 @@ async def test_a_float_that_json_has_no_number_for_is_told_with_its_place(
     error = (await result_of(annotation, value)).error
     assert error is not None
     assert (error.kind, error.outcome_unknown) == ("output_invalid", True)
-    assert f"{place} is no number in JSON; `float | None` gives it as null." in error.message
+    assert f"{place} is not a number in JSON; `float | None` gives it as null." in error.message
 
 
 @pytest.mark.parametrize("annotation", [float | None, list[float | None]])

@@ -73,7 +73,7 @@ async def test_a_response_larger_than_its_cap_is_cut_while_it_streams() -> None:
         tools = shelf("http_request", OPEN | {"max_response_bytes": 1000})
         got = await tools.value("http_request", {"method": "GET", "url": server.url})
         assert (got["truncated"], len(got["body"])) == (True, 1000)
-    # What fits the cap of the tool and not that of a result is cut too, and is no error.
+    # What fits the cap of the tool and not that of a result is cut too, and is not an error.
     async with RawServer(page('"\\' * 1_500_000)) as server:
         got = await shelf("http_request", OPEN).value("http_request", {"method": "GET", "url": server.url})
         assert got["truncated"] is True

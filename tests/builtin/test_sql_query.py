@@ -183,7 +183,7 @@ async def test_postgres_placeholders_stand_for_their_params_alone(postgres_url: 
         ("SELECT %(b)s::text, %(a)s::int, %(b)s::text", {"a": 1, "b": "x"}, ["x", 1, "x"]),
         ("SELECT 7 % 4, '%s'", [], [3, "%s"]),
         ("SELECT %s::text", ["'; DROP TABLE t --"], ["'; DROP TABLE t --"]),
-        # The name of a param is no word of the statement: it is not sent.
+        # The name of a param is not a word of the statement: it is not sent.
         ("SELECT %(pg_sleep)s::text", {"pg_sleep": "x"}, ["x"]),
         ("SELECT %(über)s::text", {"über": "x"}, ["x"]),
     ):

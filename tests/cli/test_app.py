@@ -104,7 +104,7 @@ def test_without_words_the_help_is_shown(run: Run) -> None:
         (["serve", "--port", "many"], "many"),
         (["serve", "--stdio", "--reload"], "--reload is for HTTP"),
         (["serve", "--as", "user=ann"], "--as names the caller of --stdio"),
-        (["list", "--as", "ann"], "'ann' is no name=value"),
+        (["list", "--as", "ann"], "'ann' is not name=value"),
         (["list", "--as", "usr=ann"], "unknown name 'usr'. Did you mean 'user'?"),
         (["list", "--as", "user=ann,user=bob"], "'user' is given twice"),
         (["list", "--profile", "caht"], "Unknown profile 'caht'. Did you mean 'chat'?"),

@@ -90,7 +90,7 @@ def test_args_are_read_from_a_file(tmp_path: Path) -> None:
         (["hello"], None, "'hello' is not an argument. Write key=value, key:=JSON, or --args JSON."),
         (["=x"], None, "'=x' is not an argument"),
         ([":=1"], None, "':=1' is not an argument"),
-        (["whole=1", "whole=2"], None, "'whole' is given twice, and is no list."),
+        (["whole=1", "whole=2"], None, "'whole' is given twice, and is not a list."),
         (["whole:=oops"], None, "'whole:=oops': what follows := cannot be read"),
         ([], "{", "--args cannot be read"),
         ([], '{"a": NaN}', "--args cannot be read"),

@@ -124,7 +124,7 @@ def test_what_cannot_be_is_refused_in_a_sentence(run: Run, tmp_path: Path) -> No
         (("forget", "f" * 32), 1, "There is no consent"),
         (("deny", one, "--for", "1h"), 2, "Unknown option: --for"),
         (("approve", one, "--calls", "2"), 2, "Unknown option: --calls"),
-        (("approve", one, "--for", "soon"), 2, "is no span"),
+        (("approve", one, "--for", "soon"), 2, "is not a duration"),
         (("approve", one, "--for", "2001-01-01"), 2, "is over"),
         (("approve", one, "--for", "99d"), 2, "at most 31 days"),
         (("grant", one), 2, "how many calls"),

@@ -294,7 +294,7 @@ def find_order(query: str, page: int, ctx: pegboard.ToolContext) -> str:
     Args:
         qury: what to look for
         query, page: which of them
-        ctx: is no argument, and yet a parameter
+        ctx: is not an argument, and yet a parameter
     """
     return ""
 
@@ -334,8 +334,8 @@ def test_words_on_a_parameter_that_there_is_not_are_a_finding(run: Run, tmp_path
     assert (ran.code, told) == (
         1,
         [
-            (tool, "stray words", f"the docstring describes {word!r}, which is no parameter. Did you mean {meant!r}?")
-            for tool, word, meant in (("find_order", "qury", "query"), ("erase", "nmber", "number"))
+            (tool, "stray words", f"the docstring describes {word!r}, which is not a parameter. Did you mean {name!r}?")
+            for tool, word, name in (("find_order", "qury", "query"), ("erase", "nmber", "number"))
         ],
     )
     assert "which of them" in run("show", "find_order", "--config", "described.yaml").out

@@ -190,7 +190,7 @@ def test_doctor_tells_for_each_fault_what_to_do(run: Run, tmp_path: Path, monkey
     ran = run("doctor", "--json")
     assert ran.code == 1
     rows = {row["name"]: row for row in orjson.loads(ran.out)["findings"]}
-    assert "bad was left out: its inputSchema is no object" in rows["fs"]["detail"]
+    assert "bad was left out: its inputSchema is not an object" in rows["fs"]["detail"]
     assert (rows["away"]["state"], rows["away"]["is_wrong"]) == ("unreachable", True)
     assert "command or address is right" in rows["away"]["to_do"]
     assert (rows["SENTRY_TOKEN"]["state"], rows["SENTRY_TOKEN"]["is_wrong"]) == ("not set", False)

@@ -131,7 +131,7 @@ def test_a_run_that_fails_keeps_what_it_has_and_the_next_goes_on(run: Run, tmp_p
     ("where", "model", "words", "said"),
     [
         ("", "", (), "No language model is configured that could write requests. Name one under `models:`"),
-        ("http://127.0.0.1:9/v1", "model: bigg", (), "'bigg' is none of `models:`. Models: default"),
+        ("http://127.0.0.1:9/v1", "model: bigg", (), "'bigg' is not one of `models:`. Models: default"),
         ("http://127.0.0.1:9/v1", "", ("kitty",), "--write-examples searches nothing. Leave the words out"),
     ],
 )

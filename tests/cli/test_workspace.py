@@ -71,7 +71,7 @@ def test_bad_files_are_one_line_each_and_end_with_1(run: Run, tmp_path: Path) ->
     (tmp_path / "handbook" / "picture.png").write_bytes(b"\x89PNG\r\n")
     ran = run("ingest", "handbook", "--space", "s1")
     assert (ran.code, ran.err.count("\n")) == (1, 1)
-    assert ran.err.startswith("bad.json: it is no JSON at ")
+    assert ran.err.startswith("bad.json: it is not JSON at ")
     assert ran.out == "2 added, 1 failed in the space 's1'.\nFiles of kinds that are not read: 1 .png (a picture).\n"
     told = orjson.loads(run("ingest", "handbook", "--space", "s1", "--json").out)
     assert (told["failed"], told["unchanged"], told["kindsNotRead"]) == (1, 2, {"png": 1})
@@ -157,7 +157,7 @@ def test_a_store_that_cannot_be_used_says_why_to_the_operator(run: Run, tmp_path
         (["workspace", "rm", "s1"], "pegboard workspace rm --help"),
         (["workspace", "revoke"], "pegboard workspace revoke --help"),
         (["ingest", "nowhere", "--space", "s1"], "There is no folder or file 'nowhere'."),
-        (["ingest", "handbook", "--space", ""], "is no name of a space"),
+        (["ingest", "handbook", "--space", ""], "is not a valid space name"),
         (["ingest", "handbook"], "--space"),
     ],
 )

@@ -207,9 +207,9 @@ def test_a_file_is_put_in_without_the_end_of_its_last_line(project: Project) -> 
         ("x" * 5_000, "cannot be read: File name too long|does not exist"),
         ("large/token", "does not exist"),
         (".", "is a folder"),
-        ("fifo", "is no ordinary file"),
+        ("fifo", "is not an ordinary file"),
         ("large", "is larger than 65,536 bytes"),
-        ("bytes", "is no UTF-8 text"),
+        ("bytes", "is not UTF-8 text"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_a_problem_with_its_line(project: Project, name: str, said: str) -> None:

@@ -105,7 +105,7 @@ BROKEN = {
     "a verdict that does not exist": as_json({"verdict": "permit"}),
     "a misspelt key": as_json({"verdict": "allow", "arguements": {"account": "x"}}),
     "a replacement without arguments": as_json({"verdict": "replace"}),
-    "arguments that are no mapping": as_json({"verdict": "replace", "arguments": ["a1"]}),
+    "arguments that are not a mapping": as_json({"verdict": "replace", "arguments": ["a1"]}),
 }
 
 

@@ -115,7 +115,7 @@ def test_nothing_is_loaded_that_is_not_named(folder: Project, install: Install) 
     install("acme-ping", PING, "acme = acme_ping:register")
     folder.write("tools: [{name: knock, type: ping, ping: {host: x}}]")
     assert folder.said() == [
-        'pegboard.yaml:1:29: tools[0].type: "ping" is no type of tool. '
+        'pegboard.yaml:1:29: tools[0].type: "ping" is not a type of tool. '
         "Types: agent, builtin, client, internal, mcp, openapi, rag, webhook."
     ]
     folder.write("name: a").catalog()
@@ -140,7 +140,7 @@ FAULTS = {
     ("def register(r): r.kind('groups', print)", POINT):
         "used: the kind 'groups' is taken already by a key of every tool",
     ("def register(r): r.kind('A b', print)", POINT):
-        "used: 'A b' is no name of a kind: use 1 to 32 of a-z 0-9 _, a letter first",
+        "used: 'A b' is not a valid name of a kind: use 1 to 32 of a-z 0-9 _, a letter first",
 }  # fmt: skip
 
 

@@ -197,7 +197,7 @@ def test_what_is_documented_and_not_there_yet_is_refused_by_name(project: Projec
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"name: a\n# \xff\n", "pegboard.yaml:2:3: is no UTF-8 text; save the file as UTF-8"),
+        (b"name: a\n# \xff\n", "pegboard.yaml:2:3: is not UTF-8 text; save the file as UTF-8"),
         (b"name: a\0b\n", "pegboard.yaml:1:8: the character U+0000 is not allowed in YAML; remove it"),
         (b"#" * (1024 * 1024 + 1), "pegboard.yaml: is larger than 1,048,576 bytes; split it, and name the parts under "
                                    "`files:`"),
@@ -223,7 +223,7 @@ def test_a_special_file_is_refused_without_being_opened(project: Project) -> Non
     import os
 
     os.mkfifo(project.path)
-    assert project.said() == ["pegboard.yaml: is no ordinary file"]
+    assert project.said() == ["pegboard.yaml: is not an ordinary file"]
 
 
 def test_load_alone_refuses_what_the_file_alone_shows(project: Project) -> None:

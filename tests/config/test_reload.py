@@ -143,7 +143,7 @@ def gate(entry: Any) -> asyncio.Event:
 UNSEEN = "pegboard.yaml: it names '/" if sys.version_info < (3, 14) else "pegboard.yaml:1:"
 BAD = {
     "truncated": ("tools:\n  - {name: stable, type: inter", "pegboard.yaml:2:"),
-    "unknown type": ("tools:\n  - {name: a, type: nonsense}\n", 'pegboard.yaml:2:21: tools[0].type: "nonsense" is no'),
+    "unknown type": ("tools:\n  - {name: a, type: nonsense}\n", 'pegboard.yaml:2:21: tools[0].type: "nonsense" is not'),
     "duplicate": (
         'tools:\n  - {name: a, type: internal, handler: "python:mine:stable"}\n'
         '  - {name: a, type: internal, handler: "python:mine:stable"}\n',

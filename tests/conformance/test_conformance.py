@@ -98,7 +98,7 @@ async def serve_the_suite(folder: Path, *words: str) -> str:
 
 
 def faults_in(folder: Path) -> str:
-    """Return each check that was no success, as the suite wrote it down."""
+    """Return each check that was not a success, as the suite wrote it down."""
     checks = [check for file in folder.rglob("checks.json") for check in json.loads(file.read_text())]
     return "".join(f"{json.dumps(check)[:1000]}\n" for check in checks if check["status"] in ("FAILURE", "WARNING"))
 

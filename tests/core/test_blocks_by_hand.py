@@ -70,7 +70,7 @@ async def test_a_block_is_given_as_what_its_members_mean(made: Any, content: Any
         (ImageContent(WAV, None), "a ImageContent whose mime_type is a NoneType; it needs a str."),  # type: ignore[arg-type]
         (TextContent({"a": 1}), "a TextContent whose text is a dict; it needs a str."),  # type: ignore[arg-type]
         (TextContent("a", ["x"]), "a TextContent whose annotations is a list; it needs a dict."),  # type: ignore[arg-type]
-        (TextContent("a", meta={"x": object()}), "The tool gave something that is no JSON"),
+        (TextContent("a", meta={"x": object()}), "The tool gave something that is not JSON"),
         (ResourceLink("a:b", "a", size="3"), "a ResourceLink whose size is a str; it needs an int."),  # type: ignore[arg-type]
         (ResourceLink("a:b", "a", icons=("x",)), "a ResourceLink whose icons is a tuple; it needs a list of dicts."),  # type: ignore[arg-type]
         (ResourceLink(None, "a"), "a ResourceLink whose uri is a NoneType; it needs a str."),  # type: ignore[arg-type]
@@ -78,8 +78,8 @@ async def test_a_block_is_given_as_what_its_members_mean(made: Any, content: Any
         (ToolResult(BLOCK), "a ToolResult whose content is a TextContent; it needs a tuple of content blocks."),
         (ToolResult(("a",)), "a ToolResult whose content is a str; it needs content blocks, such as TextContent."),  # type: ignore[arg-type]
         (ToolResult((BLOCK,), meta=[1]), "a ToolResult whose meta is a list; it needs a dict."),  # type: ignore[arg-type]
-        (ToolResult((BLOCK,), meta={"x": object()}), "The tool gave something that is no JSON"),
-        (ToolResult((BLOCK,), {"x": object()}, has_structured=True), "The tool gave something that is no JSON"),
+        (ToolResult((BLOCK,), meta={"x": object()}), "The tool gave something that is not JSON"),
+        (ToolResult((BLOCK,), {"x": object()}, has_structured=True), "The tool gave something that is not JSON"),
     ],
 )  # fmt: skip
 async def test_a_block_that_is_none_is_refused_by_its_member(made: object, fault: str) -> None:

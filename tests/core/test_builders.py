@@ -199,7 +199,7 @@ def test_declared_words_stand_in_for_those_that_a_build_lacks() -> None:
         counted(made("one"), made("two", description="Second."))[0]
     )
     assert [tool.spec.description for tool in catalog.view(ToolContext()).tools()] == ["First.", "Second."]
-    with pytest.raises(DefinitionError, match="is no tool"):
+    with pytest.raises(DefinitionError, match="is not a tool"):
         catalog.view(ToolContext(), extra_tools=[42])
 
 

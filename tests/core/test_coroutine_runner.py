@@ -172,7 +172,7 @@ async def test_a_call_that_is_dropped_half_way_closes_its_code() -> None:
 
 
 class Soon:
-    """An awaitable that is no coroutine."""
+    """An awaitable that is not a coroutine."""
 
     def __await__(self) -> Generator[Any, None, str]:
         yield from asyncio.sleep(0).__await__()

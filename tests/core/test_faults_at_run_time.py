@@ -157,8 +157,8 @@ def echo(ctx: ToolContext, args: dict[str, Any]) -> object:
                 {"const": [1]},
             )
         ),
-        ({"deprecated": "soon"}, "deprecated='soon' is no date"),
-        ({"deprecated": 2027}, "deprecated=2027 is no date"),
+        ({"deprecated": "soon"}, "deprecated='soon' is not a date"),
+        ({"deprecated": 2027}, "deprecated=2027 is not a date"),
         (None, "a tool was left out"),
     ],
 )
@@ -174,5 +174,5 @@ async def test_a_source_that_lists_what_cannot_be_loses_that_and_nothing_else(
         catalog.group("another change")
     assert (caplog.text.count("Source 'ext': a tool was left out"), said in caplog.text) == (1, True)
     if fault is not None and "deprecated" in fault:
-        with pytest.raises(DefinitionError, match="is no date"):
+        with pytest.raises(DefinitionError, match="is not a date"):
             catalog.register(ToolSpec(name="mine", description="d", **fault), echo)

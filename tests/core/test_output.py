@@ -339,5 +339,5 @@ async def test_a_typed_error_reaches_the_caller_whole() -> None:
 
 
 def test_an_error_of_an_unknown_kind_cannot_be_made() -> None:
-    with pytest.raises(ValueError, match="'oops' is no error kind; the kinds are: audit_unavailable"):
+    with pytest.raises(ValueError, match="'oops' is not an error kind; the kinds are: audit_unavailable"):
         CallError("oops", "x")  # type: ignore[arg-type]

@@ -60,7 +60,7 @@ def within(milliseconds: float) -> Iterator[None]:
         ('{"a": 1} x', "no JSON"),
         ("", "no JSON"),
         ('{"a": "\ud800"}', ""),
-        ('{"a": NaN, "b": ' + "1" * 400 + "}", "NaN is no JSON number"),
+        ('{"a": NaN, "b": ' + "1" * 400 + "}", "NaN is not a JSON number"),
         ('{"a": ' + "1" * 400 + ', "b": ' + "[" * 100_000 + "]" * 100_000 + "}", "nested more than 64 levels"),
         ('{"a": ' + "9" * 1_001 + "}", "an integer has more than 1000 digits"),
         ('{"a": -' + "9" * 1_001 + "}", "an integer has more than 1000 digits"),

@@ -155,7 +155,7 @@ async def test_one_bad_query_does_not_fail_the_rest(catalog: Catalog) -> None:
     answer = await say(catalog, "searchTools", queries=[7, "share a photo", " "], detail="much", limit="many")
     assert [item["query"] for item in answer["data"]["results"]] == ["share a photo"]
     assert answer["error"] == (
-        'detail "much" is none of name, brief, full; a query must be a text that says what is needed'
+        'detail "much" is not one of name, brief, full; a query must be a text that says what is needed'
     )
     answer = await say(catalog, "searchTools", queries=["share a photo"] * 7)
     assert len(answer["data"]["results"]) == 5

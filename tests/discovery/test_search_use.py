@@ -203,7 +203,7 @@ async def test_only_words_that_tell_are_kept_and_no_values(file: Path) -> None:
 @pytest.mark.parametrize(
     "spoil",
     [
-        lambda file: file.write_bytes(b"this is no database at all" * 99),
+        lambda file: file.write_bytes(b"this is not a database at all" * 99),
         lambda file: file.mkdir(),
         lambda file: file.symlink_to(file.parent / "nowhere" / "use.sqlite"),
         pytest.param(

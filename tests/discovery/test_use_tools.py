@@ -78,7 +78,7 @@ async def test_without_calls_the_form_is_shown(catalog: Catalog, arguments: dict
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        ("list_photo", "call 0 is no object."),
+        ("list_photo", "call 0 is not an object."),
         ({"agent": "photos"}, "call 0 names no tool."),
         ({"agent": "\ud800"}, "call 0 names no tool."),
         ({**OK, "agent": "\ud800"}, 'Agent "?" not found'),
@@ -254,7 +254,7 @@ async def test_a_batch_has_a_limit(catalog: Catalog) -> None:
 
 async def test_a_strategy_that_there_is_not_is_refused(catalog: Catalog) -> None:
     answer = await use(catalog, OK, strategy="fast")
-    assert answer == {"success": False, "error": 'strategy "fast" is none of serial, parallel.'}
+    assert answer == {"success": False, "error": 'strategy "fast" is not one of serial, parallel.'}
 
 
 class Listener:

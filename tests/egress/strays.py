@@ -7,7 +7,7 @@ import time
 
 
 def double(value: object) -> list[object]:
-    print("chatter that is no answer")
+    print("chatter that is not an answer")
     return [value, value]
 
 

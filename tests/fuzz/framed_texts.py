@@ -35,7 +35,7 @@ class Event(NamedTuple):
 def events_of(raw: bytes) -> list[Event]:
     """Read a stream of events as the standard says (HTML, 9.2.6), all of it at once."""
     text = raw.decode("utf-8", "replace").removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
-    # What follows the last end of a line is not a line, and what follows the last empty line is no event.
+    # What follows the last end of a line is not a line, and what follows the last empty line is not an event.
     events, name, data, has_data = list[Event](), "", list[str](), False
     for line in text.split("\n")[:-1]:
         if not line:

@@ -279,7 +279,7 @@ async def stream_answers(project: Project) -> AsyncGenerator[Callable[[bytes], A
 
 
 def names_its_request(raw: bytes) -> bool:
-    """Tell whether somebody could read whose answer it is; of a line that is no JSON nobody can."""
+    """Tell whether somebody could read whose answer it is; of a line that is not JSON nobody can."""
     try:
         orjson.loads(raw)
     except ValueError:
@@ -301,7 +301,7 @@ async def test_what_others_answer_is_read_as_the_reference_reads_it_or_not_at_al
             if answers in (stdio_answers, stream_answers):
                 raw = raw.replace(b"\n", b" ").replace(b"\r", b" ")
             if answers is stream_answers:
-                # Where an event stream is no UTF-8, its own specification says what stands there.
+                # Where an event stream is not UTF-8, its own specification says what stands there.
                 raw = raw.decode("utf-8", "replace").encode()
             wanted = expected(raw, takes_nul=True)
             if not raw or (answers is stdio_answers and wanted == REFUSED and not names_its_request(raw)):

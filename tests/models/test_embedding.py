@@ -186,7 +186,7 @@ async def test_a_broken_file_is_passed_over_and_said_once(
 ) -> None:
     path = tmp_path / "vectors.sqlite"
     if broken == "no database":
-        path.write_bytes(b"These are no rows. " * 100)
+        path.write_bytes(b"These are not rows. " * 100)
     elif broken == "a folder":
         path.mkdir()
     else:

@@ -159,7 +159,7 @@ BAD: dict[str, tuple[Callable[[], Script | bytes], set[str]]] = {
     "sends without end": (lambda: endless(JSON, MEBI), {"result_too_large"}),
     "drips an answer": (lambda: endless(JSON, b" ", gap_s=0.01), {"timeout"}),
     "is a bomb": (gzip_bomb, {"result_too_large"}),
-    "is no model": (lambda: PAGE, UNREADABLE),
+    "is not a model": (lambda: PAGE, UNREADABLE),
     "answers damaged JSON": (lambda: CUT, UNREADABLE),
     "answers deep JSON": (lambda: DEEP, UNREADABLE),
     "answers many small values": (
@@ -179,7 +179,7 @@ BAD_STREAMS: dict[str, tuple[Callable[[], Script | bytes], set[str]]] = {
     ),
     "sends comments without end": (lambda: endless(EVENTS, COMMENTS), {*UNREADABLE, "result_too_large"}),
     "drips comments": (lambda: endless(EVENTS, b": ping\n\n", gap_s=0.01), {*UNREADABLE, "timeout"}),
-    "sends what is no event": (lambda: endless(EVENTS, NO_EVENTS), {*UNREADABLE, "result_too_large"}),
+    "sends what is not an event": (lambda: endless(EVENTS, NO_EVENTS), {*UNREADABLE, "result_too_large"}),
 }  # fmt: skip
 
 
@@ -215,7 +215,7 @@ async def failed(
 
 # What is no matter of a provider's own client is tried with one of them, since each try costs.
 ALSO = {
-    "hangs before it answers", "sends without end", "drips an answer", "is no model", "sends one event without end",
+    "hangs before it answers", "sends without end", "drips an answer", "is not a model", "sends one event without end",
     "drips comments",
 }  # fmt: skip
 

@@ -92,7 +92,7 @@ def test_a_module_that_is_hidden_is_refused_where_it_is_named_and_else_a_warning
 
 
 async def test_modules_that_nobody_else_has_are_imported_from_the_folder(project: Project, installed: Path) -> None:
-    (installed / "acme_notes").mkdir()  # a folder without modules is no package
+    (installed / "acme_notes").mkdir()  # a folder without modules is not a package
     project.file("acme_notes.py", "OWNER = 'beside'\n")
     project.write("python: [mine]", mine=MINE.replace("acme_installed", "acme_notes"))
     assert (await project.view().call("whose")).text == "beside"

@@ -57,7 +57,7 @@ def secret_catalog() -> Catalog:
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
 async def test_a_spelling_comes_back_in_no_text_value_key_or_error(spelling: str) -> None:
-    # The URL escapes of é are two bytes, which are no characters of the secret: without it here.
+    # The URL escapes of é are two bytes, which are not characters of the secret: without it here.
     value = CANARY if spelling != "every byte as in a URL" else CANARY[:-1]
     catalog = Catalog()
     catalog.add_secrets(Secret(value))

@@ -96,7 +96,7 @@ async def test_ssrf_06_short_and_other_spellings(host: str, connects: list[str])
         async with GuardedClient() as client:
             with pytest.raises(EgressError) as caught:
                 await client.request("GET", f"http://{host}:{listener.port}/", timeout_s=10)
-        # "0177.0.0.1" is no address to URL parsers; it is refused as such, which is as good.
+        # "0177.0.0.1" is not an address to URL parsers; it is refused as such, which is as good.
         assert caught.value.error.kind in ("blocked_destination", "invalid_arguments")
         assert (listener.hits, connects) == (0, [])
 
@@ -377,7 +377,7 @@ async def test_ssrf_26_slow_response(opening: bytes) -> None:
                 await client.request("POST", server.url, timeout_s=0.5)
             took_s = asyncio.get_running_loop().time() - started
         error = caught.value.error
-        # A drip that is no HTTP at all may be seen through before the deadline.
+        # A drip that is not HTTP at all may be seen through before the deadline.
         assert error.kind == "timeout" or (opening == b"" and error.kind == "protocol_error")
         assert is_within(took_s, 1.0)
         assert error.outcome_unknown

@@ -313,7 +313,7 @@ async def test_stores_config_audit_tasks_questions_and_budgets_are_reported_and_
         assert (await ann.call("spend", {})).error is not None
         task = (await ann.call("wait", {})).task_id
         assert task is not None
-        world.problems.append(Problem(where="pegboard.yaml:3:1", message=f"{CANARY!r} is no port"))
+        world.problems.append(Problem(where="pegboard.yaml:3:1", message=f"{CANARY!r} is not a port"))
         ports = catalog.executor.ports
         catalog.executor.swap(replace(ports, wall_clock=lambda: ports.wall_clock() + TASK_STUCK_S + 60))
         await ports.audit.close()  # type: ignore[union-attr]

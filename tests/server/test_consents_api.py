@@ -228,7 +228,7 @@ async def test_behind_a_proxy_its_own_pages_are_told_from_others_by_the_address_
                 "agent", "POST", "/v1/tools/pay/call", {"to": "bob"}, **{"x_forwarded_proto": "https", **heads}
             )
             assert (status, problem["kind"]) == (403, "consent_required" if is_own else "forbidden"), heads
-        # Whoever is no trusted proxy says nothing of the address that counts.
+        # Whoever is not a trusted proxy says nothing of the address that counts.
         shop.app = TrustedProxies(app, ("192.0.2.1",))
         told = {"origin": "http://localhost", "x_forwarded_host": "localhost"}
         assert (await shop.ask("agent", "POST", "/v1/tools/pay/call", {"to": "bob"}, **told))[1]["kind"] == "forbidden"

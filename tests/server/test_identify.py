@@ -176,7 +176,7 @@ BROKEN: dict[str, tuple[Any, int]] = {
     "nobody": (lambda request: None, 401),
     "it raises": (raising(RuntimeError("password=hunter2")), 503),
     "it raises a key error": (raising(KeyError("authorization")), 503),
-    "a status that is no refusal": (raising(HTTPException(200)), 403),
+    "a status that is not a refusal": (raising(HTTPException(200)), 403),
     "a redirect to a login page": (raising(HTTPException(307, headers={"location": "/login"})), 403),
     "a user without a name": (lambda request: Identified(user="", profiles=("chat",)), 503),
     "a user of another type": (lambda request: {"user": 7, "profiles": ["chat"]}, 503),

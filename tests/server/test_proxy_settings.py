@@ -125,7 +125,7 @@ async def test_with_a_certificate_it_answers_over_https_whatever_the_number_of_w
         (["--forwarded-allow", "proxy.example"], "is not an address or network"),
         (["--forwarded-allow", "10.0.0.1/8"], "is not an address or network"),
         (["--forwarded-allow", "*"], "is not an address or network"),
-        (["--root-path", "tools?x"], "is no path"),
+        (["--root-path", "tools?x"], "is not a path"),
         (["--tls-key", "key.pem"], "of no use without --tls-cert"),
         (["--tls-cert", "missing.pem"], "cannot be used"),
         (["--uds", "s", "--port", "1"], "Leave one out"),

@@ -73,7 +73,7 @@ def test_the_documented_forms_load_as_written(tmp_path: Path) -> None:
             '"npx -y tools" is a program with arguments, and no shell reads it',
         ),
         ("{transport: http, command: x}", "does not go with `transport: http`"),
-        ("{transport: http, url: 'file:///x'}", "is no http or https address"),
+        ("{transport: http, url: 'file:///x'}", "is not an http or https address"),
         (
             "{transport: sse, url: 'http://x/', per_user: true}",
             "`per_user:` is not supported by this version of Pegboard yet",

@@ -256,7 +256,7 @@ async def test_the_lists_in_json_are_tables_wherever_they_stand_and_whatever_it_
         [("", ((1,), (2,)))],
     ]
     broken = await reader.read("a.jsonl", b'{"id": 1}\n{"id":\n')
-    assert broken.error == "line 2 is no JSON at column 7: Expecting value"
+    assert broken.error == "line 2 is not JSON at column 7: Expecting value"
 
 
 async def test_a_pdf_has_its_pages_and_what_is_told_of_it(reader: FileReader) -> None:
@@ -345,13 +345,13 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
         lambda: packed({"word/document.xml": b"<!--" + b" " * ((1 << 20) - 10) + b"-->" + ENTITIES}),
         OF_ENTITIES,
     ),
-    "broken.docx": (lambda: word()[:2_000], "it is no Office file"),
-    "empty.docx": (lambda: b"", "it is no Office file"),
-    "plain.docx": (lambda: packed({"a.txt": b"x"}), "it is no Word document"),
-    "plain.xlsx": (lambda: packed({"a.txt": b"x"}), "it is no Excel workbook"),
-    "noise.pdf": (lambda: b"\x00\x01" * 500, "it is no PDF that can be read"),
-    "cut.pdf": (lambda: pdf("text")[:60], "it is no PDF that can be read"),
-    "wide.csv": (lambda: b"a,b\n" + b'"' + b"x" * 1_100_000 + b'",1\n', "line 2 is no CSV"),
+    "broken.docx": (lambda: word()[:2_000], "it is not a valid Office file"),
+    "empty.docx": (lambda: b"", "it is not a valid Office file"),
+    "plain.docx": (lambda: packed({"a.txt": b"x"}), "it is not a valid Word document"),
+    "plain.xlsx": (lambda: packed({"a.txt": b"x"}), "it is not a valid Excel workbook"),
+    "noise.pdf": (lambda: b"\x00\x01" * 500, "it is not a readable PDF"),
+    "cut.pdf": (lambda: pdf("text")[:60], "it is not a readable PDF"),
+    "wide.csv": (lambda: b"a,b\n" + b'"' + b"x" * 1_100_000 + b'",1\n', "line 2 is not CSV"),
     "picture.png": (lambda: b"\x89PNG\r\n", "it is a picture, which no parser reads"),
 }
 

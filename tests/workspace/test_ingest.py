@@ -104,7 +104,7 @@ async def test_each_bad_file_is_one_line_and_the_others_come_in(library: Library
     assert "\n" not in told.pop("loop.pdf", "")
     assert dict(report.kinds_not_read) == {"bin": 1}
     assert {path: reason for path, reason in told.items() if path != "deep.json"} == {
-        "broken.json": "it is no JSON at line 1, column 7: Expecting value",
+        "broken.json": "it is not JSON at line 1, column 7: Expecting value",
         "two�lines.json": "its name has a character that cannot be shown, such as a line break; rename it",
         "noise.txt": "it is not a text: byte 3 belongs to no encoding",
         "wide.csv": "a table has 0 rows and 2,000 columns; at most 1,000,000 and 1,000 are taken. Split it",

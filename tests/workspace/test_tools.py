@@ -215,7 +215,7 @@ async def test_a_document_is_described_by_its_id_and_by_its_path(library: Librar
     by_id = await library.call("document_info", document_id=ids["policies/leave.txt"])
     by_path = await library.call("document_info", source_id=source, path="/policies/leave.txt")
     assert by_id == by_path
-    # What somebody called pages and is no number stays where it was put.
+    # What somebody called pages and is not a number stays where it was put.
     assert (by_id["metadata"], by_id["pages"], by_id["status"]) == ({"title": "Leave", "pages": "many"}, None, "ready")
     assert (by_id["char_count"], by_id["chunk_count"], by_id["path"]) == (11, 1, "policies/leave.txt")
     for args in ({}, {"source_id": source}, {"document_id": "x", "path": "y"}):

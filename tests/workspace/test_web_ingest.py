@@ -140,7 +140,7 @@ async def test_the_entries_of_a_feed_come_in_once_and_stay_when_the_feed_forgets
     info = await library.call("document_info", document_id=found["hits"][0]["document_id"])
     assert (info["metadata"]["title"], info["metadata"]["author"]) == ("News 2, corrected", "Ines Faber")
     assert info["created_at"] == "2026-01-06T10:00:00+00:00"
-    # A feed is no pages: what has that name already is not written over.
+    # A feed has no pages: what has that name already is not written over.
     site.pages["/page"] = ("text/html", b"<p>x</p>")
     with pytest.raises(CallError, match="of the type 'feed'"):
         await ingest(f"{url}/page", space="s1", source="news")
@@ -164,10 +164,10 @@ async def test_what_cannot_be_taken_in_is_one_line_and_no_address_inside_is_reac
     for path, words in (
         ("/gone", "the server answered 404"),
         ("/bomb", "it defines entities"),
-        ("/broken", "it is no feed that can be read"),
+        ("/broken", "it is not a readable feed"),
         ("/other", "it is neither RSS nor Atom"),
         ("/picture", "no parser reads what it is: 'image/png'"),
-        ("/bad.pdf", "it is no PDF"),
+        ("/bad.pdf", "it is not a PDF"),
     ):
         [bad] = (await made.ingest(url + path, space="s1")).bad
         assert words in bad.reason, (path, bad)

@@ -73,7 +73,7 @@ def _entry(
     options: Mapping[str, Any],
 ) -> ToolEntry:
     if not isinstance(tool, BaseTool):
-        raise DefinitionError(f"{tool!r} is no tool of LangChain; give a BaseTool, several, or a toolkit.")
+        raise DefinitionError(f"{tool!r} is not a tool of LangChain; give a BaseTool, several, or a toolkit.")
     schema = _own_schema(tool)
     hidden = _hidden_arguments(tool, schema)
     required = [name for name, is_required in hidden.items() if is_required]

@@ -135,7 +135,7 @@ def _parsed(skeleton: str, values: _Values) -> dict[str, Any]:
 
 
 def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _with_values(parsed: Any, values: _Values) -> Any:

@@ -28,7 +28,7 @@ class Template:
         self.text = text
         self.claims = tuple(_PLACE.findall(text))
         if not text or "" in self.claims or set(_PLACE.sub("", text)) & set("{}"):
-            raise DefinitionError(f"{text!r} is no text with claims; write a name as it is, or {{sub}} for a claim.")
+            raise DefinitionError(f"{text!r} is not a valid template; write a plain name, or {{sub}} for a claim.")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Template) and other.text == self.text

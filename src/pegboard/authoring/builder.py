@@ -74,7 +74,7 @@ def read_built(built: Any, declared: ToolEntry | None) -> list[ToolEntry]:
     elif callable(cast("object", built)):
         entry = function_entry(cast("Callable[..., Any]", built), ToolOptions())
     else:
-        raise DefinitionError(f"{built!r} is no tool: give a function, a Tool class or ToolSpec(…).bind(handler).")
+        raise DefinitionError(f"{built!r} is not a tool: give a function, a Tool class or ToolSpec(…).bind(handler).")
     if declared is None:
         return [entry]
     return [replace(entry, spec=_joined(entry.spec, declared.spec), fingerprint="")]

@@ -211,7 +211,7 @@ def _fault_of(step: dict[str, Any]) -> str | None:
         case "is-subclass":
             return f"no argument can be a class: take its name, e.g. as a Literal, and look up {step['cls']!r} in it"
         case "enum" if odd := next((one for one in step["members"] if not isinstance(one.value, _SCALARS)), None):
-            return f"the value of {odd} is no text, number or flag, so that no argument means it: give it such a value"
+            return f"the value of {odd} is not a string, number or boolean, so no argument can mean it: use one"
         case "literal" if odd := next((one for one in step["expected"] if not _is_scalar(one)), None):
             return f"no argument is taken for {odd!r}: take a text, or a member of an enum whose value is one"
         case "dict":

@@ -70,7 +70,7 @@ def _refuse_what_is_no_function(fn: Any, where: str) -> None:
         fault, where = f"{fn!r} cannot be called; give a function.{_meant(fn)}", ""
     elif signature.is_context_manager(fn):
         name = getattr(underlying(fn), "__name__", "it")
-        fault = f"{name!r} makes a context manager, which is no result: enter it in a function that returns a value."
+        fault = f"{name!r} makes a context manager, which is not a result: enter it in a function that returns a value."
     if fault:
         raise DefinitionError(Problem(where=where, message=fault))
 

@@ -136,7 +136,7 @@ def _json(key: str, value: Any) -> str:
     try:
         json_bytes(value)
     except (TypeError, ValueError) as error:
-        return f"{key}={value!r} is no JSON ({error})."
+        return f"{key}={value!r} is not JSON ({error})."
     return ""
 
 
@@ -153,7 +153,7 @@ def _day(key: str, value: Any) -> str:
         if value is not None:
             date.fromisoformat(value)
     except ValueError:
-        return f"{key}={value!r} is no date; write for example '2027-01-01'."
+        return f"{key}={value!r} is not a date; write for example '2027-01-01'."
     return ""
 
 

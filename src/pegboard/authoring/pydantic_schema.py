@@ -183,7 +183,7 @@ class _SchemaWriter(GenerateJsonSchema):
         # For arguments the text is that of `UnfillableError`.
         if self.mode == "validation":
             return super().is_subclass_schema(schema)
-        return self.handle_invalid_for_json_schema(schema, f"a class ({schema['cls']!r}), which is no JSON")
+        return self.handle_invalid_for_json_schema(schema, f"a class ({schema['cls']!r}), which is not JSON")
 
     def is_instance_schema(self, schema: Any) -> Any:
         # Only results may have classes that pydantic does not know.

@@ -287,7 +287,7 @@ def asks_for_call(method: Callable[..., Any], name: str, *, where: str) -> bool:
         return True
     context = context_type(annotation)
     if context is None:
-        message = f"{annotation!r} is no context; write `{name}: ToolContext` or `{name}: CallContext`."
+        message = f"{annotation!r} is not a context type; write `{name}: ToolContext` or `{name}: CallContext`."
         raise DefinitionError(Problem(where=where, path=f"parameter {name!r}", message=message))
     return issubclass(context, CallContext)
 

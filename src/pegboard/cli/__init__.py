@@ -13,7 +13,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             # Closed before we started. Writing to it must not fail, in this process or in those that it starts.
-            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8"))  # noqa: TID251 - it is no file
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8"))  # noqa: TID251 - it is not a file
     # pydantic-ai prints a banner at its first run, on a terminal or for a coding agent.
     os.environ.setdefault("PYDANTIC_AI_NO_BANNER", "1")
     # Imported modules are never garbage, so collections while they load only cost time; see `build_app`.

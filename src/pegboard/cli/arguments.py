@@ -40,7 +40,7 @@ def read_arguments(pairs: Sequence[str], text: str | None, *, spec: ToolSpec | N
         if key in arguments and is_list_item:
             arguments[key] = [*arguments[key], *value]
         elif key in arguments:
-            raise CommandError(f"{key!r} is given twice, and is no list.")
+            raise CommandError(f"{key!r} is given twice, and is not a list.")
         else:
             arguments[key] = value
     return {**whole, **arguments}

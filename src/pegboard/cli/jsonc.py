@@ -210,5 +210,5 @@ def _after_space(text: str, place: int) -> int:
     return found.end()
 
 
-def _fault(text: str, place: int, what: str = "it is no JSON there") -> JsoncError:
+def _fault(text: str, place: int, what: str = "it is not JSON there") -> JsoncError:
     return JsoncError(f"line {text.count(chr(10), 0, place) + 1}: {what}")

@@ -74,7 +74,7 @@ class McpClient(NamedTuple):
         except ValueError as error:
             raise CommandError(f"{self.title}'s configuration cannot be read: {error}.", kind="unreadable") from None
         if not is_object(said):
-            raise CommandError(f"{self.title}'s configuration is no object.", kind="unreadable")
+            raise CommandError(f"{self.title}'s configuration is not an object.", kind="unreadable")
         return said
 
 

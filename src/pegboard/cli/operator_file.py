@@ -26,7 +26,7 @@ def read_operator_file(path: Path) -> str:
     """
     try:
         if path.exists() and not path.is_file():
-            raise CommandError(f"{str(path)!r} is no ordinary file.", kind="unreadable")
+            raise CommandError(f"{str(path)!r} is not an ordinary file.", kind="unreadable")
         with path.open("rb") as file:  # raw: the operator's own file, named on the command line
             content = file.read(FOREIGN_FILE_BYTES + 1)
         if len(content) > FOREIGN_FILE_BYTES:

@@ -47,7 +47,7 @@ class Identity(Struct, frozen=True, kw_only=True):
         for pair in filter(None, (part.strip() for part in text.split(","))):
             name, separator, value = (part.strip() for part in pair.partition("="))
             if not separator or not value:
-                raise CommandError(f"--as {text!r}: {pair!r} is no name=value; write --as user=ann,space=s1.")
+                raise CommandError(f"--as {text!r}: {pair!r} is not name=value; write --as user=ann,space=s1.")
             if name not in _WORDS:
                 raise CommandError(f"--as {text!r}: unknown name {name!r}.{nearest(name, _WORDS, label='Names')}")
             if name == "roles":

@@ -77,7 +77,7 @@ def _entry(agent: AgentDeclaration, build: BuildContext) -> AgentEntry | None:
     orchestration, prompts, permissions = form.orchestration, form.prompts, form.permissions
     prompt = "" if prompts is None else prompts.system
     if prompt and (fault := template_analysis.template_fault(prompt)) is not None:
-        build.report.add((here / "prompts" / "system").problem(f"is no template: {fault}"))
+        build.report.add((here / "prompts" / "system").problem(f"is not a template: {fault}"))
     policy = OPEN_POLICY
     if permissions is not None:
         policy = Policy(allow=permissions.allowed_actions, deny=permissions.denied_actions, origin=here.origin)
@@ -218,7 +218,7 @@ def _model(file: Declared[Any], build: BuildContext) -> ModelSpec | None:
         text = "openai_compatible needs `base_url`: write a mapping with provider, base_url and name"
     else:
         known = [*build.config.models, *(f"{each}:" for each in ("openai", "anthropic", "google"))]
-        text = f"{form.model!r} is no model.{nearest(form.model, known, label='Known')} Or write `provider:name`"
+        text = f"{form.model!r} is not a model.{nearest(form.model, known, label='Known')} Or write `provider:name`"
     build.report.add(at.problem(text))
     return None
 

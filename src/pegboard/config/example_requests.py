@@ -37,7 +37,7 @@ _HEAD = """\
 # the tool was then: once it changes, its requests are stale, count for nothing, and the next run writes them anew.
 # Requests without it are yours; they stay as they are, whatever becomes of the tool. No other comment is kept.
 """
-_NO_REQUESTS = "this is no file of example requests: no line begins with `tools:`"
+_NO_REQUESTS = "this is not a file of example requests: no line begins with `tools:`"
 
 
 class RequestsForm(Form):

@@ -85,10 +85,10 @@ def _jwt_faults(form: JwtForm, at: At) -> Iterator[Problem]:
         yield at.problem(needs_package("PyJWT", "auth"))
     # An audience may be any word; one that begins like an address is shown to clients as one.
     if form.audience.startswith(("https://", "http://")) and not _host_of(form.audience):
-        yield (at / "audience").problem(f"{form.audience!r} is no address; write https://host/path")
+        yield (at / "audience").problem(f"{form.audience!r} is not an address; write https://host/path")
     host = _host_of(form.jwks_url)
     if not host:
-        yield (at / "jwks_url").problem(f"{form.jwks_url!r} is no address; write https://host/path")
+        yield (at / "jwks_url").problem(f"{form.jwks_url!r} is not an address; write https://host/path")
     elif not form.jwks_url.lower().startswith("https:") and not _is_here(host):
         yield (at / "jwks_url").problem(f"{form.jwks_url!r} can be changed on its way here; write https://")
 

@@ -448,7 +448,7 @@ class _Load(Struct, kw_only=True):
         name = at.text
         if name in self.kinds:
             return self.kinds[name]
-        unknown = f"{at.shown} is no type of tool.{nearest(name, self.kinds, label='Types')}"
+        unknown = f"{at.shown} is not a type of tool.{nearest(name, self.kinds, label='Types')}"
         # It may be a kind of a plugin that could not be loaded, which was reported.
         if not self.lacks_kinds:
             self.report.add(at.problem(refusal(at.steps, name) or unknown))
@@ -489,7 +489,7 @@ class _Load(Struct, kw_only=True):
             return None
         here = at / "discovery" / "examples"
         if form.model is not None and form.model not in main.models and form.model not in self.lost_models:
-            text = f"{form.model!r} is none of `models:`.{nearest(form.model, main.models, label='Models')}"
+            text = f"{form.model!r} is not one of `models:`.{nearest(form.model, main.models, label='Models')}"
             self.report.add((here / "model").problem(text))
         path = self.path.parent / form.file
         # Watched even if it does not exist yet.

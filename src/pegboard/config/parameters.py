@@ -112,8 +112,8 @@ def _schema_problems(schema: JSON, at: At, *, is_shorthand: bool) -> list[Proble
         if steps[-1:] == ("type",) and isinstance(here.node, Scalar):
             meant = _PYTHON_TYPES.get(here.text) or nearest_one(here.text, _TYPES)
             hint = f" Did you mean {meant!r}?" if meant else ""
-            return [here.problem(f"{here.shown} is no type: it is one of {', '.join(_TYPES)}.{hint}")]
-        return [here.problem(f"{here.shown} is no valid JSON Schema here: {str(error.message).splitlines()[0][:200]}")]
+            return [here.problem(f"{here.shown} is not a type; the types are {', '.join(_TYPES)}.{hint}")]
+        return [here.problem(f"{here.shown} is not valid JSON Schema here: {str(error.message).splitlines()[0][:200]}")]
     except ValueError as error:
         return [at.problem(f"no valid JSON Schema: {str(error).splitlines()[0][:200]}")]
     return []

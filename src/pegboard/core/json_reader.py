@@ -251,7 +251,7 @@ def _unique(raw: bytes, bounds: Bounds) -> JSONValue:
         # orjson treats an integer of 309 digits as out of range.
         if _LONG_NUMBER.search(raw):
             return _exactly(raw, bounds)
-        raise _refused(f"they are no JSON, or nested too deep: {_first_line(error)}") from None
+        raise _refused(f"they are not JSON, or nested too deep: {_first_line(error)}") from None
     if len(raw) <= _COMPARED_BYTES and _few_brackets(raw, _SHALLOW) and orjson.dumps(value) == raw:
         # As in `quickly_read`. Most programs write this way; a long text is not serialised to compare it.
         return value
@@ -289,7 +289,7 @@ def _exactly(raw: bytes, bounds: Bounds) -> JSONValue:
     except RecursionError:
         raise _refused(f"they are nested more than {bounds.json_depth} levels deep (`limits.json_depth`)") from None
     except UnicodeError as error:
-        raise _refused(f"they are no UTF-8: {_first_line(error)}") from None
+        raise _refused(f"they are not UTF-8: {_first_line(error)}") from None
     except ValueError as error:
         raise _refused(_first_line(error)) from None
 
@@ -316,7 +316,7 @@ def _unique_keys(pairs: list[tuple[str, JSONValue]]) -> JSON:
 
 
 def _no_number(name: str) -> JSONValue:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _finite(digits: str) -> float:

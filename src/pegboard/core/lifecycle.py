@@ -21,7 +21,8 @@ def check_end(spec: ToolSpec) -> None:
         if spec.deprecated is not None:
             date.fromisoformat(spec.deprecated)
     except (ValueError, TypeError):
-        raise DefinitionError(f"deprecated={spec.deprecated!r} is no date; write for example '2027-01-01'.") from None
+        text = f"deprecated={spec.deprecated!r} is not a date; write for example '2027-01-01'."
+        raise DefinitionError(text) from None
 
 
 def with_end(entry: ToolEntry) -> ToolEntry:

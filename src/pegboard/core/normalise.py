@@ -187,7 +187,7 @@ def structured(value: object) -> ToolResult:
             plain = _exact(value)
             text = json_bytes(plain)
     except (TypeError, ValueError, RecursionError) as error:
-        message = f"The tool gave something that is no JSON ({error.__cause__ or error})."
+        message = f"The tool gave something that is not JSON ({error.__cause__ or error})."
         raise CallError("output_invalid", message, outcome_unknown=True) from error
     block = new_tuple(TextContent, (text.decode(), None, None))
     return new_tuple(ToolResult, ((block,), plain, False, None, NO_META, True, None))

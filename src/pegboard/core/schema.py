@@ -288,12 +288,12 @@ def _walk_within(value: JSONValue, bounds: Bounds, *, is_copied: bool) -> Any:
                 long_digits += item.bit_length() // 3
         elif kind is float:
             if not math.isfinite(item):
-                raise _refused(f"{item!r} is no JSON number")
+                raise _refused(f"{item!r} is not a JSON number")
             if not -_BEYOND < item < _BEYOND:
                 long_digits += _BEYOND_DIGITS
         elif not (kind is str or kind is bool or item is None):
             # Exact types only: the validator does not accept subclasses of str or int.
-            raise _refused(f"a {kind.__name__} is no JSON value")
+            raise _refused(f"a {kind.__name__} is not a JSON value")
         if long_digits > LONG_DIGITS:
             raise _refused(f"their numbers beyond 64 bits have more than {LONG_DIGITS} digits in all")
     return result[0]
@@ -320,7 +320,7 @@ def _check_container(item: dict[object, object] | list[object], depth: int, boun
             raise _refused(f"an object has {len(item)} keys, more than {bounds.object_keys} (`limits.object_keys`)")
         for key in item:
             if type(key) is not str:
-                raise _refused(f"the key {key!r} is no text")
+                raise _refused(f"the key {key!r} is not a string")
 
 
 def refused_arguments(text: str, rule: str, *, path: str = "$", value: JSONValue = None) -> CallError:

@@ -117,8 +117,8 @@ class SchemaReferences:
         uris = {_joined(base, uri) for base in bases} if _plain().fullmatch(uri) else {None}
         if self._resources and (self._has_odd_names or None in uris):
             raise DefinitionError(
-                f"Invalid JSON Schema: {uri[:_SHOWN_CHARS]!r}, or an `$id`, is no plain address such as 'parts.json', "
-                "and is not followed: refer by '#/$defs/NAME'"
+                f"Invalid JSON Schema: {uri[:_SHOWN_CHARS]!r}, or an `$id`, is not a plain address such as "
+                "'parts.json', and is not followed: refer by '#/$defs/NAME'"
             )
         return [part for each in uris if each is not None for part in self._resources.get(each, ())]
 

@@ -135,7 +135,7 @@ def _stray_words(entry: ToolEntry) -> Iterator[Finding]:
     names = list(properties) if is_object(properties) else []
     for word in entry.stray_words:
         meant = nearest(word, names, label="It has")
-        yield _finding(entry, "stray words", f"the docstring describes {word!r}, which is no parameter.{meant}")
+        yield _finding(entry, "stray words", f"the docstring describes {word!r}, which is not a parameter.{meant}")
 
 
 def _says_nothing(schema: JSON) -> bool:
@@ -191,7 +191,7 @@ def _lifecycle(entry: ToolEntry, view: View, today: date) -> Iterator[Finding]:
     if has_ended(spec, today):
         yield _finding(entry, "past its end", f"it ended on {spec.deprecated}: remove it")
     if spec.replaced_by is not None and view.snapshot.find(spec.replaced_by) is None:
-        yield _finding(entry, "no such successor", f"replaced_by={spec.replaced_by!r} is no declared tool")
+        yield _finding(entry, "no such successor", f"replaced_by={spec.replaced_by!r} is not a declared tool")
     for former in spec.renamed_from:
         other = view.snapshot.find(former)
         if other is not None and other.qualified_id != spec.qualified_id:

@@ -99,7 +99,7 @@ def json_of(response: Response, who: str) -> Any:
     except TooManyValuesError as error:
         raise CallError("result_too_large", f"{who} answered {response.status_code} with {error}.") from None
     except ValueError:
-        text = f"{who} answered {response.status_code} with something that is no JSON. Try again later."
+        text = f"{who} answered {response.status_code} with something that is not JSON. Try again later."
         raise CallError("protocol_error", text) from None
 
 

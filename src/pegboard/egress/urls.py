@@ -104,7 +104,7 @@ def fill_path(template: str, encoded: Mapping[str, str]) -> str:
 def _head_of(template: str) -> str:
     head = _AUTHORITY.match(template)
     if head is None and not template.startswith("{"):
-        raise DefinitionError(f"{template!r} is no address; write the whole of it, https://host/path.")
+        raise DefinitionError(f"{template!r} is not an address; write the complete URL, https://host/path.")
     if head is None or "{" in head[0]:
         raise DefinitionError(f"The URL {template!r} must have its placeholders behind the host.")
     return head[0]

@@ -67,7 +67,7 @@ class CallError(PegboardError):
         details: Mapping[str, object] | None = None,
     ) -> None:
         if kind not in ERROR_KINDS:
-            raise ValueError(f"{kind!r} is no error kind; the kinds are: {', '.join(sorted(ERROR_KINDS))}.")
+            raise ValueError(f"{kind!r} is not an error kind; the kinds are: {', '.join(sorted(ERROR_KINDS))}.")
         super().__init__(message)
         self.error = ToolError(
             kind=kind,

@@ -33,7 +33,7 @@ def with_content_security(
             raise DefinitionError(f"{where}: csp {key}: give a list of origins, such as [{origins!r}].")
         for origin in origins:
             if not _ORIGIN.fullmatch(origin):
-                text = "is no origin; write one such as 'https://api.example.com' or 'https://*.example.com'"
+                text = "is not an origin; write one such as 'https://api.example.com' or 'https://*.example.com'"
                 raise DefinitionError(f"{where}: csp {key}: {origin!r} {text}.")
     ui = {**meta.get("ui", {}), "csp": {_KEYS[key]: list(origins) for key, origins in csp.items()}}
     return {**meta, "ui": ui}

@@ -73,7 +73,7 @@ class Resources:
 
         def declare(fn: Callable[..., Any]) -> Callable[..., Any]:
             if _SCHEME.fullmatch(uri) is None:
-                raise DefinitionError(f"{origin_of(fn)}: {uri!r} is no URI: write one such as 'notes://{{day}}'.")
+                raise DefinitionError(f"{origin_of(fn)}: {uri!r} is not a URI: write one such as 'notes://{{day}}'.")
             entry = _entry(fn, "resource", options)
             texts = _texts(entry)
             if csp is not None:

@@ -42,7 +42,7 @@ def read_skill(namespace: str, folder: Path) -> Skill:
     """
     name = namespace.replace("_", "-").lower()
     if not _NAME.fullmatch(name):
-        raise DefinitionError(f"The namespace {namespace!r} cannot have a skill: {name!r} is no name of one.")
+        raise DefinitionError(f"The namespace {namespace!r} cannot have a skill: {name!r} is not a valid skill name.")
     if not folder.is_dir():
         raise DefinitionError(f"The skill of {namespace!r} needs a folder: there is none at {str(folder)!r}.")
     try:

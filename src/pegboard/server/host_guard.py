@@ -36,9 +36,9 @@ class Refusal(CarriesCredentials, frozen=True, kw_only=True):
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
-_NO_HOST = Refusal(status=421, text="The request has no Host header, or more than one, or one that is no name.")
+_NO_HOST = Refusal(status=421, text="The request has no Host header, or more than one, or one that is not a name.")
 OTHER_PAGE = Refusal(status=403, text="Pages of another address may not change anything here.")
-_NO_ORIGIN = Refusal(status=403, text="The request has more than one Origin header, or one that is no address.")
+_NO_ORIGIN = Refusal(status=403, text="The request has more than one Origin header, or one that is not an address.")
 
 
 class HostGuard:

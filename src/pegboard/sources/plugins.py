@@ -65,7 +65,7 @@ class Registrar:
             DefinitionError: the name is invalid or taken.
         """
         if not _KIND.fullmatch(name):
-            raise DefinitionError(f"{name!r} is no name of a kind: use 1 to 32 of a-z 0-9 _, a letter first")
+            raise DefinitionError(f"{name!r} is not a valid name of a kind: use 1 to 32 of a-z 0-9 _, a letter first")
         owner = self._taken.get(name) or (self._plugin if name in self.kinds else None)
         if owner is not None or name in ToolSpec.__struct_fields__:
             raise DefinitionError(f"the kind {name!r} is taken already by {owner or 'a key of every tool'}")

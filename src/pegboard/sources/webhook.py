@@ -141,7 +141,7 @@ def _in_url(spec: ToolSpec, settings: WebhookSettings, faults: list[Problem]) ->
     for name in sorted(names):
         inner: Any = properties.get(name)
         if inner is None:
-            fault = "is no parameter: declare it under `parameters`"
+            fault = "is not a parameter: declare it under `parameters`"
         elif name not in required and not (is_object(inner) and "default" in inner):
             fault = "may be missing from a call: make it `required: true`"
         elif is_object(inner) and inner.get("type") in ("object", "array"):
@@ -165,7 +165,7 @@ def _template(spec: ToolSpec, settings: WebhookSettings, faults: list[Problem]) 
         return None
     known: JSON = spec.input_schema.get("properties", {})
     faults += [
-        Problem(path="body", message=f"{{{{ {name} }}}} is no parameter: declare it under `parameters`")
+        Problem(path="body", message=f"{{{{ {name} }}}} is not a parameter: declare it under `parameters`")
         for name in sorted(name for name in template.names if name is not None and name not in known)
     ]
     return template
@@ -178,7 +178,7 @@ def _result_path(settings: WebhookSettings, faults: list[Problem]) -> str | None
     try:
         expressions.check(path)
     except DefinitionError as error:
-        text = f"{settings.result!r} is no path such as `$.data.id`, nor a JMESPath expression: {error}"
+        text = f"{settings.result!r} is not a path such as `$.data.id`, nor a JMESPath expression: {error}"
         faults.append(Problem(path="result", message=text))
     except ImportError as error:
         faults.append(Problem(path="result", message=needs_package(error.name, "tools")))

@@ -84,7 +84,7 @@ class CallSpans:
         contexts.attach(outer)
         began_ns = int(call.started.at * _NS)
         if span.is_recording():
-            # A name that is no tool is the client's own text.
+            # A name that is not a tool is the client's own text.
             name = call.tool if call.entry is not None else ""
             span.update_name(_span_name(name, mcp))
             if call.entry is not None:

@@ -61,7 +61,7 @@ async def upload(
     parts = [part for part in path.split("/") if part not in ("", ".")]
     path = "/".join(parts)
     if not path or not can_be_shown(path) or ".." in parts:
-        text = f"{path[:100]!r} is no path of a document: printable names with slashes, such as policies/leave.md."
+        text = f"{path[:100]!r} is not a valid document path: printable names with slashes, such as policies/leave.md."
         raise CallError("invalid_arguments", text)
     async with FileReader(max_chars=store.document_chars) as reader:
         document = await reader.read(path, payload)

@@ -32,7 +32,7 @@ def schemas(schema: Any, way: str = "#", depth: int = 0) -> Iterator[tuple[str, 
 
 
 def not_2020(schema: Any) -> list[str]:
-    """Return why this is no JSON Schema 2020-12; another library than the one we judge with says so."""
+    """Return why this is not a JSON Schema 2020-12; another library than the one we judge with says so."""
     try:
         jsonschema.Draft202012Validator.check_schema(schema)
     except jsonschema.SchemaError as error:

@@ -194,7 +194,7 @@ async def test_a_session_is_over_after_eight_hours_and_is_nothing_to_another_ser
     assert opened.key == "pgb_x"
     assert "pgb_x" not in repr(opened)
     assert Sessions(other, wall_clock=lambda: now[0]).open(cookie) is None
-    # Other state that the server seals for clients is no session.
+    # Other state that the server seals for clients is not a session.
     for state in (b"12.binding", b'["console form", "mine", "x"]', b"7"):
         assert sessions.open(mine.codec.seal(state)) is None
     now[0] = SESSION_S

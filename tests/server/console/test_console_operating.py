@@ -25,7 +25,7 @@ from tests.timing import PATIENCE_S
 class Picky(FakeSource):
     """A source that left a tool out."""
 
-    rejected = (("bad name", "it is no name"),)
+    rejected = (("bad name", "it is not a name"),)
 
 
 def source(name: str, state: SourceState) -> FakeSource:
@@ -44,7 +44,7 @@ async def test_sources_show_their_state_and_what_the_lock_holds_back_the_worst_f
         page = text_of((await browser.get("/sources")).text)
         assert page.index("away unreachable") < page.index("held ok") < page.index("good ok")
         for part in ("refused Its tools are hidden", "held.new is new", "held.other suspicious has changed",
-                     "1 tool left out bad name : it is no name"):  # fmt: skip
+                     "1 tool left out bad name : it is not a name"):  # fmt: skip
             assert part in page, part
 
 

@@ -324,7 +324,7 @@ def span_s(text: str, *, now: float) -> float:
     try:
         day = datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"{text!r} is no span: write 30m, 12h, 7d, or a day such as 2026-11-27.") from None
+        raise ValueError(f"{text!r} is not a duration: write 30m, 12h, 7d, or a day such as 2026-11-27.") from None
     left_s = day.timestamp() + (_DAY_S if "T" not in text and " " not in text else 0) - now
     if left_s <= 0:
         raise ValueError(f"{text!r} is over.")

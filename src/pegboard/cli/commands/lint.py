@@ -33,9 +33,9 @@ async def lint_command(
 ) -> Exit:
     """Find problems that make tools hard to find, distinguish or use.
 
-    Missing and weak descriptions, parameters without one, words on parameters that are none, tools that compete for
-    the same requests, what a provider refuses although an export rewrites it, deep nesting, tools past their end.
-    `lint: {ignore: […]}` in the config lets findings pass, each with a reason.
+    Missing and weak descriptions, parameters without one, documented parameters that do not exist, tools that compete
+    for the same requests, schemas that a provider refuses although an export rewrites them, deep nesting, and tools
+    past their end date. `lint: {ignore: […]}` in the config ignores findings, each with a reason.
     """
     async with opened(options, only_reads=True) as (project, view):
         catalog = project.catalog

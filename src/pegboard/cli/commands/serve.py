@@ -398,7 +398,7 @@ def _root_path(named: str | None) -> str:
     """
     path = (named or "").rstrip("/")
     if path and not _PATH.fullmatch(path):
-        raise CommandError(f"--root-path {path!r} is no path. Write it as /tools or /a/b.")
+        raise CommandError(f"--root-path {path!r} is not a path. Write it as /tools or /a/b.")
     return path
 
 

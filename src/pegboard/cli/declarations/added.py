@@ -231,7 +231,7 @@ def _of_file(words: AddedWords, path: Path) -> Proposal:
         raise CommandError(
             f"{str(path)!r} has servers of another program; take them all with `pegboard import {path}`."
         )
-    raise CommandError(f"{str(path)!r} is no document that can be added. {_FORMS}", kind="unknown_form")
+    raise CommandError(f"{str(path)!r} cannot be added: its format is unknown. {_FORMS}", kind="unknown_form")
 
 
 def _title(document: JSON) -> str:

@@ -118,7 +118,7 @@ class _ServerReader:
     def read(self, server: JSONValue) -> JSON | None:
         """Return the `mcp:` part of an entry; `None` if there is none."""
         if not is_object(server):
-            return self._without("it is no object")
+            return self._without("it is not an object")
         if server.get("disabled") is True or server.get("enabled") is False:
             return self._without("it is disabled there; enable it, and import again")
         command, args = server.get("command"), server.get("args", [])
@@ -131,9 +131,9 @@ class _ServerReader:
         if command is None and url is None:
             return self._without("it has neither `command` nor `url`")
         if command is not None and not (isinstance(command, str) and command.strip()):
-            return self._without("its command is no text")
+            return self._without("its command is not a string")
         if command is None and not (isinstance(url, str) and re.match(r"https?://|\$\{", url)):
-            return self._without("its address is no http or https address")
+            return self._without("its address is not an http or https address")
         self._note_others(server)
         entry = self._program(command, args, env, server) if command is not None else self._address(str(url), server)
         chosen = self._tools(server)
@@ -157,7 +157,7 @@ class _ServerReader:
         values: JSON = {}
         for name, value in env.items() if is_object(env) else ():
             if not re.fullmatch(r"[A-Za-z_]\w*", str(name)) or is_object(value) or is_list(value):
-                self.writer.left_out.append(f"{self._at}.env.{name}: it is no variable with a text")
+                self.writer.left_out.append(f"{self._at}.env.{name}: its value is not a string")
             elif value is not None:
                 text = (
                     value if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
@@ -197,7 +197,7 @@ class _ServerReader:
             if isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9-]+", str(name)):
                 headers[str(name)] = self._header(str(name), value)
             else:
-                self.writer.left_out.append(f"{self._at}.headers.{name}: it is no header with a text")
+                self.writer.left_out.append(f"{self._at}.headers.{name}: its value is not a string")
         variable = server.get("bearer_token_env_var")
         if isinstance(variable, str) and re.fullmatch(r"[A-Za-z_]\w*", variable):
             headers["Authorization"] = f"Bearer {self.writer.wanted(variable, at=f'for {self._at}')}"

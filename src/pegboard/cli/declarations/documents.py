@@ -39,7 +39,7 @@ def read_document(path: Path) -> JSONValue:
         reason = (
             str(error).splitlines()[0][:200]
             if isinstance(error, jsonc.JsoncError | DefinitionError)
-            else "it is no valid TOML"
+            else "it is not valid TOML"
         )
         raise CommandError(f"{str(path)!r} cannot be read: {reason}.", kind="unreadable") from None
 

@@ -47,7 +47,7 @@ def registry_proposal(value: JSONValue, *, file: str, name: str | None, folder: 
         if transport is not None and isinstance(remote.get("url"), str):
             mcp = _remote(remote, transport, writer, at=f"remotes[{place}]")
             return writer.proposal(_entry(called, server, mcp))
-        reasons.append(f"remotes[{place}]: {remote.get('type')!r} is no transport that is known")
+        reasons.append(f"remotes[{place}]: {remote.get('type')!r} is not a known transport")
     text = f"{'; '.join(reasons)}. " if reasons else "it has no package and no remote. "
     raise CommandError(
         f"The entry of {str(server.get('name', called))!r} cannot be used: {text}"
@@ -87,12 +87,12 @@ def _package_fault(package: JSON) -> str | None:
         return f"it serves {way!r}: start it, and add its address"
     identifier, version = package.get("identifier", package.get("name")), package.get("version")
     if not isinstance(identifier, str) or re.match(r"-|$", identifier) or re.search(r"\s", identifier):
-        return f"{identifier!r} is no name of a package"
+        return f"{identifier!r} is not a package name"
     if version is not None and (not isinstance(version, str) or re.search(r"\s", version)):
-        return f"{version!r} is no version"
+        return f"{version!r} is not a version"
     hint = package.get("runtimeHint", package.get("runtime_hint"))
     if hint is not None and hint not in {*_RUNTIMES.values(), "uv", "bunx", "pnpx", "pipx", "node", "python", "podman"}:
-        return f"its runtime {hint!r} is none that is known; add the command that starts it"
+        return f"its runtime {hint!r} is not known; add the command that starts it"
     return None
 
 

@@ -367,7 +367,7 @@ def _present(guard: str, before: str | None, after: str | None) -> Iterator[Guar
 def _less_is_stronger(
     guard: str, before: float | None, after: float | None, *, unit: str = ""
 ) -> Iterator[GuardChange]:
-    """Compare numbers, of which `None` is no limit."""
+    """Compare numbers, of which `None` means no limit."""
     old, new = (math.inf if value is None else value for value in (before, after))
     if old != new:
         texts = [_NONE if value is None else f"{value:,.15g}{unit}" for value in (before, after)]

@@ -167,7 +167,7 @@ def _model_text(value: str) -> str:
     provider, _, name = value.partition(":")
     if provider not in ("openai", "anthropic", "google") or not name:
         text = (
-            f"{value[:80]!r} is no model: expected `openai:name`, `anthropic:name` or `google:name`, "
+            f"{value[:80]!r} is not a model: expected `openai:name`, `anthropic:name` or `google:name`, "
             "or a mapping with provider, name and base_url"
         )
         raise definition_error(text)

@@ -245,7 +245,7 @@ def _one_level_deeper(name: str, holders: Iterable[type[BaseModel]]) -> tuple[st
 def _choice(at: At, choices: list[str]) -> str:
     other = _OTHER_WORDS.get(at.text.casefold().replace("_", "-"))
     near = other if other in choices else nearest_one(at.text, choices)
-    return f"{at.shown} is none of {', '.join(choices)}." + (f" Did you mean {near!r}?" if near else "")
+    return f"{at.shown} is not one of {', '.join(choices)}." + (f" Did you mean {near!r}?" if near else "")
 
 
 def _keys(model: type[BaseModel], loc: tuple[Step, ...]) -> Mapping[str, str]:

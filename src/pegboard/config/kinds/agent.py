@@ -47,7 +47,7 @@ def declare(tool: Declared[AgentForm], build: BuildContext) -> None:
     transform = form.context_transform
     place = at / "context_transform"
     if transform is not None and (fault := template_analysis.template_fault(transform)) is not None:
-        build.report.add(place.problem(f"is no template: {fault}"))
+        build.report.add(place.problem(f"is not a template: {fault}"))
         return
     names = () if transform is None else template_analysis.names_read(transform)
 
@@ -75,4 +75,4 @@ def _lacking(form: AgentForm, names: tuple[str, ...], place: At) -> Iterator[Pro
     known = declared.get("properties", {}) if isinstance(declared.get("type"), str) else declared
     for name in names:
         if not isinstance(known, dict) or name not in known:
-            yield place.problem(f"reads `data.{name}`, which is none of the parameters. Declare it, or take it out")
+            yield place.problem(f"reads `data.{name}`, which is not one of the parameters. Declare it, or take it out")

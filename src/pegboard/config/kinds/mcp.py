@@ -304,5 +304,5 @@ def _unfit(server: ServerForm, at: At) -> list[Any]:
         )
         problems.append((at / "command").problem(f"{(at / 'command').shown} {text}"))
     if server.url is not None and not server.url.startswith(("http://", "https://")):
-        problems.append((at / "url").problem(f"{server.url!r} is no http or https address"))
+        problems.append((at / "url").problem(f"{server.url!r} is not an http or https address"))
     return problems

@@ -143,7 +143,7 @@ def declare(tool: Declared[OpenApiForm], build: BuildContext) -> None:
         if not _is_url(api.spec):
             path = build.config.path.absolute().parent / api.spec
             if not path.is_file():
-                raise DefinitionError("is no file; name one relative to this one, or a URL")
+                raise DefinitionError("is not a file; name one relative to this one, or a URL")
             most_bytes = build.config.bounds.api_description_bytes
             if path.stat().st_size > most_bytes:
                 text = f"has more than {most_bytes:,} bytes; allow more with `limits: {{api_description_bytes: …}}`"

@@ -31,7 +31,7 @@ def read_text(path: Path, *, max_bytes: int = CONFIG_FILE_BYTES) -> str | Proble
         if not path.exists():
             return refused("does not exist; `pegboard init` writes one to start from")
         if not path.is_file():
-            return refused("is no ordinary file")
+            return refused("is not an ordinary file")
         with path.open("rb") as file:  # raw: the operator's own file, named by the operator; it may be a link
             content = file.read(max_bytes + 1)
     except OSError as error:
@@ -43,7 +43,7 @@ def read_text(path: Path, *, max_bytes: int = CONFIG_FILE_BYTES) -> str | Proble
     except UnicodeDecodeError as error:
         before = content[: error.start]
         mark = Mark(str(path), before.count(b"\n") + 1, len(before) - before.rfind(b"\n"))
-        return Problem(where=str(mark), message="is no UTF-8 text; save the file as UTF-8")
+        return Problem(where=str(mark), message="is not UTF-8 text; save the file as UTF-8")
 
 
 def find_files(pattern: str, *, beside: Path) -> list[Path]:
@@ -65,7 +65,7 @@ def find_files(pattern: str, *, beside: Path) -> list[Path]:
         try:
             paths = [path for path in sorted(beside.parent.glob(pattern)) if not path.is_dir()]
         except (ValueError, NotImplementedError, OSError) as error:
-            raise ValueError(f"{pattern!r} is no glob: {error}") from None
+            raise ValueError(f"{pattern!r} is not a glob: {error}") from None
     else:
         paths = [beside.parent / pattern]
     # Checked first: an error must not reveal whether a file outside exists.

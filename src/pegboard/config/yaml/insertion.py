@@ -33,10 +33,10 @@ def with_items(text: str, section: str, items: Sequence[JSONValue]) -> str:
     mark, body = ("\ufeff", text[1:]) if text.startswith("\ufeff") else ("", text)
     before = _read(body)
     if before is not None and not is_object(before):
-        raise DefinitionError("the config is no mapping; nothing was changed")
+        raise DefinitionError("the config is not a mapping; nothing was changed")
     present = (before or {}).get(section)
     if present is not None and not is_list(present):
-        raise DefinitionError(f"`{section}:` of the config is no list; nothing was changed")
+        raise DefinitionError(f"`{section}:` of the config is not a list; nothing was changed")
     wanted = {**(before or {}), section: [*(present or []), *items]}
     if (changed := _with_meaning(_candidates(body, section, items), wanted)) is not None:
         return mark + changed

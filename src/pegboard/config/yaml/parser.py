@@ -88,7 +88,7 @@ def scalar_value(text: str) -> ScalarValue:
         base = _BASES.get(text[:2], 10)
         return int(text, base)
     if _NO_NUMBER.fullmatch(text):
-        raise ValueError(f"{text!r} is no number here; write it in quotes if it is text")
+        raise ValueError(f"{text!r} is not a number here; write it in quotes if it is text")
     if _FLOAT.fullmatch(text):
         number = float(text)
         if not math.isfinite(number):

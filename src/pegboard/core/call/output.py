@@ -81,7 +81,7 @@ def _odd_numbers(given: object) -> dict[str, str]:
     while stack:
         path, value = stack.pop()
         if isinstance(value, float) and not math.isfinite(value):
-            said[json_path(list(path))] = f"{value} is no number in JSON; `float | None` gives it as null"
+            said[json_path(list(path))] = f"{value} is not a number in JSON; `float | None` gives it as null"
         elif is_object(value):
             stack += [((*path, str(key)), item) for key, item in value.items()]
         elif is_list(value) or isinstance(value, tuple):

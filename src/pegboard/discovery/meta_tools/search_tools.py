@@ -45,7 +45,7 @@ async def search_tools(meta: MetaTools, ctx: CallContext, args: JSON) -> JSON:
     if not is_list(queries) or not queries:
         return {"success": False, "error": f"queries array is required. Example: {_EXAMPLE}."}
     limit, detail = _limit(args.get("limit")), args.get("detail", "brief")
-    problems = [] if detail in get_args(Detail) else [f'detail "{echoed(detail)}" is none of name, brief, full']
+    problems = [] if detail in get_args(Detail) else [f'detail "{echoed(detail)}" is not one of name, brief, full']
     if len(queries) > SEARCH_QUERIES:
         problems.append(f"{len(queries)} queries were given and {SEARCH_QUERIES} answered: ask the others apart")
     asked = [query for query in queries[:SEARCH_QUERIES] if isinstance(query, str) and query.strip()]

@@ -75,7 +75,7 @@ async def _batch_fault(meta: MetaTools, args: JSON, calls: list[JSONValue]) -> s
         return f"{meta.names.use} runs at most {most} calls in a batch; this one has {count}. Split it."
     strategy = args.get("strategy", "serial")
     if strategy not in ("serial", "parallel"):
-        return f'strategy "{echoed(strategy)}" is none of serial, parallel.'
+        return f'strategy "{echoed(strategy)}" is not one of serial, parallel.'
     intent = CallIntent.of(args.get("context"))
     return await fault_of(intent, meta.view.ctx, meta.documents, is_required=meta.require_context)
 
@@ -85,7 +85,7 @@ async def _batch_fault(meta: MetaTools, args: JSON, calls: list[JSONValue]) -> s
 
 async def _read(index: int, call: JSONValue, meta: MetaTools) -> _Item:
     if not is_object(call):
-        return _Item(index=index, fault=f"call {index} is no object. {_correct('…', '…')}")
+        return _Item(index=index, fault=f"call {index} is not an object. {_correct('…', '…')}")
     agent: Any = call.get("agent", call.get("namespace"))
     tool: Any = call.get("tool", call.get("name"))
     named = agent if isinstance(agent, str) and agent.strip() else None

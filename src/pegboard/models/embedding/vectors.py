@@ -72,5 +72,5 @@ def unit_rows(rows: object, *, count: int, dimension: int | None, model_id: str)
             " Check its `dimension` and that it answers every text."
         )
     if not np.isfinite(vectors).all():
-        raise ValueError(f"The embedder {model_id!r} returned a vector with a value that is no finite number.")
+        raise ValueError(f"The embedder {model_id!r} returned a vector with a value that is not a finite number.")
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.float32(1e-12))

@@ -139,7 +139,7 @@ def _laid_over(compiler: Compiler, keyword: str, branches: list[JSONValue], base
             base, own, lambda key: compiler.lose(place, key, "widened", f"{key!r} of an alternative is left out")
         )
         if whole.get("type", "object") != "object":
-            compiler.lose(spot, "type", "narrowed", "an alternative that is no object cannot be given")
+            compiler.lose(spot, "type", "narrowed", "an alternative that is not an object cannot be given")
             continue
         shapes.append(whole)
     compiler.lose(place, keyword, "widened", "properties of different alternatives may be given together")

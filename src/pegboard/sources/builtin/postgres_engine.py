@@ -244,7 +244,7 @@ def _check(names: Sequence[Name]) -> None:
     """Refuse statements that are not queries, and names with unknown text."""
     first = names[0].text if names and not names[0].is_quoted else ""
     if first not in _QUERIES | {"with", "explain"}:
-        raise read_only_refusal(f"{first.upper() or 'this'} is no query")
+        raise read_only_refusal(f"{first.upper() or 'this'} is not a query")
     if any(name.is_hidden for name in names):
         raise read_only_refusal("names written with U& or, without quotes, with $ are refused")
 

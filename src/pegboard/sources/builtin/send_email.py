@@ -142,7 +142,7 @@ def _addresses(value: Any, name: str) -> list[str]:
     addresses = [part.strip(" ") for part in parts]
     for address in addresses:
         if not _ADDRESS.fullmatch(address):
-            text = f"{address[:100]!r} in {name!r} is no address. Write it as name@example.com."
+            text = f"{address[:100]!r} in {name!r} is not an address. Write it as name@example.com."
             raise CallError("invalid_arguments", text)
     return addresses
 

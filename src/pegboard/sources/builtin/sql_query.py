@@ -78,7 +78,7 @@ class SqlConfig(BuiltinConfig):
             # Parsed here because its parts are needed later; a later error could quote the password.
             _ = urlsplit(value.reveal()).port
         except ValueError:
-            text = "is no database URL; write 'sqlite:///file.db' or 'postgresql://user:…@host/name'"
+            text = "is not a database URL; write 'sqlite:///file.db' or 'postgresql://user:…@host/name'"
             raise ValueError(text) from None
         return value
 

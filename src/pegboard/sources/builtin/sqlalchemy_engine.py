@@ -42,7 +42,7 @@ def check(url: str, *, read_only: bool) -> None:
         parsed = sqlalchemy.make_url(url)
         parsed.get_dialect().import_dbapi()
     except (sqlalchemy_errors.ArgumentError, sqlalchemy_errors.NoSuchModuleError):
-        text = "connection_string is no database URL; write 'sqlite:///file.db' or 'postgresql://user:…@host/name'."
+        text = "connection_string is not a database URL; write 'sqlite:///file.db' or 'postgresql://user:…@host/name'."
         raise DefinitionError(text) from None
     except ImportError as error:
         text = f"connection_string needs a driver that is not installed: {error}; install it, or name another."

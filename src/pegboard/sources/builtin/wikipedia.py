@@ -61,7 +61,7 @@ def make(config: WikipediaConfig, services: Services) -> Handler:
     async def look_up(ctx: CallContext, args: JSON) -> JSON:
         topic = args["topic"].strip()
         if topic in ("", ".", ".."):
-            raise CallError("invalid_arguments", f"{args['topic']!r} is no topic. Name an article.")
+            raise CallError("invalid_arguments", f"{args['topic']!r} is not a topic. Name an article.")
         base = config.base_url.rstrip("/").replace("{language}", args.get("language", "en"))
         # One path segment, whatever characters it has.
         title = quote(topic.replace(" ", "_"), safe="")

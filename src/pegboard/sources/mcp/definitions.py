@@ -63,9 +63,9 @@ def checked_definition(raw: object, *, bounds: Bounds) -> JSON:
             definition[key] = kept
     for key in ("title", "description"):
         if not isinstance(definition.get(key, ""), str):
-            raise UnfitError(f"its {key} is no text")
+            raise UnfitError(f"its {key} is not a string")
     if not is_object(definition.get("annotations", {})):
-        raise UnfitError("its annotations are no object")
+        raise UnfitError("its annotations are not an object")
     _check_schema(definition.get("inputSchema"), "inputSchema", bounds)
     if "outputSchema" in definition:
         _check_schema(definition["outputSchema"], "outputSchema", bounds)
@@ -85,7 +85,7 @@ def checked_form(schema: JSONValue, *, bounds: Bounds) -> JSON:
 
 def _check_schema(schema: JSONValue, key: str, bounds: Bounds) -> None:
     if not is_object(schema):
-        raise UnfitError(f"its {key} is no object")
+        raise UnfitError(f"its {key} is not an object")
     if key == "inputSchema" and schema.get("type") != "object":
         raise UnfitError(f'its {key} does not say "type": "object"')
     try:

@@ -136,13 +136,13 @@ def _read(text: bytes) -> tuple[dict[str, dict[str, JSON]], frozenset[tuple[str,
     whole: Any = _loaded(text)
     known = is_object(whole) and whole.get("version") in (_FIRST_VERSION, _VERSION)
     if not known or not is_object(whole.get("servers")):
-        raise ValueError(f"it is no lock of version {_VERSION}")
+        raise ValueError(f"it is not a lock of version {_VERSION}")
     is_first = whole["version"] == _FIRST_VERSION
     pins: dict[str, dict[str, JSON]] = {}
     first: set[tuple[str, str]] = set()
     for server, tools in cast("JSON", whole["servers"]).items():
         if not is_object(tools):
-            raise ValueError(f"the entry of server {server!r} is no object")
+            raise ValueError(f"the entry of server {server!r} is not an object")
         pins[server] = {tool: _pin(server, tool, entry) for tool, entry in tools.items()}
         first |= {(server, tool) for tool, entry in tools.items() if is_first or entry.get("version") == _FIRST_VERSION}
     return pins, frozenset(first)
@@ -155,7 +155,7 @@ def _loaded(text: bytes) -> JSONValue:
 def _pin(server: str, tool: str, entry: JSONValue) -> JSON:
     definition = entry.get("definition") if is_object(entry) else None
     if not is_object(definition) or definition.get("name") != tool or not is_object(definition.get("inputSchema")):
-        raise ValueError(f"the entry of {server}.{tool} is no definition")
+        raise ValueError(f"the entry of {server}.{tool} is not a definition")
     if cast("JSON", entry).get("sha256") != fingerprint(definition):
         raise ValueError(f"the entry of {server}.{tool} does not fit its checksum")
     return definition

@@ -136,5 +136,5 @@ def _bytes(data: str, tool: str) -> bytes:
     try:
         return base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
-        text = f"{tool!r} ran, but a block of its result is no base64."
+        text = f"{tool!r} ran, but a block of its result is not valid base64."
         raise CallError("protocol_error", text, outcome_unknown=True) from None

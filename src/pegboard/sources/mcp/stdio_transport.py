@@ -119,7 +119,7 @@ async def _read(
                 evidence.on_bad_line(line)
                 bad_in_a_row += 1
                 if bad_in_a_row > MCP_BAD_LINES:
-                    traffic.fault = f"it wrote more than {MCP_BAD_LINES} lines in a row that are no messages"
+                    traffic.fault = f"it wrote more than {MCP_BAD_LINES} lines in a row that are not messages"
                     return
                 continue
             bad_in_a_row = 0
@@ -182,7 +182,7 @@ def _instead_of_unreadable(line: bytes, traffic: StdioTraffic, fault: str) -> JS
     """
     envelope = envelope_of(line)
     if envelope is None or not envelope.is_answer or not traffic.awaited.has(envelope.id):
-        raise ValueError("it is no message")
+        raise ValueError("it is not a message")
     traffic.bad_lines += 1
     return orjson.loads(unreadable_answer(envelope.id, fault))
 

@@ -46,12 +46,12 @@ class Document:
             DefinitionError: it is not OpenAPI 3.0 to 3.2, or too large.
         """
         if not is_object(value):
-            raise DefinitionError("is no OpenAPI description: it holds no mapping")
+            raise DefinitionError("is not an OpenAPI description: it holds no mapping")
         if "swagger" in value:
             raise DefinitionError(f"is Swagger {str(value['swagger'])[:20]}; convert it to OpenAPI 3")
         version = value.get("openapi")
         if not isinstance(version, str) or not _VERSION.fullmatch(version):
-            raise DefinitionError(f"is no OpenAPI 3.0, 3.1 or 3.2: it says `openapi: {str(version)[:20]}`")
+            raise DefinitionError(f"is not OpenAPI 3.0, 3.1 or 3.2: it says `openapi: {str(version)[:20]}`")
         try:
             sizes = {"json_keys": OPENAPI_DOCUMENT_KEYS, "json_values": OPENAPI_DOCUMENT_VALUES}
             check_bounds(value, bounds=replace(bounds, json_depth=OPENAPI_DOCUMENT_LEVELS, **sizes))
@@ -69,7 +69,7 @@ class Document:
         """
         for _ in range(OPENAPI_REF_HOPS):
             if not is_object(value):
-                raise UnfitError(f"{what} is no object")
+                raise UnfitError(f"{what} is not an object")
             reference = reference_of(value)
             if reference is None:
                 return value
@@ -171,7 +171,7 @@ def server_of(holder: JSON, *, spec_url: str | None) -> str | None:
     parts = _split(url)
     if not parts.scheme:
         if spec_url is None:
-            raise DefinitionError(f"names the server {url[:80]!r}, which is no whole URL; say `base_url`")
+            raise DefinitionError(f"names the server {url[:80]!r}, which is not a complete URL; set `base_url`")
         check_path(parts.path)
         url = urljoin(spec_url, url)
     return checked_base(url)
@@ -198,7 +198,7 @@ def _split(url: str) -> SplitResult:
     try:
         return urlsplit(url)
     except ValueError as error:
-        raise DefinitionError(f"the server {url[:80]!r} is no URL: {error}") from None
+        raise DefinitionError(f"the server {url[:80]!r} is not a URL: {error}") from None
 
 
 def check_path(path: str) -> None:

@@ -194,7 +194,7 @@ class OperationReader:
         for holder in (item, operation):
             listed = holder.get("parameters", [])
             if not is_list(listed):
-                raise UnfitError("its parameters are no list")
+                raise UnfitError("its parameters are not a list")
             for value in listed:
                 parameter = self.document.follow(value, "a parameter")
                 name, where = str(parameter.get("name")), str(parameter.get("in"))

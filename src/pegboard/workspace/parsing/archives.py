@@ -68,7 +68,7 @@ def check_archive(
                             )
                         before = piece[-_OVERLAP:]
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
-        raise UnreadableError(f"it is no {kind} file: {str(error)[:200]}") from None
+        raise UnreadableError(f"it is not a valid {kind} file: {str(error)[:200]}") from None
 
 
 def safe_xml(markup: bytes) -> Any:

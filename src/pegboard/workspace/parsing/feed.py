@@ -59,7 +59,7 @@ def parse_feed(_: object, payload: bytes) -> Feed:
     try:
         reader.parser.Parse(payload, True)
     except expat.ExpatError as error:
-        raise UnreadableError(f"it is no feed that can be read: {error}"[:300]) from None
+        raise UnreadableError(f"it is not a readable feed: {error}"[:300]) from None
     if reader.root not in ("rss", "feed", "RDF"):
         raise UnreadableError("it is neither RSS nor Atom")
     return Feed(title=one_line(reader.title), entries=reader.entries)

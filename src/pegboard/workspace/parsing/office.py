@@ -41,7 +41,7 @@ def parse_docx(_: object, payload: bytes) -> Parsed:
     try:
         document = docx.Document(io.BytesIO(payload))
     except (KeyError, ValueError, zipfile.BadZipFile) as error:
-        raise UnreadableError(f"it is no Word document: {str(error)[:200]}") from None
+        raise UnreadableError(f"it is not a valid Word document: {str(error)[:200]}") from None
     parts: list[str] = []
     headings: list[str] = []
     tables: list[ParsedTable] = []
@@ -177,7 +177,7 @@ def _workbook(payload: bytes, kind: str) -> Parsed:
         names = [each.name for each in workbook.sheets_metadata if each.typ == python_calamine.SheetTypeEnum.WorkSheet]
         sheets = [(name, _rows(workbook.get_sheet_by_name(name))) for name in names]
     except python_calamine.CalamineError as error:
-        raise UnreadableError(f"it is no {kind}: {str(error)[:200]}") from None
+        raise UnreadableError(f"it is not a valid {kind}: {str(error)[:200]}") from None
     parts: list[str] = []
     tables: list[ParsedTable] = []
     for name, (rows, shared) in sheets:

@@ -25,11 +25,7 @@ def parse_pdf(_: object, payload: bytes) -> Parsed:
         document = untyped.PdfDocument(payload)
     except untyped.PdfiumError as error:
         reason = str(error)
-        text = (
-            "it is locked with a password"
-            if "password" in reason.lower()
-            else f"it is no PDF that can be read: {reason}"
-        )
+        text = "it is locked with a password" if "password" in reason.lower() else f"it is not a readable PDF: {reason}"
         raise UnreadableError(text[:300]) from None
     if document.get_formtype():
         document.init_forms()

@@ -61,7 +61,7 @@ def _separated(text: str, delimiter: str, *, is_spaced: bool = False) -> Parsed:
     try:
         rows = [row for row in lines if any(map(str.strip, row))]
     except csv.Error as error:
-        raise UnreadableError(f"line {lines.line_num} is no CSV: {error}") from None
+        raise UnreadableError(f"line {lines.line_num} is not CSV: {error}") from None
     rows = rows[titles_above(rows) :]
     if not rows:
         return Parsed(text=text)
@@ -120,9 +120,9 @@ def _loaded(text: str, what: str) -> JSONValue:
         raise UnreadableError(f"{what} is nested too deeply") from None
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}" if what == "it" else f"column {error.colno}"
-        raise UnreadableError(f"{what} is no JSON at {place}: {error.msg}") from None
+        raise UnreadableError(f"{what} is not JSON at {place}: {error.msg}") from None
     except ValueError as error:
-        raise UnreadableError(f"{what} is no JSON: {error}") from None
+        raise UnreadableError(f"{what} is not JSON: {error}") from None
 
 
 def _is_rows(value: JSONValue) -> bool:

@@ -120,6 +120,6 @@ def checked_space(space: str) -> str:
         CallError: invalid_arguments, if it is empty, too long or not printable.
     """
     if not 0 < len(space) <= SPACE_CHARS or not can_be_shown(space):
-        text = f"{space[:100]!r} is no name of a space: 1 to {SPACE_CHARS} printable characters."
+        text = f"{space[:100]!r} is not a valid space name: 1 to {SPACE_CHARS} printable characters."
         raise CallError("invalid_arguments", text)
     return space

@@ -123,7 +123,7 @@ def source_number(db: Connection, space_n: int, name: str, type_: SourceType, or
         CallError: invalid_arguments, if the name belongs to another type of source.
     """
     if not 0 < len(name) <= SOURCE_NAME_CHARS or not can_be_shown(name):
-        text = f"{name[:100]!r} is no name of a source: 1 to {SOURCE_NAME_CHARS} printable characters."
+        text = f"{name[:100]!r} is not a valid source name: 1 to {SOURCE_NAME_CHARS} printable characters."
         raise CallError("invalid_arguments", text)
     now = _now()
     db.execute(
