@@ -220,10 +220,10 @@ class Catalog:
         ...
         pegboard.model.error.DefinitionError: Tasks are not configured: ...
         """
-        kept = self.executor.ports.tasks
-        if kept is None:
+        tasks = self.executor.ports.tasks
+        if tasks is None:
             raise DefinitionError("Tasks are not configured: `tasks:` in a config, `Catalog(tasks=Tasks())` in Python.")
-        return cast("Tasks", kept)
+        return cast("Tasks", tasks)
 
     def use_tasks(self, tasks: Tasks) -> None:
         """Let tools run as tasks from now on, stored in `tasks`.
@@ -348,10 +348,10 @@ class Catalog:
         >>> asyncio.run(catalog.view(ann).call("halve", {"number": 3})).text
         '1.5'
         """
-        said = ToolOptions.of(options)
+        parsed = ToolOptions.of(options)
 
         def declare(declared: Callable[..., Any]) -> Callable[..., Any]:
-            entry = function_entry(declared, said)
+            entry = function_entry(declared, parsed)
             self._add_of(declared, entry, replace=replace)
             return declared
 
@@ -361,7 +361,7 @@ class Catalog:
         """Add the tools of a function; if it was defined again, its earlier tools are replaced."""
         defaults = self.runtime.defaults
         earlier = [defaults.function_of(entry) for entry in entries]
-        is_again = any(one is not None and is_declared_again(one, fn) for one in earlier)
+        is_again = any(known is not None and is_declared_again(known, fn) for known in earlier)
         self.registry.add(*entries, replace_existing=replace or is_again)
         defaults.note_function(fn, *entries)
 
@@ -384,15 +384,15 @@ class Catalog:
         >>> asyncio.run(shop.view(ann).call("greet", {})).text
         'Hello ann!'
         """
-        said = ToolOptions.of(options)
+        declared = ToolOptions.of(options)
 
         def declare(build: Callable[..., Any]) -> Callable[..., Any]:
             if callable(names):
                 ask = names
-                self.registry.add_named_later(ask, lambda _: named_later(build, ask, description, said))
+                self.registry.add_named_later(ask, lambda _: named_later(build, ask, description, declared))
             else:
                 listed = (names,) if isinstance(names, str) else tuple(names)
-                self._add_of(build, *builder_entries(build, listed, description, said))
+                self._add_of(build, *builder_entries(build, listed, description, declared))
             return build
 
         return declare  # pyright: ignore[reportReturnType] - gives back what it was given
@@ -700,12 +700,12 @@ class Catalog:
     def _hook(self, kind: HookKind, match: str, *, required: bool) -> Callable[[F], F]:
         def declare(run: F) -> F:
             hook = Hook(kind=kind, run=run, match=match, required=required, name=getattr(run, "__qualname__", ""))
-            same = (one for one in self.registry.hooks if (one.kind, one.match) == (kind, match))
-            earlier = next((one for one in same if is_declared_again(one.run, run)), None)
+            same = (known for known in self.registry.hooks if (known.kind, known.match) == (kind, match))
+            earlier = next((known for known in same if is_declared_again(known.run, run)), None)
             if earlier is None:
                 self.add_hook(hook)
             else:
-                self.registry.change(hooks=tuple(hook if one is earlier else one for one in self.registry.hooks))
+                self.registry.change(hooks=tuple(hook if known is earlier else known for known in self.registry.hooks))
             return run
 
         return declare
@@ -724,8 +724,8 @@ class Catalog:
         pegboard.model.error.DefinitionError: The skill of 'fs' needs a folder: there is none at 'no/such/folder'.
         """
         skill, known = skill_reader.read_skill(namespace, Path(folder)), self.registry.declarations.skills
-        if taken := [one.namespace for one in known.values() if one.name == skill.name]:
-            raise DefinitionError(f"There is a skill {skill.name!r} already: that of the namespace {taken[0]!r}.")
+        if namespaces := [entry.namespace for entry in known.values() if entry.name == skill.name]:
+            raise DefinitionError(f"There is a skill {skill.name!r} already: that of the namespace {namespaces[0]!r}.")
         self.registry.change(skills={**known, namespace: skill})
         return skill
 
@@ -944,13 +944,13 @@ class Catalog:
         """
         if profile is not None and include is not None:
             raise DefinitionError(f"Give include= or profile={profile!r}, not both: a profile has its own groups.")
-        found = None if profile is None else self.runtime.registry.profile(profile)
-        selection = self._selected_by(found)
+        declared = None if profile is None else self.runtime.registry.profile(profile)
+        selection = self._selected_by(declared)
         own = ctx.caller.policy
         if not (selection.policy is OPEN_POLICY and own is OPEN_POLICY):
             self._check_policies(selection.policy, own)
         if include is None and not internal and not extra_tools:
-            return View(self.runtime.view_parts, ctx, selection, profile=found)
+            return View(self.runtime.view_parts, ctx, selection, profile=declared)
         groups = selection.include if include is None else tuple(as_list(include))
         if include is not None:
             self._check_groups(groups)
@@ -965,7 +965,7 @@ class Catalog:
             internal=frozenset(as_list(internal)),
             extra=frozenset(entry.qualified_id for entry in extra),
         )
-        view = View(self.runtime.view_parts, ctx, selection, profile=found, extra=extra)
+        view = View(self.runtime.view_parts, ctx, selection, profile=declared, extra=extra)
         if extra:
             self.registry.build(extra)
         return view
@@ -976,8 +976,8 @@ class Catalog:
             return _EVERYTHING
         known = self._selections.get(profile.name)
         if known is None or known[0] is not profile:
-            made = Selection(profile=profile.name).of_profile(profile)
-            known = self._selections[profile.name] = profile, made
+            selection = Selection(profile=profile.name).of_profile(profile)
+            known = self._selections[profile.name] = profile, selection
         return known[1]
 
     async def aview(
@@ -1019,9 +1019,9 @@ class Catalog:
         >>> found.tools[0].entry.wire_name
         'add'
         """
-        found = await self.discovery.finder.search(view, [query], limit=limit, explain=explain)
-        self.discovery.finder.note(view, found)
-        return found[0]
+        answers = await self.discovery.finder.search(view, [query], limit=limit, explain=explain)
+        self.discovery.finder.note(view, answers)
+        return answers[0]
 
     def _check_groups(self, include: Sequence[str] | None) -> None:
         if include is None:
@@ -1056,9 +1056,9 @@ class Catalog:
             if not self.registry.leaves_faults_out:
                 raise fault
             # The namespace existed when the policy was declared. An unknown name opens nothing.
-            told = self._by_policy("told policies")
-            if policy not in told:
-                told.remember(policy, None)
+            reported = self._by_policy("told policies")
+            if policy not in reported:
+                reported.remember(policy, None)
                 logging.getLogger("pegboard").warning("%s", fault)
 
     def policy_faults(self, policy: Policy) -> tuple[list[str], list[str]]:
@@ -1068,19 +1068,19 @@ class Catalog:
         ([], ...)
         """
         judged = self._by_policy("policy faults")
-        found = judged.get(policy)
-        if found is None:
+        cached = judged.get(policy)
+        if cached is None:
             faults = unmatched(policy, self.snapshot(), self.registry.mirrored(), self.registry.namespaces())
-            found = judged.remember(policy, faults)
-        return found
+            cached = judged.remember(policy, faults)
+        return cached
 
     def _by_policy(self, name: str) -> BoundedCache[Policy, Any]:
         """Return what is kept of policies with this snapshot: a host may make one for each request."""
         cache = self.snapshot().cache
-        kept: BoundedCache[Policy, Any] | None = cache.get(name)
-        if kept is None:
-            kept = cache[name] = BoundedCache[Policy, Any](max_entries=POLICIES_CHECKED)
-        return kept
+        values: BoundedCache[Policy, Any] | None = cache.get(name)
+        if values is None:
+            values = cache[name] = BoundedCache[Policy, Any](max_entries=POLICIES_CHECKED)
+        return values
 
     # ------------------------------------------------------------ one-line forms
 
@@ -1230,13 +1230,13 @@ def _define(tool: type[Tool], former: str | None) -> None:
     # Two catalogs may share one runtime: while a config is read, and in a test's isolated catalog.
     by_runtime = {id(catalog.runtime): catalog for catalog in tuple(_catalogs)}
     holding = [catalog for catalog in by_runtime.values() if catalog.runtime.defaults.holds(tool)]
-    taken: list[Catalog] = []
+    defining: list[Catalog] = []
     try:
         for catalog in holding:
             catalog.register(tool)
-            taken.append(catalog)
+            defining.append(catalog)
     except PegboardError:
-        for catalog in taken:
+        for catalog in defining:
             catalog.registry.remove(tool.tool_entry.qualified_id)
         raise
     for catalog in holding:

@@ -29,8 +29,8 @@ async def run_tools(view: View, response: object, *, target: str = "gemini") -> 
         return []
     sent = [_function_response(call, result) for call, result in zip(calls, results, strict=True)]
     # The model's own content is returned unchanged: its thoughts are signed.
-    said = content if isinstance(response, dict) else response.candidates[0].content  # type: ignore[attr-defined] - the SDK's response
-    return [said, {"role": "user", "parts": sent}]
+    candidate = content if isinstance(response, dict) else response.candidates[0].content  # type: ignore[attr-defined] - the SDK's response
+    return [candidate, {"role": "user", "parts": sent}]
 
 
 _CALL = ("functionCall", "function_call")

@@ -65,13 +65,13 @@ class GuardOnlyView(View):
             return None
         parts = name.split("__")[1:]
         # Both parts may contain double underscores: if two readings match tools, the name is ambiguous and refused.
-        found: list[ToolEntry] = []
+        entries: list[ToolEntry] = []
         for place in range(1, len(parts)):
             server, tool = "__".join(parts[:place]), "__".join(parts[place:])
             entry = snapshot.find(f"{server}.{tool}")
             if entry is not None and entry.source == server and entry.spec.name == tool and entry.builder is None:
-                found.append(entry)
-        return self._run_elsewhere(found[0]) if len(found) == 1 else None
+                entries.append(entry)
+        return self._run_elsewhere(entries[0]) if len(entries) == 1 else None
 
     def _run_elsewhere(self, entry: ToolEntry) -> ToolEntry:
         """Return the entry with all of its guards, but without result handling, since there is no result."""

@@ -35,12 +35,12 @@ def tools(view: View) -> list[BaseTool]:
     A message's `artifact` has the whole result as MCP has it. Inside of a LangGraph graph a tool that needs a yes calls
     `interrupt` with what to ask; resume with that value and `approved`: `Command(resume={**asked, "approved": True})`.
     """
-    made = _Answered()
-    return [_view_tool(view, exported, made) for exported in view.export("mcp")]
+    answered = _Answered()
+    return [_view_tool(view, exported, answered) for exported in view.export("mcp")]
 
 
 def declared(
-    found: Any,
+    tools: Any,
     *,
     groups: Sequence[str] = ("core",),
     inject: Callable[[CallContext], Mapping[str, Any]] | None = None,
@@ -50,7 +50,7 @@ def declared(
     """Return tools of LangChain as entries for `catalog.register`, to be called through the guards.
 
     Args:
-        found: a tool, several, or a toolkit with `get_tools()`.
+        tools: a tool, several, or a toolkit with `get_tools()`.
         groups: of each of them.
         inject: returns the arguments that are hidden from the model (`InjectedToolArg`), for one call.
         config: returns the `RunnableConfig` of one call.
@@ -59,7 +59,7 @@ def declared(
     Raises:
         DefinitionError: something else is among them, or a tool needs `inject`.
     """
-    listed = found.get_tools() if callable(getattr(found, "get_tools", None)) else found
+    listed = tools.get_tools() if callable(getattr(tools, "get_tools", None)) else tools
     is_one = isinstance(listed, BaseTool) or not isinstance(listed, Iterable)
     every = cast("Iterable[Any]", [listed] if is_one else listed)
     return [_entry(tool, groups, inject, config, options) for tool in every]
@@ -211,8 +211,8 @@ def _answer(resumed: Any) -> tuple[bool, Mapping[str, Any]]:
     """Return whether the person agreed, and the call that the answer is for; empty if the answer does not say."""
     if not isinstance(resumed, dict) or resumed.get("approved") is not True:  # pyright: ignore[reportUnknownMemberType] - JSON
         return False, {}
-    said = cast("JSON", resumed)
-    return True, {key: said.get(key, "") for key in ("tool", "definition_hash", "args_digest", "user_id")}
+    answer = cast("JSON", resumed)
+    return True, {key: answer.get(key, "") for key in ("tool", "definition_hash", "args_digest", "user_id")}
 
 
 def _content(result: ToolResult) -> Any:

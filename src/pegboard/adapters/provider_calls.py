@@ -42,9 +42,9 @@ async def run_calls(view: View, target: str, calls: Sequence[WantedCall]) -> lis
 
     await view.prepare()
     together = [index for index, call in enumerate(calls) if _may_overlap(view, target, call.name)]
-    apart = [index for index in range(len(calls)) if index not in together]
+    one_by_one = [index for index in range(len(calls)) if index not in together]
     async with asyncio.TaskGroup() as group:
-        for indexes in (*([index] for index in together), apart):
+        for indexes in (*([index] for index in together), one_by_one):
             group.create_task(run(indexes))
     return [result for result in results if result is not None]
 

@@ -28,8 +28,8 @@ async def may_run(agent: str, view: View) -> bool:
 
     Policies match the name of an agent like that of a tool.
     """
-    held = await runnable(view)
-    return (held is None or agent in held) and _is_allowed(agent, view)
+    visible_agents = await runnable(view)
+    return (visible_agents is None or agent in visible_agents) and _is_allowed(agent, view)
 
 
 def _is_allowed(agent: str, view: View) -> bool:

@@ -156,8 +156,8 @@ class Run:
     ) -> tuple[JSONValue, list[ModelMessage]]:
         toolset = ViewToolset(self.view, self.budget)
         counted = CountedModel(self.model, run=self, toolset=toolset)
-        taken = [entry.wire_name for entry in await self.view.atools()] if self.spec.output_schema else ()
-        agent, tasks = agent_of(self.spec, taken=taken), RunTasks()
+        tool_names = [entry.wire_name for entry in await self.view.atools()] if self.spec.output_schema else ()
+        agent, tasks = agent_of(self.spec, taken=tool_names), RunTasks()
         try:
             result = await agent.run(
                 query,
@@ -334,16 +334,16 @@ def failure(error: Exception, spec: AgentSpec) -> CallError:
         if isinstance(cause, CallError):
             return call_error(cause.error)
         cause = cause.__cause__ or cause.__context__
-    who = f"The language model {spec.model.name!r} of the agent {spec.name!r}"
+    model = f"The language model {spec.model.name!r} of the agent {spec.name!r}"
     if isinstance(error, ModelHTTPError):
         kind: ErrorKind = _KINDS.get(error.status_code, "upstream_error")
         if error.status_code >= 500:
             kind = "upstream_unavailable"
         retry_after_s = error.retry_after if kind == "rate_limited" else None
-        return CallError(kind, f"{who} answered with HTTP status {error.status_code}.", retry_after_s=retry_after_s)
+        return CallError(kind, f"{model} answered with HTTP status {error.status_code}.", retry_after_s=retry_after_s)
     if isinstance(error, ModelAPIError):
-        return CallError("upstream_unavailable", f"{who} cannot be reached.")
-    return CallError("upstream_error", f"{who} gave no answer that can be used: {str(error)[:200]}")
+        return CallError("upstream_unavailable", f"{model} cannot be reached.")
+    return CallError("upstream_error", f"{model} gave no answer that can be used: {str(error)[:200]}")
 
 
 _KINDS: Mapping[int, ErrorKind] = {401: "upstream_auth", 403: "upstream_auth", 429: "rate_limited"}

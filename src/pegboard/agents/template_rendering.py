@@ -121,8 +121,8 @@ def _parsed(skeleton: str, values: _Values) -> dict[str, Any]:
             return piece[0]
         value = values.of(piece)
         if not (isinstance(value, _Json) or value is None or isinstance(value, bool | int | float)):
-            what = "a text" if isinstance(value, str) else f"a {type(value).__name__}"
-            raise TemplateRefusedError(f"{what} stands outside of quotes. Write it within quotes, or with `| tojson`.")
+            kind = "a text" if isinstance(value, str) else f"a {type(value).__name__}"
+            raise TemplateRefusedError(f"{kind} stands outside of quotes. Write it within quotes, or with `| tojson`.")
         return f'"{_OPEN}{piece[0]}"'
 
     try:

@@ -63,7 +63,7 @@ class SandboxedTemplates:
             return await self._pool.call(f"{_RENDERING}:{function}", request, payload)
         except SandboxError as error:
             is_known = error.type_name in ("TemplateRefusedError", "TimeoutError")
-            what = error.text if is_known else f"{error.type_name}: {error.text}"
+            reason = error.text if is_known else f"{error.type_name}: {error.text}"
         except CallError as error:
-            what = error.error.message
-        raise CallError("template_error", f"The template cannot be filled: {what}") from None
+            reason = error.error.message
+        raise CallError("template_error", f"The template cannot be filled: {reason}") from None

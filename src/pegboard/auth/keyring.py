@@ -111,7 +111,7 @@ class Keyring:
 
     def _is_settled(self, mark: _Mark) -> bool:
         now = time.time_ns()
-        return all(abs(now - one[0]) > KEY_FILE_SETTLED_S * 1e9 for one in mark if one is not None)
+        return all(abs(now - time_ns[0]) > KEY_FILE_SETTLED_S * 1e9 for time_ns in mark if time_ns is not None)
 
     def _tell(self, text: str) -> None:
         if text != self._told:

@@ -121,8 +121,10 @@ class KeyStore:
         text, key = self._made(name, lifetime_s)
         with self._changing() as connection:
             if _open_keys(connection, name):
-                taken = f"There is a key {name!r} already. Revoke it first, or take another name; rotate replaces it."
-                raise KeyStoreError(taken)
+                conflict = (
+                    f"There is a key {name!r} already. Revoke it first, or take another name; rotate replaces it."
+                )
+                raise KeyStoreError(conflict)
             _insert(connection, key)
         return text, key
 
@@ -247,7 +249,7 @@ def _insert(connection: StoreConnection, key: ApiKey) -> None:
 def _key(row: tuple[Any, ...]) -> ApiKey:
     key_id, name, digest, created_at, expires_at, revoked_at, holder = row
     # Another program may have written the file.
-    if not isinstance(digest, bytes) or not all(isinstance(one, int | None) for one in row[3:6]):
+    if not isinstance(digest, bytes) or not all(isinstance(value, int | None) for value in row[3:6]):
         raise KeyStoreError(f"The key store holds something else under {key_id!r}. Look at `api_keys:` and the file.")
     return ApiKey(
         id=key_id, name=name, digest=digest, created_at=created_at, expires_at=expires_at, revoked_at=revoked_at,

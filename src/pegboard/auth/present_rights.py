@@ -49,13 +49,13 @@ async def present_caller(
     if caller.proof == ANONYMOUS_PROOF:
         rule = rules.anonymous
         return caller if rule is not None and profile in (None, *rule.profiles) else None
-    kept = orjson.loads(caller.proof)
-    if "claims" in kept:
-        credential = _of_token(rules, kept["owner"], kept["claims"])
+    proof = orjson.loads(caller.proof)
+    if "claims" in proof:
+        credential = _of_token(rules, proof["owner"], proof["claims"])
     else:
-        credential = await asyncio.to_thread(_of_key, rules, kept["owner"], wall_clock())
+        credential = await asyncio.to_thread(_of_key, rules, proof["owner"], wall_clock())
     grant = None if credential is None else grant_of(rules.map, credential)
-    if grant is None or (grant.user, grant.space) != (kept["user"], kept["space"]):
+    if grant is None or (grant.user, grant.space) != (proof["user"], proof["space"]):
         return None
     is_theirs = profile in (None, *grant.profiles)
     return replace(caller, roles=frozenset(grant.roles), credential=grant.owner) if is_theirs else None
@@ -79,33 +79,33 @@ async def ended_standings(
     """
     asked = set(asked)
     keys: Sequence[ApiKey] = ()
-    if rules is not None and rules.key_store is not None and any(one.key_id for one in asked):
+    if rules is not None and rules.key_store is not None and any(standing.key_id for standing in asked):
         try:
             keys = await asyncio.to_thread(KeyStore(rules.key_store).read)
         except KeyStoreError:
             keys = ()
     now, by_id = wall_clock(), {key.id: key for key in keys}
-    return {one for one in asked if not _stands(rules, one, by_id.get(one.key_id), now)}
+    return {standing for standing in asked if not _stands(rules, standing, by_id.get(standing.key_id), now)}
 
 
-def _stands(rules: IdentityRules | None, one: Standing, key: ApiKey | None, now: float) -> bool:
-    if rules is None or not one.proof:
+def _stands(rules: IdentityRules | None, standing: Standing, key: ApiKey | None, now: float) -> bool:
+    if rules is None or not standing.proof:
         # Without rules everybody is let in without a credential, and only those.
-        return rules is None and not one.proof
-    if one.proof == ANONYMOUS_PROOF:
-        return rules.anonymous is not None and one.profile in (None, *rules.anonymous.profiles)
-    kept = orjson.loads(one.proof)
-    if one.key_id:
+        return rules is None and not standing.proof
+    if standing.proof == ANONYMOUS_PROOF:
+        return rules.anonymous is not None and standing.profile in (None, *rules.anonymous.profiles)
+    proof = orjson.loads(standing.proof)
+    if standing.key_id:
         is_good = key is not None and key.is_good(now)
-        credential = Credential(owner=kept["owner"], key=key.name) if key is not None and is_good else None
+        credential = Credential(owner=proof["owner"], key=key.name) if key is not None and is_good else None
     else:
-        is_over = one.ends_at is not None and one.ends_at <= now
-        credential = None if is_over else _of_token(rules, kept["owner"], kept["claims"])
+        is_over = standing.ends_at is not None and standing.ends_at <= now
+        credential = None if is_over else _of_token(rules, proof["owner"], proof["claims"])
     grant = None if credential is None else grant_of(rules.map, credential)
     return (
         grant is not None
-        and (grant.user, grant.space) == (kept["user"], kept["space"])
-        and one.profile in (None, *grant.profiles)
+        and (grant.user, grant.space) == (proof["user"], proof["space"])
+        and standing.profile in (None, *grant.profiles)
     )
 
 

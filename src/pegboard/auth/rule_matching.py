@@ -51,8 +51,8 @@ def _granted(rule: MapRule, credential: Credential, rules: Sequence[MapRule]) ->
     try:
         user = None if rule.user is None else rule.user.one(claims)
         space = None if rule.space is None else rule.space.one(claims)
-        roles = tuple(dict.fromkeys(role for one in rule.roles for role in one.several(claims)))
-        profiles = tuple(dict.fromkeys(name for one in rule.profiles for name in one.several(claims)))
+        roles = tuple(dict.fromkeys(role for template in rule.roles for role in template.several(claims)))
+        profiles = tuple(dict.fromkeys(name for template in rule.profiles for name in template.several(claims)))
     except MissingClaimError:
         return None
     if rule.profiles and not profiles:
@@ -76,10 +76,10 @@ def _granted(rule: MapRule, credential: Credential, rules: Sequence[MapRule]) ->
 
 def _proof_of(rules: Sequence[MapRule], credential: Credential, user: str | None, space: str | None) -> str:
     """Return the stored proof of a credential: no secrets; for a token the claims that these rules read."""
-    kept: dict[str, Any] = {"owner": credential.owner, "user": user, "space": space}
+    proof: dict[str, Any] = {"owner": credential.owner, "user": user, "space": space}
     if credential.key is None:
-        kept["claims"] = {name: credential.claims.get(name) for name in sorted(claims_read(rules))}
-    return orjson.dumps(kept).decode()
+        proof["claims"] = {name: credential.claims.get(name) for name in sorted(claims_read(rules))}
+    return orjson.dumps(proof).decode()
 
 
 def _matches(rule: MapRule, credential: Credential) -> bool:

@@ -27,7 +27,7 @@ else:
 
 Coerce = Callable[[Any], Any]
 _SCALARS = (str, int, float, bool, type(None))
-_BESIDE = frozenset({"metadata", "serialization", "config", "cls"})
+_NO_SCHEMAS = frozenset({"metadata", "serialization", "config", "cls"})
 _NAME_TYPES = (str, object, Any)
 _JSON_TYPES = (str, bool, type(None), object, Any, list, dict)
 
@@ -98,16 +98,16 @@ def _members_in_literals(core_schema: Any) -> list[dict[tuple[type, Any], Enum]]
     """
     choices: list[dict[tuple[type, Any], Enum]] = []
     for step in _steps(core_schema):
-        for one in step["expected"] if step.get("type") == "literal" else ():
-            if not isinstance(one, Enum) or isinstance(one, _SCALARS):
+        for expected in step["expected"] if step.get("type") == "literal" else ():
+            if not isinstance(expected, Enum) or isinstance(expected, _SCALARS):
                 continue
-            value: Any = one.value
+            value: Any = expected.value
             key = (typing.cast("type[object]", type(value)), value)
-            if all(known.get(key) is not one for known in choices):
+            if all(known.get(key) is not expected for known in choices):
                 free = next((known for known in choices if key not in known), None)
                 if free is None:
                     choices.append(free := {})
-                free[key] = one
+                free[key] = expected
     return choices
 
 
@@ -121,7 +121,7 @@ def _steps(core_schema: Any) -> Iterator[dict[str, Any]]:
             if id(at) not in seen:
                 seen.add(id(at))
                 yield at
-                stack.extend(reversed([inner for key, inner in at.items() if key not in _BESIDE]))
+                stack.extend(reversed([inner for key, inner in at.items() if key not in _NO_SCHEMAS]))
         elif isinstance(at, list | tuple):
             stack.extend(reversed(typing.cast("list[Any]", at)))
 
@@ -130,10 +130,10 @@ def _with_members(value: Any, refused: pydantic.ValidationError, members: Mappin
     """Return a value with a member of an enum in each place where a literal refused what stands there."""
     holder = [copied(value)]
     for fault in refused.errors(include_url=False, include_context=False):
-        given = to_int(fault["input"])
-        if fault["type"] != "literal_error" or not isinstance(given, _SCALARS):
+        value_given = to_int(fault["input"])
+        if fault["type"] != "literal_error" or not isinstance(value_given, _SCALARS):
             continue
-        member = members.get((type(given), given))
+        member = members.get((type(value_given), value_given))
         if member is not None:
             _place(holder, fault["loc"], member)
     return holder[0]
@@ -173,7 +173,7 @@ def _check_fillable(core_schema: Any) -> None:
                     raise UnfillableError(fault)
                 if isinstance(at.get("config"), dict):
                     by_name = bool(at["config"].get("validate_by_name"))
-                stack.extend((inner, by_name) for key, inner in at.items() if key not in _BESIDE)
+                stack.extend((inner, by_name) for key, inner in at.items() if key not in _NO_SCHEMAS)
         elif isinstance(at, list | tuple):
             stack.extend((inner, by_name) for inner in typing.cast("list[Any]", at))
 
@@ -198,10 +198,12 @@ def _fault_of_key(step: dict[str, Any]) -> str | None:
     match step.get("type"):
         case "tuple" | "list" | "set" | "frozenset" | "dict" | "model" | "dataclass" | "typed-dict" as kind:
             return f"no name in a JSON object makes a key that is a {kind}: take a list of pairs"
-        case "enum" if step.get("sub_type") != "int" and not all(isinstance(one.value, str) for one in step["members"]):
+        case "enum" if step.get("sub_type") != "int" and not all(
+            isinstance(value.value, str) for value in step["members"]
+        ):
             return f"no name in a JSON object makes a {step['cls'].__name__}: make it an IntEnum or one of texts"
-        case "literal" if odd := next((one for one in step["expected"] if not isinstance(one, str)), None):
-            return f"no name in a JSON object makes the key {odd!r}: names are texts"
+        case "literal" if unfit := next((value for value in step["expected"] if not isinstance(value, str)), None):
+            return f"no name in a JSON object makes the key {unfit!r}: names are texts"
         case _:
             return None
 
@@ -210,10 +212,12 @@ def _fault_of(step: dict[str, Any]) -> str | None:
     match step.get("type"):
         case "is-subclass":
             return f"no argument can be a class: take its name, e.g. as a Literal, and look up {step['cls']!r} in it"
-        case "enum" if odd := next((one for one in step["members"] if not isinstance(one.value, _SCALARS)), None):
-            return f"the value of {odd} is not a string, number or boolean, so no argument can mean it: use one"
-        case "literal" if odd := next((one for one in step["expected"] if not _is_scalar(one)), None):
-            return f"no argument is taken for {odd!r}: take a text, or a member of an enum whose value is one"
+        case "enum" if unfit := next(
+            (member for member in step["members"] if not isinstance(member.value, _SCALARS)), None
+        ):
+            return f"the value of {unfit} is not a string, number or boolean, so no argument can mean it: use one"
+        case "literal" if unfit := next((member for member in step["expected"] if not _is_scalar(member)), None):
+            return f"no argument is taken for {unfit!r}: take a text, or a member of an enum whose value is one"
         case "dict":
             return _fault_of_key(step.get("keys_schema", {}))
         case "function-plain" | "function-before" if _is_import(step["function"]["function"]):
@@ -222,8 +226,8 @@ def _fault_of(step: dict[str, Any]) -> str | None:
             return None
 
 
-def _is_scalar(one: object) -> bool:
-    return isinstance(one.value if isinstance(one, Enum) else one, _SCALARS)
+def _is_scalar(value: object) -> bool:
+    return isinstance(value.value if isinstance(value, Enum) else value, _SCALARS)
 
 
 def _is_import(function: Any) -> bool:

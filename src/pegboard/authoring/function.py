@@ -75,11 +75,11 @@ def _refuse_what_is_no_function(fn: Any, where: str) -> None:
         raise DefinitionError(Problem(where=where, message=fault))
 
 
-def _meant(given: Any) -> str:
+def _meant(value: Any) -> str:
     """Return a hint for an object that is not a function; empty if we have none."""
-    if isinstance(given, str):
-        return f" A name goes in `name={given!r}`."
-    if type(given).__module__.startswith("langchain"):
+    if isinstance(value, str):
+        return f" A name goes in `name={value!r}`."
+    if type(value).__module__.startswith("langchain"):
         return " Tools of LangChain are registered with `pegboard.adapters.langchain.declared`."
     return ""
 
@@ -178,37 +178,37 @@ def _collecting_async(handler: Handler) -> Handler:
             return _all_of(cast("Iterator[Any]", values))
         if not isinstance(values, AsyncIterable):
             return values
-        found: list[Any] = []
+        items: list[Any] = []
         iterator = aiter(cast("AsyncIterable[Any]", values))
         try:
             async for value in iterator:
-                _check_count(found)
-                found.append(value)
+                _check_count(items)
+                items.append(value)
         finally:
             # What holds a connection lets it go now, not when it is collected as garbage.
             close: Any = getattr(iterator, "aclose", None)
             if close is not None:
                 await close()
-        return found
+        return items
 
     return collected
 
 
 def _all_of(values: Iterator[Any]) -> list[Any]:
-    found: list[Any] = []
+    items: list[Any] = []
     try:
         for value in values:
-            _check_count(found)
-            found.append(value)
+            _check_count(items)
+            items.append(value)
     finally:
         close: Any = getattr(values, "close", None)
         if close is not None:
             close()
-    return found
+    return items
 
 
-def _check_count(found: list[Any]) -> None:
-    if len(found) >= GENERATED_VALUES:
+def _check_count(items: list[Any]) -> None:
+    if len(items) >= GENERATED_VALUES:
         text = f"The tool gave more than {GENERATED_VALUES:,} values. Ask for fewer, e.g. with a narrower search."
         raise CallError("result_too_large", text, outcome_unknown=True)
 

@@ -248,8 +248,8 @@ def _check_annotation(item: Parameter, where: str) -> None:
         raise _refused(item, where, injected)
 
 
-def _mentions(annotation: Any, what: Any) -> bool:
-    return annotation is what or any(_mentions(part, what) for part in get_args(annotation))
+def _mentions(annotation: Any, wanted: Any) -> bool:
+    return annotation is wanted or any(_mentions(part, wanted) for part in get_args(annotation))
 
 
 def _plain_properties(parameters: list[Parameter], annotations: Mapping[str, Any]) -> JSON | None:

@@ -41,7 +41,9 @@ def plain_schema(annotation: Any) -> JSON | None:
         in_order = sorted(parts, key=lambda part: part is type(None))
         choices = [choice for part in in_order if (choice := plain_schema(part)) is not None]
         # pydantic lists duplicate alternatives once; leave those to pydantic.
-        is_whole = len(choices) == len(parts) and all(one not in choices[:index] for index, one in enumerate(choices))
+        is_whole = len(choices) == len(parts) and all(
+            choice_at not in choices[:index] for index, choice_at in enumerate(choices)
+        )
         return {"anyOf": choices} if is_whole else None
     return None
 

@@ -83,7 +83,7 @@ def read_function(fn: Callable[..., Any], *, where: str) -> FunctionSignature:
             raise DefinitionError(Problem(where=where, path=f"parameter {name!r}", message=_BY_NAME))
         if item.kind is item.VAR_KEYWORD and get_origin(annotation) in _UNPACKED:
             unpacked = _unpacked(name, get_args(annotation)[0], described, where=where)
-            parameters += [one for one in unpacked if (one.python_name or one.name) not in fixed]
+            parameters += [each for each in unpacked if (each.python_name or each.name) not in fixed]
         elif item.kind is item.VAR_KEYWORD:
             extra = parameter_schema([parameter(EACH, annotation)], where=where)
         elif (context := context_type(annotation)) is not None:
@@ -168,8 +168,8 @@ def _unpacked(name: str, keys: Any, described: Mapping[str, str], *, where: str)
         while (qualifier := get_origin(annotation)) in _QUALIFIERS:
             is_required = is_required if qualifier is typing_extensions.ReadOnly else qualifier is typing.Required
             annotation = get_args(annotation)[0]
-        one = parameter(key, annotation, description=described.get(key, ""))
-        parameters.append(replace(one, may_lack=not is_required))
+        item = parameter(key, annotation, description=described.get(key, ""))
+        parameters.append(replace(item, may_lack=not is_required))
     return parameters
 
 

@@ -129,8 +129,8 @@ def _unknown_command(word: str) -> CommandError:
             f"`pegboard --{word}`" if word in ("version", "config", "profile", "json") else nearest_one(word, COMMANDS)
         )
         near = f'"{near}"' if near in COMMANDS else near
-    meant = f"Did you mean {near}?" if near else f"Commands: {', '.join(COMMANDS)}."
-    return CommandError(f'Unknown command "{word}". {meant} See `pegboard --help`.')
+    hint = f"Did you mean {near}?" if near else f"Commands: {', '.join(COMMANDS)}."
+    return CommandError(f'Unknown command "{word}". {hint} See `pegboard --help`.')
 
 
 def _epilogue(example: str) -> str:

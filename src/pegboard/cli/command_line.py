@@ -77,12 +77,12 @@ def _report(error: Exception, terminal: Terminal, *, as_json: bool) -> int:
         case DefinitionError() if any(problem.where for problem in error.problems):
             fault = CommandError(_counted(error), kind="config_invalid", problems=error.problems)
         case UnusedCliTokensError(unused_tokens=[str(word), *_]):
-            meant = (
+            hint = (
                 f"name the config with --config {word}"
                 if word.endswith((".yaml", ".yml"))
                 else "options begin with `--`"
             )
-            fault = CommandError(f"Unexpected argument {word!r}; {meant}. See `{_help_of(error)}`.")
+            fault = CommandError(f"Unexpected argument {word!r}; {hint}. See `{_help_of(error)}`.")
         case UnknownOptionError(command_chain=["call"]) if option := _tool_argument(error):
             fault = CommandError(
                 f"Write arguments of the tool without `--`: {option}=VALUE. See `pegboard call --help`."

@@ -119,8 +119,8 @@ class _Fitting:
         for index, problem in sorted(tools.items(), reverse=True):
             name = self._tools.pop(index)["name"]
             self.left_out.append(f"{name}: {': '.join(filter(None, (_below_tool(problem), problem.message)))}")
-        gone = [self._leave_out_of(path, problem) for problem, path, _ in places if path in self._drafts]
-        return bool(tools or gone)
+        removed = [self._leave_out_of(path, problem) for problem, path, _ in places if path in self._drafts]
+        return bool(tools or removed)
 
     def _is_new(self, variable: str) -> bool:
         return bool(variable) and variable not in self.placeholders and not os.environ.get(variable)

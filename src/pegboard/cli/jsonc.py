@@ -125,11 +125,11 @@ def _removed(text: str, holder: _Object, key: str) -> str:
     else:
         while text[end : end + 1] == " ":
             end += 1
-    kept = text[:start] + text[end:]
+    remaining = text[:start] + text[end:]
     if text[comma] != "," and place > 0:
         before = _after_space(text, holder.members[place - 1].end)
-        kept = kept[:before] + kept[before + 1 :]
-    return kept
+        remaining = remaining[:before] + remaining[before + 1 :]
+    return remaining
 
 
 def _pair(key: str, value: JSONValue, indent: str) -> str:
@@ -178,11 +178,11 @@ def _value(text: str, start: int, pieces: list[str]) -> int:
     """Return the end of a value, and append its text without comments and trailing commas."""
     opening = text[start : start + 1]
     if opening not in ("{", "["):
-        found = _STRING.match(text, start) or _WORD.match(text, start)
-        if found is None:
+        match = _STRING.match(text, start) or _WORD.match(text, start)
+        if match is None:
             raise _fault(text, start)
-        pieces.append(found[0])
-        return found.end()
+        pieces.append(match[0])
+        return match.end()
     closing = "}" if opening == "{" else "]"
     pieces.append(opening)
     place = _after_space(text, start + 1)
@@ -206,9 +206,9 @@ def _value(text: str, start: int, pieces: list[str]) -> int:
 
 
 def _after_space(text: str, place: int) -> int:
-    found: Any = _SPACE.match(text, place)
-    return found.end()
+    match: Any = _SPACE.match(text, place)
+    return match.end()
 
 
-def _fault(text: str, place: int, what: str = "it is not JSON there") -> JsoncError:
-    return JsoncError(f"line {text.count(chr(10), 0, place) + 1}: {what}")
+def _fault(text: str, place: int, reason: str = "it is not JSON there") -> JsoncError:
+    return JsoncError(f"line {text.count(chr(10), 0, place) + 1}: {reason}")

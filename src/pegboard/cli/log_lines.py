@@ -40,7 +40,7 @@ class _TextLines(logging.Formatter):
             return safe(text.rstrip(), lines=True)
         first, *rest = filter(None, text.splitlines())
         line = safe(f"{first} {rest[-1]}" if rest else first)
-        return "\n".join([line, *(f"  {safe(self._terminal.clean(one))}" for one in listed)])
+        return "\n".join([line, *(f"  {safe(self._terminal.clean(line_below))}" for line_below in listed)])
 
 
 class _JsonLines(logging.Formatter):
@@ -60,8 +60,8 @@ class _JsonLines(logging.Formatter):
         }
         if record.exc_info and record.exc_info[1] is not None:
             lines = traceback.format_exception(record.exc_info[1])
-            told = lines if os.environ.get("PEGBOARD_DEBUG") else lines[-1:]
-            line["error"] = self._terminal.clean("".join(told).strip())
+            shown_lines = lines if os.environ.get("PEGBOARD_DEBUG") else lines[-1:]
+            line["error"] = self._terminal.clean("".join(shown_lines).strip())
         return json_text(line, indent=False)
 
     def _cleaned(self, value: object) -> object:
@@ -69,9 +69,9 @@ class _JsonLines(logging.Formatter):
             case str():
                 return self._terminal.clean(value)
             case list():
-                return [self._cleaned(one) for one in cast("list[object]", value)]
+                return [self._cleaned(item) for item in cast("list[object]", value)]
             case dict():
-                return {name: self._cleaned(one) for name, one in cast("dict[str, object]", value).items()}
+                return {name: self._cleaned(item) for name, item in cast("dict[str, object]", value).items()}
             case _:
                 return value
 

@@ -51,10 +51,10 @@ class McpClient(NamedTuple):
         """Return the client's configuration with the server; everything else is unchanged."""
         entry = self.entry(command)
         if self.is_toml:
-            kept = _without_table(text, self.section, name)
+            others = _without_table(text, self.section, name)
             # Exactly one empty line before the table; removing the table removes it.
-            gap = "" if not kept else "\n" if kept.endswith("\n") else "\n\n"
-            return f"{kept}{gap}{_table(self.section, name, entry)}"
+            gap = "" if not others else "\n" if others.endswith("\n") else "\n\n"
+            return f"{others}{gap}{_table(self.section, name, entry)}"
         return jsonc.with_member(text, self.section, name, entry)
 
     def without_server(self, text: str, name: str) -> str:
@@ -70,12 +70,12 @@ class McpClient(NamedTuple):
             CommandError: it cannot be read.
         """
         try:
-            said: JSONValue = tomllib.loads(text) if self.is_toml else jsonc.read(text) if text.strip() else {}
+            parsed: JSONValue = tomllib.loads(text) if self.is_toml else jsonc.read(text) if text.strip() else {}
         except ValueError as error:
             raise CommandError(f"{self.title}'s configuration cannot be read: {error}.", kind="unreadable") from None
-        if not is_object(said):
+        if not is_object(parsed):
             raise CommandError(f"{self.title}'s configuration is not an object.", kind="unreadable")
-        return said
+        return parsed
 
 
 CLIENTS: Mapping[str, McpClient] = {
@@ -103,25 +103,25 @@ def _table(section: str, name: str, entry: JSON) -> str:
 
 def _without_table(text: str, section: str, name: str) -> str:
     """Return the text without a table, its subtables, and one empty line before; comments before the next stay."""
-    kept: list[str] = []
+    lines_kept: list[str] = []
     pending: list[str] = []
     is_inside = False
     for line in text.splitlines(keepends=True):
         header = _header(line)
         if header:
             was_inside, is_inside = is_inside, header[:2] == (section, name)
-            if is_inside and not was_inside and kept and not kept[-1].strip():
-                kept.pop()
+            if is_inside and not was_inside and lines_kept and not lines_kept[-1].strip():
+                lines_kept.pop()
             if not is_inside:
-                kept += pending
+                lines_kept += pending
             pending = []
         if not is_inside:
-            kept.append(line)
+            lines_kept.append(line)
         elif line.strip() and not line.lstrip().startswith("#"):
             pending = []
         else:
             pending.append(line)
-    return "".join(kept + (pending if any(line.strip() for line in pending) else []))
+    return "".join(lines_kept + (pending if any(line.strip() for line in pending) else []))
 
 
 def _header(line: str) -> tuple[str, ...]:

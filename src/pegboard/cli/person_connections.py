@@ -54,7 +54,7 @@ def person_of_options(options: Options) -> Person:
     Raises:
         CommandError: it names no user.
     """
-    who = options.identity
-    if who.user is None:
+    identity = options.identity
+    if identity.user is None:
         raise CommandError("Say whose account it is: --as user=ann, or PEGBOARD_AS=user=ann.", kind="no_user")
-    return Person(user_id=who.user, space_id=who.space)
+    return Person(user_id=identity.user, space_id=identity.space)

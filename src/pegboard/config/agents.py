@@ -121,11 +121,11 @@ def _own_tools(
             continue
         build.config.kinds[tool.value.type].declare(tool, private)
     build.catalog.add_secrets(*aside.secrets)
-    made = [entry for _, entry in aside.registry.declarations.tools.items()]
+    entries = [entry for _, entry in aside.registry.declarations.tools.items()]
     names = {f"{agent.file.value.metadata.name}.{name}": source for name, source in aside.registry.sources.items()}
     for name, source in names.items():
         build.catalog.registry.add_source(PrivateSource(source, name))
-    return tuple(_placed(entry, namespace) for entry in made), tuple(names)
+    return tuple(_placed(entry, namespace) for entry in entries), tuple(names)
 
 
 def _placed(entry: ToolEntry, namespace: str) -> ToolEntry:
@@ -147,10 +147,10 @@ def _shared(agent: AgentDeclaration, build: BuildContext) -> Iterator[str]:
     registry = build.catalog.registry
     snapshot = registry.build()
     for item in agent.shared:
-        found = snapshot.find(item.value)
+        tool = snapshot.find(item.value)
         namespace = item.value.replace("__", ".").partition(".")[0]
-        if found is not None:
-            yield found.qualified_id
+        if tool is not None:
+            yield tool.qualified_id
         elif namespace in registry.sources:
             yield item.value.replace("__", ".", 1)
         elif build.config.left_out:
@@ -163,8 +163,8 @@ def _shared(agent: AgentDeclaration, build: BuildContext) -> Iterator[str]:
 
 
 def _guardrails(references: tuple[str, ...], at: At, build: BuildContext) -> tuple[Guardrail, ...]:
-    found = [(build.resolve(name, at / index), name) for index, name in enumerate(references)]
-    return tuple(Guardrail(run=run, name=name.removeprefix("python:")) for run, name in found if run is not None)
+    resolved = [(build.resolve(name, at / index), name) for index, name in enumerate(references)]
+    return tuple(Guardrail(run=run, name=name.removeprefix("python:")) for run, name in resolved if run is not None)
 
 
 def _output_schema(declared: Mapping[str, Any] | None, at: At, build: BuildContext) -> Any:
@@ -186,8 +186,8 @@ def _budgets(form: agent_form.BudgetsForm | None) -> AgentBudgets:
 
 def _memory(form: Any) -> AgentMemory:
     if isinstance(form, agent_form.AstromeshSpecForm):
-        said = form.memory.conversational if form.memory else None
-        return AgentMemory(conversation=said is not None, max_turns=said.max_turns if said else 50)
+        memory = form.memory.conversational if form.memory else None
+        return AgentMemory(conversation=memory is not None, max_turns=memory.max_turns if memory else 50)
     return AgentMemory() if form.memory is None else AgentMemory(**dict(form.memory))
 
 
@@ -278,27 +278,27 @@ def _check_cycles(build: BuildContext) -> None:
     declared = build.catalog.registry.declarations
     for cycle in cycles(agent_graph(declared)):
         names = " → ".join([*(edge.agent for edge in cycle), cycle[0].agent])
-        told = "; ".join(_told(edge, build) for edge in cycle)
-        text = f"agents run each other in a circle: {names}: {told}. {way_out(cycle, declared)}"
+        steps = "; ".join(_described_edge(edge, build) for edge in cycle)
+        text = f"agents run each other in a circle: {names}: {steps}. {way_out(cycle, declared)}"
         at = places.get(cycle[0].tool.spec.origin)
         build.report.add(Problem(message=text) if at is None else (at / "agent").problem(text))
 
 
-def _told(edge: Edge, build: BuildContext) -> str:
+def _described_edge(edge: Edge, build: BuildContext) -> str:
     """Return the tool by which an agent runs another, with the line of the config that gives the agent that tool."""
-    told = f"{edge.agent} by {edge.tool.spec.name!r} ({edge.tool.spec.origin})"
+    step = f"{edge.agent} by {edge.tool.spec.name!r} ({edge.tool.spec.origin})"
     key = taken_by(edge, build.catalog.registry.declarations)
     if key is None:
-        return told
+        return step
     wanted = key.partition(": ")[2]
     lines = [
-        taken.at.origin
+        taken_item.at.origin
         for agent in build.config.agents
         if agent.file.value.metadata.name == edge.agent
-        for taken in (*agent.groups, *agent.shared)
-        if taken.value == wanted
+        for taken_item in (*agent.groups, *agent.shared)
+        if taken_item.value == wanted
     ]
-    return f"{told}, taken by `{key}` ({lines[0]})" if lines else told
+    return f"{step}, taken by `{key}` ({lines[0]})" if lines else step
 
 
 def _check_prices(build: BuildContext) -> None:

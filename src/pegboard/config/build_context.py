@@ -121,8 +121,8 @@ class BuildContext(Struct, kw_only=True):
             named = at / message.partition(" ")[0].partition("=")[0]
             place = named if named.exists else at
             by_place.setdefault(place.path, (place, []))[1].append(message)
-        for place, said in by_place.values():
-            self.report.add(place.problem("; ".join(said)))
+        for place, problem in by_place.values():
+            self.report.add(place.problem("; ".join(problem)))
 
 
 def _fault(error: BaseException, module: str, module_names: Sequence[str]) -> str:

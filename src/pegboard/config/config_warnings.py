@@ -130,11 +130,11 @@ def _unreachable_tools(catalog: Catalog) -> Iterator[Problem]:
     included = {group for profile in profiles for group in profile.include or ()}
     agents = [agent.spec for agent in catalog.registry.declarations.agents.values()]
     included.update(group for spec in agents for group in spec.groups)
-    taken = {name for spec in agents for name in spec.shared}
+    shared = {name for spec in agents for name in spec.shared}
     unreachable: dict[tuple[str, tuple[str, ...]], list[ToolEntry]] = {}
     for entry in catalog.registry.build().entries:
         spec = entry.spec
-        if spec.internal_only or entry.qualified_id in taken or not included.isdisjoint(spec.groups):
+        if spec.internal_only or entry.qualified_id in shared or not included.isdisjoint(spec.groups):
             continue
         is_of_documents = spec.origin.startswith(DOCUMENT_TOOLS)
         key = (DOCUMENT_TOOLS, ()) if is_of_documents else (spec.origin.partition(":")[0], spec.groups)

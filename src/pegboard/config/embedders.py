@@ -33,10 +33,10 @@ def embedder_of(config: Config, report: Report) -> Embedder | None:
     """Return the embedder of tool search; problems are reported at their place."""
     if config.embedder is None:
         return None
-    made = _made(config.embedder, config, report)
-    if made is None or config.embedder.value.type in ("hashing", "static"):
-        return made
-    return cache.CachedEmbedder(made, config.path.absolute().parent / config.embedder.value.cache)
+    embedder = _made(config.embedder, config, report)
+    if embedder is None or config.embedder.value.type in ("hashing", "static"):
+        return embedder
+    return cache.CachedEmbedder(embedder, config.path.absolute().parent / config.embedder.value.cache)
 
 
 def passage_embedder_of(config: Config, report: Report) -> Embedder | None:
@@ -75,11 +75,11 @@ def _made(declared: Declared[EmbedderForm], config: Config, report: Report) -> E
 
 def fastembed_of(form: EmbedderForm, config: Config) -> fastembed_embedder.FastembedEmbedder:
     """Return the embedder for a form of type fastembed; its folders are relative to the config."""
-    beside = config.path.absolute().parent
+    folder = config.path.absolute().parent
     return fastembed_embedder.FastembedEmbedder(
         form.model or "",
-        folder=beside / form.folder,
-        path=None if form.path is None else beside / form.path,
+        folder=folder / form.folder,
+        path=None if form.path is None else folder / form.path,
         pooling=form.pooling,
         threads=form.threads,
     )

@@ -113,12 +113,12 @@ def write_file(path: Path, requests: Mapping[str, ExampleRequests]) -> None:
 
 def _text(requests: Mapping[str, ExampleRequests]) -> str:
     lines = [_HEAD + ("tools:" if requests else "tools: {}")]
-    for name, one in sorted(requests.items()):
+    for name, examples in sorted(requests.items()):
         lines.append(f"  {_quoted(name)}:")
-        if one.definition is not None:
-            lines.append(f"    definition: {_quoted(one.definition)}")
-        lines.append("    requests:" if one.requests else "    requests: []")
-        lines += [f"      - {_quoted(request)}" for request in one.requests]
+        if examples.definition is not None:
+            lines.append(f"    definition: {_quoted(examples.definition)}")
+        lines.append("    requests:" if examples.requests else "    requests: []")
+        lines += [f"      - {_quoted(request)}" for request in examples.requests]
     return "\n".join(lines) + "\n"
 
 

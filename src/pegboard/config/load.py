@@ -243,8 +243,8 @@ class _Load(Struct, kw_only=True):
             return None
         if not problems and root is not None and not isinstance(root, Table):
             # Do not quote the file: the path may name any file.
-            what = "a list" if isinstance(root, Items) else "a text"
-            self.report.add(At(root).problem(f"expected a mapping, such as `tools: […]`, not {what}"))
+            kind = "a list" if isinstance(root, Items) else "a text"
+            self.report.add(At(root).problem(f"expected a mapping, such as `tools: […]`, not {kind}"))
             return None
         is_known = isinstance(root, Table) and (not root.items or not root.items.keys().isdisjoint(_TOP_LEVEL))
         if not is_known and not looks_like_config(text, _TOP_LEVEL):
@@ -317,16 +317,16 @@ class _Load(Struct, kw_only=True):
         """Let the plugins that the main file names add their kinds."""
         if self.strict and self.report:
             return  # Plugins are code, and another user may have changed the file that names them.
-        taken = dict.fromkeys(KINDS, "Pegboard")
+        owners = dict.fromkeys(KINDS, "Pegboard")
         for index, name in enumerate(main.value.plugins):
             try:
-                plugin_kinds = load_plugin(name, taken=taken, imports=self.imports)
+                plugin_kinds = load_plugin(name, taken=owners, imports=self.imports)
             except DefinitionError as error:
                 self.report.add((main.at / "plugins" / index).problem(str(error)))
                 self.lacks_kinds = True
                 continue
             for kind in plugin_kinds.values():
-                taken[kind.name] = kind.plugin
+                owners[kind.name] = kind.plugin
                 self.kinds[kind.name] = Kind[Any].of(plugin.plugin_form(kind), plugin.plugin_declare(kind))
 
     def _name(self, section: str, name: str, entry: Declared[Any]) -> None:
@@ -360,8 +360,8 @@ class _Load(Struct, kw_only=True):
                 if (form := self._validated(agent_form.GroupForm, item, here)) is not None:
                     groups.append(Declared(value=form.value.group, at=here / "group"))
             elif is_object(item) and "type" not in item and "tool" in item:
-                if (taken := self._validated(agent_form.SharedToolForm, item, here)) is not None:
-                    shared.append(Declared(value=taken.value.tool, at=here / "tool"))
+                if (validated := self._validated(agent_form.SharedToolForm, item, here)) is not None:
+                    shared.append(Declared(value=validated.value.tool, at=here / "tool"))
             elif (tool := self._one_tool(item, here)) is not None:
                 self._keep(tool, tools, names, fold(tool.value.called))
         variable = None if file is None else agent_form.agent_key_variable(file.value.spec.model)
@@ -413,7 +413,7 @@ class _Load(Struct, kw_only=True):
         """Return the tools, except those that run an agent that is left out."""
         if not self.leaves_out:
             return tuple(tools)
-        kept: list[Declared[Any]] = []
+        running: list[Declared[Any]] = []
         for tool in tools:
             if tool.value.type == "agent" and tool.value.agent in self.refused.agents - self.agents.keys():
                 text = f"the agent {tool.value.agent!r} is left out, and so is this tool"
@@ -421,8 +421,8 @@ class _Load(Struct, kw_only=True):
                 self.refused.namespaces.add(tool.value.called)
                 self.refused.groups.update(tool.value.groups or ())
             else:
-                kept.append(tool)
-        return tuple(kept)
+                running.append(tool)
+        return tuple(running)
 
     def _keep(self, tool: Declared[Any], tools: list[Declared[Any]], names: dict[str, At], key: str) -> None:
         """Add a tool to those of the catalog, or of an agent, unless its name is taken."""
@@ -438,12 +438,12 @@ class _Load(Struct, kw_only=True):
     def _kind(self, at: At) -> Kind[Any] | None:
         known = ", ".join(self.kinds)
         if not at.exists:
-            meant = nearest_one("type", at.node.items if isinstance(at.node, Table) else ())
-            if meant is None:
+            suggestion = nearest_one("type", at.node.items if isinstance(at.node, Table) else ())
+            if suggestion is None:
                 self.report.add(at.problem(f"the key 'type' is missing: what kind of tool it is ({known})"))
             else:
-                place = At(at.root, at.steps[:-1]) / meant
-                self.report.add(place.problem(f"unknown key {meant!r}. Did you mean 'type'?", at_key=True))
+                place = At(at.root, at.steps[:-1]) / suggestion
+                self.report.add(place.problem(f"unknown key {suggestion!r}. Did you mean 'type'?", at_key=True))
             return None
         name = at.text
         if name in self.kinds:
@@ -529,8 +529,8 @@ class _Load(Struct, kw_only=True):
         self._lose_agents_of_models()
         keys = None if main.identity is None else key_store_of(main.identity, self.path)
         examples = self._examples(main, at)
-        beside = (folder / LOCK_NAME, *python_beside(folder), *(() if keys is None else (keys,)))
-        self.check_permissions([*self.files, *(path for path in beside if path.exists())])
+        other_files = (folder / LOCK_NAME, *python_beside(folder), *(() if keys is None else (keys,)))
+        self.check_permissions([*self.files, *(path for path in other_files if path.exists())])
         skills = (
             {}
             if at is None
@@ -613,14 +613,14 @@ def is_agent_file(root: Node) -> bool:
 
 def _groups_in(plain: JSON) -> set[str]:
     """Return all groups that a tool names: its own, and those for the tools of a server."""
-    found: set[str] = set()
+    groups: set[str] = set()
     for key, value in plain.items():
         if key == "groups":
             values = [*value.values()] if is_object(value) else [value]
-            found.update(str(name) for each in values for name in as_names(each))
+            groups.update(str(name) for each in values for name in as_names(each))
         elif is_object(value):
-            found |= _groups_in(value)
-    return found
+            groups |= _groups_in(value)
+    return groups
 
 
 def _texts(at: At) -> tuple[str, ...]:

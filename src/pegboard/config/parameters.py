@@ -110,8 +110,8 @@ def _schema_problems(schema: JSON, at: At, *, is_shorthand: bool) -> list[Proble
             steps = steps[1:]
         here = at.under(steps)
         if steps[-1:] == ("type",) and isinstance(here.node, Scalar):
-            meant = _PYTHON_TYPES.get(here.text) or nearest_one(here.text, _TYPES)
-            hint = f" Did you mean {meant!r}?" if meant else ""
+            suggestion = _PYTHON_TYPES.get(here.text) or nearest_one(here.text, _TYPES)
+            hint = f" Did you mean {suggestion!r}?" if suggestion else ""
             return [here.problem(f"{here.shown} is not a type; the types are {', '.join(_TYPES)}.{hint}")]
         return [here.problem(f"{here.shown} is not valid JSON Schema here: {str(error.message).splitlines()[0][:200]}")]
     except ValueError as error:
@@ -122,17 +122,17 @@ def _schema_problems(schema: JSON, at: At, *, is_shorthand: bool) -> list[Proble
 # ---------------------------------------------------------------- the function behind
 
 
-def misfits(schema: JSON, taken: JSON, *, takes_extra: bool, at: At) -> Iterator[Problem]:
+def misfits(schema: JSON, accepted: JSON, *, takes_extra: bool, at: At) -> Iterator[Problem]:
     """Yield parameters that the function does not accept, and required ones of the function that are not declared.
 
     Args:
         schema: the declared parameters.
-        taken: the schema of the function's signature.
+        accepted: the schema of the function's signature.
         takes_extra: the function accepts arguments of any name.
         at: the place of the declaration.
     """
     declared: Mapping[str, Any] = schema.get("properties", {})
-    parameters: Mapping[str, Any] = taken.get("properties", {})
+    parameters: Mapping[str, Any] = accepted.get("properties", {})
     place = at / "properties" if (at / "properties").exists and (at / "type").exists and is_schema(schema) else at
     for name, inner in declared.items():
         here = place / name if (place / name).exists else at
@@ -150,15 +150,15 @@ def misfits(schema: JSON, taken: JSON, *, takes_extra: bool, at: At) -> Iterator
             *schema.get("required", ()),
             *(name for name, inner in declared.items() if is_object(inner) and "default" in inner),
         }
-        for name in taken.get("required", ()):
+        for name in accepted.get("required", ()):
             if name not in supplied:
-                what = "neither `required` here nor has it a default" if name in declared else "not declared here"
-                yield (place / name).problem(f"the handler needs {name!r}, which is {what}")
+                fault = "neither `required` here nor has it a default" if name in declared else "not declared here"
+                yield (place / name).problem(f"the handler needs {name!r}, which is {fault}")
 
 
-def _fits(declared: Any, taken: Any) -> bool:
+def _fits(declared: Any, accepted: Any) -> bool:
     """Tell whether each value of the declared type is valid for the function, as far as both name their types."""
-    given_types, taken_types = _types(declared), _types(taken)
+    given_types, taken_types = _types(declared), _types(accepted)
     if not given_types or not taken_types:
         return True
     return given_types <= taken_types | ({"integer"} if "number" in taken_types else set[str]())

@@ -123,8 +123,8 @@ def _move_behind(folder: Path) -> list[tuple[int, str]]:
     """Move a folder to the end of `sys.path`; return where it was."""
     place = folder.resolve()
     moved = [(index, entry) for index, entry in enumerate(sys.path) if Path(entry or ".").resolve() == place]
-    behind = [entry for _, entry in moved]
-    sys.path[:] = [*(entry for entry in sys.path if entry not in behind), *behind]
+    moved_entries = [entry for _, entry in moved]
+    sys.path[:] = [*(entry for entry in sys.path if entry not in moved_entries), *moved_entries]
     return moved
 
 

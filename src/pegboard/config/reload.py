@@ -33,7 +33,7 @@ Mark = tuple[int, int, int, int] | None
 
 
 @runtime_checkable
-class Kept(Source, Protocol):
+class Continues(Source, Protocol):
     """A source that can continue after a reload of the config."""
 
     def fits(self, other: object) -> bool:
@@ -109,44 +109,44 @@ class Reloader:
         before = self._marks()
         try:
             # In a thread: imports may take long, and current callers must not wait for them.
-            made, config = await asyncio.to_thread(load_catalog, self._path, env=self._env, strict=self.config.strict)
+            loaded, config = await asyncio.to_thread(load_catalog, self._path, env=self._env, strict=self.config.strict)
             # Its sources may send requests before the swap, and must use our server id.
-            made.registry.server_id = self._catalog.registry.server_id
-            made.registry.link_key = self._catalog.registry.link_key
-            self._check(made)
+            loaded.registry.server_id = self._catalog.registry.server_id
+            loaded.registry.link_key = self._catalog.registry.link_key
+            self._check(loaded)
         except PegboardError as error:
             self._refuse(problems_of(error), before)
             return False
         except Exception as error:  # noqa: BLE001 - boundary: whatever fails in a load, the old config still serves
             self._refuse([Problem(where=str(self._path), message=f"{type(error).__name__}: {error}")], before)
             return False
-        kept = self._kept(made)
-        for name, source in made.registry.sources.items():
-            if name not in kept:
+        continuing = self._kept(loaded)
+        for name, source in loaded.registry.sources.items():
+            if name not in continuing:
                 await source.start()
-        self._swap(made, config, kept)
+        self._swap(loaded, config, continuing)
         self._remember(config, before)
         return True
 
-    def _kept(self, made: Catalog) -> dict[str, Kept]:
+    def _kept(self, loaded: Catalog) -> dict[str, Continues]:
         """Return the current sources that continue, since the new config reaches them in the same way."""
         return {
             name: source
             for name, source in self._catalog.registry.sources.items()
-            if isinstance(source, Kept) and source.fits(made.registry.sources.get(name))
+            if isinstance(source, Continues) and source.fits(loaded.registry.sources.get(name))
         }
 
-    def _swap(self, made: Catalog, config: Config, kept: Mapping[str, Kept]) -> None:
+    def _swap(self, loaded: Catalog, config: Config, continuing: Mapping[str, Continues]) -> None:
         """Replace everything without yielding to the event loop."""
         catalog = self._catalog
-        retired = tuple(source for name, source in catalog.registry.sources.items() if name not in kept)
-        for name, source in kept.items():
-            source.renew(made.registry.sources[name])
+        retired = tuple(source for name, source in catalog.registry.sources.items() if name not in continuing)
+        for name, source in continuing.items():
+            source.renew(loaded.registry.sources[name])
         # Conditions of the new catalog must ask the source that continues, not its replacement.
-        made.registry.lend_sources({**made.registry.sources, **kept})
+        loaded.registry.lend_sources({**loaded.registry.sources, **continuing})
         executor = catalog.executor
         if _uri(config) != _uri(self.config):
-            store = None if config.limit_store is None else made.executor.ports.limits
+            store = None if config.limit_store is None else loaded.executor.ports.limits
             executor.swap(executor.ports.with_limits(store))
         if _budget_store(config) != _budget_store(self.config):
             executor.swap(
@@ -164,7 +164,7 @@ class Reloader:
             log.warning("tasks has changed; it takes effect at the next start.")
             config = replace(config, tasks=self.config.tasks)
         if _embedder(config) != _embedder(self.config):
-            catalog.discovery.finder.use_embedder(made.discovery.finder.embedder)
+            catalog.discovery.finder.use_embedder(loaded.discovery.finder.embedder)
         if _audit(config) != _audit(self.config):
             log.warning("audit has changed: it counts from the next start on.")
             config = replace(config, audit=self.config.audit)
@@ -172,24 +172,24 @@ class Reloader:
             log.warning("discovery.learn has changed; it takes effect at the next start.")
             config = replace(config, learn=self.config.learn)
         if _examples(config) != _examples(self.config):
-            catalog.discovery.finder.use_requests(made.discovery.finder.requests)
+            catalog.discovery.finder.use_requests(loaded.discovery.finder.requests)
         self.config, self.problems = config, ()
         self._on_reload(config)
-        of_files = made.registry.declarations
-        keep_registered(made.registry, catalog.registry.declarations, self._of_files)
+        of_files = loaded.registry.declarations
+        keep_registered(loaded.registry, catalog.registry.declarations, self._of_files)
         self._of_files = of_files
-        _carry_on(made, catalog)
+        _carry_state_over(loaded, catalog)
         # Running calls may still hold the old secrets.
-        seen = (*catalog.secrets, *(secret for secret in made.secrets if secret not in catalog.secrets))
+        seen = (*catalog.secrets, *(secret for secret in loaded.secrets if secret not in catalog.secrets))
         # Stores that are kept until the next start are those of the kept config.
         parts = partial(parts_of, config)
         # All that they keep is in their store.
-        former, catalog.connections = catalog.connections, made.connections
+        former, catalog.connections = catalog.connections, loaded.connections
         if former is not None:
             closing = asyncio.get_running_loop().create_task(former.close())
             self._retiring.add(closing)
             closing.add_done_callback(self._retiring.discard)
-        catalog.registry.swap(replace(made.registry.declarations, secrets=seen, parts=parts))
+        catalog.registry.swap(replace(loaded.registry.declarations, secrets=seen, parts=parts))
         executor.adopt_bounds()
         log.info("config_reloaded: %s", self._path)
         if self._logs_refusals:
@@ -217,7 +217,9 @@ class Reloader:
             log_refusal(self.problems, "The previous config stays in use.")
             audit = self._catalog.executor.ports.audit
             if audit is not None:
-                listed: list[JSONValue] = [{"where": one.where, "message": one.message} for one in self.problems[:20]]
+                listed: list[JSONValue] = [
+                    {"where": problem.where, "message": problem.message} for problem in self.problems[:20]
+                ]
                 detail = Redactor(self._catalog.secrets).value({"problems": listed})
                 audit.note("config_refused", detail)
         # Files that the invalid config names are watched as well: the fault may be fixed there.
@@ -264,10 +266,10 @@ def _hash_of(path: Path) -> str:
         return ""
 
 
-def _carry_on(made: Catalog, before: Catalog) -> None:
+def _carry_state_over(loaded: Catalog, before: Catalog) -> None:
     """Let handlers with state between calls take over the state of the previous ones with the same name."""
     known = before.snapshot()
-    for entry in made.snapshot().entries:
+    for entry in loaded.snapshot().entries:
         old = known.find(entry.qualified_id)
         if old is not None and isinstance(entry.handler, StatefulHandler):
             entry.handler.carry_on(old.handler)
@@ -275,10 +277,10 @@ def _carry_on(made: Catalog, before: Catalog) -> None:
 
 def _mark(path: Path) -> Mark:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
 
 
 def _budget_store(config: Config) -> object:

@@ -30,7 +30,7 @@ def tasks_of(config: Config, report: Report) -> kept_tasks.Tasks | None:
         return None
     at = declared.at / "store" if (declared.at / "store").exists else declared.at
     try:
-        made = kept_tasks.Tasks(
+        tasks = kept_tasks.Tasks(
             declared.value.place,
             ttl_s=declared.value.ttl_seconds,
             context_for=_context_for(config),
@@ -39,9 +39,9 @@ def tasks_of(config: Config, report: Report) -> kept_tasks.Tasks | None:
     except DefinitionError as error:
         report.add(at.problem(str(error)))
         return None
-    if made.is_durable and find_spec(_PACKAGE) is None:
+    if tasks.is_durable and find_spec(_PACKAGE) is None:
         report.add(at.problem(needs_package(_PACKAGE, "tasks")))
-    return made
+    return tasks
 
 
 def _context_for(config: Config) -> Callable[[TaskCall], ToolContext]:

@@ -161,5 +161,5 @@ def _web(form: WebFetchForm | bool) -> web_scrape.ScrapeConfig:
     try:
         return web_scrape.ScrapeConfig.model_validate(settings)
     except ValidationError as error:
-        said = "; ".join(each["msg"].removeprefix("Value error, ") for each in error.errors())
-        raise DefinitionError(f"web_fetch: {said}") from None
+        faults = "; ".join(each["msg"].removeprefix("Value error, ") for each in error.errors())
+        raise DefinitionError(f"web_fetch: {faults}") from None

@@ -22,7 +22,9 @@ def parameters_of(input_schema: Mapping[str, JSONValue]) -> Parameters:
     return Parameters(
         names=tuple(schemas),
         required=tuple(name for name in required if isinstance(name, str)) if is_list(required) else (),
-        defaults={name: one["default"] for name, one in schemas.items() if is_object(one) and "default" in one},
+        defaults={
+            name: schema["default"] for name, schema in schemas.items() if is_object(schema) and "default" in schema
+        },
     )
 
 
@@ -72,9 +74,9 @@ def grant_for(
         ValueError: no call could match, or the question does not have an argument of `same`.
     """
     asked = question.arguments or {}
-    lost = [name for name in same if name not in asked]
-    if lost:
-        why = "were too long to store" if question.arguments is None else f"have no {shown_name(lost[0])}"
+    unknown = [name for name in same if name not in asked]
+    if unknown:
+        why = "were too long to store" if question.arguments is None else f"have no {shown_name(unknown[0])}"
         raise ValueError(f"The arguments of the question {why}. Give the value (--where NAME=VALUE, `where`).")
     fixed = {**{name: asked[name] for name in same}, **(where or {})}
     grant = Grant(
@@ -128,10 +130,10 @@ def grant_text(grant: Grant) -> str:
     """
     matching = closed_matching(grant)
     parts = (("user", grant.user_id), ("space", grant.space_id), ("credential", grant.credential))
-    who = ", ".join(f"{what} {shown_name(value)}" for what, value in parts if value) or "a caller who is not known"
+    caller = ", ".join(f"{label} {shown_name(value)}" for label, value in parts if value) or "a caller who is not known"
     calls = "1 call" if grant.calls == 1 else f"{grant.calls:,} calls"
     scope = scope_text(matching, parameters=grant.parameters)
-    return f"Allow up to {calls} of {shown_name(grant.tool)} by {who} without asking. {scope}"
+    return f"Allow up to {calls} of {shown_name(grant.tool)} by {caller} without asking. {scope}"
 
 
 def scope_text(

@@ -132,7 +132,7 @@ class SqlConsents:
 
         def work(run: Run, now: float) -> bool:
             run(_CLOSE, now=now, tool=request.tool)
-            return any(_is_for(one, request) for one in _agreed(run, now, request, digest=None))
+            return any(_is_for(agreed, request) for agreed in _agreed(run, now, request, digest=None))
 
         return await self._do(work)
 
@@ -291,10 +291,10 @@ def _recall(run: Run, now: float, request: ConsentRequest) -> ConsentAnswer | No
     )  # fmt: skip
     if declined:
         return ConsentAnswer(declined[0][0], is_yes=False)
-    for one in _agreed(run, now, request, digest=request.args_digest):
-        is_match = _is_for(one, request) and (one.args_digest is not None or _fits(one.matching, request))
-        if is_match and run(_TAKE, id=one.id, now=now):
-            return ConsentAnswer(one.id, is_yes=True)
+    for agreed in _agreed(run, now, request, digest=request.args_digest):
+        is_match = _is_for(agreed, request) and (agreed.args_digest is not None or _fits(agreed.matching, request))
+        if is_match and run(_TAKE, id=agreed.id, now=now):
+            return ConsentAnswer(agreed.id, is_yes=True)
     return None
 
 
@@ -323,14 +323,14 @@ def _agreed(run: Run, now: float, request: ConsentRequest, *, digest: str | None
     return [_Agreed(*row) for row in rows]
 
 
-def _is_for(one: _Agreed, request: ConsentRequest) -> bool:
+def _is_for(agreed: _Agreed, request: ConsentRequest) -> bool:
     """Tell whether an approval is for this caller."""
-    if one.args_digest is not None:
-        return one.principal_key == principal_key(request)
-    if one.owner_key is not None:
-        return one.owner_key == owner_key(request)
-    who = (request.user_id, request.space_id, request.credential if one.credential is not None else None)
-    return who == (one.user_id, one.space_id, one.credential)
+    if agreed.args_digest is not None:
+        return agreed.principal_key == principal_key(request)
+    if agreed.owner_key is not None:
+        return agreed.owner_key == owner_key(request)
+    caller = (request.user_id, request.space_id, request.credential if agreed.credential is not None else None)
+    return caller == (agreed.user_id, agreed.space_id, agreed.credential)
 
 
 def _fits(matching: str, request: ConsentRequest) -> bool:

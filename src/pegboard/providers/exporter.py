@@ -62,17 +62,17 @@ class Exporter:
         # Without tools made for this caller, the tuple belongs to the snapshot, so its id is a cache key.
         chosen = tools.chosen if type(tools) is KeptTools else None
         key = (self._kept_as, tuple(map(id, tools)) if chosen is None else id(tools))
-        kept: BoundedCache[Any, tuple[tuple[ToolEntry, ...], T]] = snapshot.cache.setdefault(
+        cache: BoundedCache[Any, tuple[tuple[ToolEntry, ...], T]] = snapshot.cache.setdefault(
             kind, BoundedCache(max_entries=PROVIDER_LISTS)
         )
-        known = kept.get(key)
+        known = cache.get(key)
         if known is not None:
             return known[1]
-        made = make(self._each(tools, snapshot))
+        value = make(self._each(tools, snapshot))
         if chosen is not None or all(entry.builder is None and snapshot.owns(entry) for entry in tools):
             # The entries are stored with the value, so that their ids cannot be reused.
-            kept.remember(key, (tools, made))
-        return made
+            cache.remember(key, (tools, value))
+        return value
 
     def _each(self, tools: Sequence[ToolEntry], snapshot: Snapshot) -> Sequence[bytes]:
         """Return each tool of a view as JSON."""
@@ -134,9 +134,9 @@ class Exporter:
         return self._drawn(entry, self._name(entry, snapshot))
 
     def _drawn(self, entry: ToolEntry, name: str) -> _ExportedTool:
-        kept: _ExportedTool | None = entry.drawn.get(self._kept_as)
-        if kept is not None and kept.name == name:
-            return kept
+        cached: _ExportedTool | None = entry.drawn.get(self._kept_as)
+        if cached is not None and cached.name == name:
+            return cached
         schema = rewritten(self.name, entry.spec.input_schema)
         exported = _ExportedTool(name, json_bytes(self._wire_form(entry, name, schema.schema)), schema)
         entry.drawn[self._kept_as] = exported

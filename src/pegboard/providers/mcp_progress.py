@@ -55,8 +55,8 @@ class Progress:
 
     async def on_sub_agent_tool_result(self, event: Event) -> None:
         """Report the outcome of its tool call; the result itself is for the agent."""
-        went = "answered" if event.ok else "failed"
-        await self._step(f"{_indent(event)}{event.payload.get('agent')}: {event.payload.get('tool')} {went}")
+        outcome = "answered" if event.ok else "failed"
+        await self._step(f"{_indent(event)}{event.payload.get('agent')}: {event.payload.get('tool')} {outcome}")
 
     async def on_sub_agent_end(self, event: Event) -> None:
         """Report the end of a sub-agent."""

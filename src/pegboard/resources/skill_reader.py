@@ -99,8 +99,8 @@ def _file(base: str, path: str, content: bytes) -> SkillFile:
 
 def _front_matter(content: bytes, path: Path) -> JSON:
     try:
-        found = _FRONT_MATTER.match(content.decode())
-        text = "" if found is None or len(found[1]) > SKILL_FRONT_MATTER_CHARS else found[1]
+        match = _FRONT_MATTER.match(content.decode())
+        text = "" if match is None or len(match[1]) > SKILL_FRONT_MATTER_CHARS else match[1]
         untyped: Any = yaml
         composed = untyped.compose(text, Loader=yaml.SafeLoader)
         read = None if composed is None else _value(composed, [SKILL_FRONT_MATTER_VALUES])

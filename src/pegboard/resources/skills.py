@@ -37,13 +37,13 @@ def file_of(skills: Sequence[Skill], uri: str) -> SkillFile | None:
 def children_of(skills: Sequence[Skill], uri: str) -> list[Child] | None:
     """Return the direct contents of a folder; `None` if the URI is not a folder."""
     folder = uri.rstrip("/") + "/"
-    found = {
+    children = {
         child.uri: child
         for skill in skills
         if folder.startswith(skill.uri.removesuffix(MAIN_FILE))
         for child in _children(skill, folder)
     }
-    return sorted(found.values(), key=attrgetter("uri")) if found else None
+    return sorted(children.values(), key=attrgetter("uri")) if children else None
 
 
 def _children(skill: Skill, folder: str) -> Iterator[Child]:

@@ -154,15 +154,15 @@ class AlertWatch:
 
     async def _states(self, wanted: frozenset[AlertKind]) -> tuple[Mapping[StateKey, AlertState], set[StateKey]]:
         registry, undecided = self._catalog.registry, set[StateKey]()
-        found: list[AlertState] = [*states_of_config(self._problems()), *self._budgets.states()]
+        alert_states: list[AlertState] = [*states_of_config(self._problems()), *self._budgets.states()]
         states = {name: source.state() for name, source in registry.sources.items()}
-        found += states_of_sources(states)
+        alert_states += states_of_sources(states)
         undecided.update((kind, name) for name, state in states.items() if is_undecided(state) for kind in OF_SOURCES)
         if wanted & {"down", "store_down"}:
-            found += states_of_parts(await self._part_states.probes())
+            alert_states += states_of_parts(await self._part_states.probes())
         audit = self._catalog.executor.ports.audit
         if audit is not None and "audit_broken" in wanted:
-            found += states_of_audit(await asyncio.to_thread(audit.fault))
+            alert_states += states_of_audit(await asyncio.to_thread(audit.fault))
         slow: tuple[tuple[AlertKind, float, _StatesNow], ...] = (
             ("task_stuck", ALERT_TASKS_S, self._stuck_tasks),
             ("consent_waiting", ALERT_QUESTIONS_S, self._waiting_questions),
@@ -175,8 +175,8 @@ class AlertWatch:
                     # The store does not answer, which is another alert.
                     undecided.update((kind, each) for each in self._book.subjects(kind))
                 else:
-                    found += known
-        return {(state.kind, state.subject): state for state in found}, undecided
+                    alert_states += known
+        return {(state.kind, state.subject): state for state in alert_states}, undecided
 
     async def _slowly(
         self, kind: AlertKind, interval_s: float, states_now: _StatesNow

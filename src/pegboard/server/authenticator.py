@@ -235,7 +235,7 @@ class Authenticator:
         if not self._are_declared(grant.profiles):
             log.warning("credential_refused: a rule gives a profile that does not exist, or none")
             return _NOT_HERE
-        who = Identity(
+        identity = Identity(
             credential=grant.owner,
             user=grant.user,
             space=grant.space,
@@ -246,7 +246,7 @@ class Authenticator:
             ends_at=grant.ends_at,
             subject_token=grant.token,
         )
-        caller = Authenticated(identity=who, profiles=grant.profiles or None)
+        caller = Authenticated(identity=identity, profiles=grant.profiles or None)
         return self._admitted.remember(id(grant), _Admitted(grant, profiles, caller)).caller
 
     def _known_to_host(self, caller: Identified) -> Authenticated | Refusal:
@@ -297,9 +297,9 @@ class Authenticator:
             return NOT_FOUND
         principal = self._principals.get((profile, host))
         if principal is None:
-            who = _ANYBODY.identity
+            identity = _ANYBODY.identity
             address = network_of(host)
-            principal = Principal(identity=who, profile=profile, session=who.credential, address=address)
+            principal = Principal(identity=identity, profile=profile, session=identity.credential, address=address)
             self._principals.remember((profile, host), principal)
         return principal
 

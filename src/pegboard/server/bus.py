@@ -89,14 +89,14 @@ class _Waiting(NamedTuple):
 class Answers(NamedTuple):
     """The answers of other workers, and whether all of them answered."""
 
-    said: list[JSON]
+    bodies: list[JSON]
     are_all: bool
 
 
 class _Answers(Struct):
     """The answers to one question, as they arrive."""
 
-    said: list[JSON] = field(default_factory=list[JSON])
+    bodies: list[JSON] = field(default_factory=list[JSON])
     more: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -160,26 +160,26 @@ class Bus:
 
     # -- outgoing messages
 
-    async def tell(self, kind: str, said: JSON, *, to: str = "all") -> int:
+    async def tell(self, kind: str, body: JSON, *, to: str = "all") -> int:
         """Send a message to one worker or to all others; return how many received it.
 
         Raises:
             ConnectionError: the bus is not reachable.
         """
         sent = asyncio.get_running_loop().create_future()
-        if not self._put(kind, said, to, sent):
+        if not self._put(kind, body, to, sent):
             raise ConnectionError("the bus is full")
-        heard = await sent
-        return heard - 1 if to == "all" else heard
+        receivers = await sent
+        return receivers - 1 if to == "all" else receivers
 
-    def tell_soon(self, kind: str, said: JSON, *, to: str = "all") -> None:
+    def tell_soon(self, kind: str, body: JSON, *, to: str = "all") -> None:
         """Send without waiting, from the loop's own thread. Messages that cannot be sent are dropped and logged."""
-        self._put(kind, said, to, None)
+        self._put(kind, body, to, None)
 
-    def _put(self, kind: str, said: JSON, to: str, sent: asyncio.Future[int] | None) -> bool:
+    def _put(self, kind: str, body: JSON, to: str, sent: asyncio.Future[int] | None) -> bool:
         if self._loop is None:
             return False
-        text = orjson.dumps(["bus", self._sealing.audience, self.worker, kind, said], default=str)
+        text = orjson.dumps(["bus", self._sealing.audience, self.worker, kind, body], default=str)
         try:
             self._waiting.put_nowait(_Waiting(to, self._sealing.codec.seal(text).encode(), sent))
         except asyncio.QueueFull:
@@ -195,20 +195,20 @@ class Bus:
         while True:
             to, message, sent = await self._waiting.get()
             try:
-                heard = await self._transport.publish(self._channel(to), message)
+                receivers = await self._transport.publish(self._channel(to), message)
             except ConnectionError as error:
                 log.warning("The other workers could not be told: %s", error)
                 if sent is not None and not sent.done():
                     sent.set_exception(error)
             else:
                 if sent is not None and not sent.done():
-                    sent.set_result(heard)
-                if not heard:
+                    sent.set_result(receivers)
+                if not receivers:
                     for handler in self._handlers.get("gone", ()):
                         handler(to, {})
             stop_if_cancelled()
 
-    async def ask(self, kind: str, said: JSON, *, is_enough: Callable[[JSON], bool] = lambda _: False) -> Answers:
+    async def ask(self, kind: str, body: JSON, *, is_enough: Callable[[JSON], bool] = lambda _: False) -> Answers:
         """Ask all others; return the answers that arrive in time, or stop at the first sufficient one.
 
         Raises:
@@ -217,40 +217,40 @@ class Bus:
         question, answers = new_id(), _Answers()
         self._asked[question] = answers
         try:
-            count = await self.tell(kind, {**said, "question": question})
+            count = await self.tell(kind, {**body, "question": question})
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(BUS_ANSWER_S):
-                    while len(answers.said) < count and not any(map(is_enough, answers.said)):
+                    while len(answers.bodies) < count and not any(map(is_enough, answers.bodies)):
                         answers.more.clear()
                         await answers.more.wait()
         finally:
             del self._asked[question]
-        return Answers(answers.said, len(answers.said) >= count)
+        return Answers(answers.bodies, len(answers.bodies) >= count)
 
     # -- incoming messages
 
     def _hear(self, message: bytes) -> None:
         opened = self._sealing.codec.open(message.decode("latin-1"))
         try:
-            said: Any = None if opened is None else orjson.loads(opened)
+            parsed: Any = None if opened is None else orjson.loads(opened)
         except ValueError:
             return
         # Messages sealed for another purpose are not for us; our own messages come back too.
-        if not isinstance(said, list) or said[:2] != ["bus", self._sealing.audience] or said[2] == self.worker:
+        if not isinstance(parsed, list) or parsed[:2] != ["bus", self._sealing.audience] or parsed[2] == self.worker:
             return
-        who, kind, body = cast("tuple[str, str, JSON]", tuple(said[2:]))  # pyright: ignore[reportUnknownArgumentType] - JSON
+        worker, kind, body = cast("tuple[str, str, JSON]", tuple(parsed[2:]))  # pyright: ignore[reportUnknownArgumentType] - JSON
         for handler in self._handlers.get(kind, ()):
             try:
-                answer = handler(who, body)
+                answer = handler(worker, body)
             except Exception:
                 log.exception("What another worker said could not be taken (%r).", kind)
                 return
             if answer is not None:
-                self.tell_soon("answers", {"question": body["question"], "answer": answer}, to=who)
+                self.tell_soon("answers", {"question": body["question"], "answer": answer}, to=worker)
                 return
 
-    def _answered(self, _who: str, said: JSON) -> None:
-        answers = self._asked.get(said["question"])
+    def _answered(self, _worker: str, body: JSON) -> None:
+        answers = self._asked.get(body["question"])
         if answers is not None:
-            answers.said.append(said["answer"])
+            answers.bodies.append(body["answer"])
             answers.more.set()

@@ -156,7 +156,7 @@ class ConnectPage:
         if isinstance(reader, Refusal):
             return _refusal(reader.text, reader.status)
         try:
-            made = await connections.finish(
+            connected = await connections.finish(
                 answer["state"],
                 browser=browser,
                 code=answer.get("code", ""),
@@ -168,8 +168,8 @@ class ConnectPage:
             return _failed(error)
         except CallError as error:
             return _refusal(error.error.message, 503)
-        rows = _rows({"Account of": made.person.user_id, "Service": made.source, "Issuer": made.issuer,
-                      "Rights": ", ".join(made.scopes) or "those that the service gives"})  # fmt: skip
+        rows = _rows({"Account of": connected.person.user_id, "Service": connected.source, "Issuer": connected.issuer,
+                      "Rights": ", ".join(connected.scopes) or "those that the service gives"})  # fmt: skip
         text = "<p>You can close this page, and go back to your agent: the same call works now.</p>"
         return _page("Connected", f"{rows}{text}")
 
@@ -206,10 +206,10 @@ class ConnectPage:
         caller = await self._authenticator.identify({**request.scope, "headers": headers})
         if isinstance(caller, Refusal):
             return Refusal(status=401, text="The key is not valid.") if key else caller
-        who = caller.identity
-        if who.user is None:
+        identity = caller.identity
+        if identity.user is None:
             return Refusal(status=403, text="This login names no user, so it can have no connections.")
-        return Person(user_id=who.user, space_id=who.space)
+        return Person(user_id=identity.user, space_id=identity.space)
 
     async def _form(self, request: Request) -> dict[str, str] | Response:
         headers = dict(request.scope["headers"])

@@ -35,11 +35,11 @@ class CredentialWatch:
 
     def watch(self, principal: Principal, end: Callable[[], object]) -> Callable[[], None]:
         """Call `end` once when the credential of a stream ends; returns the function to call at the stream's end."""
-        who = principal.identity
-        if not who.proof and who.credential != ANONYMOUS:
+        identity = principal.identity
+        if not identity.proof and identity.credential != ANONYMOUS:
             return _nothing
         number = next(self._numbers)
-        self._open[number] = Standing(who.proof, who.key_id, who.ends_at, principal.profile), end
+        self._open[number] = Standing(identity.proof, identity.key_id, identity.ends_at, principal.profile), end
         if self._timer is None and self._checking is None:
             self._check_later()
         return lambda: self._forget(number)

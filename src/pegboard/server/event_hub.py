@@ -66,11 +66,11 @@ class Outbox:
     def take(self) -> bytes:
         """Return all waiting events, preceded by the number of dropped ones if there are any."""
         self.wake.clear()
-        lost = frame("dropped", {"events": self._dropped}) if self._dropped else b""
-        taken = lost + b"".join(self._frames)
+        notice = frame("dropped", {"events": self._dropped}) if self._dropped else b""
+        frames = notice + b"".join(self._frames)
         self._frames.clear()
         self._size = self._dropped = 0
-        return taken
+        return frames
 
 
 class EventHub:
@@ -139,20 +139,20 @@ class EventHub:
         if self._bus is not None:
             self._bus.tell_soon("events.listening", {"owner": owner, "is_on": is_on}, to=to)
 
-    def _on_hello(self, who: str, _said: JSON) -> None:
+    def _on_hello(self, worker: str, _body: JSON) -> None:
         for owner in self._streams:
-            self._say_listening(owner, is_on=True, to=who)
+            self._say_listening(owner, is_on=True, to=worker)
 
-    def _on_listening(self, who: str, said: JSON) -> None:
-        owner = _owner(said["owner"])
-        if said["is_on"]:
-            self._elsewhere.setdefault(owner, set()).add(who)
+    def _on_listening(self, worker: str, body: JSON) -> None:
+        owner = _owner(body["owner"])
+        if body["is_on"]:
+            self._elsewhere.setdefault(owner, set()).add(worker)
         else:
-            self._forget(owner, who)
+            self._forget(owner, worker)
 
-    def _on_gone(self, who: str, _said: JSON) -> None:
+    def _on_gone(self, worker: str, _body: JSON) -> None:
         for owner in list(self._elsewhere):
-            self._forget(owner, who)
+            self._forget(owner, worker)
 
     def _forget(self, owner: Owner, worker: str) -> None:
         listening = self._elsewhere.get(owner, set())
@@ -160,13 +160,13 @@ class EventHub:
         if not listening:
             self._elsewhere.pop(owner, None)
 
-    def _on_event(self, _who: str, said: JSON) -> None:
-        for box in self._streams.get(_owner(said["owner"]), ()):
-            box.put(said["frame"].encode())
+    def _on_event(self, _worker: str, body: JSON) -> None:
+        for box in self._streams.get(_owner(body["owner"]), ()):
+            box.put(body["frame"].encode())
 
-    def _on_cancel(self, _who: str, said: JSON) -> JSON:
-        call_id = str(said["call"])
-        return {"is_cancelled": self.owns(_owner(said["owner"]), call_id) and self.cancel(call_id)}
+    def _on_cancel(self, _worker: str, body: JSON) -> JSON:
+        call_id = str(body["call"])
+        return {"is_cancelled": self.owns(_owner(body["owner"]), call_id) and self.cancel(call_id)}
 
     async def cancel_elsewhere(self, owner: Owner, call_id: str) -> bool:
         """Cancel a call of this owner in another worker; `False` if there is none.
@@ -178,7 +178,7 @@ class EventHub:
             return False
         asked: JSON = {"owner": owner, "call": call_id}
         answers = await self._bus.ask("calls.cancel", asked, is_enough=_is_cancelled)
-        return any(map(_is_cancelled, answers.said))
+        return any(map(_is_cancelled, answers.bodies))
 
     # -- events
 
@@ -199,8 +199,8 @@ class EventHub:
                 box.put(shown)
 
 
-def _owner(said: list[str | None]) -> Owner:
-    credential, user, space = said
+def _owner(parts: list[str | None]) -> Owner:
+    credential, user, space = parts
     return str(credential), user, space
 
 

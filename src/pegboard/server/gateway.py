@@ -115,8 +115,8 @@ class Gateway(Struct, frozen=True, kw_only=True):
         result = await self.run(view, name, arguments, channel)
         if not isinstance(result, ToolResult):
             return result
-        if result.task_id is not None and (made := await self._made_task(result.task_id, ctx, channel)) is not None:
-            return made
+        if result.task_id is not None and (created := await self._made_task(result.task_id, ctx, channel)) is not None:
+            return created
         schema = await _promised(view, name) if is_earlier and result.has_structured else None
         shown = mcp_result(result, output_schema=schema, wrap_structured=is_earlier)
         shown.setdefault("isError", False)

@@ -67,15 +67,15 @@ class Health:
         self._part_states = part_states
         self._worker, self._has_others = worker, others.are_known or others.bus is not None
         if self._bus is not None:
-            self._bus.on("metrics", lambda _who, _said: self._counted())
+            self._bus.on("metrics", lambda _worker, _body: self._counted())
             self._bus.on("metrics.known", self._learn)
 
-    def _learn(self, _who: str, said: JSON) -> None:
-        self._counts.learn(said["known"])
+    def _learn(self, _worker: str, body: JSON) -> None:
+        self._counts.learn(body["known"])
 
     def _counted(self) -> JSON:
         worker = self._worker()
-        self._counts.note(worker, self._call_metrics.said())
+        self._counts.note(worker, self._call_metrics.counters())
         return {
             "worker": worker,
             "known": self._counts.known(),
@@ -137,22 +137,22 @@ class Health:
             return PlainTextResponse(refusal.text, status_code=refusal.status, headers=headers)
         counted = [self._counted()]
         theirs = await self._others_counted()
-        counted += theirs.said
+        counted += theirs.bodies
         probes = await self._part_states.probes()
         registry = self._gateway.registry
         states, usual = registry.states(), SourceState()
         text = prometheus_text(
             # A sum without one of the workers would be too low.
-            self._counts.sum([one["worker"] for one in counted]) if theirs.are_all else self._call_metrics,
+            self._counts.sum([counters["worker"] for counters in counted]) if theirs.are_all else self._call_metrics,
             worker="" if theirs.are_all else self._worker(),
             workers_heard=len(counted),
-            in_flight=sum(one["in_flight"] for one in counted),
-            streams=sum(one["streams"] for one in counted),
+            in_flight=sum(counters["in_flight"] for counters in counted),
+            streams=sum(counters["streams"] for counters in counted),
             sources={name: states.get(name, usual) for name in registry.sources},
             # A store counts as down if one worker cannot reach it.
             stores={
-                name: all(one.get("stores", {}).get(name, True) for one in counted)
-                for name in {name for one in counted for name in one.get("stores", {})}
+                name: all(counters.get("stores", {}).get(name, True) for counters in counted)
+                for name in {name for counters in counted for name in counters.get("stores", {})}
             }
             | {name: probe.ok for (kind, name), probe in probes.items() if kind in _STORES},
             servers={name: probe.ok for (kind, name), probe in probes.items() if kind in _SERVERS},
@@ -187,12 +187,12 @@ class Health:
         with suppress(ConnectionError, TimeoutError):
             async with asyncio.timeout(METRICS_WAIT_S):
                 theirs = await self._bus.ask("metrics", {})
-                for one in theirs.said:
-                    self._counts.learn(one["known"])
+                for counters in theirs.bodies:
+                    self._counts.learn(counters["known"])
                 # Before we answer: the next scrape must not show less, even if a worker ends in between.
                 await self._tell_counts()
                 return theirs
-        return Answers(theirs.said, are_all=False)
+        return Answers(theirs.bodies, are_all=False)
 
     async def _refusal(self, request: Request) -> Refusal | None:
         """Return a refusal unless the caller is an operator, or anonymous on this machine."""
@@ -203,9 +203,9 @@ class Health:
         caller = await self._authenticator.identify(request.scope)
         if isinstance(caller, Refusal):
             return caller
-        who = caller.identity
-        if who.credential == ANONYMOUS and is_local:
+        identity = caller.identity
+        if identity.credential == ANONYMOUS and is_local:
             return None
         # The host may add roles to those of the credential.
-        roles = {*who.roles, *self._gateway.context_for(Principal(identity=who, profile=None)).roles}
+        roles = {*identity.roles, *self._gateway.context_for(Principal(identity=identity, profile=None)).roles}
         return None if OPERATOR in roles else Refusal(status=404, text="Not found")

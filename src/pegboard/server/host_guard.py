@@ -84,8 +84,8 @@ def is_of_another_page(scope: Scope) -> bool:
     they trust, browsers say so themselves; otherwise they name the page's origin, which is compared with the address
     that the browser used: the one a trusted proxy forwards, or else Host.
     """
-    said = dict(scope["headers"])
-    site, origin = said.get(b"sec-fetch-site"), said.get(b"origin")
+    headers = dict(scope["headers"])
+    site, origin = headers.get(b"sec-fetch-site"), headers.get(b"origin")
     if site is not None:
         return site not in (b"same-origin", b"none")
     if origin is None:
@@ -94,7 +94,7 @@ def is_of_another_page(scope: Scope) -> bool:
     if scheme == b"http" and scope["scheme"] == "https":
         # Anybody on the network path can write pages of the plain HTTP address.
         return True
-    own: bytes = scope.get(FORWARDED_HOST) or said.get(b"host", b"")
+    own: bytes = scope.get(FORWARDED_HOST) or headers.get(b"host", b"")
     usual_port = b":443" if scheme == b"https" else b":80"
     return address.removesuffix(usual_port) != own.lower().removesuffix(usual_port)
 

@@ -95,8 +95,8 @@ async def identified(identify: Identify, scope: Any) -> Identified | Refusal:
     try:
         async with asyncio.timeout(IDENTIFY_S):
             answer = identify(Request(scope))
-            said = await answer if is_awaitable(answer) else answer
-        caller = None if said is None else Identified.of(said)
+            identified_as = await answer if is_awaitable(answer) else answer
+        caller = None if identified_as is None else Identified.of(identified_as)
     except HTTPException as error:
         # Like the refusal of a framework's login; its other responses would not be readable for our clients.
         if error.status_code not in _REFUSING:

@@ -108,8 +108,8 @@ class Principal(Struct, frozen=True, kw_only=True):
     @property
     def shares_as(self) -> Whose:
         """The owner of one share of common limits (slots, streams, sessions), the same for all profiles."""
-        who = self.identity
-        return (who.credential, who.user, who.space, self.address)
+        identity = self.identity
+        return (identity.credential, identity.user, identity.space, self.address)
 
     def in_session(self, session_id: str) -> Principal:
         """Return this principal within a session of an earlier MCP revision."""
@@ -179,14 +179,14 @@ class HostContexts:
 
 
 def _caller_of(principal: Principal, open_space: str | None) -> Caller:
-    who = principal.identity
-    is_anonymous = who.user is None and who.space is None and not who.roles
+    identity = principal.identity
+    is_anonymous = identity.user is None and identity.space is None and not identity.roles
     return Caller(
-        user_id=who.user,
-        space_id=open_space if is_anonymous else who.space,
+        user_id=identity.user,
+        space_id=open_space if is_anonymous else identity.space,
         session_id=principal.session,
-        roles=frozenset(who.roles),
-        credential=who.credential,
+        roles=frozenset(identity.roles),
+        credential=identity.credential,
         address=principal.address,
         is_session_brief=principal.is_session_brief,
         proof=who.proof,

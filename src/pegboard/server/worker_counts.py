@@ -24,7 +24,7 @@ class WorkerCounts:
 
     def known(self) -> JSON:
         """Return all counters, to send to another worker."""
-        return {"workers": self._by_worker, "added": self._added.said(), "added_workers": list(self._added_workers)}
+        return {"workers": self._by_worker, "added": self._added.counters(), "added_workers": list(self._added_workers)}
 
     def note(self, worker: str, calls: JSON) -> None:
         """Store a worker's counters; they never decrease."""
@@ -35,7 +35,7 @@ class WorkerCounts:
         """Add the counters that another worker knows."""
         theirs = CallMetrics()
         theirs.add(known["added"])
-        if calls_of(known["added"]) > calls_of(self._added.said()):
+        if calls_of(known["added"]) > calls_of(self._added.counters()):
             self._added, self._added_workers = theirs, dict.fromkeys(known["added_workers"])
             for worker in self._added_workers:
                 self._by_worker.pop(worker, None)
@@ -51,7 +51,7 @@ class WorkerCounts:
         while len(self._added_workers) > ENDED_WORKERS**2:
             del self._added_workers[next(iter(self._added_workers))]
         total = CallMetrics()
-        for calls in (self._added.said(), *self._by_worker.values()):
+        for calls in (self._added.counters(), *self._by_worker.values()):
             total.add(calls)
         return total
 

@@ -28,8 +28,10 @@ class WorkerRefusals:
 
     def report(self, error: PegboardError, *, clean: Callable[[str], str]) -> None:
         """Write why this worker cannot start; `clean` removes secrets from a text."""
-        problems = [{"where": one.where, "path": one.path, "message": one.message} for one in problems_of(error)]
-        cleaned = [{name: clean(text) for name, text in one.items()} for one in problems]
+        problems = [
+            {"where": problem.where, "path": problem.path, "message": problem.message} for problem in problems_of(error)
+        ]
+        cleaned = [{name: clean(text) for name, text in problem.items()} for problem in problems]
         # Without room on the disk the parent still logs that this worker ended.
         with suppress(OSError):
             self._report_of(os.getpid()).write_bytes(orjson.dumps(cleaned))  # raw: in a folder of our own
@@ -53,7 +55,7 @@ class WorkerRefusals:
             content = self._latest.read_bytes()  # raw: in a folder of our own
         except FileNotFoundError:
             return []
-        return [Problem(**one) for one in orjson.loads(content)]
+        return [Problem(**fields) for fields in orjson.loads(content)]
 
     def clear(self) -> None:
         """Forget the latest refusal."""

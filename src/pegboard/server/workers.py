@@ -184,11 +184,11 @@ class Workers:
     def _supervise(self, wake: socket.socket) -> Worker | None:
         worker = self._start(self._places[0], 0)
         while worker is None and any((self._processes(), self._ends_at is None)):
-            links = [one.link for one in self._processes() if not one.is_silent]
+            links = [process.link for process in self._processes() if not process.is_silent]
             readable, _, _ = select.select([wake, *links], [], [], self._time_left_s())
-            for one in self._processes():
-                if one.link in readable:
-                    self._receive(one)
+            for process in self._processes():
+                if process.link in readable:
+                    self._receive(process)
             if wake in readable:
                 self._handle_signals(wake.recv(64))
             self._reap()
@@ -196,7 +196,9 @@ class Workers:
         return worker
 
     def _processes(self) -> list[_Process]:
-        placed = [one for place in self._places for one in (place.process, place.successor) if one is not None]
+        placed = [
+            process for place in self._places for process in (place.process, place.successor) if process is not None
+        ]
         return [*placed, *self._leaving]
 
     def _time_left_s(self) -> float | None:
@@ -204,16 +206,16 @@ class Workers:
         due += [] if self._ends_at is None else [self._ends_at]
         return max(0.0, min(due) - self.clock()) if due else None
 
-    def _receive(self, one: _Process) -> None:
+    def _receive(self, process: _Process) -> None:
         word = b""
         with suppress(OSError):
-            word = one.link.recv(1)
+            word = process.link.recv(1)
         if word == _READY:
-            one.is_ready = self._was_ready = True
-            if one.began >= self._refused_at:
+            process.is_ready = self._was_ready = True
+            if process.began >= self._refused_at:
                 self._refusals.clear()
         # An empty read means that the process has ended or is about to; SIGCHLD follows.
-        one.is_silent = not word
+        process.is_silent = not word
 
     def _handle_signals(self, numbers: bytes) -> None:
         for number in numbers:
@@ -228,65 +230,66 @@ class Workers:
         word = _DRAIN if self._ends_at is None else _LEAVE
         self.exit_code = self.exit_code or code
         self._ends_at = self.clock() + WORKER_END_S if self._ends_at is None else self._ends_at
-        for one in self._processes():
-            self._send(one, word)
+        for process in self._processes():
+            self._send(process, word)
 
-    def _send(self, one: _Process, word: bytes) -> None:
-        one.is_ending = True
+    def _send(self, process: _Process, word: bytes) -> None:
+        process.is_ending = True
         with suppress(OSError):
-            one.link.send(word)
+            process.link.send(word)
 
     def _reap(self) -> None:
-        for one in self._processes():
-            pid, status = os.waitpid(one.pid, os.WNOHANG)
+        for process in self._processes():
+            pid, status = os.waitpid(process.pid, os.WNOHANG)
             if pid:
-                one.link.close()
-                self._ended(one, os.waitstatus_to_exitcode(status))
+                process.link.close()
+                self._ended(process, os.waitstatus_to_exitcode(status))
 
-    def _ended(self, one: _Process, code: int) -> None:
-        if one in self._leaving:
-            self._leaving.remove(one)
+    def _ended(self, process: _Process, code: int) -> None:
+        if process in self._leaving:
+            self._leaving.remove(process)
             return
-        place = self._places[one.number]
-        if place.successor is one:
+        place = self._places[process.number]
+        if place.successor is process:
             place.successor = None
             if self._ends_at is None:
                 # The other workers would fail on the same files, but a later SIGHUP may find different ones.
-                self._refused_hangup = one.hangup
-                self._refuse(one, f"The new worker {one.number + 1} {_exit_text(code)} before it answered.")
+                self._refused_hangup = process.hangup
+                self._refuse(process, f"The new worker {process.number + 1} {_exit_text(code)} before it answered.")
             return
         place.process = None
-        self._shares.leave_out(one.number)
-        if one.is_ending or self._ends_at is not None:
+        self._shares.leave_out(process.number)
+        if process.is_ending or self._ends_at is not None:
             return
         if not self._was_ready:
             # The very first worker failed and has reported why; the others would fail in the same way.
             self._end(code if code > 0 else _REFUSED)
             return
-        lived_s = self.clock() - one.began
-        place.failures = 0 if one.is_ready and lived_s >= WORKER_SETTLED_S else place.failures + 1
+        lived_s = self.clock() - process.began
+        place.failures = 0 if process.is_ready and lived_s >= WORKER_SETTLED_S else place.failures + 1
         wait_s = (
             0.0 if place.failures <= 1 else min(WORKER_RESTART_S * 2 ** (place.failures - 2), WORKER_RESTART_MOST_S)
         )
         place.due = self.clock() + wait_s
         when = "now" if not wait_s else f"in {wait_s:g} s"
-        self.say(f"Worker {one.number + 1} (process {one.pid}) {_exit_text(code)}. Another takes its place {when}.")
-        if self._refusals.has_report(one.pid):
-            self._refuse(one, "")
+        ended = f"Worker {process.number + 1} (process {process.pid}) {_exit_text(code)}"
+        self.say(f"{ended}. Another takes its place {when}.")
+        if self._refusals.has_report(process.pid):
+            self._refuse(process, "")
 
-    def _refuse(self, one: _Process, reason: str) -> None:
+    def _refuse(self, process: _Process, reason: str) -> None:
         """Log in one record why a worker could not start; the other workers report it in /healthz and /metrics."""
-        self._refused_at = one.began
-        problems = self._refusals.take(one.pid, reason=reason)
+        self._refused_at = process.began
+        problems = self._refusals.take(process.pid, reason=reason)
         log_refusal(problems, "The workers that already run stay.")
 
     def _advance(self) -> Worker | None:
         """Start, replace or kill workers as due; return a `Worker` in a newly started one."""
         if self._ends_at is not None:
             if self.clock() >= self._ends_at:
-                for one in self._processes():
+                for process in self._processes():
                     with suppress(ProcessLookupError):
-                        os.kill(one.pid, signal.SIGKILL)
+                        os.kill(process.pid, signal.SIGKILL)
                 self._ends_at = self.clock() + WORKER_END_S
             return None
         for number, place in enumerate(self._places):
@@ -319,11 +322,11 @@ class Workers:
         pid = os.fork()  # noqa: TID251 - a copy of this process, not a program
         if pid:
             theirs.close()
-            one = _Process(pid, number, ours, self.clock(), self._hangups)
+            process = _Process(pid, number, ours, self.clock(), self._hangups)
             if place.process is None:
-                place.process = one
+                place.process = process
             else:
-                place.successor = one
+                place.successor = process
             return None
         # Ctrl-C on a terminal must reach only the parent, which ends its workers in order.
         os.setpgid(0, 0)

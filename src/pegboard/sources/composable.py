@@ -19,7 +19,7 @@ log = logging.getLogger("pegboard")
 Change = Callable[[ToolSpec], "ToolSpec | None"]
 
 
-def _taken(source: str, old: str, new: str, owner: str) -> str:
+def _name_taken(source: str, old: str, new: str, owner: str) -> str:
     return (
         f"Source {source!r}: {old!r} cannot be renamed to {new!r}, since {owner!r} has that name. "
         "Choose another name, or rename or skip that tool first."
@@ -37,8 +37,8 @@ class Composable:
 
         The same as `tools: {only: […]}` of a server in a config.
         """
-        kept = _checked(globs, "only")
-        return Toolset(self, lambda spec: spec if _is_any(kept, spec) else None)
+        kept_globs = _checked(globs, "only")
+        return Toolset(self, lambda spec: spec if _is_any(kept_globs, spec) else None)
 
     def skip(self: Source, *globs: str) -> Toolset:
         """Leave out the tools that match one of these globs."""
@@ -60,7 +60,7 @@ class Composable:
             check_tool_name(name)
             owner = owners.setdefault(fold(name), old)
             if owner != old and (old in listed or owner in ours):
-                raise DefinitionError(_taken(self.name, old, name, owner))
+                raise DefinitionError(_name_taken(self.name, old, name, owner))
         return Toolset(self, lambda spec: replace(spec, name=ours.get(spec.name, spec.name)))
 
     def in_groups(self: Source, *groups: str, tools: str = "*") -> Toolset:
@@ -127,23 +127,23 @@ class Toolset(Composable):
         for entry in listed:
             # The value keeps the source's entry alive, so that its id cannot be reused.
             self._made[id(entry)] = known.get(id(entry)) or (entry, self._changed(entry))
-        return self._distinct([(entry, made) for entry, made in self._made.values() if made is not None])
+        return self._distinct([(entry, changed) for entry, changed in self._made.values() if changed is not None])
 
     def _distinct(self, tools: Sequence[tuple[ToolEntry, ToolEntry]]) -> Sequence[ToolEntry]:
         """Return the changed tools without those whose new name belongs to another one; report these once."""
-        owners = {fold(made.spec.name): entry for entry, made in tools if made.spec.name == entry.spec.name}
-        kept: list[ToolEntry] = []
+        owners = {fold(changed.spec.name): entry for entry, changed in tools if changed.spec.name == entry.spec.name}
+        distinct: list[ToolEntry] = []
         clashes: dict[str, str] = {}
-        for entry, made in tools:
-            owner = owners.setdefault(fold(made.spec.name), entry)
+        for entry, changed in tools:
+            owner = owners.setdefault(fold(changed.spec.name), entry)
             if owner is entry:
-                kept.append(made)
+                distinct.append(changed)
             else:
-                clashes[entry.spec.name] = _taken(self.name, entry.spec.name, made.spec.name, owner.spec.name)
+                clashes[entry.spec.name] = _name_taken(self.name, entry.spec.name, changed.spec.name, owner.spec.name)
         for name in clashes.keys() - self._clashes:
             log.error("%s", clashes[name])
         self._clashes = frozenset(clashes)
-        return kept
+        return distinct
 
     def _changed(self, entry: ToolEntry) -> ToolEntry | None:
         spec = entry.spec if self._change is None else self._change(entry.spec)
@@ -169,8 +169,8 @@ class Toolset(Composable):
         )
 
     def _id_of(self, entry: ToolEntry) -> str:
-        made = self._changed(entry)
-        return entry.qualified_id if made is None else made.qualified_id
+        changed = self._changed(entry)
+        return entry.qualified_id if changed is None else changed.qualified_id
 
     def subscribe(self, on_change: Callable[[], None]) -> None:
         """Call `on_change` after each change of the source's tools."""
@@ -219,7 +219,9 @@ class Toolset(Composable):
         """Return the ids of the servers behind a tool, the nearest first."""
         if not isinstance(self.source, LeadsElsewhere):
             return ()
-        theirs = (known for known, made in self._made.values() if made and made.qualified_id == entry.qualified_id)
+        theirs = (
+            known for known, changed in self._made.values() if changed and changed.qualified_id == entry.qualified_id
+        )
         return self.source.way_of(next(theirs, entry))
 
 

@@ -76,13 +76,13 @@ def cleaned(text: str, *, max_bytes: int | None = None) -> str:
     plain = text.replace("\r\n", "\n")
     if not _PLAIN.fullmatch(plain):
         plain = _TERMINAL.sub("", plain)
-        kept, at = list[str](), 0
+        visible, at = list[str](), 0
         for match in _NATURAL.finditer(plain):
-            kept += [char for char in plain[at : match.start()] if not _is_hidden(char)]
-            kept.append(match.group())
+            visible += [char for char in plain[at : match.start()] if not _is_hidden(char)]
+            visible.append(match.group())
             at = match.end()
-        kept += [char for char in plain[at:] if not _is_hidden(char)]
-        plain = "".join(kept)
+        visible += [char for char in plain[at:] if not _is_hidden(char)]
+        plain = "".join(visible)
     if max_bytes is None or len(plain) * 4 <= max_bytes or len(plain.encode()) <= max_bytes:
         return plain
     return plain.encode()[: max_bytes - 3].decode("utf-8", "ignore") + "…"

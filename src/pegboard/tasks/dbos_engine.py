@@ -53,9 +53,9 @@ class _Current:
 
 
 @DBOS.workflow(name="pegboard.task", max_recovery_attempts=TASK_RUNS)
-async def _task(kept: JSON) -> JSON:
+async def _task(call: JSON) -> JSON:
     assert _Current.engine is not None
-    return await _Current.engine.run_here(kept)
+    return await _Current.engine.run_here(call)
 
 
 class DbosEngine:
@@ -270,14 +270,14 @@ class DbosEngine:
 
     # -- a run
 
-    async def run_here(self, kept: JSON) -> JSON:
+    async def run_here(self, stored_call: JSON) -> JSON:
         """Run a task on the loop of its catalog, and return the outcome to be recorded. DBOS calls this on its loop."""
         assert self._home is not None
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._run_at_home(kept), self._home))
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._run_at_home(stored_call), self._home))
 
-    async def _run_at_home(self, kept: JSON) -> JSON:
+    async def _run_at_home(self, stored_call: JSON) -> JSON:
         assert self._run is not None
-        call, current = call_of_json(kept), asyncio.current_task()
+        call, current = call_of_json(stored_call), asyncio.current_task()
         assert current is not None
         earlier = self._running.get(call.task_id)
         self._running[call.task_id] = current
@@ -389,8 +389,8 @@ class DbosEngine:
 
     async def read(self, task_id: str) -> TaskRecord | None:
         """Return the current record of a task."""
-        found = await self.read_several([task_id])
-        return found[0] if found else None
+        records = await self.read_several([task_id])
+        return records[0] if records else None
 
     async def read_all(self, owner: str | None = None) -> Sequence[TaskRecord]:
         """Return the tasks of one owner, or of all; the newest first."""
@@ -410,12 +410,12 @@ class DbosEngine:
     def _records(self, ids: Sequence[str]) -> list[TaskRecord]:
         # Read first, since they are removed once they are written.
         notes = dict(self._notes)
-        kept = self._tables.kept(ids) if ids else {}
-        if not kept:
+        stored = self._tables.kept(ids) if ids else {}
+        if not stored:
             # DBOS would list all tasks.
             return []
-        rows = self._known.list_workflows(workflow_ids=list(kept))
-        return [_record(row, kept[row.workflow_id], notes.get(row.workflow_id)) for row in rows]
+        rows = self._known.list_workflows(workflow_ids=list(stored))
+        return [_record(row, stored[row.workflow_id], notes.get(row.workflow_id)) for row in rows]
 
     async def last_steps(self, task_ids: Sequence[str]) -> Mapping[str, str]:
         """Return the name of the last recorded step of each of these tasks that has one."""
@@ -586,15 +586,15 @@ async def _asked_of_store(act: Callable[..., T], *args: Any) -> T:
         raise OSError(f"The database of tasks does not answer: {reason_of(error)}") from error
 
 
-def _record(row: Any, kept: Kept, noted: tuple[float | None, str] | None) -> TaskRecord:
+def _record(row: Any, stored: Kept, noted: tuple[float | None, str] | None) -> TaskRecord:
     call = call_of_json(row.input["args"][0])
-    fraction, message = noted or (kept.fraction, kept.message)
+    fraction, message = noted or (stored.fraction, stored.message)
     state: TaskState = "working"
     result: ToolResult | None = None
     error: ToolError | None = None
     questions: Mapping[str, Question] = {}
     if row.status in _ACTIVE:
-        questions = kept.questions
+        questions = stored.questions
         state = "input_required" if questions else "working"
     elif row.status == "SUCCESS":
         result, error = outcome_of_json(row.output)

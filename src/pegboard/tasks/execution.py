@@ -277,8 +277,8 @@ class Execution:
             CallError: as `_permitted`; `not_found` if a role was removed.
         """
         view, _ = await self._permitted(call)
-        if lost := sorted(roles - view.ctx.caller.roles):
-            raise CallError("not_found", f"The caller of this task is not {lost[0]!r} any more.")
+        if lost_roles := sorted(roles - view.ctx.caller.roles):
+            raise CallError("not_found", f"The caller of this task is not {lost_roles[0]!r} any more.")
 
     def _view(self, ctx: ToolContext, call: TaskCall) -> View | None:
         try:

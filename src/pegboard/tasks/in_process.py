@@ -18,7 +18,7 @@ TASKS_IN_MEMORY = 10_000  # tasks stored at once
 
 
 @dataclass(kw_only=True, eq=False)
-class _Kept:
+class _Task:
     """One task in memory, with its run."""
 
     call: TaskCall
@@ -41,7 +41,7 @@ class InProcessEngine:
 
     def __init__(self, clock: Callable[[], float], *, is_shared: Callable[[], bool]) -> None:
         self._clock, self._is_shared = clock, is_shared
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, _Task] = {}
         self._run: Run | None = None
 
     async def wake(self, run: Run) -> None:
@@ -56,39 +56,39 @@ class InProcessEngine:
         """
         if len(self._kept) >= TASKS_IN_MEMORY:
             raise CallError("busy", f"{TASKS_IN_MEMORY} tasks are kept already. Try again later.")
-        share, others = share_of_one(TASKS_IN_MEMORY), (kept.call.owner for kept in self._kept.values())
+        share, others = share_of_one(TASKS_IN_MEMORY), (task.call.owner for task in self._kept.values())
         if self._is_shared() and len(self._kept) >= share and list(others).count(call.owner) >= share:
             raise CallError("busy", f"This caller has {share} tasks, which is its share. Try again later.")
         record = TaskRecord(
             task_id=call.task_id, tool=call.tool, owner=call.owner, state="working", created_at=call.created_at,
             updated_at=call.created_at, ttl_s=call.ttl_s, is_durable=False,
         )  # fmt: skip
-        kept = self._kept[call.task_id] = _Kept(call=call, record=record)
-        kept.running = asyncio.create_task(self._to_the_end(kept))
+        task = self._kept[call.task_id] = _Task(call=call, record=record)
+        task.running = asyncio.create_task(self._to_the_end(task))
         # A task that is cancelled before its first turn never runs its own clean-up.
         await asyncio.sleep(0)
 
-    async def _to_the_end(self, kept: _Kept) -> None:
+    async def _to_the_end(self, task: _Task) -> None:
         assert self._run is not None
         try:
-            outcome = await self._run(kept.call, _MemoryJournal(self, kept))
+            outcome = await self._run(task.call, _MemoryJournal(self, task))
         except asyncio.CancelledError:
-            self.change(kept, state="cancelled", questions={})
+            self.change(task, state="cancelled", questions={})
             raise
-        self.change(kept, **ending(outcome))
+        self.change(task, **ending(outcome))
 
-    def change(self, kept: _Kept, **changes: Any) -> None:
+    def change(self, task: _Task, **changes: Any) -> None:
         """Change the state of a task, unless it has ended."""
-        if kept.record.is_over:
+        if task.record.is_over:
             return
-        kept.record = replace(kept.record, updated_at=self._clock(), **changes)
-        kept.change.set()
-        kept.change = asyncio.Event()
+        task.record = replace(task.record, updated_at=self._clock(), **changes)
+        task.change.set()
+        task.change = asyncio.Event()
 
     async def read(self, task_id: str) -> TaskRecord | None:
         """Return the current record of a task."""
-        kept = self._kept.get(task_id)
-        return None if kept is None else kept.record
+        task = self._kept.get(task_id)
+        return None if task is None else task.record
 
     async def read_several(self, task_ids: Sequence[str]) -> Sequence[TaskRecord]:
         """Return the known tasks among these."""
@@ -96,35 +96,35 @@ class InProcessEngine:
 
     async def read_all(self, owner: str | None = None) -> Sequence[TaskRecord]:
         """Return the tasks of one owner, or of all; the newest first."""
-        records = [kept.record for kept in self._kept.values() if owner is None or kept.record.owner == owner]
+        records = [task.record for task in self._kept.values() if owner is None or task.record.owner == owner]
         return sorted(records, key=lambda record: -record.created_at)
 
     async def last_steps(self, task_ids: Sequence[str]) -> Mapping[str, str]:
         """Return the name of the last step of each of these tasks that has one."""
-        kept = {task_id: self._kept[task_id].last_step for task_id in task_ids if task_id in self._kept}
-        return {task_id: step for task_id, step in kept.items() if step}
+        steps = {task_id: self._kept[task_id].last_step for task_id in task_ids if task_id in self._kept}
+        return {task_id: step for task_id, step in steps.items() if step}
 
     async def answer(self, task_id: str, answers: Mapping[str, JSON]) -> None:
         """Pass answers to open questions."""
-        kept = self._kept[task_id]
+        task = self._kept[task_id]
         for key, answer in answers.items():
-            asked = kept.answers.get(key)
-            if asked is not None and not asked.done():
-                asked.set_result(answer)
-                self.show_questions(kept)
+            future = task.answers.get(key)
+            if future is not None and not future.done():
+                future.set_result(answer)
+                self.show_questions(task)
 
-    def show_questions(self, kept: _Kept, **more: Question) -> None:
+    def show_questions(self, task: _Task, **more: Question) -> None:
         """Record the open questions."""
-        asked = {**kept.record.questions, **more}
-        waiting = {key: question for key, question in asked.items() if not kept.answers[key].done()}
-        self.change(kept, questions=waiting, state="input_required" if waiting else "working")
+        open_questions = {**task.record.questions, **more}
+        unanswered = {key: question for key, question in open_questions.items() if not task.answers[key].done()}
+        self.change(task, questions=unanswered, state="input_required" if unanswered else "working")
 
     async def cancel(self, task_id: str) -> None:
         """Cancel a task, unless it has ended."""
-        kept = self._kept[task_id]
-        self.change(kept, state="cancelled", questions={})
-        if kept.running is not None:
-            kept.running.cancel()
+        task = self._kept[task_id]
+        self.change(task, state="cancelled", questions={})
+        if task.running is not None:
+            task.running.cancel()
 
     async def resume(self, task_id: str) -> bool:
         """Return `False`: every task here is running."""
@@ -132,23 +132,23 @@ class InProcessEngine:
 
     async def changed(self, record: TaskRecord, *, timeout_s: float) -> None:
         """Return when a task differs from this record, or after a timeout."""
-        kept = self._kept.get(record.task_id)
-        if kept is not None and kept.record is record:
-            waiting = asyncio.ensure_future(kept.change.wait())
+        task = self._kept.get(record.task_id)
+        if task is not None and task.record is record:
+            waiting = asyncio.ensure_future(task.change.wait())
             await asyncio.wait([waiting], timeout=timeout_s)
             waiting.cancel()
 
     async def sweep(self, now: float) -> int:
         """Delete the tasks that expired before `now`."""
-        expired = [kept for kept in self._kept.values() if kept.call.expires_at <= now]
-        for kept in expired:
-            await self.cancel(kept.call.task_id)
-            del self._kept[kept.call.task_id]
+        expired = [task for task in self._kept.values() if task.call.expires_at <= now]
+        for task in expired:
+            await self.cancel(task.call.task_id)
+            del self._kept[task.call.task_id]
         return len(expired)
 
     async def close(self) -> None:
         """Stop every task."""
-        running = [kept.running for kept in self._kept.values() if kept.running is not None]
+        running = [stored.running for stored in self._kept.values() if stored.running is not None]
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
@@ -158,8 +158,8 @@ class InProcessEngine:
 class _MemoryJournal:
     """The journal of a task in memory, which runs once."""
 
-    def __init__(self, engine: InProcessEngine, kept: _Kept) -> None:
-        self._engine, self._kept = engine, kept
+    def __init__(self, engine: InProcessEngine, task: _Task) -> None:
+        self._engine, self._kept = engine, task
 
     @property
     def is_moving(self) -> bool:
@@ -182,9 +182,9 @@ class _MemoryJournal:
 
     async def answer(self, key: str, question: Question) -> JSON:
         """Ask the person, and return the answer once it is there."""
-        self._kept.answers[key] = asked = asyncio.get_running_loop().create_future()
+        self._kept.answers[key] = future = asyncio.get_running_loop().create_future()
         self._engine.show_questions(self._kept, **{key: question})
-        return await asked
+        return await future
 
     def progress(self, fraction: float, message: str) -> None:
         """Record the progress of the run."""

@@ -40,7 +40,7 @@ def call_to_json(call: TaskCall) -> JSON:
 def call_of_json(stored: JSON) -> TaskCall:
     """Return a call from its stored form."""
     caller, include, agreed = stored["caller"], stored["include"], stored["agreed"]
-    who = Caller(
+    stored_caller = Caller(
         **{name: caller[name] for name in _CALLER},
         roles=frozenset(caller["roles"]),
         # Records of versions that did not store it lack it.
@@ -49,7 +49,7 @@ def call_of_json(stored: JSON) -> TaskCall:
     )
     return TaskCall(
         **{name: stored[name] for name in _PLAIN},
-        caller=who,
+        caller=stored_caller,
         include=None if include is None else tuple(include),
         internal=tuple(stored["internal"]),
         # Like the proof above.

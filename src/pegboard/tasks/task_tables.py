@@ -116,13 +116,13 @@ class TaskTables:
             "and answer is null order by key"
         )
         with self._database.transaction() as connection:
-            found = {task_id: Kept(fraction, message, {}) for task_id, fraction, message in connection(tasks, **ids)}
+            stored = {task_id: Kept(fraction, message, {}) for task_id, fraction, message in connection(tasks, **ids)}
             asked = connection(questions, **ids)
         for task_id, key, question in asked:
-            if task_id in found:
-                waiting = {**found[task_id].questions, key: question_of_json(json.loads(question))}
-                found[task_id] = found[task_id]._replace(questions=waiting)
-        return found
+            if task_id in stored:
+                waiting = {**stored[task_id].questions, key: question_of_json(json.loads(question))}
+                stored[task_id] = stored[task_id]._replace(questions=waiting)
+        return stored
 
     def expired(self, now: float) -> Sequence[str]:
         """Return the ids of tasks that had expired at `now`."""

@@ -245,10 +245,10 @@ class Tasks:
     async def close(self) -> None:
         """Stop the tasks that run here; durable ones continue in another process, or later."""
         self._is_closed = True
-        beside = [task for task in (self._waking, self._sweeping) if task is not None]
-        for task in beside:
+        background = [task for task in (self._waking, self._sweeping) if task is not None]
+        for task in background:
             task.cancel()
-        await asyncio.gather(*beside, return_exceptions=True)
+        await asyncio.gather(*background, return_exceptions=True)
         self._waking = self._sweeping = None
         async with self._opening:
             engine, self._engine = self._engine, None
@@ -264,18 +264,18 @@ class Tasks:
         Raises:
             CallError: `storage_unavailable`; `invalid_arguments` for a secret in its arguments; `busy`.
         """
-        kept = self._kept(call)
+        task_call = self._kept(call)
         try:
             engine = await self._opened()
-            await engine.start(kept)
+            await engine.start(task_call)
         except OSError as error:
             log.warning("%r was not begun: %s", call.name, error)
             text = f"{call.name!r} was not begun: the store of tasks does not answer. Try again in a moment."
             raise CallError("storage_unavailable", text) from error
         lasts = "" if engine.is_durable else " It is kept in memory: it ends with the server's process."
-        text = f"{call.name!r} goes on as task {kept.task_id}. Ask for its state and result by that id.{lasts}"
-        handle = {"task": {"id": kept.task_id, "state": "working", "durable": engine.is_durable}}
-        return ToolResult((TextContent(text),), handle, meta={}, has_structured=True, task_id=kept.task_id)
+        text = f"{call.name!r} goes on as task {task_call.task_id}. Ask for its state and result by that id.{lasts}"
+        handle = {"task": {"id": task_call.task_id, "state": "working", "durable": engine.is_durable}}
+        return ToolResult((TextContent(text),), handle, meta={}, has_structured=True, task_id=task_call.task_id)
 
     def _kept(self, call: Call) -> TaskCall:
         ctx, asked = call.view.ctx, call.asked
@@ -429,8 +429,8 @@ class Tasks:
             if waiting:
                 await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for one in waiting:
-                one.cancel()
+            for wait in waiting:
+                wait.cancel()
             await asyncio.gather(*waiting, return_exceptions=True)
 
     async def _found(self, task_id: str, ctx: Asking) -> tuple[Engine, TaskRecord]:

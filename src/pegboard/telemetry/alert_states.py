@@ -95,6 +95,6 @@ def states_of_tasks(records: Iterable[TaskRecord], *, now: float) -> Iterator[Al
 def states_of_questions(questions: Iterable[Consent]) -> Iterator[AlertState]:
     """Yield the calls that wait for a person. The arguments stay in the inbox."""
     for question in questions:
-        who = question.user_id or question.credential or "somebody"
-        text = f"{who} asks to run {question.tool}; decide with `pegboard consent show {question.id}`"
+        owner = question.user_id or question.credential or "somebody"
+        text = f"{owner} asks to run {question.tool}; decide with `pegboard consent show {question.id}`"
         yield AlertState(kind="consent_waiting", subject=question.id, text=text, names=(question.tool,))

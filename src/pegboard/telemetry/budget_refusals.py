@@ -35,14 +35,14 @@ class BudgetRefusals:
         if error is None or error.kind != "budget_exceeded" or "budget" in error.details:
             # Declared budgets are reported by `states_of_budgets`, before and when they are used up.
             return
-        who = name_of(call.started.caller)
-        if who in self._last or len(self._last) < BUDGET_CALLERS:
-            self._last[who] = (self._clock(), call.tool[:128])
+        caller = name_of(call.started.caller)
+        if caller in self._last or len(self._last) < BUDGET_CALLERS:
+            self._last[caller] = (self._clock(), call.tool[:128])
 
     def states(self) -> Iterator[AlertState]:
         """Yield one state for each caller that was refused lately."""
         now = self._clock()
-        self._last = {who: known for who, known in self._last.items() if now - known[0] < BUDGET_OVER_S}
-        for who, (_, tool) in self._last.items():
-            text = f"A budget of {who} is used up: {tool} was refused"
-            yield AlertState(kind="budget", subject=who, text=text)
+        self._last = {caller: known for caller, known in self._last.items() if now - known[0] < BUDGET_OVER_S}
+        for caller, (_, tool) in self._last.items():
+            text = f"A budget of {caller} is used up: {tool} was refused"
+            yield AlertState(kind="budget", subject=caller, text=text)

@@ -33,25 +33,30 @@ class CallLog:
 
     def finished(self, call: FinishedCall) -> None:
         """Log one call."""
-        began = call.started
-        who, tool, took_ms = name_of(began.caller), call.tool[:LOGGED_NAME_CHARS], round(call.duration_s * 1e3, 3)
-        caller, entry = began.caller, call.entry
+        started = call.started
+        caller_name, tool, took_ms = (
+            name_of(started.caller),
+            call.tool[:LOGGED_NAME_CHARS],
+            round(call.duration_s * 1e3, 3),
+        )
+        caller, entry = started.caller, call.entry
         fields = {
-            "call_id": began.call_id, "request_id": began.request_id, "caller": who, "profile": began.profile,
-            "door": began.door, "tool": tool, "outcome": call.kind, "ms": took_ms, "worker": os.getpid(),
+            "call_id": started.call_id, "request_id": started.request_id, "caller": caller_name,
+            "profile": started.profile, "door": started.door, "tool": tool, "outcome": call.kind, "ms": took_ms,
+            "worker": os.getpid(),
         }  # fmt: skip
         more = {
             "key": caller.key, "space": caller.space_id, "address": caller.address, "consent": call.consent,
-            "parent_call_id": began.parent_call_id, "source": None if entry is None else entry.source,
+            "parent_call_id": started.parent_call_id, "source": None if entry is None else entry.source,
             **_refusal(call),
         }  # fmt: skip
         fields |= {name: value for name, value in more.items() if value}
         if (trace := current_trace()) is not None:
             fields["trace_id"], fields["span_id"] = trace
         why = f": {fields['reason']}" if "reason" in fields else ""
-        through = f" through {began.profile}" if began.profile else ""
+        through = f" through {started.profile}" if started.profile else ""
         text = "call %s by %s%s: %s %s in %.1f ms%s"
-        log.info(text, began.call_id, who, through, tool, call.kind, took_ms, why, extra={"fields": fields})
+        log.info(text, started.call_id, caller_name, through, tool, call.kind, took_ms, why, extra={"fields": fields})
 
 
 def _refusal(call: FinishedCall) -> Mapping[str, str]:

@@ -49,13 +49,13 @@ class CallMetrics:
         metrics.within[bisect_left(LIMITS_S, call.duration_s)] += 1
         metrics.total_s += call.duration_s
 
-    def said(self) -> JSON:
+    def counters(self) -> JSON:
         """Return the counters, for another process to add."""
-        return {tool: [one.ends, one.within, one.total_s] for tool, one in self.by_tool.items()}
+        return {tool: [counts.ends, counts.within, counts.total_s] for tool, counts in self.by_tool.items()}
 
-    def add(self, said: JSON) -> None:
+    def add(self, counters: JSON) -> None:
         """Add the counters of another process."""
-        for tool, (ends, within, total_s) in said.items():
+        for tool, (ends, within, total_s) in counters.items():
             metrics = self.by_tool.setdefault(tool, ToolMetrics())
             for kind, count in ends.items():
                 metrics.ends[kind] = metrics.ends.get(kind, 0) + count

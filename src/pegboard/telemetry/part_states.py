@@ -43,7 +43,7 @@ async def probe_all(parts: Iterable[Part], *, deadline_s: float = PROBE_S) -> di
 
 
 async def _probe(part: Part, deadline_s: float) -> Probe:
-    began = time.monotonic()
+    started_at = time.monotonic()
     detail = ""
     try:
         async with asyncio.timeout(deadline_s):
@@ -52,7 +52,7 @@ async def _probe(part: Part, deadline_s: float) -> Probe:
         detail = f"it did not answer within {deadline_s:g} s"
     except (OSError, CallError, DefinitionError, ImportError) as error:
         detail = str(error) or type(error).__name__
-    return Probe(ok=not detail, detail=detail, seconds=time.monotonic() - began)
+    return Probe(ok=not detail, detail=detail, seconds=time.monotonic() - started_at)
 
 
 class _Known(NamedTuple):

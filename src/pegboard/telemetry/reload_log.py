@@ -18,5 +18,5 @@ def problems_of(error: PegboardError) -> tuple[Problem, ...]:
 def log_refusal(problems: Sequence[Problem], consequence: str) -> None:
     """Log that a reload was refused, why, and what runs instead."""
     count = f"{len(problems)} problem{'' if len(problems) == 1 else 's'}"
-    listed = [{"where": one.where, "path": one.path, "message": one.message} for one in problems]
+    listed = [{"where": problem.where, "path": problem.path, "message": problem.message} for problem in problems]
     log.error("config_reload_refused: %s. %s", count, consequence, extra={"fields": {"problems": listed}})

@@ -33,8 +33,10 @@ MCP_CALL: ContextVar[McpCall | None] = ContextVar("pegboard_mcp_call", default=N
 @contextmanager
 def serving_http(headers: Iterable[tuple[bytes, bytes]]) -> Generator[None]:
     """Remember the trace context of an HTTP request while it is answered."""
-    found = {name.decode(): value.strip(b" \t").decode("latin-1") for name, value in headers if name in _TRACE_HEADERS}
-    token = HTTP_CARRIER.set(found)
+    trace_headers = {
+        name.decode(): value.strip(b" \t").decode("latin-1") for name, value in headers if name in _TRACE_HEADERS
+    }
+    token = HTTP_CARRIER.set(trace_headers)
     try:
         yield
     finally:

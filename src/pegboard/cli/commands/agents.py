@@ -68,14 +68,14 @@ def _tree(graph: Graph) -> list[str]:
     """Return lines with each agent and those that it runs, from the agents that nobody runs; each expanded once."""
     run = {edge.target for edges in graph.values() for edge in edges}
     lines: list[str] = []
-    told: set[str] = set()
+    expanded: set[str] = set()
     waiting: list[tuple[str, int, str]] = [(agent, 0, "") for agent in reversed(tuple(graph)) if agent not in run]
     while waiting:
         agent, depth, by = waiting.pop()
         edges = graph.get(agent, ())
-        again = " …" if edges and agent in told else ""
+        again = " …" if edges and agent in expanded else ""
         lines.append(f"{'  ' * depth}{agent}{f' (by {by})' if by else ''}{again}")
         if not again:
             waiting += [(edge.target, depth + 1, edge.tool.spec.name) for edge in reversed(edges)]
-        told.add(agent)
+        expanded.add(agent)
     return lines

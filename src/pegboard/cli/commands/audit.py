@@ -144,13 +144,13 @@ def verify_command(*, head: Annotated[Path | None, Parameter(help=_HEAD_FILE)] =
                     "chain": one.chain, "rows": one.rows, "end": one.end.seq, "proven": one.proven,
                     "forgotten": one.forgotten, "faults": [fault._asdict() for fault in one.faults],
                 }
-                for one in checked
+                for each in checked
             ]
         })  # fmt: skip
     else:
-        for one in checked:
-            name = f"{one.chain}: " if one.chain else ""
-            for fault in one.faults:
+        for each in checked:
+            name = f"{each.chain}: " if each.chain else ""
+            for fault in each.faults:
                 options.terminal.say(f"{name}{fault.text}.")
             state = f"{len(one.faults)} faults" if one.faults else "all in order"
             options.terminal.say(f"{name}{one.rows} rows, {state}; a head proves the rows up to {one.proven}.")

@@ -44,15 +44,15 @@ async def connect_command(
         person = person_of_options(options)
         opens = not no_browser and sys.stderr.isatty()
         if connections.public_url is None:
-            made = await _over_loopback(connections, person, source, options, opens=opens)
+            connection = await _over_loopback(connections, person, source, options, opens=opens)
         else:
-            made = await _over_page(connections, person, source, options, opens=opens)
-    if made is None:
+            connection = await _over_page(connections, person, source, options, opens=opens)
+    if connection is None:
         raise CommandError("Nothing was connected in ten minutes. Run the command again.", code=Exit.REFUSED)
     if options.json:
-        options.terminal.json(connection_json(made))
+        options.terminal.json(connection_json(connection))
     else:
-        scopes = f" Scopes: {' '.join(made.scopes)}." if made.scopes else ""
+        scopes = f" Scopes: {' '.join(connection.scopes)}." if connection.scopes else ""
         options.terminal.say(f"Connected: {person.user_id!r} to {source!r}.{scopes}")
     return Exit.DONE
 
@@ -61,7 +61,7 @@ async def _over_loopback(
     connections: Connections, person: Person, source: str, options: Options, *, opens: bool
 ) -> Connection | None:
     """Connect with a redirect to this machine."""
-    made: list[Connection] = []
+    finished: list[Connection] = []
     refused: list[ConnectFailedError | CallError] = []
     async with loopback_redirect() as redirect:
         link = await connections.begin(person, source, redirect_uri=redirect.uri)
@@ -76,7 +76,7 @@ async def _over_loopback(
 
         async def settle(answer: dict[str, str]) -> str:
             try:
-                made.append(
+                finished.append(
                     await connections.finish(
                         answer["state"],
                         browser=browser,
@@ -97,7 +97,7 @@ async def _over_loopback(
         await asyncio.sleep(0)
     if refused:
         raise refused[0]
-    return made[0]
+    return finished[0]
 
 
 async def _over_page(

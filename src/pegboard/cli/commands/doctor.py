@@ -145,10 +145,10 @@ def _source(source: Source, fault: str) -> Finding:
         return Finding(
             kind="source", name=source.name, state=state.status, detail=state.reason, to_do=to_do, is_wrong=True
         )
-    held, count = state.quarantined | state.changed, len(source.entries())
+    waiting, count = state.quarantined | state.changed, len(source.entries())
     offered = f"{_counted(count - len(state.quarantined))}"
-    if held:
-        names = ", ".join(sorted(held))
+    if waiting:
+        names = ", ".join(sorted(waiting))
         to_do = f"Look at them with `pegboard lock diff {source.name}`, take them with `pegboard lock accept`."
         detail = f"{offered}; held back for review: {names}"
         return Finding(kind="source", name=source.name, state="quarantined", detail=detail, to_do=to_do, is_wrong=True)

@@ -91,9 +91,9 @@ async def eval_command(
             ways.append((embedder, _embedder(embedder)))
         runs: list[Evaluation] = []
         for how, chosen in ways:
-            one = Finder(project.catalog.registry, embedder=chosen)
-            one.use_requests(finder.requests)
-            runs.append(await evaluated(one, view, requests, how=how, counting=counting))
+            with_embedder = Finder(project.catalog.registry, embedder=chosen)
+            with_embedder.use_requests(finder.requests)
+            runs.append(await evaluated(with_embedder, view, requests, how=how, counting=counting))
         results: list[JSON] = project.clean([run.as_json() for run in runs], view.ctx)
     if options.json:
         options.terminal.json({"profile": options.chosen_profile, "counted_by": counting.name, "runs": results})
@@ -153,15 +153,15 @@ def _requests(rows: Sequence[_Row], view: View, path: Path) -> list[JudgedReques
         queries = [each for each in row.queries if each.strip()]
         if not row.query.strip() and not queries:
             raise CommandError(f"Request {number} of {str(path)!r} has no `query`.")
-        found: list[str] = []
+        tool_ids: list[str] = []
         for name in row.tools:
             if (id_ := ids.get(name)) is None:
-                near = nearest_one(name, [known for known, one in ids.items() if one is not None])
+                near = nearest_one(name, [known for known, tool_id in ids.items() if tool_id is not None])
                 hint = f" Did you mean {near!r}?" if near else " `pegboard list` shows the tools of this caller."
                 raise CommandError(f"Request {number} names the tool {name!r}, which is not here.{hint}")
-            found.append(id_)
+            tool_ids.append(id_)
         query = row.query.strip() or "; ".join(queries)
-        requests.append(JudgedRequest(query=query, tools=tuple(dict.fromkeys(found)), queries=tuple(queries)))
+        requests.append(JudgedRequest(query=query, tools=tuple(dict.fromkeys(tool_ids)), queries=tuple(queries)))
     return requests
 
 
@@ -189,12 +189,13 @@ def _cells(result: JSON) -> list[str]:
 
 def _details(result: JSON, seen_by: str) -> Iterator[str]:
     missed: list[JSON] = result["missed"]
-    for one in missed[:EVAL_SHOWN]:
-        yield f"Missed {_names(one['tools'])} for {one['query']!r}: found {_names(one['found']) or 'nothing'}."
+    for outcome in missed[:EVAL_SHOWN]:
+        hits = _names(outcome["found"]) or "nothing"
+        yield f"Missed {_names(outcome['tools'])} for {outcome['query']!r}: found {hits}."
     confused: list[JSON] = result["confused"]
-    for one in confused[:EVAL_SHOWN]:
-        times = "once" if one["requests"] == 1 else f"{one['requests']} times"
-        yield f"{one['with']} was ranked before {one['tool']} {times}."
+    for outcome in confused[:EVAL_SHOWN]:
+        times = "once" if outcome["requests"] == 1 else f"{outcome['requests']} times"
+        yield f"{outcome['with']} was ranked before {outcome['tool']} {times}."
     if missed or confused:
         yield ""
     requests, servable = result["requests"], result["servable"]

@@ -54,9 +54,9 @@ async def export_command(
         output.write_text(text, encoding="utf-8")  # raw: the operator's file, named on the command line
     except OSError as error:
         raise CommandError(f"{str(output)!r} cannot be written: {error.strerror}.", kind="not_written") from error
-    what = "loss" if report else "tool"
+    column = "loss" if report else "tool"
     plural = "" if len(exported) == 1 else "es" if report else "s"
-    options.terminal.note(f"Wrote {len(exported)} {what}{plural} to {output}.")
+    options.terminal.note(f"Wrote {len(exported)} {column}{plural} to {output}.")
     return code
 
 

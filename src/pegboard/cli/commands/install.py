@@ -84,8 +84,8 @@ def _as_before(text: str, change: Callable[[str], str]) -> str:
 
 def _changed(client: McpClient, before: str, *, name: str, command: list[str] | None) -> str:
     """Return the new text, after checking that only the intended part has changed."""
-    said = client.read(before)
-    present = said.get(client.section, {})
+    parsed = client.read(before)
+    present = parsed.get(client.section, {})
     if not is_object(present):
         raise CommandError(f"{client.title}'s configuration has no object in {client.section!r}.", kind="unreadable")
     servers: JSON = {**present}
@@ -97,7 +97,7 @@ def _changed(client: McpClient, before: str, *, name: str, command: list[str] | 
         servers.pop(name, None)
     else:
         servers[name] = client.entry(command)
-    wanted = {**said, client.section: servers}
+    wanted = {**parsed, client.section: servers}
     if {key: value for key, value in client.read(after).items() if value or key != client.section} != {
         key: value for key, value in wanted.items() if value or key != client.section
     }:

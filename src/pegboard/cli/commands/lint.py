@@ -39,10 +39,10 @@ async def lint_command(
     """
     async with opened(options, only_reads=True) as (project, view):
         catalog = project.catalog
-        found = await lint(
+        results = await lint(
             view, catalog.discovery.finder, bounds=catalog.registry.bounds, today=datetime.now(UTC).date()
         )
-        findings, ignored = without_ignored(found, project.config.lint_ignores, view)
+        findings, ignored = without_ignored(results, project.config.lint_ignores, view)
         rows: list[JSON] = project.clean(as_json(findings), view.ctx)
         passed: list[JSON] = project.clean([{**finding._asdict(), "reason": why} for finding, why in ignored], view.ctx)
         count = len(view.tools())
@@ -50,11 +50,11 @@ async def lint_command(
         options.terminal.json({"profile": options.chosen_profile, "tools": count, "findings": rows, "ignored": passed})
     else:
         if rows:
-            shown = [[one["tool"], one["level"], one["rule"], one["message"]] for one in rows]
+            shown = [[row["tool"], row["level"], row["rule"], row["message"]] for row in rows]
             options.terminal.table(_COLUMNS, shown)
             options.terminal.say("")
-        tools = len({one["tool"] for one in rows})
+        tools = len({row["tool"] for row in rows})
         more = f" {len(passed)} ignored." if passed else ""
         options.terminal.say(f"{len(rows)} finding{'' if len(rows) == 1 else 's'} in {tools} of {count} tools.{more}")
     fails = () if fail_on == "never" else LINT_LEVELS[LINT_LEVELS.index(fail_on) :]
-    return Exit.REFUSED if any(one["level"] in fails for one in rows) else Exit.DONE
+    return Exit.REFUSED if any(row["level"] in fails for row in rows) else Exit.DONE

@@ -39,8 +39,13 @@ async def list_command(
         problems: list[str] = project.clean(left_out(project.config), view.ctx)
         profiles = sorted(project.catalog.registry.profiles)
     if options.json:
-        told = {"profile": options.chosen_profile, "user": options.identity.user, "tools": tools, "problems": problems}
-        options.terminal.json({**told, "left_out": rejected} if hidden_too else told)
+        answer = {
+            "profile": options.chosen_profile,
+            "user": options.identity.user,
+            "tools": tools,
+            "problems": problems,
+        }
+        options.terminal.json({**answer, "left_out": rejected} if hidden_too else answer)
     else:
         _print(options, tools, profiles, rejected, hidden_too=hidden_too)
 

@@ -65,13 +65,13 @@ async def matrix_command(
 # ---------------------------------------------------------------- all tools
 
 
-def _as_json(made: Matrix) -> JSON:
-    profiles = [profile or ALL_GROUPS for profile in made.profiles]
+def _as_json(reach: Matrix) -> JSON:
+    profiles = [profile or ALL_GROUPS for profile in reach.profiles]
     return {
         "profiles": profiles,
         "tools": [
             {"name": name, "codes": dict(zip(profiles, map(_code, decisions), strict=True))}
-            for name, decisions in made.decisions.items()
+            for name, decisions in reach.decisions.items()
         ],
     }
 
@@ -93,7 +93,9 @@ def _print(options: Options, answer: JSON, *, is_markdown: bool) -> None:
         options.terminal.say("\n".join([*lines, *(f"* Left out: {as_code(text)}" for text in answer["problems"])]))
         return
     if rows:
-        options.terminal.table([Column(head="Tool", style="bold"), *(Column(head=one) for one in profiles)], rows)
+        options.terminal.table(
+            [Column(head="Tool", style="bold"), *(Column(head=heading) for heading in profiles)], rows
+        )
         options.terminal.say("")
     options.terminal.say(sentence)
 
@@ -102,14 +104,15 @@ def _print(options: Options, answer: JSON, *, is_markdown: bool) -> None:
 
 
 async def _reach(project: Project, tool: str, options: Options, profiles: tuple[str | None, ...]) -> JSON:
-    who = options.identity
-    made = [
-        Reached("", one, await project.catalog.view(project.context(who), profile=one).awhy(tool)) for one in profiles
+    identity = options.identity
+    by_profile = [
+        Reached("", profile, await project.catalog.view(project.context(identity), profile=profile).awhy(tool))
+        for profile in profiles
     ]
     return {
         "tool": tool,
-        "user": who.user,
-        "profiles": [_row(one) for one in made],
+        "user": identity.user,
+        "profiles": [_row(profile) for profile in by_profile],
         "callers": [
             {
                 "caller": caller.name,
@@ -117,11 +120,14 @@ async def _reach(project: Project, tool: str, options: Options, profiles: tuple[
                 "space": caller.space,
                 "roles": list(caller.roles),
                 "depends_on": list(caller.unknown),
-                "profiles": [_row(one) for one in reached if one.profile in profiles],
+                "profiles": [_row(profile) for profile in reached if profile.profile in profiles],
             }
             for caller, reached in await reached_by_callers(project, tool)
         ],
-        "agents": [{"agent": one.name, **_row(one)} for one in await reached_by_agents(project, tool, who, profiles)],
+        "agents": [
+            {"agent": profile.name, **_row(profile)}
+            for profile in await reached_by_agents(project, tool, identity, profiles)
+        ],
     }
 
 

@@ -36,14 +36,14 @@ _COLUMNS = (
 async def ls_command(*, user: OfUser = None, options: SharedOptions) -> None:
     """List the connections of people, without their tokens."""
     async with opened_connections(options) as connections:
-        found = await _listed(connections, user)
+        listed = await _listed(connections, user)
     if options.json:
-        options.terminal.json({"connections": [connection_json(each) for each in found]})
+        options.terminal.json({"connections": [connection_json(each) for each in listed]})
         return
-    if found:
-        options.terminal.table(_COLUMNS, [_cells(each) for each in found])
+    if listed:
+        options.terminal.table(_COLUMNS, [_cells(each) for each in listed])
         options.terminal.say("")
-    options.terminal.say(f"{len(found)} connection{'' if len(found) == 1 else 's'}.")
+    options.terminal.say(f"{len(listed)} connection{'' if len(listed) == 1 else 's'}.")
 
 
 async def show_command(name: Name, /, *, user: OfUser = None, options: SharedOptions) -> None:

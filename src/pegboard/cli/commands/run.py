@@ -130,8 +130,8 @@ class _Shown:
                 return f"{begin}→ {tool} {_short(payload.get('arguments', {}))}"
             case "on_tool_result" | "on_sub_agent_tool_result":
                 took_s = time.monotonic() - self._began.pop(call_id, time.monotonic())
-                said = "" if event.ok else "failed, "
-                return f"{begin}← {tool} ({said}{took_s:.1f} s) {_short(_plain(payload.get('result')))}"
+                outcome = "" if event.ok else "failed, "
+                return f"{begin}← {tool} ({outcome}{took_s:.1f} s) {_short(_plain(payload.get('result')))}"
             case "on_sub_agent_end" if payload.get("status") != "completed":
                 return f"{begin}{payload.get('status')}"
             case _:

@@ -57,8 +57,8 @@ async def search_command(
     async with opened(options, lists_only=True, only_reads=True) as (project, view):
         finder = project.catalog.discovery.finder
         await finder.read_meanings()
-        [found] = await answers(finder, view, [query], limit=limit, explain=explain)
-        answer: JSON = project.clean(found, view.ctx)
+        [first] = await answers(finder, view, [query], limit=limit, explain=explain)
+        answer: JSON = project.clean(first, view.ctx)
     if options.json:
         options.terminal.json({"profile": options.chosen_profile, **answer})
         return Exit.DONE
@@ -139,13 +139,15 @@ async def _write_examples(options: SharedOptions, words: Sequence[str]) -> Exit:
         counts: JSON = {"written": list(run.written), "fresh": run.fresh, "failed": failed, "left": run.left}
         options.terminal.json({"profile": options.chosen_profile, "file": str(file.path), **counts})
     else:
-        for one in failed[:LEFT_OUT_SHOWN]:
-            options.terminal.say(f"{one['tool']}: {one['reason']}")
+        for failure in failed[:LEFT_OUT_SHOWN]:
+            options.terminal.say(f"{failure['tool']}: {failure['reason']}")
         count = len(run.written)
-        told = f"Wrote requests for {count} tool{'' if count == 1 else 's'} into {str(file.path)!r}"
+        summary = f"Wrote requests for {count} tool{'' if count == 1 else 's'} into {str(file.path)!r}"
         rest = f"; {run.fresh} had theirs, {len(failed)} failed, {run.left} were left. "
         what_next = "Review the file." if count else "Nothing is to be reviewed."
-        options.terminal.say(told + rest + (f"Run it again to go on. {what_next}" if run.left or failed else what_next))
+        options.terminal.say(
+            summary + rest + (f"Run it again to go on. {what_next}" if run.left or failed else what_next)
+        )
     return Exit.REFUSED if failed else Exit.DONE
 
 

@@ -119,10 +119,10 @@ def _restored(stores: list[DeclaredStore], folder: Path, *, overwrite: bool) -> 
 
 
 def _refuse_newer(backup: Path, schema: Schema) -> None:
-    found = SqliteFile(backup, schema, busy_s=BUSY_S).found()
-    if found > schema.version:
+    version = SqliteFile(backup, schema, busy_s=BUSY_S).found()
+    if version > schema.version:
         raise StoreError(
-            f"{str(backup)!r} holds {schema.name} of version {found}; this Pegboard knows {schema.version}"
+            f"{str(backup)!r} holds {schema.name} of version {version}; this Pegboard knows {schema.version}"
         )
 
 

@@ -282,13 +282,13 @@ def _refuse(
     mcp: bool = False,
 ) -> None:
     """Refuse options that do not apply to this kind of entry."""
-    given: dict[str, JSONValue] = {
+    options: dict[str, JSONValue] = {
         "--header": headers and words.headers,
         "--base-url": base_url and words.base_url,
         "--env": env and words.env,
         "--type openapi": openapi and words.kind == "openapi",
         "--type mcp": mcp and words.kind == "mcp",
     }
-    wrong = [option for option, is_given in given.items() if is_given]
+    wrong = [option for option, is_given in options.items() if is_given]
     if wrong:
         raise CommandError(f"{wrong[0]} does not go with {what}.")

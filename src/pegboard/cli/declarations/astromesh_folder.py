@@ -113,9 +113,9 @@ def _files(folder: Path, skip: Path) -> list[Path]:
 
 def _names(agents: list[_Agent], notes: list[str]) -> dict[str, str]:
     """Return the new name of each agent, by its original name."""
-    kept = {agent.name for agent in agents if _latin(agent.name) == agent.name}
-    taken = {name.casefold() for name in kept}
-    names = {name: name for name in kept}
+    unchanged = {agent.name for agent in agents if _latin(agent.name) == agent.name}
+    taken = {name.casefold() for name in unchanged}
+    names = {name: name for name in unchanged}
     for agent in agents:
         if agent.name not in names:
             names[agent.name] = free_name(_latin(agent.name), taken)
@@ -132,10 +132,10 @@ def _latin(name: str) -> str:
 def _renamed(agent: _Agent, names: dict[str, str], notes: list[str]) -> JSON:
     """Return the document of an agent with legal names, wherever it uses them."""
     metadata, spec = agent.document.get("metadata"), agent.document.get("spec")
-    kept: JSON = dict(metadata) if is_object(metadata) else {}
-    if isinstance(kept.get("version"), int | float):
-        kept["version"] = str(kept["version"])
-    document: JSON = {**agent.document, "metadata": {**kept, "name": names[agent.name]}}
+    renamed: JSON = dict(metadata) if is_object(metadata) else {}
+    if isinstance(renamed.get("version"), int | float):
+        renamed["version"] = str(renamed["version"])
+    document: JSON = {**agent.document, "metadata": {**renamed, "name": names[agent.name]}}
     if not is_object(spec):
         return document
     tools, permissions = spec.get("tools"), spec.get("permissions")

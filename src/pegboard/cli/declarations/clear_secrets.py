@@ -120,7 +120,7 @@ def _is_cased(part: str) -> bool:
 
 def _switches(text: str, is_of_kind: Callable[[str], bool]) -> int:
     """Return how often the kind of character changes."""
-    return sum(is_of_kind(one) != is_of_kind(next_one) for one, next_one in pairwise(text))
+    return sum(is_of_kind(char) != is_of_kind(next_char) for char, next_char in pairwise(text))
 
 
 def without_secrets(text: str, conceal: Callable[[str, str], str], escape: Callable[[str], str], *, name: str) -> str:

@@ -58,9 +58,9 @@ def _servers(document: JSONValue) -> tuple[str, JSON] | None:
     for outer in ("mcp", "amp.mcpServers"):
         inner = document.get(outer)
         if is_object(inner):
-            found = _servers(inner)
-            if found is not None:
-                return f"{outer}.{found[0]}", found[1]
+            servers = _servers(inner)
+            if servers is not None:
+                return f"{outer}.{servers[0]}", servers[1]
     return None
 
 
@@ -74,9 +74,9 @@ def client_proposal(document: JSONValue, *, file: str, beside: Path, folder: Pat
         folder: that of the config.
         taken: the names in use; names of the new entries are added.
     """
-    found = _servers(document)
-    assert found is not None
-    section, servers = found
+    declared = _servers(document)
+    assert declared is not None
+    section, servers = declared
     proposals: list[Proposal] = []
     for place, (name, server) in enumerate(servers.items()):
         at = f"{section}.{name}"
@@ -189,11 +189,11 @@ class _ServerReader:
         is_sse = known == "sse" or (known is None and url.split("?", maxsplit=1)[0].rstrip("/").endswith("/sse"))
         entry: JSON = {"transport": "sse" if is_sse else "http", "url": self._text(url, name="address", at="url")}
         headers: JSON = {}
-        given: Any = server.get("headers") or server.get("http_headers") or {}
+        declared: Any = server.get("headers") or server.get("http_headers") or {}
         init = server.get("requestInit")
         if is_object(init) and is_object(init.get("headers")):
-            given = {**given, **init["headers"]}
-        for name, value in given.items() if is_object(given) else ():
+            declared = {**declared, **init["headers"]}
+        for name, value in declared.items() if is_object(declared) else ():
             if isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9-]+", str(name)):
                 headers[str(name)] = self._header(str(name), value)
             else:

@@ -46,9 +46,9 @@ def langchain_proposal(word: str, *, folder: Path) -> Proposal:
     match = _REFERENCE.fullmatch(word)
     assert match is not None
     module, path = match[1], match[2]
-    found = _found(module, path, folder)
+    tools = _found(module, path, folder)
     try:
-        count = len(langchain.declared(found, groups=["langchain"]))
+        count = len(langchain.declared(tools, groups=["langchain"]))
     except ImportError:
         text = f"LangChain is not installed here: `{install_command('langchain')}`."
         raise CommandError(text, kind="package_missing") from None

@@ -99,7 +99,7 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     def count(self, *kinds: str) -> int:
         """Return how many changes there are of some kinds; one that several profiles share counts once."""
-        every = [*self.everywhere, *(change for one in self.profiles for change in one.changes)]
+        every = [*self.everywhere, *(change for profile in self.profiles for change in profile.changes)]
         return len({(c.kind, c.tool, c.what, c.detail) for c in every if c.kind in kinds})
 
 
@@ -227,8 +227,8 @@ def _output(name: str, before: JSON | None, after: JSON | None) -> Iterator[Chan
     else:
         change = compare_schemas(after, before)
         if change != SAME:
-            told = compare_schemas(before, after)
-            yield from _schema("output", name, replace(change, differences=told.differences))
+            difference = compare_schemas(before, after)
+            yield from _schema("output", name, replace(change, differences=difference.differences))
 
 
 def _schema(what: str, name: str, change: SchemaChange) -> Iterator[Change]:

@@ -39,10 +39,10 @@ async def matrix(project: Project, identity: Identity, profiles: Sequence[str | 
     listed = {entry.wire_name: None for view in views for entry in (*view.tools(), *view.app_tools())}
     decisions: dict[str, tuple[Decision, ...]] = {}
     for name in dict.fromkeys([*(entry.wire_name for entry in snapshot.entries), *listed]):
-        made = tuple([await view.awhy(name) for view in views])
+        row = tuple([await view.awhy(name) for view in views])
         # A builder of several tools has a name too, which nobody can call.
-        if name in listed or not all(decision.visible for decision in made):
-            decisions[name] = made
+        if name in listed or not all(decision.visible for decision in row):
+            decisions[name] = row
     return Matrix(profiles=tuple(profiles), decisions=decisions)
 
 
@@ -50,7 +50,13 @@ async def reached_by_callers(project: Project, name: str) -> list[tuple[RuleCall
     """Return for each rule of `identity` the decision about a tool in each of its profiles."""
     catalog = project.catalog
     return [
-        (caller, [await _asked(caller.name, _view(project, _identity(caller), one), name) for one in caller.profiles])
+        (
+            caller,
+            [
+                await _asked(caller.name, _view(project, _identity(caller), profile), name)
+                for profile in caller.profiles
+            ],
+        )
         for caller in rule_callers(catalog.identity, tuple(catalog.registry.profiles))
     ]
 

@@ -37,7 +37,7 @@ def limited(calls: Iterable[TimedCall]) -> Iterator[LimitedCall]:
     """
     counted: dict[Key, deque[float]] = {}
     began: float | None = None
-    for call in sorted(calls, key=lambda one: (one.at, one.number)):
+    for call in sorted(calls, key=lambda timed: (timed.at, timed.number)):
         began = call.at if began is None else began
         refusing = next((hit for hit in call.hits if _is_full(counted.get(hit[0]), hit[1], call)), None)
         longest_s = max(limit.window_s for _, limit in call.hits)

@@ -151,10 +151,10 @@ class Replayer:
                 verdict = Verdict("unclear", "rate_limited", text)
             self._count(row, then, verdict)
         return Replay(
-            changes=tuple(sorted(self._changes, key=lambda one: (one.row.at, one.row.call_id))),
+            changes=tuple(sorted(self._changes, key=lambda replayed: (replayed.row.at, replayed.row.call_id))),
             calls=sum(self._counts.values()),
             counts=self._counts,
-            assumed={what: len(ids) for what, ids in self._assumed.items()},
+            assumed={assumption: len(ids) for assumption, ids in self._assumed.items()},
         )
 
     # ---------------------------------------------------------------- one call
@@ -181,19 +181,19 @@ class Replayer:
         if profile is not None and profile not in known:
             return Verdict("refused", "profile", f"there is no profile {profile!r}"), None, None
         # Without a record of it, every profile may have started the run.
-        made: list[tuple[Verdict, View | None, ToolEntry | None]] = []
+        judged: list[tuple[Verdict, View | None, ToolEntry | None]] = []
         for each in (profile,) if profile is not None else known or (None,):
             identity = self._identified(row, each)
             if isinstance(identity, Verdict):
-                made.append((identity, None, None))
+                judged.append((identity, None, None))
                 continue
             caller = caller_of(self._side.catalog.view(identity, profile=each))
             tools = self._tools.setdefault(row.agent, AgentTools(self._registry, agent))
             view = agent_view(self._side.catalog.runtime.view_parts, tools, self._registry, caller)
-            made.append(await self._decided(row, view))
-        if len({verdict.now for verdict, _, _ in made}) > 1:
+            judged.append(await self._decided(row, view))
+        if len({verdict.now for verdict, _, _ in judged}) > 1:
             return _unclear(f"it depends on the profile that started the run of agent {row.agent!r}"), None, None
-        return made[0]
+        return judged[0]
 
     def _profile_of_run(self, row: AuditRow) -> str | None:
         """Return the profile of the nearest surrounding call that has one."""
@@ -274,7 +274,7 @@ class Replayer:
         if compiled.is_valid(plain):
             return None
         # Messages of the validator contain values, which are none of the reader's business.
-        places = "; ".join(sorted({f"{one.path} ({one.rule})" for one in compiled.problems(plain)[:10]}))
+        places = "; ".join(sorted({f"{problem.path} ({problem.rule})" for problem in compiled.problems(plain)[:10]}))
         if REDACTED in str(args):
             return _unclear(f"a secret was removed from the recorded arguments, which are invalid now: {places}")
         if entry.spec.repair:
@@ -313,9 +313,9 @@ class Replayer:
 
     # ---------------------------------------------------------------- the result
 
-    def _assume(self, what: str, row: AuditRow) -> None:
+    def _assume(self, assumption: str, row: AuditRow) -> None:
         if self._wanted.accepts(row):
-            self._assumed.setdefault(what, set()).add(row.call_id)
+            self._assumed.setdefault(assumption, set()).add(row.call_id)
 
     def _limited(self, row: AuditRow, key: Key, limit: RateLimit) -> Verdict:
         profile = self._registry.profiles.get(row.profile)

@@ -261,12 +261,12 @@ class _Proof:
             self._left -= 1
             if self._left < 0:
                 raise _TooLargeError
-            one = waiting.pop()
-            if one is False:
+            part = waiting.pop()
+            if part is False:
                 return None
-            if not is_object(one):
+            if not is_object(part):
                 continue
-            ref = one.get("$ref")
+            ref = part.get("$ref")
             if isinstance(ref, str) and ref not in followed:
                 followed.add(ref)
                 target = _pointed_at(root, ref)
@@ -274,8 +274,8 @@ class _Proof:
                     waiting.append(target)
                 elif root is self._after:
                     parts.append({"$dynamicRef": ref})  # not followed, so never proven
-            waiting += one.get("allOf", [])
-            own = {key: value for key, value in one.items() if key not in ("$ref", "allOf")}
+            waiting += part.get("allOf", [])
+            own = {key: value for key, value in part.items() if key not in ("$ref", "allOf")}
             if own:
                 parts.append(own)
         return tuple(parts)
@@ -304,8 +304,10 @@ def _definitions(root: JSON) -> bytes:
         return b""
     is_plain = b'"$id"' not in text and b'"$anchor"' not in text
     leads_to_definitions = all(ref.startswith(("#/$defs/", "#/definitions/")) for ref in _references(root))
-    kept = {key: root.get(key) for key in ("$defs", "definitions")} if is_plain and leads_to_definitions else root
-    return _written(kept)
+    definitions = (
+        {key: root.get(key) for key in ("$defs", "definitions")} if is_plain and leads_to_definitions else root
+    )
+    return _written(definitions)
 
 
 def _references(value: JSONValue) -> Iterator[str]:
@@ -533,17 +535,17 @@ def _merged(schema: JSONValue, root: JSON) -> JSON:
     seen = 0
     while waiting and seen < 50:
         seen += 1
-        one = waiting.pop(0)
-        if not is_object(one):
+        part = waiting.pop(0)
+        if not is_object(part):
             continue
-        for key, value in one.items():
+        for key, value in part.items():
             if key in ("properties", "required") and key in merged:
                 merged[key] = {**value, **merged[key]} if key == "properties" else [*merged[key], *value]
             else:
                 merged.setdefault(key, value)
-        if isinstance(one.get("$ref"), str):
-            waiting.append(_pointed_at(root, one["$ref"]))
-        waiting += one.get("allOf", [])
+        if isinstance(part.get("$ref"), str):
+            waiting.append(_pointed_at(root, part["$ref"]))
+        waiting += part.get("allOf", [])
     return merged
 
 
@@ -610,7 +612,7 @@ def _without_annotations(value: JSONValue, *, is_names: bool = False) -> JSONVal
         return [_without_annotations(inner) for inner in value]
     if not is_object(value):
         return value
-    kept = value if is_names else {k: v for k, v in value.items() if k not in _ANNOTATIONS - {"$defs", "definitions"}}
+    rules = value if is_names else {k: v for k, v in value.items() if k not in _ANNOTATIONS - {"$defs", "definitions"}}
     return {
         key: inner
         if key in ("enum", "const", "required") and not is_names
@@ -619,7 +621,7 @@ def _without_annotations(value: JSONValue, *, is_names: bool = False) -> JSONVal
             is_names=not is_names
             and key in ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas"),
         )
-        for key, inner in kept.items()
+        for key, inner in rules.items()
     }
 
 

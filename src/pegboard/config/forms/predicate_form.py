@@ -24,12 +24,12 @@ from pegboard.config.forms.value_types import (
 ONE_KEY = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
 
 
-def one_key(form: Form, what: str) -> None:
+def one_key(form: Form, subject: str) -> None:
     """Refuse a form with no key or with several."""
     if len(form.model_fields_set) != 1:
         known = ", ".join(field.alias or name for name, field in type(form).model_fields.items())
         raise PydanticCustomError(
-            "one_key", "{what} has exactly one of the keys {known}", {"what": what, "known": known}
+            "one_key", "{what} has exactly one of the keys {known}", {"what": subject, "known": known}
         )
 
 

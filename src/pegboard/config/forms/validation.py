@@ -105,10 +105,10 @@ def explain(
     """Yield a problem for each error of `model` in the value at `at`."""
     faults = error.errors(include_url=False, include_input=False)
     misspelled = {
-        (loc[:-1], meant)
+        (loc[:-1], suggestion)
         for fault in faults
         if fault["type"] == "extra_forbidden" and (loc := _keys_of(fault["loc"]))
-        if (meant := _meant_key(str(loc[-1]), _keys(model, loc))) is not None
+        if (suggestion := _meant_key(str(loc[-1]), _keys(model, loc))) is not None
     }
     unknown: dict[tuple[Step, ...], list[str]] = {}
     for fault in faults:
@@ -217,8 +217,8 @@ def _hint(name: str, holders: Iterable[type[BaseModel]]) -> str | None:
     keys = _keys_of_forms(holders)
     if (elsewhere := _OF_OTHER_FILES.get(re.sub("[_-]", "", name.casefold()))) is not None:
         return elsewhere
-    if (meant := _meant_key(name, keys)) is not None:
-        return f"Did you mean {meant!r}?"
+    if (suggestion := _meant_key(name, keys)) is not None:
+        return f"Did you mean {suggestion!r}?"
     if (place := _one_level_deeper(name, holders)) is not None:
         key, inner = place
         if inner == name:
@@ -238,8 +238,8 @@ def _one_level_deeper(name: str, holders: Iterable[type[BaseModel]]) -> tuple[st
         if not _is_of_many(field.annotation)
         for inner in _keys_of_forms(_forms(field.annotation))
     }
-    meant = _meant_key(name, dict.fromkeys(places, ""))
-    return None if meant is None else (places[meant], meant)
+    suggestion = _meant_key(name, dict.fromkeys(places, ""))
+    return None if suggestion is None else (places[suggestion], suggestion)
 
 
 def _choice(at: At, choices: list[str]) -> str:

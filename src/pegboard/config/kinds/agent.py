@@ -65,7 +65,7 @@ def declare(tool: Declared[AgentForm], build: BuildContext) -> None:
 
 def missing_package() -> str | None:
     """Return the error if the packages for agents are not installed; otherwise `None`."""
-    missing = next((said for name, said in _PACKAGES.items() if find_spec(name) is None), None)
+    missing = next((message for name, message in _PACKAGES.items() if find_spec(name) is None), None)
     return None if missing is None else needs_package(missing, "agents")
 
 

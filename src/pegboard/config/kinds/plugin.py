@@ -70,8 +70,8 @@ def plugin_declare(kind: PluginKind) -> Callable[[Declared[Any], BuildContext], 
         except (DefinitionError, CallError) as error:
             build.refused(error, tool.at)
         except TypeError:
-            what = f"{kind.plugin} made a {type(product).__name__} of this tool, and neither a tool nor a source"
-            build.report.add(place.problem(what))
+            fault = f"{kind.plugin} made a {type(product).__name__} of this tool, and neither a tool nor a source"
+            build.report.add(place.problem(fault))
 
     return declare
 

@@ -242,7 +242,7 @@ def check_aliases(spec: ToolSpec, tool: Declared[ToolForm], build: BuildContext)
         return replace(spec, aliases=resolve([*names, *aliases], where=tool.at.origin))
     except DefinitionError as error:
         for problem in error.problems:
-            meant = next(
+            suggestion = next(
                 (
                     alias
                     for alias, target in declared.items()
@@ -250,5 +250,5 @@ def check_aliases(spec: ToolSpec, tool: Declared[ToolForm], build: BuildContext)
                 ),
                 "",
             )
-            build.report.add((tool.at / "aliases" / meant).problem(problem.message, at_key=True))
+            build.report.add((tool.at / "aliases" / suggestion).problem(problem.message, at_key=True))
         return spec

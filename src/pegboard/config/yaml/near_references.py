@@ -65,9 +65,9 @@ def near_reference(text: str, steps: Sequence[Step], env: Mapping[str, str]) -> 
     is_secret_place = bool(keys) and (names_secret(keys[-1]) or not _OF_SECRETS.isdisjoint(keys[1:]))
     for match in _NEAR.finditer(text):
         written = match.group()
-        found = _LAST_NAME.search(written)
-        assert found is not None  # each form has a name
-        name = found[1]
+        last_name = _LAST_NAME.search(written)
+        assert last_name is not None  # each form has a name
+        name = last_name[1]
         is_whole = written == text.strip()
         is_secret = is_secret_place or _LOGIN.search(text, 0, match.start()) is not None
         is_address = bool(keys) and keys[-1] in _OF_ADDRESSES and not text[: match.start()].strip()

@@ -20,8 +20,8 @@ def unseen(config: Path, error: OSError) -> Problem:
 
     Any check of a path may end so, e.g. if a name is too long or a folder belongs to another user.
     """
-    what = "something" if error.filename is None else repr(str(error.filename)[:200])
-    return Problem(where=str(config), message=f"it names {what}, which cannot be looked at: {error.strerror or error}")
+    path = "something" if error.filename is None else repr(str(error.filename)[:200])
+    return Problem(where=str(config), message=f"it names {path}, which cannot be looked at: {error.strerror or error}")
 
 
 class Report:
@@ -55,10 +55,10 @@ class Report:
             file, line, column = _split(problem.where)
             return order.get(file, len(order)), file, line, column
 
-        found = sorted(self._found.values(), key=key)
+        problems = sorted(self._found.values(), key=key)
         # Whether a line may be shown depends on those above it; for thousands of problems that would take minutes.
         return [
-            self._shown(problem, redactor, with_line=number < PROBLEM_LINES) for number, problem in enumerate(found)
+            self._shown(problem, redactor, with_line=number < PROBLEM_LINES) for number, problem in enumerate(problems)
         ]
 
     def _shown(self, problem: Problem, redactor: Redactor, *, with_line: bool) -> Problem:

@@ -61,7 +61,7 @@ def names_secret(name: str) -> bool:
     """Tell whether a key, or a path of keys, says that its value is a secret."""
     return any(
         part[0] == word[0] and difflib.SequenceMatcher(None, part, word).ratio() >= _least_likeness(word)
-        for part in (found.lower().removesuffix("s") for found in _WORD.findall(name))
+        for part in (each.lower().removesuffix("s") for each in _WORD.findall(name))
         for word in _SECRET_WORDS
         if part
     )
@@ -97,8 +97,8 @@ def _keys_above(lines: Sequence[str], line: int) -> Iterator[str]:
     for text in reversed(lines[: line - 1]):
         if text.strip() and _indent(text) < indent:
             indent = _indent(text)
-            if found := _KEY.match(text):
-                yield found[1]
+            if match := _KEY.match(text):
+                yield match[1]
         if indent == 0:
             return
 

@@ -97,10 +97,10 @@ class At(NamedTuple):
 
     def _walk(self) -> tuple[Node, int]:
         node = self.root
-        for taken, step in enumerate(self.steps):
+        for count, step in enumerate(self.steps):
             inner = _inner(node, step)
             if inner is None:
-                return node, taken
+                return node, count
             node = inner
         return node, len(self.steps)
 

@@ -28,13 +28,13 @@ def _plain(name: str) -> str:
     return re.sub(r"[\W_]", "", name).casefold()
 
 
-def _is_slip(one: str, other: str) -> bool:
-    if max(len(one), len(other)) < _LEAST_CHARS or one[0] != other[0] or _digits(one) != _digits(other):
+def _is_slip(word: str, other: str) -> bool:
+    if max(len(word), len(other)) < _LEAST_CHARS or word[0] != other[0] or _digits(word) != _digits(other):
         return False
-    if len(one) == len(other):
-        wrong = [i for i in range(len(one)) if one[i] != other[i]]
-        return len(wrong) == 2 and wrong[1] == wrong[0] + 1 and one[wrong[0]] == other[wrong[1]]
-    shorter, longer = sorted((one, other), key=len)
+    if len(word) == len(other):
+        wrong = [i for i in range(len(word)) if word[i] != other[i]]
+        return len(wrong) == 2 and wrong[1] == wrong[0] + 1 and word[wrong[0]] == other[wrong[1]]
+    shorter, longer = sorted((word, other), key=len)
     return len(longer) - len(shorter) == 1 and any(longer[:i] + longer[i + 1 :] == shorter for i in range(len(longer)))
 
 

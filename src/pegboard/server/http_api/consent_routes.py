@@ -35,8 +35,8 @@ class ConsentRoutes:
         state = request.query.get("state", "asked")
         if state not in ("asked", "all"):
             raise ProblemError(400, "bad_request", f"state={state[:20]!r}: one of asked, all is needed.")
-        found = await _answered(self._inbox(request).listed(is_open=state == "asked"))
-        return json_reply({"consents": [consent_json(one) for one in found]})
+        records = await _answered(self._inbox(request).listed(is_open=state == "asked"))
+        return json_reply({"consents": [consent_json(record) for record in records]})
 
     async def show(self, request: ApiRequest) -> Reply:
         """Answer with one record."""
@@ -125,7 +125,7 @@ def _number(body: JSON, name: str, usual: float | None) -> float:
 
 def _names(body: JSON, name: str) -> list[str]:
     value = body.get(name, [])
-    if not (is_list(value) and all(isinstance(one, str) for one in value)):
+    if not (is_list(value) and all(isinstance(item, str) for item in value)):
         raise ProblemError(422, "invalid_arguments", f"{name}: a list of names of arguments is needed.")
     return value
 

@@ -103,15 +103,17 @@ class DocumentRoutes:
         """Grant a space to a user or a role: `{"principal", "space", "access"}`."""
         keeper = self._granting(request)
         body = await self._api.body(request)
-        told = {**body, "access": body.get("access", "read")}
-        if set(told) != {"principal", "space", "access"} or not all(isinstance(word, str) for word in told.values()):
+        fields = {**body, "access": body.get("access", "read")}
+        if set(fields) != {"principal", "space", "access"} or not all(
+            isinstance(word, str) for word in fields.values()
+        ):
             text = 'Needed are the texts {"principal": "user:ann", "space": "s1"}, and "access": "read" or "write".'
             raise ProblemError(422, "invalid_arguments", text)
-        if told["access"] not in ("read", "write"):
-            raise ProblemError(422, "invalid_arguments", f"access {told['access'][:20]!r}: read or write is needed.")
-        await _answered(keeper.grant(told["principal"], told["space"], told["access"]))
-        self._api.note_change(request, "access_given", told)
-        return json_reply(told)
+        if fields["access"] not in ("read", "write"):
+            raise ProblemError(422, "invalid_arguments", f"access {fields['access'][:20]!r}: read or write is needed.")
+        await _answered(keeper.grant(fields["principal"], fields["space"], fields["access"]))
+        self._api.note_change(request, "access_given", fields)
+        return json_reply(fields)
 
     async def revoke(self, request: ApiRequest) -> Reply:
         """Take a grant back."""

@@ -102,8 +102,8 @@ def _tool_call(entry: ToolEntry, schemas: JSON) -> JSON:
     spec, wire_name = entry.spec, entry.wire_name
     types: dict[str, JSON | None] = {}
     # A tool that may run as a task may return a task.
-    given = spec.output_schema if spec.task == "forbidden" else None
-    for kind, schema in (("input", enforced_schema(entry)), ("output", given)):
+    output_schema = spec.output_schema if spec.task == "forbidden" else None
+    for kind, schema in (("input", enforced_schema(entry)), ("output", output_schema)):
         place = f"{wire_name}.{kind}"
         embedded = None if schema is None else moved(schema, f"#/components/schemas/{place}")
         if embedded is not None:

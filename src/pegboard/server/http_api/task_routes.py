@@ -66,9 +66,9 @@ class TaskRoutes:
 
 def _not_asked(strange: Sequence[str], open_keys: Sequence[str]) -> ProblemError:
     """Return the refusal of answers to questions that the task does not ask: none of them is accepted."""
-    given = f"{', '.join(repr(key[:100]) for key in strange[:10])} is not asked" if strange else "There is no answer"
+    reason = f"{', '.join(repr(key[:100]) for key in strange[:10])} is not asked" if strange else "There is no answer"
     wanted = f"Answer {', '.join(map(repr, open_keys))}" if open_keys else "The task asks nothing at present"
-    text = f'{given}. {wanted}; the body is {{KEY: {{"action": "accept", "content": …}}}}.'
+    text = f'{reason}. {wanted}; the body is {{KEY: {{"action": "accept", "content": …}}}}.'
     return ProblemError(422, "invalid_arguments", text, more={"questions": list(open_keys)})
 
 

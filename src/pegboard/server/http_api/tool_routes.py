@@ -80,7 +80,7 @@ class ToolRoutes:
             view, query, limit=_size(request.query.get("limit"), usual=SEARCH_USUAL_HITS, most=API_FOUND_TOOLS)
         )
         hits = [
-            {"score": one.score, "confidence": one.confidence, **_brief(_form(one.entry, view))} for one in result.tools
+            {"score": hit.score, "confidence": hit.confidence, **_brief(_form(hit.entry, view))} for hit in result.tools
         ]
         near = {} if hits and not result.near_namespaces else {"nearest": result.near_namespaces}
         return json_reply({"query": query, "hits": hits, **near})

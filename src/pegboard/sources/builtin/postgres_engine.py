@@ -185,10 +185,10 @@ def _check_tables(connection: psycopg.Connection[Any], deciding: frozenset[tuple
     if not deciding:
         return
     names, columns = zip(*sorted(deciding), strict=True)
-    found = [str(row[0]) for row in connection.execute(_CHANGEABLE, (list(names), list(columns)))]
-    if found:
-        more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-        text = f"The database login may change what decides who may run what: {', '.join(found[:_SHOWN])}{more}. "
+    changeable = [str(row[0]) for row in connection.execute(_CHANGEABLE, (list(names), list(columns)))]
+    if changeable:
+        more = f" and {len(changeable) - _SHOWN} more" if len(changeable) > _SHOWN else ""
+        text = f"The database login may change what decides who may run what: {', '.join(changeable[:_SHOWN])}{more}. "
         cure = "The operator must give this tool another login or database, or say `read_only: true`."
         raise CallError("config_invalid", text + cure)
 

@@ -68,7 +68,7 @@ def make(config: IngestConfig, services: Services) -> Handler:
                 "invalid_arguments", f"`metadata` has more than {DOCUMENT_METADATA_BYTES} bytes. Give less."
             )
         store = store_of(ctx, services)
-        taken = await store.ingest(
+        ingested = await store.ingest(
             await store.scope(ctx),
             NewDocument(
                 path=_file_name(args.get("name", "")),
@@ -81,7 +81,7 @@ def make(config: IngestConfig, services: Services) -> Handler:
             space=ctx.space_id,
             source=args.get("collection", config.collection),
         )
-        return {"document_id": taken["document_id"], "chunks": taken["chunks"]}
+        return {"document_id": ingested["document_id"], "chunks": ingested["chunks"]}
 
     return ingest
 

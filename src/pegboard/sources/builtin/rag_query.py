@@ -63,14 +63,14 @@ def make(config: QueryConfig, services: Services) -> Handler:
     async def search(ctx: CallContext, args: JSON) -> JSON:
         top_k: int = args.get("top_k", 5)
         store = store_of(ctx, services)
-        found = await store.search(
+        answer = await store.search(
             await store.scope(ctx),
             args["query"],
             limit=top_k,
             filters=DocumentFilters(collection=args.get("collection", config.collection)),
             min_score=config.score_threshold,
         )
-        hits: list[JSON] = found["hits"]
+        hits: list[JSON] = answer["hits"]
         return {"results": [{"source": hit["name"], **{key: hit[key] for key in _KEYS}} for hit in hits]}
 
     return search

@@ -67,15 +67,15 @@ class Answer(Struct, frozen=True, kw_only=True):
 
 def collected(columns: Sequence[str], rows: Iterable[Sequence[Any]], limits: Limits) -> Answer:
     """Fetch rows one by one until one of the limits is reached."""
-    taken: list[list[JSONValue]] = []
+    fetched: list[list[JSONValue]] = []
     size = 0
     for row in rows:
         values = [plain(value) for value in row]
         size += sum([_size(value) for value in values]) + 2
-        if len(taken) >= limits.max_rows or size > limits.max_bytes:
-            return Answer(columns=columns, rows=taken, truncated=True)
-        taken.append(values)
-    return Answer(columns=columns, rows=taken)
+        if len(fetched) >= limits.max_rows or size > limits.max_bytes:
+            return Answer(columns=columns, rows=fetched, truncated=True)
+        fetched.append(values)
+    return Answer(columns=columns, rows=fetched)
 
 
 def plain(value: Any) -> JSONValue:
@@ -109,9 +109,9 @@ def _size(value: JSONValue) -> int:
     return 21
 
 
-def read_only_refusal(what: str) -> CallError:
+def read_only_refusal(reason: str) -> CallError:
     """Return the error for a statement that would do more than read."""
-    return CallError("read_only", f"The statement is refused: {what}. Use one SELECT statement.")
+    return CallError("read_only", f"The statement is refused: {reason}. Use one SELECT statement.")
 
 
 def one_statement_only() -> CallError:

@@ -57,10 +57,10 @@ def checked_definition(raw: object, *, bounds: Bounds) -> JSON:
         raise UnfitError(f"its name is drawn like {drawn[:40]!r}, in letters of another alphabet")
     definition: JSON = {key: raw[key] for key in _PINNED if raw.get(key) is not None}
     # Invalid decoration is dropped instead of the tool.
-    for key, kept in (("icons", list(kept_icons(raw.get("icons")))), ("_meta", kept_meta(raw.get("_meta")))):
+    for key, cleaned_part in (("icons", list(kept_icons(raw.get("icons")))), ("_meta", kept_meta(raw.get("_meta")))):
         definition.pop(key, None)
-        if kept:
-            definition[key] = kept
+        if cleaned_part:
+            definition[key] = cleaned_part
     for key in ("title", "description"):
         if not isinstance(definition.get(key, ""), str):
             raise UnfitError(f"its {key} is not a string")
@@ -192,7 +192,9 @@ def declared_spec(definition: JSON, name: str, settings: ServerSettings) -> Tool
 def offered_titles(definition: JSON) -> OfferedTitles:
     """Return the titles of a definition, cleaned and short."""
     titles = (definition.get("title"), definition.get("annotations", {}).get("title"))
-    return OfferedTitles(*(cleaned(one, max_bytes=MCP_TITLE_BYTES) if isinstance(one, str) else None for one in titles))
+    return OfferedTitles(
+        *(cleaned(title, max_bytes=MCP_TITLE_BYTES) if isinstance(title, str) else None for title in titles)
+    )
 
 
 def hints_of(definition: JSON, *, is_trusted: bool) -> Annotations:

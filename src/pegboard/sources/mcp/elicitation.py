@@ -57,7 +57,7 @@ class ElicitationRelay:
         """Return the call that a question of an earlier revision belongs to; `None` if it is ambiguous."""
         calling = _calling.get()
         if calling is not None:
-            return calling if any(one is calling for one in self._running) else None
+            return calling if any(call is calling for call in self._running) else None
         # With several callers a guess could show one person's question to another.
         if len(self._running) != 1 or self._several_gave_up:
             return None

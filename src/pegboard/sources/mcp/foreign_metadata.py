@@ -54,12 +54,12 @@ def kept_meta(meta: object) -> JSON:
     """Return the part of a `_meta` that is passed on; empty if it is not an object, or too large."""
     if not is_object(meta):
         return {}
-    kept: JSON = {key: _clean(value) for key, value in meta.items() if _is_free(key)}
+    cleaned_meta: JSON = {key: _clean(value) for key, value in meta.items() if _is_free(key)}
     try:
-        size = len(orjson.dumps(kept))
+        size = len(orjson.dumps(cleaned_meta))
     except (TypeError, ValueError, RecursionError):
         return {}
-    return kept if size <= MCP_META_BYTES else {}
+    return cleaned_meta if size <= MCP_META_BYTES else {}
 
 
 def _is_free(key: str) -> bool:
@@ -98,24 +98,24 @@ def with_readable_notes(answer: JSON) -> JSON:
 
 
 def _with_notes(part: JSON) -> JSON:
-    kept = dict(part)
+    noted = dict(part)
     if "_meta" in part and not is_object(part["_meta"]):
-        del kept["_meta"]
+        del noted["_meta"]
     if "annotations" in part:
-        kept["annotations"] = kept_annotations(part["annotations"] if is_object(part["annotations"]) else None)
+        noted["annotations"] = kept_annotations(part["annotations"] if is_object(part["annotations"]) else None)
     if "icons" in part:
-        kept["icons"] = list(kept_icons(part["icons"]))
+        noted["icons"] = list(kept_icons(part["icons"]))
     if "size" in part:
-        kept["size"] = kept_size(part["size"])
+        noted["size"] = kept_size(part["size"])
     for key in _INNER:
         inner = part.get(key)
         if is_object(inner):
-            kept[key] = _with_notes(inner)
+            noted[key] = _with_notes(inner)
     named = part.get("type")
     if isinstance(named, str) and named not in _BLOCK_TYPES:
         shown = cleaned(named, max_bytes=MCP_TITLE_BYTES)
         return {"type": "text", "text": f"[a block of type {shown!r}, which cannot be shown here]"}
-    return kept
+    return noted
 
 
 def meta_here(meta: JSON, server: str) -> JSON:
@@ -143,14 +143,16 @@ def _icon(icon: object) -> JSON | None:
     is_link = source.startswith("https://") and len(source) <= MCP_URI_CHARS and _has_host(source)
     if not is_data and not is_link:
         return None
-    kept: JSON = {"src": source}
+    cleaned_icon: JSON = {"src": source}
     if isinstance(icon.get("mimeType"), str) and _MIME.fullmatch(icon["mimeType"]):
-        kept["mimeType"] = icon["mimeType"]
+        cleaned_icon["mimeType"] = icon["mimeType"]
     if is_list(icon.get("sizes")):
-        kept["sizes"] = [size for size in icon["sizes"] if isinstance(size, str) and _SIZES.fullmatch(size)][:MCP_ICONS]
+        cleaned_icon["sizes"] = [size for size in icon["sizes"] if isinstance(size, str) and _SIZES.fullmatch(size)][
+            :MCP_ICONS
+        ]
     if icon.get("theme") in ("light", "dark"):
-        kept["theme"] = icon["theme"]
-    return kept
+        cleaned_icon["theme"] = icon["theme"]
+    return cleaned_icon
 
 
 def _has_host(url: str) -> bool:
@@ -175,14 +177,14 @@ def kept_annotations(annotations: object) -> JSON:
     declared: Any = annotations
     if declared is not None and not is_object(declared):
         declared = declared.model_dump(mode="json", by_alias=True, exclude_none=True)
-    kept: JSON = {}
+    known_keys: JSON = {}
     if not is_object(declared):
-        return kept
+        return known_keys
     if is_list(declared.get("audience")):
-        kept["audience"] = [role for role in declared["audience"] if role in ("user", "assistant")][:2]
+        known_keys["audience"] = [role for role in declared["audience"] if role in ("user", "assistant")][:2]
     priority = declared.get("priority")
     if isinstance(priority, int | float) and not isinstance(priority, bool) and 0 <= priority <= 1:
-        kept["priority"] = priority
+        known_keys["priority"] = priority
     if isinstance(declared.get("lastModified"), str):
-        kept["lastModified"] = cleaned(declared["lastModified"], max_bytes=MCP_TITLE_BYTES)
-    return kept
+        known_keys["lastModified"] = cleaned(declared["lastModified"], max_bytes=MCP_TITLE_BYTES)
+    return known_keys

@@ -371,8 +371,8 @@ def media_type_of(response: httpx2.Response) -> str:
 
 def _headers_of(response: httpx2.Response, media: str) -> list[tuple[bytes, bytes]]:
     """Return the headers of a response whose body may have been replaced, with its media type."""
-    kept = [header for header in response.headers.raw if header[0].lower() not in _OF_THE_BODY]
-    return [*kept, (b"content-type", media.encode())]
+    headers = [header for header in response.headers.raw if header[0].lower() not in _OF_THE_BODY]
+    return [*headers, (b"content-type", media.encode())]
 
 
 def _error_answer(request_id: int | str, error: CallError, token: str) -> httpx2.Response:

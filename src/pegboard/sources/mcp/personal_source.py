@@ -191,8 +191,8 @@ class PersonalMcpSource(McpSource):
 
     def state(self) -> SourceState:
         """Return the state of the lock: each person's connection has its own state, which their calls report."""
-        held = [session.server.reviewed.hidden for session in self.sessions.of(self.name)]
-        hidden = frozenset(self.qualified(name) for each in held for name in each)
+        hidden_names = [session.server.reviewed.hidden for session in self.sessions.of(self.name)]
+        hidden = frozenset(self.qualified(name) for each in hidden_names for name in each)
         if self._file.fault:
             return SourceState(status="quarantined", is_up=True, reason=self._file.fault, quarantined=hidden)
         return SourceState(quarantined=hidden - {entry.qualified_id for entry in self._entries})
@@ -366,8 +366,8 @@ class PersonalMcpSource(McpSource):
         if not self._is_reviewed:
             self._adopt_pins()
         pins = self.lock.pins(self.name)
-        held = frozenset[str]() if self._is_reviewed else frozenset(server.reviewed.changed)
-        names = frozenset(name for name in server.offered() if name in pins and name not in held)
+        changed = frozenset[str]() if self._is_reviewed else frozenset(server.reviewed.changed)
+        names = frozenset(name for name in server.offered() if name in pins and name not in changed)
         known = PersonList(connection_id=session.key.connection_id, names=names)
         if self._lists.get(session.key.person) != known:
             self._lists.remember(session.key.person, known)
@@ -456,5 +456,5 @@ class PersonalMcpSource(McpSource):
         self._adopt_pins()
         for session in self.sessions.of(self.name):
             own = session.server.settings
-            kept = replace_fields(self.settings, auth=own.auth, start=own.start, trust=own.trust)
-            session.server.settings = kept
+            renewed = replace_fields(self.settings, auth=own.auth, start=own.start, trust=own.trust)
+            session.server.settings = renewed

@@ -47,9 +47,9 @@ async def gather_resources(session: ClientSession, settings: ServerSettings, *, 
     async def listed(page: Page, key: str, kind: Kind, wire_key: str, named_by: str) -> list[JSON]:
         behind = ServersBehind(own_id, key=wire_key)
         items = await _pages(page, key, settings, behind)
-        kept = [item for item in items if behind.fault_of(item[named_by]) is None]
-        ways.update({(kind, item[named_by]): way for item in kept if (way := behind.of(item[named_by]))})
-        return kept
+        reachable = [item for item in items if behind.fault_of(item[named_by]) is None]
+        ways.update({(kind, item[named_by]): way for item in reachable if (way := behind.of(item[named_by]))})
+        return reachable
 
     resources: list[JSON] = []
     templates: list[JSON] = []

@@ -18,11 +18,11 @@ class ServersBehind:
 
     def take(self, meta: object) -> None:
         """Read the `_meta` of one page."""
-        said = meta.get(HOPS_KEY) if is_object(meta) else None
-        if not is_object(said) or (server := path_of([said.get("server")])) is None:
+        hops = meta.get(HOPS_KEY) if is_object(meta) else None
+        if not is_object(hops) or (server := path_of([hops.get("server")])) is None:
             return
         self.server_id = server[0]
-        ways = said.get(self._key)
+        ways = hops.get(self._key)
         if is_object(ways):
             self._ways.update(ways)
 

@@ -268,12 +268,12 @@ class McpSource(Composable):
         while True:
             self._wake.clear()
             self._backoff.started()
-            began = self._clock()
+            started_at = self._clock()
             fault = await self._run_connection()
             # The SDK's task groups lose a cancellation if another failure coincides with it.
             if self._task is not asyncio.current_task():
                 return
-            self._on_disconnected(fault, lived_s=self._clock() - began)
+            self._on_disconnected(fault, lived_s=self._clock() - started_at)
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._backoff.wait_s):
                     await self._wake.wait()
@@ -443,7 +443,7 @@ class McpSource(Composable):
             except OSError as error:
                 log.warning("The lock of MCP server %r cannot be written: %s.", self.name, error)
         self._names = self._own_names(self.reviewed.listed)
-        self._declared = {name: one for name, one in self._declared.items() if name in self._names}
+        self._declared = {name: declared for name, declared in self._declared.items() if name in self._names}
         self._ways = {self.qualified(raw_name): way for raw_name, way in listing.ways.items()}
         rejected = list(listing.rejected)
         entries: list[ToolEntry] = []

@@ -88,10 +88,10 @@ def resource_entries(upstream: UpstreamResources, settings: ServerSettings, run:
             way = upstream.ways.get((kind, _key(each)), ())
             full_name = f"{settings.name}__{name}"
             entries += _entries_of(kind, full_name, each, settings, run, completes=upstream.completes, way=way)
-    kept = entries[: settings.bounds.upstream_tools]
+    within_limit = entries[: settings.bounds.upstream_tools]
     linked = [_linked(settings, run)] if upstream.reads else []
-    taken_ids = {entry.qualified_id for entry in kept}
-    return (*kept, *(entry for entry in linked if entry.qualified_id not in taken_ids))
+    taken_ids = {entry.qualified_id for entry in within_limit}
+    return (*within_limit, *(entry for entry in linked if entry.qualified_id not in taken_ids))
 
 
 def _linked(settings: ServerSettings, run: Run) -> ToolEntry:
@@ -158,8 +158,8 @@ def _entries_of(
 
 def _prompt(each: JSON, words: Mapping[str, Any], settings: ServerSettings) -> _Listed:
     arguments = tuple(
-        PromptArgument(one["name"], _clean(one.get("description"), settings), bool(one.get("required")))
-        for one in [one for one in each.get("arguments") or () if _is_argument(one)][:MCP_PROMPT_ARGUMENTS]
+        PromptArgument(item["name"], _clean(item.get("description"), settings), bool(item.get("required")))
+        for item in [item for item in each.get("arguments") or () if _is_argument(item)][:MCP_PROMPT_ARGUMENTS]
     )
     return _Listed(
         offer=PromptSpec(**words, arguments=arguments),
@@ -222,8 +222,8 @@ def _clean(text: object, settings: ServerSettings) -> str:
     return cleaned(text, max_bytes=settings.bounds.description_bytes) if isinstance(text, str) else ""
 
 
-def _is_argument(one: Any) -> bool:
-    name: Any = one.get("name") if isinstance(one, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - JSON
+def _is_argument(value: Any) -> bool:
+    name: Any = value.get("name") if isinstance(value, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - JSON
     return isinstance(name, str) and 0 < len(name) <= MCP_ARGUMENT_CHARS and not has_hidden(name)
 
 

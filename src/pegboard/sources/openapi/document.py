@@ -84,10 +84,10 @@ class Document:
         """
         name, _, pointer = reference.partition("#/")
         at: JSONValue = self._called(name, reference) if name or not pointer else self.root
-        found = at_pointer(at, unquote(pointer).split("/") if pointer else ())
-        if not found:
+        values = at_pointer(at, unquote(pointer).split("/") if pointer else ())
+        if not values:
             raise UnfitError(f"it refers to {reference[:80]!r}, where there is nothing")
-        return found[0]
+        return values[0]
 
     def _called(self, name: str, reference: str) -> JSONValue:
         """Return the schema with this `$id`, `$anchor` or `$dynamicAnchor`. Nothing is ever fetched.
@@ -97,10 +97,10 @@ class Document:
         """
         if not self._own_names:
             self._own_names.update(_names_in(self.root))
-        found = self._own_names.get(name)
-        if not is_object(found):
+        schema = self._own_names.get(name)
+        if not is_object(schema):
             raise UnfitError(f"it refers to {reference[:80]!r}, which lies outside of the document and is not fetched")
-        return found
+        return schema
 
     def operations(self) -> Iterator[tuple[str, str, JSON, JSON]]:
         """Yield (method, path, path item, operation) in document order; values that are not objects are skipped."""

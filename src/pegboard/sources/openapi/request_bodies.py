@@ -219,24 +219,24 @@ def _media_of_file(schema: JSONValue, document: Document, levels: int = 3) -> st
     if _MEDIA.fullmatch(media) or not levels:
         return media or None
     ways = [way for key in sorted(_ALTERNATIVES) if is_list(target.get(key)) for way in target[key]]
-    told = (_media_of_file(way, document, levels - 1) for way in (target.get("items", False), *ways))
-    return next(filter(None, told), None)
+    media_types = (_media_of_file(way, document, levels - 1) for way in (target.get("items", False), *ways))
+    return next(filter(None, media_types), None)
 
 
 def as_base64(schema: JSONValue, document: Document) -> JSON:
     """Return the schema of one or several files as base64 texts."""
     target = _file_of(schema, document)
     words = f"{target.get('description', '')} The bytes of a file, in base64.".strip()
-    one: JSON = {"type": "string", "contentEncoding": "base64", "description": words}
-    several: JSON = {"type": "array", "items": {**one, "description": "The bytes of a file, in base64."}}
+    single: JSON = {"type": "string", "contentEncoding": "base64", "description": words}
+    several: JSON = {"type": "array", "items": {**single, "description": "The bytes of a file, in base64."}}
     several |= {key: target[key] for key in ("description", "minItems", "maxItems") if key in target}
     if target.get("type") in ("array", ["array"]):
         return several
     ways = [_file_of(part, document) for key in ("anyOf", "oneOf") if is_list(target.get(key)) for part in target[key]]
     can_be_several = any(way.get("type") in ("array", ["array"]) for way in ways)
     can_be_null = any(way.get("type") in ("null", ["null"]) for way in ways)
-    taken = [one, *([several] if can_be_several else ()), *([{"type": "null"}] if can_be_null else ())]
-    return {"anyOf": taken} if len(taken) > 1 else one
+    accepted = [single, *([several] if can_be_several else ()), *([{"type": "null"}] if can_be_null else ())]
+    return {"anyOf": accepted} if len(accepted) > 1 else single
 
 
 def _file_of(schema: JSONValue, document: Document) -> JSON:

@@ -78,9 +78,9 @@ class SchemaTranslator:
             schema = self.schema(self._document.target(reference), met)
         except UnfitError:
             schema = {}
-        made = _Definition(schema, tuple(met), objects_in(schema))
-        self._definitions[reference] = made
-        return made
+        definition = _Definition(schema, tuple(met), objects_in(schema))
+        self._definitions[reference] = definition
+        return definition
 
     def name_of(self, reference: str) -> str:
         """Return a unique name for a definition."""

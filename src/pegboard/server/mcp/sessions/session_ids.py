@@ -56,8 +56,8 @@ class SessionIds:
         """Return a new id for an owner, and its content; capabilities are reduced to those used here."""
         ends_at = int(self._clock() + SESSION_S)
         known = Client(client.version, _asked_for(client.capabilities), client.name[:CLIENT_NAME_CHARS])
-        said = orjson.dumps([ends_at, *known])
-        return self._sealing.codec.seal(self._binding(owner) + said), OpenedId(known, ends_at)
+        payload = orjson.dumps([ends_at, *known])
+        return self._sealing.codec.seal(self._binding(owner) + payload), OpenedId(known, ends_at)
 
     def open(self, session_id: str, owner: str) -> OpenedId | None:
         """Return the content of an id; `None` if it is forged, expired, ended or belongs to another owner."""
@@ -97,10 +97,10 @@ def _asked_for(capabilities: JSON) -> JSON:
     for name, modes in (("elicitation", ("form", "url")), ("sampling", ("tools", "context")), ("roots", ())):
         declared: Any = capabilities.get(name)
         if isinstance(declared, Mapping):
-            kept: JSON = {mode: {} for mode in modes if mode in declared}
+            modes_by_name: JSON = {mode: {} for mode in modes if mode in declared}
             # An elicitation capability that names only unknown modes supports nothing that is asked for.
-            if kept or not declared or name != "elicitation":
-                known[name] = kept
+            if modes_by_name or not declared or name != "elicitation":
+                known[name] = modes_by_name
     if declares_ui(cast("Mapping[str, Any]", capabilities)):
         known["extensions"] = {UI_EXTENSION: {"mimeTypes": [UI_MIME_TYPE]}}
     return known

@@ -122,8 +122,8 @@ class Sessions:
     def _room_for(self, whose: Whose) -> bool:
         """Forget an idle session of a caller with many; tell whether there is room for another."""
         if self.is_full_for(whose):
-            theirs = (one for one in self._known.values() if one.whose == whose and not one.in_flight)
-            oldest = min(theirs, key=lambda one: one.used_at, default=None)
+            theirs = (session for session in self._known.values() if session.whose == whose and not session.in_flight)
+            oldest = min(theirs, key=lambda session: session.used_at, default=None)
             if oldest is not None:
                 self.forget(oldest)
         return not self.is_full_for(whose)
@@ -177,9 +177,9 @@ class Sessions:
         """Return the idle sessions and those whose id has expired."""
         before = self._clock() - SESSION_IDLE_S
         return [
-            one
-            for one in self._known.values()
-            if (not one.in_flight and one.used_at < before) or self._has_expired(one)
+            session
+            for session in self._known.values()
+            if (not session.in_flight and session.used_at < before) or self._has_expired(session)
         ]
 
     def _has_expired(self, session: Session) -> bool:
@@ -190,15 +190,17 @@ class Sessions:
     async def tell_updated(self, profile: str | None, uri: str) -> None:
         """Send resource-updated to the sessions of a profile that subscribed to the resource."""
         message: JSON = {"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": uri}}
-        await asyncio.gather(*(_in_time(one.tell(message)) for one in self._of_profile(profile) if uri in one.uris))
+        await asyncio.gather(
+            *(_in_time(session.tell(message)) for session in self._of_profile(profile) if uri in session.uris)
+        )
 
     async def tell(self, profile: str | None, what: str) -> None:
         """Send `tools`, `prompts` or `resources` list-changed to the sessions of a profile."""
         message: JSON = {"jsonrpc": "2.0", "method": f"notifications/{what}/list_changed"}
-        await asyncio.gather(*(_in_time(one.tell(message)) for one in self._of_profile(profile)))
+        await asyncio.gather(*(_in_time(session.tell(message)) for session in self._of_profile(profile)))
 
     def _of_profile(self, profile: str | None) -> list[Session]:
-        return [one for one in self._known.values() if one.is_open and one.profile == profile]
+        return [session for session in self._known.values() if session.is_open and session.profile == profile]
 
 
 async def _in_time(telling: Awaitable[None]) -> None:

@@ -80,14 +80,14 @@ class SharedSessions:
         worker = worker_of(response.get("id"))
         if worker is None or worker == self._bus.worker:
             return False
-        said: JSON = {"session": session.name, "response": response, "roles": list(roles)}
-        await self._bus.tell("session.answer", said, to=worker)
+        body: JSON = {"session": session.name, "response": response, "roles": list(roles)}
+        await self._bus.tell("session.answer", body, to=worker)
         return True
 
-    def _on_answer(self, _who: str, said: JSON) -> None:
-        session = self._sessions.named(said["session"])
+    def _on_answer(self, _worker: str, body: JSON) -> None:
+        session = self._sessions.named(body["session"])
         if session is not None:
-            session.questions.take(said["response"], roles=said["roles"])
+            session.questions.take(body["response"], roles=body["roles"])
 
     # -- ends
 
@@ -95,17 +95,17 @@ class SharedSessions:
         """Cancel a request of a session in the worker that runs it."""
         self._bus.tell_soon("session.cancelled", {"session": session.name, "request": request})
 
-    def _on_cancelled(self, _who: str, said: JSON) -> None:
-        session = self._sessions.named(said["session"])
+    def _on_cancelled(self, _worker: str, body: JSON) -> None:
+        session = self._sessions.named(body["session"])
         if session is not None:
-            self._cancel(session, said["request"])
+            self._cancel(session, body["request"])
 
     def ended(self, session: Session) -> None:
         """Mark a session as ended in all workers."""
         self._bus.tell_soon("session.ended", {"session": session.name, "ends_at": session.ends_at})
 
-    def _on_ended(self, _who: str, said: JSON) -> None:
-        self._sessions.ended_elsewhere(said["session"], said["ends_at"])
+    def _on_ended(self, _worker: str, body: JSON) -> None:
+        self._sessions.ended_elsewhere(body["session"], body["ends_at"])
 
     # -- subscriptions
 
@@ -114,28 +114,28 @@ class SharedSessions:
         added, removed = session.uris - before.uris, before.uris - session.uris
         if session.level != before.level or added or removed:
             self._wishes.remember(session.name, Wishes(session.level, set(session.uris)))
-            said: JSON = {"level": session.level, "added": sorted(added), "removed": sorted(removed)}
-            self._bus.tell_soon("session.wishes", {"session": session.name, **said})
+            body: JSON = {"level": session.level, "added": sorted(added), "removed": sorted(removed)}
+            self._bus.tell_soon("session.wishes", {"session": session.name, **body})
 
-    def _on_wishes(self, _who: str, said: JSON) -> None:
+    def _on_wishes(self, _worker: str, body: JSON) -> None:
         # It is kept until the client reaches any worker, this one included, also if the session was forgotten here.
-        session = self._sessions.named(said["session"])
-        known = self._wishes.get(said["session"]) or Wishes()
-        wishes = Wishes(said["level"], (known.uris | set(said["added"])) - set(said["removed"]))
-        self._wishes.remember(said["session"], wishes)
+        session = self._sessions.named(body["session"])
+        known = self._wishes.get(body["session"]) or Wishes()
+        wishes = Wishes(body["level"], (known.uris | set(body["added"])) - set(body["removed"]))
+        self._wishes.remember(body["session"], wishes)
         if session is not None:
             session.level, session.uris = wishes.level, set(wishes.uris)
 
-    def _on_hello(self, who: str, _said: JSON) -> None:
+    def _on_hello(self, worker: str, _body: JSON) -> None:
         """Send a new worker the existing subscriptions."""
-        self._begin(self._tell_wishes(who, {**self._wishes}))
+        self._begin(self._tell_wishes(worker, {**self._wishes}))
 
-    async def _tell_wishes(self, who: str, wishes: Mapping[str, Wishes]) -> None:
+    async def _tell_wishes(self, worker: str, wishes: Mapping[str, Wishes]) -> None:
         with contextlib.suppress(ConnectionError):
             # One after the other: there may be as many as sessions, and the bus carries other messages too.
             for name, wished in wishes.items():
-                said: JSON = {"session": name, "level": wished.level, "added": sorted(wished.uris), "removed": []}
-                await self._bus.tell("session.wishes", said, to=who)
+                body: JSON = {"session": name, "level": wished.level, "added": sorted(wished.uris), "removed": []}
+                await self._bus.tell("session.wishes", body, to=worker)
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -156,8 +156,8 @@ class SharedSessions:
         queue = self._following[follow] = asyncio.Queue[JSON]()
         leaving = asyncio.create_task(_left(receive))
         try:
-            said: JSON = {"session": session.name, "last": last, "follow": follow}
-            if not await self._bus.tell("session.resume", said, to=worker):
+            body: JSON = {"session": session.name, "last": last, "follow": follow}
+            if not await self._bus.tell("session.resume", body, to=worker):
                 return False
             has_begun = False
             while (sent := await _next(queue, leaving, has_begun=has_begun)) is not None:
@@ -173,13 +173,13 @@ class SharedSessions:
             del self._following[follow]
             self._bus.tell_soon("session.left", {"follow": follow}, to=worker)
 
-    def _on_sent(self, _who: str, said: JSON) -> None:
-        queue = self._following.get(said["follow"])
+    def _on_sent(self, _worker: str, body: JSON) -> None:
+        queue = self._following.get(body["follow"])
         if queue is not None:
-            queue.put_nowait(said)
+            queue.put_nowait(body)
 
-    def _on_resume(self, who: str, said: JSON) -> None:
-        session, follow = self._sessions.named(said["session"]), str(said["follow"])
+    def _on_resume(self, worker: str, body: JSON) -> None:
+        session, follow = self._sessions.named(body["session"]), str(body["follow"])
         left = self._followed[follow] = asyncio.Event()
 
         async def send(message: Message) -> None:
@@ -188,7 +188,7 @@ class SharedSessions:
             if is_start:
                 headers = [[name.decode(), value.decode()] for name, value in message["headers"]]
                 sent |= {"status": message["status"], "headers": headers}
-            await self._bus.tell("session.sent", {**sent, "body": message.get("body", b"").decode()}, to=who)
+            await self._bus.tell("session.sent", {**sent, "body": message.get("body", b"").decode()}, to=worker)
 
         async def receive() -> Message:
             await left.wait()
@@ -197,7 +197,7 @@ class SharedSessions:
         async def run() -> None:
             try:
                 if session is not None:
-                    await self._follow(session, said["last"], receive, send)
+                    await self._follow(session, body["last"], receive, send)
             except ConnectionError:
                 pass
             finally:
@@ -205,8 +205,8 @@ class SharedSessions:
 
         self._begin(run())
 
-    def _on_left(self, _who: str, said: JSON) -> None:
-        left = self._followed.get(said["follow"])
+    def _on_left(self, _worker: str, body: JSON) -> None:
+        left = self._followed.get(body["follow"])
         if left is not None:
             left.set()
 
