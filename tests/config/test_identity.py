@@ -106,7 +106,7 @@ REFUSED = [
     (f"{{{JWT}, map: [{{when: {{claim: {{}}}}, profiles: chat}}]}}", 'name a claim; {sub: "*"} is every token'),
     (f"{{{JWT}, map: [{{when: {{claim: {{a: [b]}}}}, profiles: chat}}]}}", "claim"),
     (f"{{{JWT}, map: [{{when: {{claim: {{a: null}}}}, profiles: chat}}]}}", "claim"),
-    (f"{{{JWT}, map: [{{when: {{claim: {{a: b}}}}, user: '{{sub', profiles: chat}}]}}", "write a name as it is"),
+    (f"{{{JWT}, map: [{{when: {{claim: {{a: b}}}}, user: '{{sub', profiles: chat}}]}}", "write a plain name"),
     (f"{{{JWT}, map: [{{when: {{claim: {{a: b}}}}, user: , profiles: chat}}]}}", "expected a value, not nothing"),
     ("{jwt: {issuer: i, audience: a}, map: []}", "jwks_url"),
     ("{jwt: {issuer: i, audience: '', jwks_url: 'https://x'}, map: []}", "audience"),

@@ -167,7 +167,7 @@ async def test_what_cannot_be_taken_in_is_one_line_and_no_address_inside_is_reac
         ("/broken", "it is not a readable feed"),
         ("/other", "it is neither RSS nor Atom"),
         ("/picture", "no parser reads what it is: 'image/png'"),
-        ("/bad.pdf", "it is not a PDF"),
+        ("/bad.pdf", "it is not a readable PDF"),
     ):
         [bad] = (await made.ingest(url + path, space="s1")).bad
         assert words in bad.reason, (path, bad)
