@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 from pegboard.core.view import View
-from pegboard.discovery.meta_tools.limits import BATCH_CALLS_AT_ONCE
+from pegboard.discovery.limits import BATCH_CALLS_AT_ONCE
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.model.result import ToolResult
 

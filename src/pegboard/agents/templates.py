@@ -6,12 +6,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from pegboard.egress.sandbox import SANDBOX_MEMORY_BYTES, SandboxError
+from pegboard.egress.sandbox import SANDBOX_MEMORY_BYTES, SANDBOX_START_S, SandboxError
 from pegboard.egress.sandbox_pool import SandboxPool
 from pegboard.model.bounds import KIB
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue
-from pegboard.sources.builtin.limits import TRANSFORM_START_S
 
 TEMPLATE_S = 1.0  # seconds to render an agent's template, once its child has started
 TEMPLATE_CHARS = 256 * KIB  # characters of the rendered text
@@ -27,7 +26,7 @@ class SandboxedTemplates:
     def __init__(self) -> None:
         self._pool = SandboxPool(
             children=TEMPLATE_CHILDREN,
-            timeout_s=TEMPLATE_S + TRANSFORM_START_S,
+            timeout_s=TEMPLATE_S + SANDBOX_START_S,
             memory_bytes=SANDBOX_MEMORY_BYTES,
             # A character may take six in JSON (a \\u escape).
             output_bytes=6 * TEMPLATE_CHARS + 100,

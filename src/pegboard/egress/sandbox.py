@@ -16,6 +16,7 @@ from pegboard.model.error import CallError
 
 SANDBOX_MEMORY_BYTES = 256 * MIB  # bytes of memory of a child that runs one function, by default
 SANDBOX_OUTPUT_BYTES = 1 * MIB  # bytes of the child's result
+SANDBOX_START_S = 4.0  # seconds for the child to start on a busy machine
 
 _CHILD = Path(__file__).with_name("sandbox_child.py")
 

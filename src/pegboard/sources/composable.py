@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from pegboard.core.names import check_tool_name, fold, matches
-from pegboard.core.ports import HoldsSecrets, LeadsElsewhere, OffersResources, Source, StartsSlowly
+from pegboard.core.ports import LeadsElsewhere, OffersResources, Source
+from pegboard.core.source_over import SourceOver
 from pegboard.model.error import DefinitionError
 from pegboard.model.rate_limit import RateLimit
 from pegboard.model.record import replace
-from pegboard.model.secret import Secret
 from pegboard.model.source_state import SourceState
 from pegboard.model.tool import ConsentRule, ToolEntry, ToolSpec
 
@@ -88,7 +88,7 @@ class Composable:
         return Toolset(self, lambda spec: replace(spec, rate_limit=parsed) if _is_any((tools,), spec) else spec)
 
 
-class Toolset(Composable):
+class Toolset(Composable, SourceOver):
     """A source that shows another source's tools with a change. Implements the port `Source`.
 
     `Toolset(source)` makes any object with the methods of `pegboard.core.ports.Source` composable. Connection, state
@@ -172,19 +172,6 @@ class Toolset(Composable):
         changed = self._changed(entry)
         return entry.qualified_id if changed is None else changed.qualified_id
 
-    def subscribe(self, on_change: Callable[[], None]) -> None:
-        """Call `on_change` after each change of the source's tools."""
-        self.source.subscribe(on_change)
-
-    async def start(self) -> None:
-        """Start the source."""
-        await self.source.start()
-
-    async def first_listed(self) -> None:
-        """Wait until the source has tried to list its tools."""
-        if isinstance(self.source, StartsSlowly):
-            await self.source.first_listed()
-
     def is_starting(self) -> bool:
         """Tell whether the first list of the source is still expected."""
         asked: Any = getattr(self.source, "is_starting", None)
@@ -198,17 +185,9 @@ class Toolset(Composable):
         if listed is not None:
             await listed(afresh=afresh)
 
-    async def stop(self) -> None:
-        """Stop the source."""
-        await self.source.stop()
-
     def resource_entries(self) -> Sequence[ToolEntry]:
         """Return the source's resources, prompts and completions, unchanged."""
         return self.source.resource_entries() if isinstance(self.source, OffersResources) else ()
-
-    def secrets(self) -> Iterable[Secret]:
-        """Return the credentials of the source."""
-        return self.source.secrets() if isinstance(self.source, HoldsSecrets) else ()
 
     def serve_as(self, server_id: Callable[[], str], link_key: Callable[[], bytes]) -> None:
         """Pass on this server's id and its secret for addresses."""

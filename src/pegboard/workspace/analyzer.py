@@ -13,12 +13,12 @@ import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
-import Stemmer
 from msgspec import Struct
 
 from pegboard.language.detected_language import detected_language, stop_word_counts
+from pegboard.language.scripts import LANGUAGE_OF_SCRIPT, MARKS, UNSPACED, stemmer
 from pegboard.language.stop_words import STOP_WORDS
 
 DOCUMENT_TERM_CHARS = 64  # characters of one word that are indexed
@@ -27,10 +27,8 @@ DOCUMENT_NAME_PARTS = 5  # parts of a name that is also indexed as a whole
 
 DEFAULT_LANGUAGE: Final = "english"
 
-# Combining marks belong to a word, though Python's `\w` excludes them.
-_MARKS = r"\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0670\u06d6-\u06ed\u0900-\u0963\u0966-\u109f\u1780-\u17ff"
-_MARK = re.compile(f"[{_MARKS}]")
-_WORD = re.compile(rf"[^\W_](?:[^\W_]|[{_MARKS}])*")
+_MARK = re.compile(f"[{MARKS}]")
+_WORD = re.compile(rf"[^\W_](?:[^\W_]|[{MARKS}])*")
 _ASCII_WORD = re.compile(r"[a-z0-9]+")
 # Words with one sign between them, without spaces.
 _RUN = re.compile(rf"{_WORD.pattern}(?:[-_.,]{_WORD.pattern})*")
@@ -42,38 +40,6 @@ _PART = re.compile(
     r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])",
 )
 _POSSESSIVE = re.compile(r"(?<=[^\W\d_])['’][sS]\b")
-_UNSPACED = re.compile(  # Thai and Lao, Burmese, Khmer, kana, Han, Hangul
-    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
-    r"\U00020000-\U0003ffff]+"
-)
-
-
-class _Stemmer(Protocol):
-    """The part of PyStemmer that we use; PyStemmer has no types."""
-
-    maxCacheSize: int  # noqa: N815 - their name
-
-    def stemWord(self, word: str) -> str: ...  # noqa: N802 - their name
-
-
-@cache
-def _stemmer(language: str) -> _Stemmer:
-    stemmer: _Stemmer = vars(Stemmer)["Stemmer"](language)
-    stemmer.maxCacheSize = 0  # its cache is not thread-safe; `_terms_of_run` has one that is
-    return stemmer
-
-
-_BY_SCRIPT: Final = tuple(
-    (re.compile(f"[{letters}]"), language)
-    for letters, language in (
-        (r"\u0400-\u04ff", "russian"),
-        (r"\u0370-\u03ff", "greek"),
-        (r"\u0600-\u06ff", "arabic"),
-        (r"\u0900-\u097f", "hindi"),
-        (r"\u0530-\u058f", "armenian"),
-        (r"\u0b80-\u0bff", "tamil"),
-    )
-)
 
 
 class Analysis(NamedTuple):
@@ -139,7 +105,7 @@ def _asked(text: str, languages: Sequence[str]) -> Iterator[AskedWord]:
         pieces = _SIGN.split(run)
         for piece in pieces:
             folded = piece.casefold()
-            if _UNSPACED.search(piece):
+            if UNSPACED.search(piece):
                 yield from (AskedWord(word=term, terms=(term,)) for term in _stems(folded, languages[0]))
                 before = ""
                 continue
@@ -191,11 +157,11 @@ def _terms_of_run(run: str, language: str) -> tuple[tuple[str, ...], int]:
     terms: list[str] = []
     for piece in pieces:
         terms += _stems(piece.casefold(), language)
-        if not _UNSPACED.search(piece):
+        if not UNSPACED.search(piece):
             parts = _PART.split(piece)
             if 1 < len(parts) <= DOCUMENT_NAME_PARTS:
                 terms += [term for part in parts for term in _stems(part.casefold(), language)]
-    words = len(terms) if _UNSPACED.search(run) else len(pieces)
+    words = len(terms) if UNSPACED.search(run) else len(pieces)
     if 1 < len(pieces) <= DOCUMENT_NAME_PARTS:
         terms += _stems("".join(pieces).casefold(), language)
     return tuple(terms), words
@@ -204,10 +170,10 @@ def _terms_of_run(run: str, language: str) -> tuple[tuple[str, ...], int]:
 def _stems(word: str, language: str) -> list[str]:
     """Return the terms of a folded word: its stem, or the pairs of a script without spaces."""
     if word.isascii():
-        return [_stemmer(language).stemWord(word[:DOCUMENT_TERM_CHARS])]
+        return [stemmer(language).stemWord(word[:DOCUMENT_TERM_CHARS])]
     terms: list[str] = []
     start = 0
-    for run in _UNSPACED.finditer(word):
+    for run in UNSPACED.finditer(word):
         terms += _stem(word[start : run.start()], language)
         terms += _pairs(run.group())
         start = run.end()
@@ -221,12 +187,12 @@ def _pairs(run: str) -> list[str]:
 def _stem(word: str, language: str) -> list[str]:
     if not word:
         return []
-    language = next((each for letters, each in _BY_SCRIPT if letters.search(word)), language)
+    language = next((each for letters, each in LANGUAGE_OF_SCRIPT if letters.search(word)), language)
     cut = word[:DOCUMENT_TERM_CHARS]
     if language == "german":
         # Its stemmer knows that `ae` may stand for `ä`.
-        return [_bare(_stemmer(language).stemWord(unicodedata.normalize("NFC", cut)))]
-    return [_stemmer(language).stemWord(_bare(cut))]
+        return [_bare(stemmer(language).stemWord(unicodedata.normalize("NFC", cut)))]
+    return [stemmer(language).stemWord(_bare(cut))]
 
 
 def _bare(word: str) -> str:

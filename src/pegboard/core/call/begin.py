@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pegboard.core.call.limit_keys import owner_of
-from pegboard.core.call.limits import BUSY_RETRY_S
 from pegboard.core.call.record import Asked, Call
 from pegboard.core.call.task_decision import is_of_task
+from pegboard.core.limits import BUSY_RETRY_S
 from pegboard.model.bounds import share_of_one
 from pegboard.model.call_context import CallContext
 from pegboard.model.context import ToolContext

@@ -7,11 +7,11 @@ import logging
 from collections.abc import Awaitable
 from typing import Any, Final, TypeVar
 
-from pegboard.core.call.limits import NO_LIMIT_S
 from pegboard.core.call.record import Asked, AskedConsent, Call
 from pegboard.core.consent_text import QuestionTooLongError, consent_text
 from pegboard.core.coroutine_runner import InterruptedWaitError, Pending, begin
 from pegboard.core.digests import digest
+from pegboard.core.limits import NO_LIMIT_S
 from pegboard.core.ports import ConsentRecords
 from pegboard.model.consent import ConsentAnswer, ConsentRequest
 from pegboard.model.context import seconds_left

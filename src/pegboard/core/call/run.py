@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from pegboard.core.call.limit_keys import owner_of
-from pegboard.core.call.limits import NO_LIMIT_S
 from pegboard.core.call.record import Call
 from pegboard.core.call.task_decision import is_of_task
 from pegboard.core.coroutine_runner import InterruptedWaitError, Pending, begin
 from pegboard.core.hooks import wrap
+from pegboard.core.limits import NO_LIMIT_S
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, is_awaitable
 from pegboard.model.tool import Handler

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from pegboard.core.after_fork import Threads, leave_to_parent, renew_after_fork
-from pegboard.core.call.limits import BUSY_RETRY_S
+from pegboard.core.limits import BUSY_RETRY_S
 from pegboard.model.error import CallError
 
 TOOL_THREADS = 64  # threads that run sync functions

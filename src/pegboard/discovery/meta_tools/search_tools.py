@@ -11,11 +11,10 @@ from pegboard.core.json_text import json_bytes
 from pegboard.core.view import View
 from pegboard.discovery.call_needs import ways_to_connect
 from pegboard.discovery.finder import Finder, Found
-from pegboard.discovery.limits import SEARCH_USUAL_HITS
+from pegboard.discovery.limits import SEARCH_QUERIES, SEARCH_USUAL_HITS
 from pegboard.discovery.meta_tools.catalog_listing import echoed
 from pegboard.discovery.meta_tools.get_tools import brief, full, named
 from pegboard.discovery.meta_tools.intent import without_intent
-from pegboard.discovery.meta_tools.limits import SEARCH_QUERIES
 from pegboard.discovery.meta_tools.shared import MetaTools
 from pegboard.discovery.token_count import estimated_tokens
 from pegboard.model.call_context import CallContext

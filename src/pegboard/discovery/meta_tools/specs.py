@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from pegboard.core.call.limits import NO_LIMIT_S
+from pegboard.core.limits import NO_LIMIT_S
+from pegboard.discovery.limits import SEARCH_QUERIES
 from pegboard.discovery.meta_tools.intent import CONTEXT_SCHEMA
-from pegboard.discovery.meta_tools.limits import SEARCH_QUERIES
 from pegboard.model.json_types import JSON
 from pegboard.model.tool import Annotations, ToolSpec
 

@@ -9,10 +9,10 @@ from typing import Any
 from msgspec import Struct
 
 from pegboard.core.names import fold
+from pegboard.discovery.limits import BATCH_CALLS_AT_ONCE
 from pegboard.discovery.meta_tools.batch_results import Outcome, shown_outcomes
 from pegboard.discovery.meta_tools.catalog_listing import CatalogListing, echoed, find
 from pegboard.discovery.meta_tools.intent import CallIntent, fault_of, filled, without_intent
-from pegboard.discovery.meta_tools.limits import BATCH_CALLS_AT_ONCE
 from pegboard.discovery.meta_tools.shared import MetaTools
 from pegboard.model.call_context import CallContext
 from pegboard.model.call_intent import SERVICE

@@ -11,10 +11,8 @@ import unicodedata
 from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 from itertools import pairwise
-from typing import Protocol
 
-import Stemmer
-
+from pegboard.language.scripts import LANGUAGE_OF_SCRIPT, MARKS, UNSPACED, stemmer
 from pegboard.language.stop_words import STOP_WORDS
 
 SEARCH_WORDS_REMEMBERED = 1 << 16  # words in the cache with their terms
@@ -23,43 +21,12 @@ SEARCH_LANGUAGES_REMEMBERED = 1 << 8  # language sets in the cache with their st
 ENGLISH = "english"
 Languages = tuple[str, ...]
 
-# Combining marks belong to a word, though Python's `\w` excludes them: vowel signs, Hebrew points.
-_MARKS = r"\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0670\u06d6-\u06ed\u0900-\u0963\u0966-\u109f\u1780-\u17ff"
-_WORD = re.compile(rf"[^\W_](?:[^\W_]|[{_MARKS}])*(?:['’][^\W\d_]+)*")
+_WORD = re.compile(rf"[^\W_](?:[^\W_]|[{MARKS}])*(?:['’][^\W\d_]+)*")
 _ELISION = re.compile(r"^[^\W\d_]{1,2}['’]|['’][^\W\d_]{1,2}$")  # l'été → été, it's → it
-_UNSPACED = re.compile(  # Thai and Lao, Burmese, Khmer, kana, Han, Hangul
-    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
-    r"\U00020000-\U0003ffff]+"
-)
-_SCRIPTS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
-    (re.compile(f"[{letters}]"), language)
-    for letters, language in (
-        (r"\u0400-\u04ff", "russian"),
-        (r"\u0370-\u03ff", "greek"),
-        (r"\u0600-\u06ff", "arabic"),
-        (r"\u0900-\u097f", "hindi"),
-        (r"\u0530-\u058f", "armenian"),
-        (r"\u0b80-\u0bff", "tamil"),
-    )
-)
-LANGUAGES: Languages = tuple(dict.fromkeys((*STOP_WORDS, *(language for _, language in _SCRIPTS))))
+LANGUAGES: Languages = tuple(dict.fromkeys((*STOP_WORDS, *(language for _, language in LANGUAGE_OF_SCRIPT))))
 
 
-class _Stemmer(Protocol):
-    """The part of PyStemmer that we use; PyStemmer has no types."""
-
-    maxCacheSize: int  # noqa: N815 - their name
-
-    def stemWord(self, word: str) -> str: ...  # noqa: N802 - their name
-
-
-def _stemmer(language: str) -> _Stemmer:
-    stemmer: _Stemmer = vars(Stemmer)["Stemmer"](language)
-    stemmer.maxCacheSize = 0  # its cache is not thread-safe; `_stem` has one that is
-    return stemmer
-
-
-_STEMMERS = {language: _stemmer(language) for language in LANGUAGES}
+_STEMMERS = {language: stemmer(language) for language in LANGUAGES}
 
 
 def words_of(text: str) -> list[str]:
@@ -76,7 +43,7 @@ def languages_of(words: Iterable[str], *, among: Collection[str] | None = None) 
     """
     lowered = {word.lower() for word in words}
     foreign = "".join(word for word in lowered if not word.isascii())
-    for letters, language in _SCRIPTS:
+    for letters, language in LANGUAGE_OF_SCRIPT:
         if foreign and letters.search(foreign):
             return (language,)
     hits = {
@@ -102,7 +69,7 @@ def _word_terms(word: str, languages: Languages) -> tuple[str, ...]:
 def word_parts(word: str, languages: Languages = (ENGLISH,)) -> tuple[str, ...]:
     """Return the parts of a word, in lower case and without stop words, then the whole if it has several parts."""
     bare = word if word.isalnum() else _ELISION.sub("", word)
-    if not bare.isascii() and _UNSPACED.search(bare):
+    if not bare.isascii() and UNSPACED.search(bare):
         return tuple(_unspaced_parts(bare, languages))
     parts = split_identifier(bare)
     silent = _stop_words(languages)
@@ -152,7 +119,7 @@ def _stem(word: str, language: str) -> str:
 
 def _unspaced_parts(word: str, languages: Languages) -> Iterator[str]:
     start = 0
-    for run in _UNSPACED.finditer(word):
+    for run in UNSPACED.finditer(word):
         if run.start() > start:
             yield from word_parts(word[start : run.start()], languages)
         text = run.group()

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from typing import TypeVar
-
 from pegboard.consent.decision_record import Decision, decision_record
 from pegboard.consent.grant_scope import grant_for, grant_text
 from pegboard.consent.json_form import consent_json
 from pegboard.consent.limits import CONSENT_GOOD_S
 from pegboard.model.consent import Consent, Grant
-from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, is_list, is_object
 from pegboard.server.consent_inbox import ConsentInbox
 from pegboard.server.http_api.api_app import Api, ApiRequest
-from pegboard.server.http_api.problem_details import STATUS_OF_KIND, ProblemError, not_found
+from pegboard.server.http_api.problem_details import ProblemError, answered
 from pegboard.server.http_api.responses import Reply, json_reply
-
-T = TypeVar("T")
 
 
 class ConsentRoutes:
@@ -35,12 +29,12 @@ class ConsentRoutes:
         state = request.query.get("state", "asked")
         if state not in ("asked", "all"):
             raise ProblemError(400, "bad_request", f"state={state[:20]!r}: one of asked, all is needed.")
-        records = await _answered(self._inbox(request).listed(is_open=state == "asked"))
+        records = await answered(self._inbox(request).listed(is_open=state == "asked"))
         return json_reply({"consents": [consent_json(record) for record in records]})
 
     async def show(self, request: ApiRequest) -> Reply:
         """Answer with one record."""
-        return _reply(await _answered(self._inbox(request).found(request.path["id"])))
+        return _reply(await answered(self._inbox(request).found(request.path["id"])))
 
     async def approve(self, request: ApiRequest) -> Reply:
         """Approve an open question: the same call passes once, within a number of seconds."""
@@ -48,7 +42,7 @@ class ConsentRoutes:
         inbox = await self._found(request)
         good_s = _number(body, "seconds", CONSENT_GOOD_S)
         return self._noted(
-            request, await _answered(inbox.decide(request.path["id"], is_yes=True, good_s=good_s)), "approved"
+            request, await answered(inbox.decide(request.path["id"], is_yes=True, good_s=good_s)), "approved"
         )
 
     async def deny(self, request: ApiRequest) -> Reply:
@@ -56,7 +50,7 @@ class ConsentRoutes:
         await self._body(request)
         inbox = self._inbox(request)
         return self._noted(
-            request, await _answered(inbox.decide(request.path["id"], is_yes=False, good_s=CONSENT_GOOD_S)), "denied"
+            request, await answered(inbox.decide(request.path["id"], is_yes=False, good_s=CONSENT_GOOD_S)), "denied"
         )
 
     async def grant(self, request: ApiRequest) -> Reply:
@@ -78,19 +72,19 @@ class ConsentRoutes:
         def grant_of(asked: Consent) -> Grant:
             return grant_for(asked, calls=int(calls), lasts_s=seconds, where=where, any_other=any_other, **names)
 
-        asked = await _answered(inbox.found(request.path["id"]))
+        asked = await answered(inbox.found(request.path["id"]))
         try:
             text = grant_text(grant_of(asked))
         except ValueError as error:
             raise ProblemError(422, "invalid_arguments", str(error)) from None
         if is_preview:
             return json_reply({**consent_json(asked), "scope": text})
-        return self._noted(request, await _answered(inbox.grant(asked.id, grant_of)), "granted")
+        return self._noted(request, await answered(inbox.grant(asked.id, grant_of)), "granted")
 
     async def forget(self, request: ApiRequest) -> Reply:
         """Revoke an answer or a grant."""
         await self._body(request)
-        return self._noted(request, await _answered(self._inbox(request).forget(request.path["id"])), "forgotten")
+        return self._noted(request, await answered(self._inbox(request).forget(request.path["id"])), "forgotten")
 
     def _noted(self, request: ApiRequest, consent: Consent, decision: Decision) -> Reply:
         """Record a decision in the audit, and answer with the record of the consent."""
@@ -105,7 +99,7 @@ class ConsentRoutes:
     async def _found(self, request: ApiRequest) -> ConsentInbox:
         """Return the inbox if it has the record: faults of a body must not show that a record exists."""
         inbox = self._inbox(request)
-        await _answered(inbox.found(request.path["id"]))
+        await answered(inbox.found(request.path["id"]))
         return inbox
 
     async def _body(self, request: ApiRequest, *known: str) -> JSON:
@@ -135,17 +129,6 @@ def _flag(body: JSON, name: str) -> bool:
     if not isinstance(value, bool):
         raise ProblemError(422, "invalid_arguments", f"{name}: true or false is needed.")
     return value
-
-
-async def _answered(asked: Awaitable[T]) -> T:
-    try:
-        return await asked
-    except CallError as error:
-        kind, text = error.error.kind, error.error.message
-        if kind == "not_found":
-            raise not_found(text) from None
-        headers = {"retry-after": "1"} if kind == "storage_unavailable" else {}
-        raise ProblemError(STATUS_OF_KIND[kind], kind, text, headers=headers) from None
 
 
 def _reply(consent: Consent) -> Reply:

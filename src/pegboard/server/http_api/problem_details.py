@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Awaitable, Mapping
+from typing import Any, TypeVar
 
-from pegboard.model.error import ErrorKind, ToolError
+from pegboard.model.error import CallError, ErrorKind, ToolError
 from pegboard.model.json_types import JSON
 from pegboard.model.result import ToolResult
 from pegboard.providers.mcp import mcp_content, mcp_error
 
+T = TypeVar("T")
 MEDIA_TYPE = "application/problem+json"
 STATUS_OF_KIND: Mapping[ErrorKind, int] = {
     "not_found": 404, "invalid_arguments": 422, "rate_limited": 429, "ratelimit_unavailable": 503,
@@ -67,6 +68,20 @@ class ProblemError(Exception):
 def not_found(detail: str) -> ProblemError:
     """Return the common answer for things that do not exist and things that this caller may not know of."""
     return ProblemError(404, "not_found", detail)
+
+
+async def answered(work: Awaitable[T]) -> T:
+    """Await an operation of a store or an engine.
+
+    Raises:
+        ProblemError: it raised a `CallError`; the client may try again in a second if that is an outage.
+    """
+    try:
+        return await work
+    except CallError as error:
+        kind, status = error.error.kind, STATUS_OF_KIND[error.error.kind]
+        headers = {"retry-after": "1"} if status in (429, 503) else {}
+        raise ProblemError(status, kind, error.error.message, headers=headers) from None
 
 
 def problem_of(result: ToolResult, call_id: str) -> ProblemError:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from pegboard.model.context import ToolContext
-from pegboard.model.error import CallError
 from pegboard.server.http_api.api_app import Api, ApiRequest
-from pegboard.server.http_api.problem_details import STATUS_OF_KIND, ProblemError, not_found
+from pegboard.server.http_api.problem_details import ProblemError, answered, not_found
 from pegboard.server.http_api.responses import Reply, json_reply
 from pegboard.tasks.task_json import task_json
 
 if TYPE_CHECKING:
     from pegboard.tasks.tasks import Tasks
-
-T = TypeVar("T")
 
 
 class TaskRoutes:
@@ -27,34 +24,34 @@ class TaskRoutes:
     async def list(self, request: ApiRequest) -> Reply:
         """Return the tasks of this caller, the newest first."""
         tasks, ctx = self._whose(request)
-        return json_reply({"tasks": [task_json(record) for record in await _answered(tasks.list(ctx))]})
+        return json_reply({"tasks": [task_json(record) for record in await answered(tasks.list(ctx))]})
 
     async def show(self, request: ApiRequest) -> Reply:
         """Return one task, with its result where it has ended."""
         tasks, ctx = self._whose(request)
-        return json_reply(task_json(await _answered(tasks.get(request.path["id"], ctx))))
+        return json_reply(task_json(await answered(tasks.get(request.path["id"], ctx))))
 
     async def answer(self, request: ApiRequest) -> Reply:
         """Answer a task's questions: by key `{"action", "content"}`."""
         tasks, ctx = self._whose(request)
         answers = await self._api.body(request)
-        record = await _answered(tasks.get(request.path["id"], ctx))
+        record = await answered(tasks.get(request.path["id"], ctx))
         strange = [key for key in answers if key not in record.questions]
         if strange or not answers:
             raise _not_asked(strange, list(record.questions))
-        await _answered(tasks.answer(record.task_id, ctx, answers))
+        await answered(tasks.answer(record.task_id, ctx, answers))
         return await self.show(request)
 
     async def cancel(self, request: ApiRequest) -> Reply:
         """Cancel a task; an ended task does not change."""
         tasks, ctx = self._whose(request)
-        await _answered(tasks.cancel(request.path["id"], ctx))
+        await answered(tasks.cancel(request.path["id"], ctx))
         return await self.show(request)
 
     async def resume(self, request: ApiRequest) -> Reply:
         """Resume an interrupted task; one that runs or has ended does not change."""
         tasks, ctx = self._whose(request)
-        await _answered(tasks.resume(request.path["id"], ctx))
+        await answered(tasks.resume(request.path["id"], ctx))
         return await self.show(request)
 
     def _whose(self, request: ApiRequest) -> tuple[Tasks, ToolContext]:
@@ -70,11 +67,3 @@ def _not_asked(strange: Sequence[str], open_keys: Sequence[str]) -> ProblemError
     wanted = f"Answer {', '.join(map(repr, open_keys))}" if open_keys else "The task asks nothing at present"
     text = f'{reason}. {wanted}; the body is {{KEY: {{"action": "accept", "content": …}}}}.'
     return ProblemError(422, "invalid_arguments", text, more={"questions": list(open_keys)})
-
-
-async def _answered(asked: Awaitable[T]) -> T:
-    try:
-        return await asked
-    except CallError as error:
-        kind = error.error.kind
-        raise ProblemError(STATUS_OF_KIND[kind], kind, error.error.message) from None

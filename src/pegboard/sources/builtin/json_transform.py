@@ -11,7 +11,7 @@ from pydantic import Field
 
 from pegboard.core.after_fork import Threads
 from pegboard.core.json_reader import read_answer
-from pegboard.egress.sandbox import SandboxError, run_sandboxed
+from pegboard.egress.sandbox import SANDBOX_START_S, SandboxError, run_sandboxed
 from pegboard.lazy import LazyModule
 from pegboard.model.bounds import MIB
 from pegboard.model.call_context import CallContext
@@ -20,7 +20,6 @@ from pegboard.model.json_types import JSON, JSONValue
 from pegboard.model.record import replace
 from pegboard.model.tool import Annotations, Handler, ToolSpec
 from pegboard.sources.builtin.kind import BuiltinConfig, BuiltinKind, Services, tool_spec
-from pegboard.sources.builtin.limits import TRANSFORM_START_S
 
 if TYPE_CHECKING:
     from pegboard.sources import expressions
@@ -110,7 +109,7 @@ async def _rendered(config: TransformConfig, args: JSON) -> JSON:
         text = await run_sandboxed(
             _RENDER,
             request,
-            timeout_s=config.timeout_seconds + TRANSFORM_START_S,
+            timeout_s=config.timeout_seconds + SANDBOX_START_S,
             memory_bytes=config.max_memory_bytes,
             # A character may take six in JSON (a \\u escape).
             output_bytes=6 * config.max_output_bytes + 100,
@@ -151,7 +150,7 @@ def adapt(config: TransformConfig, spec: ToolSpec, services: Services) -> ToolSp
     """Return the declaration; it offers a choice of language if templates are allowed."""
     if not config.template:
         return spec
-    longer = replace(spec, timeout_s=(spec.timeout_s or 0.0) + TRANSFORM_START_S)
+    longer = replace(spec, timeout_s=(spec.timeout_s or 0.0) + SANDBOX_START_S)
     return longer.extended(extra_properties={"language": _LANGUAGE})
 
 
