@@ -48,7 +48,7 @@ async def test_a_step_name_used_twice_fails_alike_inline_and_as_a_task(as_task: 
         result = await catalog.tasks.result(result.task_id, ANN, timeout_s=30)
     assert result.error is not None
     assert (result.error.kind, result.text) == (
-        "tool_error", "Two steps are called 'one': each needs a name of its own.",
+        "tool_error", "Two steps are called 'one': each needs its own name.",
     )  # fmt: skip
     assert (await view.call("often", {})).structured == 3
     await catalog.close()

@@ -338,7 +338,7 @@ class Catalog:
 
         Raises:
             DefinitionError: an option or annotation cannot be used.
-            DuplicateToolError: the name is taken; `replace=True` replaces the tool. A function that is defined anew, by
+            DuplicateToolError: the name is taken; `replace=True` replaces the tool. A function defined again, by
                 a notebook cell or a reload of its module, replaces itself.
 
         >>> @catalog.tool(groups="math", rate_limit="10/60s")
@@ -1170,8 +1170,8 @@ _catalogs: weakref.WeakSet[Catalog] = weakref.WeakSet()
 class DefaultCatalog(Catalog):
     """The catalog of modules that do not name one.
 
-    It normally has its own parts. While a config is read, it stands for the new catalog, in that context only. While a
-    config's catalog is served, it stands for that one, so that tools registered at run time reach its callers.
+    It normally has its own parts. While a config is read, it represents the new catalog, in that context only. While a
+    config's catalog is served, it represents that one, so that tools registered at run time reach its callers.
     """
 
     _while_read: ContextVar[Runtime | None] = ContextVar("pegboard_catalog_being_read", default=None)
@@ -1181,7 +1181,7 @@ class DefaultCatalog(Catalog):
 
     @property
     def runtime(self) -> Runtime:  # pyright: ignore[reportIncompatibleVariableOverride] - an attribute for all others
-        """The parts that this catalog stands for at present."""
+        """The parts of the catalog that this one represents now."""
         return self._while_read.get() or self._shared[-1]
 
     @runtime.setter

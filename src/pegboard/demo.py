@@ -186,7 +186,7 @@ class Show:
         await self._call("reader", reader, "replace_text", _REPLACEMENT, note="hidden from this caller")
         await self._call("reader", reader, "no_such_tool", {}, note="unknown: the same words")
         await self._call("editor", editor, "replace_text", _DECISION, note="refused by a hook of the config")
-        self._say("\n  reader goes on calling search_docs, until five calls in 30 seconds are reached:")
+        self._say("\n  reader keeps calling search_docs, until five calls in 30 seconds are reached:")
         for number in range(2, 7):
             result = await reader.call_tool("search_docs", {"query": "view"})
             self._say(f"    call {number}: {'ok' if not result.is_error else _text(result)}")
@@ -221,7 +221,7 @@ class Show:
         for name in _SPACES:
             self._catalog.profile(Profile(name=name, include=("navigation", "search", "document")))
         async with _connected(f"{address}/staff") as staff, _connected(f"{address}/guest") as guest:
-            await self._call("staff", staff, "search_documents", _QUESTION, note="it stands in a PDF")
+            await self._call("staff", staff, "search_documents", _QUESTION, note="the answer is in a PDF")
             await self._call("staff", staff, "query_documents", {"sql": _SUM}, note="the rows of a CSV file")
             found: Any = (await staff.call_tool("find_by_name", {"pattern": "leave"})).structured_content
             read = {"document_id": found["items"][0]["document_id"], "end": 160}
@@ -265,7 +265,7 @@ class Show:
 
 
 def _connected(address: str, *, answer: Any = None) -> Client:
-    """Return a client that keeps nothing of its own, so that every list is the server's; `answer` is its person."""
+    """Return a client without a cache, so that every list is the server's; `answer` answers for its user."""
     return Client(address, elicitation_callback=answer, cache=None)
 
 

@@ -259,7 +259,7 @@ def test_a_variable_in_anothers_spelling_is_refused_where_a_secret_is_expected(
     place = place.replace("@", written, 1)
     project.write(f"tools: [{{name: m, type: webhook, description: x, webhook: {{{url}{place}}}}}]")
     (said,) = project.said()
-    assert f"{written!r} is taken as it stands; a variable is written ${{MAIL_KEY}}" in said
+    assert f"{written!r} is taken literally; a variable is written ${{MAIL_KEY}}" in said
 
 
 def test_a_variable_in_anothers_spelling_is_warned_of_elsewhere_and_no_text_is_touched(project: Project) -> None:
@@ -277,9 +277,9 @@ def test_a_variable_in_anothers_spelling_is_warned_of_elsewhere_and_no_text_is_t
     )
     warned = [str(problem).split(": ", 1)[1] for problem in project.load()[1].warnings]
     assert warned == [
-        "tools[0].mcp.args[0]: '$HOME' is taken as it stands; a variable is written ${HOME}; for the plain text write "
+        "tools[0].mcp.args[0]: '$HOME' is taken literally; a variable is written ${HOME}; for the plain text write "
         "$$HOME",
-        "tools[0].mcp.args[1]: '$MORE' is taken as it stands; a variable is written ${MORE}; for the plain text write "
+        "tools[0].mcp.args[1]: '$MORE' is taken literally; a variable is written ${MORE}; for the plain text write "
         "$$MORE",
     ]
 

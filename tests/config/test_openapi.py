@@ -190,7 +190,7 @@ def test_operations_that_cannot_be_taken_are_left_out_one_by_one_and_told(projec
         "loop": "a parameter has a $ref that leads to itself",
         "file": "its body is of a type that cannot be written: multipart/related",
         "hidden": "a parameter has no usable name and place: 'a' in 'query'",
-        "away": "it lies on a server of its own, 'http://169.254.169.254'",
+        "away": "it is on another server, 'http://169.254.169.254'",
     }
     assert dict(source.rejected) == reasons
 

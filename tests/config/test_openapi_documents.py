@@ -247,7 +247,7 @@ def test_half_a_server_of_an_operation_lies_beside_the_server_of_all(project: Pr
     source = project.catalog().registry.sources["api"]
     assert isinstance(source, OpenApiSource)
     assert [entry.spec.name for entry in source.entries()] == ["ask"]
-    assert source.rejected[0].reason == "it lies on a server of its own, 'https://evil.x'"
+    assert source.rejected[0].reason == "it is on another server, 'https://evil.x'"
 
 
 # ---------------------------------------------------------------- what the config says of them

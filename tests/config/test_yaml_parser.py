@@ -121,7 +121,7 @@ def test_a_tag_is_refused_by_name_and_line(text: str, line: int, tag: str) -> No
         ("a: b: c", "f.yaml:1:5", "needs quotes"),
         ("\ta: 1", "f.yaml:1:1", "spaces, not with tabs"),
         ("a: 'x", "f.yaml:1:6", "a quote is not closed"),
-        ("a: *q", "f.yaml:1:4", "*q stands for nothing; a text that begins with * needs quotes"),
+        ("a: *q", "f.yaml:1:4", "*q refers to no anchor; a text that begins with * needs quotes"),
         ("a: &q [*q]", "f.yaml:1:8", "inside what it stands for"),
         ("a: 1\n---\nb: 2", "f.yaml:2:1", "a second document"),
         ("%YAML 1.1\n---\na: 1", "f.yaml:2:1", "YAML 1.2"),

@@ -140,7 +140,7 @@ async def test_the_description_promises_nothing_of_an_empty_answer(catalog: Cata
 async def test_queries_of_which_none_is_a_text_are_refused_with_an_example(catalog: Catalog, query: Any) -> None:
     assert await say(catalog, "searchTools", queries=[query]) == {
         "success": False,
-        "error": "a query must be a text that says what is needed. "
+        "error": "a query must be a string that describes what is needed. "
         'Example: { "queries": ["create an issue", "send an email"] }.',
     }
 
@@ -155,7 +155,7 @@ async def test_one_bad_query_does_not_fail_the_rest(catalog: Catalog) -> None:
     answer = await say(catalog, "searchTools", queries=[7, "share a photo", " "], detail="much", limit="many")
     assert [item["query"] for item in answer["data"]["results"]] == ["share a photo"]
     assert answer["error"] == (
-        'detail "much" is not one of name, brief, full; a query must be a text that says what is needed'
+        'detail "much" is not one of name, brief, full; a query must be a string that describes what is needed'
     )
     answer = await say(catalog, "searchTools", queries=["share a photo"] * 7)
     assert len(answer["data"]["results"]) == 5

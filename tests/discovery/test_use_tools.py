@@ -153,7 +153,7 @@ async def test_what_stands_beside_the_calls_is_not_lost_in_silence(catalog: Cata
     answer = await say(catalog, "useTools", calls=[call], params={"name": "sea"})
     assert answer["success"] is False
     assert answer["error"] == (
-        '"params" stands beside calls; what belongs to a call goes into it. '
+        '"params" is next to `calls`; parameters belong into the call. '
         'Structure: calls: [{ agent: "…", tool: "…", params: {…} }]'
     )
 

@@ -79,7 +79,7 @@ def guarded(
     if isinstance(options.mcp_servers, Mapping):
         servers: Mapping[str, Any] = options.mcp_servers
     else:
-        raise DefinitionError("guarded() needs mcp_servers as a dict: what stands in a file may change unseen.")
+        raise DefinitionError("guarded() needs mcp_servers as a dict: the contents of a file may change unnoticed.")
     if not trust_settings and (options.setting_sources != [] or options.plugins or options.settings):
         text = "Hooks of settings files and plugins could change a call after the guard has judged it: say"
         raise DefinitionError(f"{text} setting_sources=[] without plugins and settings, or trust_settings=True.")
@@ -113,7 +113,7 @@ class _Guard:
             if is_cancelled() or not isinstance(error, Exception | asyncio.CancelledError):
                 raise
             log.exception("The guard failed; the call is denied.")
-            return _denied("It could not be told whether this call may run.")
+            return _denied("It could not be determined whether this call may run.")
 
     async def _judged(self, event: Mapping[str, Any]) -> JSON:
         name, arguments = event["tool_name"], event["tool_input"]

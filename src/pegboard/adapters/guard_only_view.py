@@ -37,7 +37,7 @@ class GuardOnlyView(View):
         return self._passed[-1] if self._passed else None
 
     def renewed(self, ctx: ToolContext | None = None) -> View:
-        # Where a person was asked, whoever began the call reads what came of it in the view that it began on.
+        # If a person was asked, the outcome is read from the view in which the call began.
         return GuardOnlyView(self._plain.renewed(ctx), self._passed)
 
     def knows(self, name: str) -> bool:

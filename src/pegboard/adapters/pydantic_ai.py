@@ -80,7 +80,7 @@ class PegboardToolset(AbstractToolset[Any]):
 
         Raises:
             ApprovalRequired: a person must agree first.
-            ModelRetry: the model can mend it.
+            ModelRetry: the model can correct the call.
             ToolFailed: any other error of the call.
         """
         view, client = for_one_call(

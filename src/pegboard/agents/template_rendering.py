@@ -114,7 +114,7 @@ def _to_json(value: Any, indent: int | None = None) -> str:
 
 
 def _parsed(skeleton: str, values: _Values) -> dict[str, Any]:
-    """Return the JSON of the template's own text; an unquoted placeholder becomes a string of its own."""
+    """Return the JSON of the template's own text; an unquoted placeholder becomes a separate string."""
 
     def quoted(piece: re.Match[str]) -> str:
         if piece[1] is None:
@@ -122,7 +122,7 @@ def _parsed(skeleton: str, values: _Values) -> dict[str, Any]:
         value = values.of(piece)
         if not (isinstance(value, _Json) or value is None or isinstance(value, bool | int | float)):
             kind = "a text" if isinstance(value, str) else f"a {type(value).__name__}"
-            raise TemplateRefusedError(f"{kind} stands outside of quotes. Write it within quotes, or with `| tojson`.")
+            raise TemplateRefusedError(f"{kind} is outside of quotes. Write it within quotes, or with `| tojson`.")
         return f'"{_OPEN}{piece[0]}"'
 
     try:

@@ -29,7 +29,7 @@ def builder_entries(
     """
     where = origin_of(build)
     faults = [
-        f"a builder cannot have {option.name}=; say it of the tool it builds."
+        f"a builder cannot have {option.name}=; set it on the tool that it builds."
         for option in OPTIONS
         if (option.of_code or option.name == "name") and options[option.name] != option.default
     ]

@@ -127,7 +127,7 @@ def _steps(core_schema: Any) -> Iterator[dict[str, Any]]:
 
 
 def _with_members(value: Any, refused: pydantic.ValidationError, members: Mapping[tuple[type, Any], Enum]) -> Any:
-    """Return a value with a member of an enum in each place where a literal refused what stands there."""
+    """Return a value in which the members of an enum replace the values that a literal refused."""
     holder = [copied(value)]
     for fault in refused.errors(include_url=False, include_context=False):
         value_given = to_int(fault["input"])
@@ -190,7 +190,7 @@ def _unnamed(step: dict[str, Any]) -> str | None:
     if any(isinstance(path, list) and len(typing.cast("list[Any]", path)) == 1 for path in paths):
         return None
     written = f"AliasPath({', '.join(map(repr, paths))})"
-    return f"{written} has no name of its own that could be published: give the field one, e.g. among AliasChoices"
+    return f"{written} has no plain name that could be published: give the field one, e.g. among AliasChoices"
 
 
 def _fault_of_key(step: dict[str, Any]) -> str | None:

@@ -12,9 +12,9 @@ from pegboard.authoring.signature import underlying
 
 
 def is_declared_again(earlier: Callable[..., Any], fn: Callable[..., Any]) -> bool:
-    """Tell whether `fn` is the function `earlier`, defined anew by running its module or its notebook cell again.
+    """Tell whether `fn` is the function `earlier`, defined again because its module or notebook cell ran again.
 
-    Two functions of one name that one run of a module defines are a mistake, and are told apart by their code: both
+    Two functions of one name that one run of a module defines are a mistake, and are distinguished by their code: both
     are in the code of the module that is running.
     """
     old, new = _function(earlier), _function(fn)

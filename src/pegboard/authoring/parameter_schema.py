@@ -314,7 +314,7 @@ def _check_default(item: Parameter, default: Any, schema: JSON, coerce: Coerce |
     """
     if _misfits(schema, default):
         kind = schema.get("type") or "its type"
-        raise _refused(item, where, f"the default {item.default!r} does not fit {kind}; mend the type or the default.")
+        raise _refused(item, where, f"the default {item.default!r} does not fit {kind}; correct one of them.")
     if coerce is not None:
         try:
             coerce(default)

@@ -91,7 +91,7 @@ def _schema_of(make: Callable[[], Any], *, mode: Literal["validation", "serializ
 
 def _words_of(error: Exception) -> str:
     if isinstance(error, pydantic_core.SchemaError):
-        return "nothing can be told to be an instance of it, as of a Protocol."
+        return "there is no way to check whether a value is an instance of it, as for a Protocol."
     fault = (str(error).splitlines() or [type(error).__name__])[0].partition(" Set `arbitrary_types_allowed")[0]
     advice = " Use a dataclass, a TypedDict or a pydantic model." if "generate pydantic-core schema" in fault else ""
     return f"{fault}{advice}"

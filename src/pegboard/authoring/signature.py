@@ -179,10 +179,10 @@ _QUALIFIERS = (typing.Required, typing.NotRequired, typing_extensions.ReadOnly)
 # Without a type they would be published, and a model would have to fill them in.
 _OF_A_METHOD = (
     "is filled by an object, and here is none: register the method of an object, `catalog.tool(thing.method)`, or "
-    "derive a class from Tool. If the model shall send it, give it a type."
+    "derive a class from Tool. If the model should send it, give it a type."
 )
 _OF_A_CALL = (
-    "has no annotation: write `{0}: ToolContext` or `{0}: CallContext` for the context of a call. If the model shall "
+    "has no annotation: write `{0}: ToolContext` or `{0}: CallContext` for the context of a call. If the model should "
     "send it, give it a type."
 )
 _MEANT_OTHERWISE: Mapping[str, str] = {
@@ -198,7 +198,7 @@ def _signature(fn: Callable[..., Any], where: str) -> Mapping[str, inspect.Param
     try:
         return inspect.signature(fn).parameters
     except (ValueError, TypeError) as error:
-        message = f"{fn!r} does not tell its parameters ({error}); wrap it in a function of your own."
+        message = f"{fn!r} has no readable signature ({error}); wrap it in your own function."
         raise DefinitionError(Problem(where=where, message=message)) from None
 
 

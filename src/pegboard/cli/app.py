@@ -42,7 +42,7 @@ COMMANDS = {
     ),
     "search": Command("Find tools by a description of the task.", 'pegboard search "create an issue" --limit 3'),
     "eval": Command(
-        "Measure how well `searchTools` finds the tools for requests of your own.",
+        "Measure how well `searchTools` finds the right tools for your own requests.",
         "pegboard eval requests.yaml --embedder hashing",
     ),
     "call": Command("Call one tool. All guards apply.", "pegboard call word_count text='one two'"),

@@ -92,7 +92,7 @@ def change_operator_file(path: Path, change: Callable[[str], str]) -> tuple[str,
 
 
 def _begin(lock: Path) -> None:
-    """Create an empty lock file: only the process that created it may write the file it stands for.
+    """Create an empty lock file: only the process that created it may write the locked file.
 
     Raises:
         OSError: it cannot be created, or another process holds it for too long.

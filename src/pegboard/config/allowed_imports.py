@@ -45,7 +45,7 @@ class AllowedImports(Struct, frozen=True):
             owner = "Pegboard itself" if top in _OWN else "Python itself"
             return (
                 f"{name!r} is a module of {owner}, and such code runs only if the config lists it: "
-                f"write a function of your own around it, or add `{name}` to `allow_imports:`"
+                f"wrap it in your own function, or add `{name}` to `allow_imports:`"
             )
         if fitting or self.globs is None:
             return None

@@ -80,7 +80,7 @@ class BuildContext(Struct, kw_only=True):
             module_names = [path.stem for path in folder.glob("*.py")]
             self.report.add(at.problem(f"the module {name!r} cannot be imported: {_fault(error, name, module_names)}"))
             return None
-        # A name may stand for another module, such as `six.moves.subprocess`.
+        # A name may be an alias of another module, such as `six.moves.subprocess`.
         return module if self._may_use(name, module, at) else None
 
     def resolve(self, reference: str, at: At) -> Any:
@@ -134,7 +134,7 @@ def _fault(error: BaseException, module: str, module_names: Sequence[str]) -> st
     ):
         near = nearest_one(error.name, module_names)
         hint = f". Did you mean {near!r}?" if near else ""
-        return f"there is no module {error.name!r} beside this file or among the installed packages{hint}"
+        return f"there is no module {error.name!r} next to this file or among the installed packages{hint}"
     kind = type(error).__name__
     text = "; ".join(str(error).splitlines()) + _meant(error)
     if isinstance(error, SyntaxError):

@@ -1,4 +1,4 @@
-"""Deciding files: the files that decide which code runs here and who may call it. No tool may write them."""
+"""Deciding files: files that decide which code runs here and who may call it. No tool may write them."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ INIT_TEMPLATE: Final = """\
 
 name: my-tools
 
-# Modules beside this file. What they register on pegboard.default_catalog is a tool here.
+# Modules next to this file. The tools that they register on pegboard.default_catalog are tools here.
 python: [my_tools]
 
 # Values for your code (ctx.settings) and for the predicates below.
@@ -32,7 +32,7 @@ groups:
   core: Safe for everybody
   extras: Only where asked for
 
-# word_count stands in my_tools.py with all that there is to say of it.
+# word_count is in my_tools.py, which declares everything about it.
 # shout has its function there, and its words, limits and conditions here.
 tools:
   - name: shout

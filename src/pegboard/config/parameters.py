@@ -85,7 +85,7 @@ def _property(declared: Mapping[str, Any], at: At, problems: list[Problem]) -> J
     for key in declared:
         if key not in _KEYWORDS and not key.startswith("x-"):
             near = nearest_one(key, _KEYWORDS)
-            hint = f" Did you mean {near!r}?" if near else " Keys of your own start with 'x-'."
+            hint = f" Did you mean {near!r}?" if near else " Your own keys start with 'x-'."
             problems.append((at / key).problem(f"unknown key {key!r} of a parameter.{hint}", at_key=True))
     required: JSONValue = declared.get("required")
     if not (required is None or isinstance(required, bool) or is_list(required)):
@@ -152,7 +152,7 @@ def misfits(schema: JSON, accepted: JSON, *, takes_extra: bool, at: At) -> Itera
         }
         for name in accepted.get("required", ()):
             if name not in supplied:
-                fault = "neither `required` here nor has it a default" if name in declared else "not declared here"
+                fault = "neither required here nor optional with a default" if name in declared else "not declared here"
                 yield (place / name).problem(f"the handler needs {name!r}, which is {fault}")
 
 

@@ -83,7 +83,7 @@ class DefinitionRedactor:
 
     def _identifier(self, text: str) -> str:
         if self._redactor.telling.finds(text):
-            raise DefinitionError("a secret of this config stands in its name, its address or its schema")
+            raise DefinitionError("its name, its address or its schema contains a secret of this config")
         return text
 
     def _value(self, value: Any) -> Any:

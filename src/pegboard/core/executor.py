@@ -410,7 +410,7 @@ def _kind_of(call: Call, error: ToolError | None) -> CallKind:
     if error is None:
         return "ok"
     steps = call.view.ctx.request.steps
-    # Stopped runs end with `cancelled` or `shutting_down`; nobody cancelled a task that goes on.
+    # Stopped runs end with `cancelled` or `shutting_down`; nobody cancelled a task that continues elsewhere.
     return "moved" if steps is not None and steps.call_id == call.call_id and steps.is_moving else error.kind
 
 

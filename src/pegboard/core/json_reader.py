@@ -262,7 +262,7 @@ def _unique(raw: bytes, bounds: Bounds) -> JSONValue:
     if _is_unique(raw, keys):
         return value
     # Python's parser names the key, if the text is not too deep for it.
-    fault = "a key stands twice in one object"
+    fault = "a key occurs twice in one object"
     try:
         json.loads(raw, object_pairs_hook=_unique_keys)
     except RecursionError:
@@ -311,7 +311,7 @@ def _unique_keys(pairs: list[tuple[str, JSONValue]]) -> JSON:
     if len(found) < len(pairs):
         seen: set[str] = set()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))
-        raise ValueError(f"the key {twice[:_KEY_CHARS]!r} stands twice in one object")
+        raise ValueError(f"the key {twice[:_KEY_CHARS]!r} occurs twice in one object")
     return found
 
 

@@ -342,7 +342,7 @@ def _explain(code: Code, entry: ToolEntry, at: _At) -> tuple[str, str, str]:
             return answer.why, f"make this true: {availability.words}", name
         case _:
             fault = build_fault(entry, at.snapshot, at.ctx)
-            return f"its builder failed{_where(spec.origin)}: {fault}", "mend the builder", name
+            return f"its builder failed{_where(spec.origin)}: {fault}", "correct the builder", name
 
 
 def _explain_source(source: str, states: States) -> tuple[str, str, str]:

@@ -57,7 +57,7 @@ def private_name_fault(name: str, *, namespace: str) -> str | None:
         return f"{name!r} looks like a tool of a namespace or a server, because of '__'. Write one underscore"
     if fold(name) in _FOREIGN_PREFIXES or fold(namespace) in _FOREIGN_PREFIXES:
         taken = name if fold(name) in _FOREIGN_PREFIXES else namespace
-        return f"{taken!r} stands for tools of the catalog. Rename the agent's tool or namespace"
+        return f"{taken!r} is the name of tools of the catalog. Rename the agent's tool or namespace"
     return None
 
 

@@ -38,7 +38,7 @@ def seal(entry: ToolEntry, bounds: Bounds = DEFAULT_BOUNDS) -> ToolEntry:
         if spec.task != "forbidden" and spec.factory is not None:
             text = (
                 f"task={spec.task!r} cannot be: the factory {spec.factory!r} lives in the process that lends it, and a "
-                "task may go on in another. Leave one of them out."
+                "task may continue in another. Leave one of them out."
             )
             raise DefinitionError(text)
         if entry.exact_output is None:

@@ -194,7 +194,7 @@ class Meaning:
                 rows = await embedded(batch, self._embedder)
             tools.update(zip(batch, rows, strict=True))
         if self._knowledge is None:
-            # Until it is told, and for an embedder that fails here, only tools that stand out beyond chance count.
+            # Until then, and for an embedder that fails here, only tools that stand out beyond chance count.
             async with asyncio.timeout(EMBED_READ_S):
                 self._knowledge = knowledge_of(await embedded(PAIRED_TEXTS, self._embedder))
 

@@ -1,4 +1,4 @@
-"""Meaning pairs: how well an embedder knows meanings, told by sentences that mean the same in other words.
+"""Meaning pairs: how well an embedder knows meanings, measured with sentences that mean the same in other words.
 
 Each request has, apart from small words, no word in common with the description of the tool that serves it. An embedder
 that knows meanings finds the partner of most of them; one that compares letters or knows nothing finds it by chance.

@@ -266,7 +266,7 @@ def _opened(folder: int, name: str, path: str, *, hard_links: bool) -> BinaryIO:
         if not stat.S_ISREG(status.st_mode):
             raise _refusal(path, "is not an ordinary file")
         if status.st_nlink > 1 and not hard_links:
-            raise _refusal(path, f"is a hard link: it has {status.st_nlink} names, of which some may stand elsewhere")
+            raise _refusal(path, f"is a hard link: it has {status.st_nlink} names, some maybe outside of this folder")
         return os.fdopen(handle, "rb")
     except BaseException:
         os.close(handle)

@@ -65,7 +65,7 @@ def placeholders_of(template: str) -> tuple[str, ...]:
     """Return the names of the `{placeholders}` of a URL, in their order.
 
     Raises:
-        DefinitionError: one stands in the scheme or the host, where a caller must not choose.
+        DefinitionError: one is in the scheme or the host, which a caller must not choose.
     """
     return tuple(_PLACEHOLDER.findall(template[len(_head_of(template)) :]))
 
@@ -74,7 +74,7 @@ def expand_path(template: str, values: Mapping[str, str]) -> str:
     """Fill the `{placeholders}` of a URL; each value stays one segment, whatever characters it has.
 
     Raises:
-        DefinitionError: a placeholder stands in the scheme or the host, where a caller must not choose.
+        DefinitionError: a placeholder is in the scheme or the host, which a caller must not choose.
         EgressError: invalid_arguments for a value that is missing, empty, `.` or `..`.
     """
     return fill_path(template, {name: quote(value, safe="") for name, value in values.items()})

@@ -1,4 +1,4 @@
-"""Alert: what an operator wants to hear of, where it is sent, and one thing that is wrong now."""
+"""Alert: what the states that an operator wants to be alerted about, the receivers, and one such state."""
 
 from __future__ import annotations
 

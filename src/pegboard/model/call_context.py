@@ -39,7 +39,7 @@ class Emit(Protocol):
 
 def same_step(name: str) -> str:
     """Return the error for a step whose name an earlier step of the call has."""
-    return f"Two steps are called {name!r}: each needs a name of its own."
+    return f"Two steps are called {name!r}: each needs its own name."
 
 
 class RunningCall(Protocol):
@@ -141,7 +141,7 @@ def _form_without_secrets(schema: JSONValue, redactor: TextRedactor) -> JSONValu
 
 def _judged_by(text: str, redactor: TextRedactor) -> str:
     if redactor.telling.finds(text):
-        raise CallError("tool_error", "The question was not asked: a secret stands in a name or a value of its form.")
+        raise CallError("tool_error", "The question was not asked: a name or a value of its form contains a secret.")
     return text
 
 

@@ -72,7 +72,7 @@ class StepRunner(Protocol):
 
     @property
     def is_moving(self) -> bool:
-        """Whether this run was stopped although its task goes on, in another worker or later."""
+        """Whether this run was stopped although its task continues, in another worker or later."""
         ...
 
     @property

@@ -149,7 +149,7 @@ class Resources:
     def remove(self, qualified_id: str) -> None:
         """Remove the entry `resource.name` or `prompt.name`; `KeyError` if there is none."""
         if fold(qualified_id) not in self._registry.declarations.resources:
-            raise KeyError(f"Nothing is declared under {qualified_id!r} beside tools.")
+            raise KeyError(f"Nothing but tools is declared under {qualified_id!r}.")
         self._registry.remove(qualified_id)
 
     def touch(self, uri: str) -> None:

@@ -118,7 +118,7 @@ class AlertWatch:
                 try:
                     await (self.look() if self._alerts.rules else self._part_states.probes())
                 except Exception:  # boundary: a fault here must not end all later alerts
-                    log.exception("What to alert of could not be told.")
+                    log.exception("The states to alert about could not be determined.")
             await self._sleep(self._interval_s)
 
     async def look(self) -> None:
@@ -255,7 +255,7 @@ class AlertWatch:
 
 
 def _receiver_of(rule: AlertRule) -> str:
-    """Return a name for a receiver, the same in each process, which tells nothing of its address."""
+    """Return a name for a receiver, the same in each process; it does not reveal the address."""
     where = rule.command if rule.url is None else (rule.url.reveal(),)
     return hashlib.sha256("\0".join((*sorted(rule.on), *where)).encode("utf-8", "replace")).hexdigest()[:16]
 

@@ -21,7 +21,7 @@ BUS_WAITING = 10_000  # messages waiting to be sent
 
 log = logging.getLogger("pegboard.serve")
 NO_BUS = (
-    "This server has several workers, and nothing connects them. Whoever runs it can add "
+    "This server has several workers, and nothing connects them. The operator can add "
     '`server: {bus: "redis://HOST:PORT"}` to its config, or serve with one worker.'
 )
 Handler = Callable[[str, JSON], JSON | None]
@@ -184,7 +184,7 @@ class Bus:
             self._waiting.put_nowait(_Waiting(to, self._sealing.codec.seal(text).encode(), sent))
         except asyncio.QueueFull:
             if not self._was_full:
-                log.warning("The bus is slower than what is said on it; some of it is lost.")
+                log.warning("The bus is too slow for its messages; some are lost.")
             self._was_full = True
             return False
         self._was_full = False
@@ -197,7 +197,7 @@ class Bus:
             try:
                 receivers = await self._transport.publish(self._channel(to), message)
             except ConnectionError as error:
-                log.warning("The other workers could not be told: %s", error)
+                log.warning("A message to the other workers could not be sent: %s", error)
                 if sent is not None and not sent.done():
                     sent.set_exception(error)
             else:
@@ -243,7 +243,7 @@ class Bus:
             try:
                 answer = handler(worker, body)
             except Exception:
-                log.exception("What another worker said could not be taken (%r).", kind)
+                log.exception("A message of another worker could not be handled (%r).", kind)
                 return
             if answer is not None:
                 self.tell_soon("answers", {"question": body["question"], "answer": answer}, to=worker)

@@ -74,4 +74,4 @@ class CredentialWatch:
 
 
 def _nothing() -> None:
-    """Do nothing: stands in for a stream that is not watched."""
+    """Do nothing: the default for a stream that is not watched."""

@@ -101,7 +101,7 @@ class EventHub:
     def follow(
         self, ctx: ToolContext, principal: Principal, *, own: Outbox | None = None
     ) -> tuple[ToolContext, Follower]:
-        """Return a context whose calls are reported to the streams of its owner, and to a stream of their own."""
+        """Return a context whose calls are reported to the streams of its owner, and to their own stream."""
         follower = Follower(self, owner_of(principal, ctx), own)
         # On the context, not the call: sub-agents' calls inherit the observer.
         return ctx.with_request(observers=(*as_observers(ctx.callbacks), follower)), follower

@@ -186,7 +186,7 @@ class Gateway(Struct, frozen=True, kw_only=True):
 
 
 def _unwatched() -> None:
-    """Do nothing: stands in for a stream without a credential, as over stdio."""
+    """Do nothing: the default for a stream without a credential, as over stdio."""
 
 
 async def _promised(view: View, name: str) -> JSON | None:

@@ -23,11 +23,11 @@ IDENTIFY_S = 10.0  # seconds that a host may take to identify a caller
 log = logging.getLogger("pegboard.serve")
 _NOBODY = Refusal(
     status=401,
-    text="It is not known who sends this request. Log in first.",
+    text="The sender is unknown. Log in first.",
     headers=((b"www-authenticate", b"Bearer"),),
 )
 _NOT_NOW = Refusal(
-    status=503, text="It cannot be told who sends this request. Try again later.", headers=((b"retry-after", b"5"),)
+    status=503, text="The sender cannot be identified now. Try again later.", headers=((b"retry-after", b"5"),)
 )
 _REFUSING = frozenset((401, 403, 429, 503))
 _CREDENTIALS = frozenset((b"authorization", b"cookie", b"proxy-authorization"))

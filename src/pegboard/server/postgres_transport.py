@@ -69,7 +69,7 @@ class PostgresTransport:
                 stop_if_cancelled()
                 if not is_away:
                     # The text of a connection error may contain the server and its user.
-                    text = "The bus of the workers is away, so they do not hear each other: %s"
+                    text = "The bus of the workers is not reachable, so they are not connected: %s"
                     log.warning(text, type(error).__name__)
                 is_away = True
                 await asyncio.sleep(BUS_AGAIN_S)

@@ -23,7 +23,7 @@ class RedisTransport:
 
     Args:
         uri: as `rate_limits.store` has it.
-        key_prefix: stands before the name of every channel.
+        key_prefix: the beginning of every channel's name.
 
     Raises:
         DefinitionError: the URI cannot be used.
@@ -46,7 +46,7 @@ class RedisTransport:
         )
 
     async def listen(self, channels: Sequence[str], hear: Callable[[bytes], None], is_listening: asyncio.Event) -> None:
-        """Hear what comes until cancelled, and begin anew where the connection is lost; see `bus.Transport`."""
+        """Receive messages until cancelled, and connect again after a lost connection; see `bus.Transport`."""
         is_away = False
         while True:
             client = self._new_client()
@@ -65,7 +65,7 @@ class RedisTransport:
             except (RedisError, OSError) as error:
                 stop_if_cancelled()
                 if not is_away:
-                    log.warning("The bus of the workers is away, so they do not hear each other: %s", error)
+                    log.warning("The bus of the workers is not reachable, so they are not connected: %s", error)
                 is_away = True
                 await asyncio.sleep(BUS_AGAIN_S)
             finally:

@@ -62,7 +62,7 @@ class TrustedProxies:
             scope[FORWARDED_HOST] = hosts[0]
 
     def _client_of(self, addresses: Sequence[str]) -> tuple[str, int]:
-        """Return the last address that is not a trusted proxy's: what stands before it, its client may have written."""
+        """Return the last address that is not a trusted proxy's; the client may have written those before it."""
         parsed = [_parsed(address.strip()) for address in addresses]
         return next((each for each in reversed(parsed) if not self._is_trusted(each[0])), parsed[0])
 

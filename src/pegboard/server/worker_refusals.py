@@ -34,7 +34,7 @@ class WorkerRefusals:
         cleaned = [{name: clean(text) for name, text in problem.items()} for problem in problems]
         # Without room on the disk the parent still logs that this worker ended.
         with suppress(OSError):
-            self._report_of(os.getpid()).write_bytes(orjson.dumps(cleaned))  # raw: in a folder of our own
+            self._report_of(os.getpid()).write_bytes(orjson.dumps(cleaned))  # raw: in our own folder
 
     def has_report(self, pid: int) -> bool:
         """Tell whether a worker wrote why it could not start."""
@@ -45,14 +45,14 @@ class WorkerRefusals:
         report = self._report_of(pid)
         with suppress(OSError):
             if not report.exists():
-                report.write_bytes(orjson.dumps([{"message": reason}]))  # raw: in a folder of our own
+                report.write_bytes(orjson.dumps([{"message": reason}]))  # raw: in our own folder
             report.replace(self._latest)
         return self.problems() or [Problem(message=reason)]
 
     def problems(self) -> Sequence[Problem]:
         """Return the problems of the latest refusal; empty if there is none."""
         try:
-            content = self._latest.read_bytes()  # raw: in a folder of our own
+            content = self._latest.read_bytes()  # raw: in our own folder
         except FileNotFoundError:
             return []
         return [Problem(**fields) for fields in orjson.loads(content)]

@@ -15,7 +15,7 @@ from pegboard.model.tool import Annotations, ToolEntry, ToolSpec
 
 QUERY: Final[JSON] = {
     "type": "object",
-    "properties": {"query": {"type": "string", "description": "What the agent shall do."}},
+    "properties": {"query": {"type": "string", "description": "The task for the agent."}},
     "required": ["query"],
 }
 

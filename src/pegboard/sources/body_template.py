@@ -81,7 +81,7 @@ def _from_text(declared: str) -> JSONValue:
         value = read_answer(_PLACE.sub(mark, text).encode())
     except ValueError:
         raise DefinitionError(
-            "expected `args`, a mapping, or JSON text in which {{ name }} stands for an argument"
+            "expected `args`, a mapping, or JSON text in which {{ name }} is replaced by an argument"
         ) from None
     return _unmarked(value, _key(text), bare)
 
@@ -105,7 +105,7 @@ def _compiled(value: JSONValue, names: set[str | None], *, is_quoted: bool) -> P
     if is_object(value):
         for key in value:
             if _PLACE.search(key):
-                raise DefinitionError("the keys of a body stand fast: write {{ name }} in values alone")
+                raise DefinitionError("the keys of a body are fixed: write {{ name }} only in values")
         parts = {key: _compiled(inner, names, is_quoted=is_quoted) for key, inner in value.items()}
         return lambda args: {key: part(args) for key, part in parts.items()}
     if is_list(value):
@@ -117,7 +117,7 @@ def _compiled(value: JSONValue, names: set[str | None], *, is_quoted: bool) -> P
 def _text(value: str, names: set[str | None], *, is_quoted: bool) -> Part:
     plain = value.reveal() if isinstance(value, Secret) else str(value)
     if _STRAY.search(_PLACE.sub("", plain)):
-        raise DefinitionError("only {{ name }} and {{ data.name }} stand for arguments in a body, without any filter")
+        raise DefinitionError("a body supports only {{ name }} and {{ data.name }}, without filters")
     places = list(_PLACE.finditer(plain))
     paths = [_path(match["path"], names) for match in places]
     if not places:

@@ -36,7 +36,7 @@ A = TypeVar("A")
 
 
 class HookServiceError(Exception):
-    """The service gave no usable answer. It is no `CallError`, so the model sees nothing of the service."""
+    """The service gave no usable answer. Not a `CallError`, so that the model sees nothing of the service."""
 
 
 class _BeforeAnswer(Struct, frozen=True, forbid_unknown_fields=True):
@@ -106,7 +106,7 @@ class _Service:
         return structured(None) if answer.result is None else answer.result
 
     async def told(self, call: HookCall, result: ToolResult) -> None:
-        """Send the result of a call that is over; whatever the service answers changes nothing."""
+        """Send the result of a finished call; the service's answer changes nothing."""
         await self._ask(call, _with(result, call), object)
 
     async def _ask(self, call: HookCall, more: JSON, form: type[A]) -> A | None:

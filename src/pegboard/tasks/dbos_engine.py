@@ -95,7 +95,7 @@ class DbosEngine:
         self._is_away = False
         self._running: dict[str, asyncio.Task[Any]] = {}
         self._moving = set[str]()
-        """The tasks whose runs here were stopped although the tasks go on, in another worker or later."""
+        """The tasks whose runs here were stopped although the tasks continue, in another worker or later."""
         self._asked: dict[tuple[str, str], asyncio.Future[JSON]] = {}
         self._notes: dict[str, tuple[float | None, str]] = {}
         self._ended_at: dict[str, float] = {}
@@ -335,7 +335,7 @@ class DbosEngine:
         """Stop a run whose step the database could not record; it continues from the last recorded step later."""
         self._stop_for_now(task_id)
         await asyncio.get_running_loop().create_future()
-        raise AssertionError("a run that was stopped goes on")
+        raise AssertionError("a stopped run continues")
 
     async def was_begun(self, task_id: str) -> bool:
         """Tell whether a task that runs here was started before; true if the database does not respond."""
@@ -519,7 +519,7 @@ class _DbosJournal:
             return await self._engine.elsewhere(DBOS.run_step_async({"name": name}, recorded))
         except DBOSUnexpectedStepError:
             text = (
-                f"The tool was changed while the task waited: step {name!r} stands where another one was recorded. "
+                f"The tool was changed while the task waited: step {name!r} runs where another step was recorded. "
                 "Look at it, then call it again."
             )
             raise CallError("needs_review", text) from None
@@ -550,7 +550,7 @@ class _DbosJournal:
         if recorded.get("question") != text:
             raise CallError(
                 "needs_review",
-                "The tool was changed while the task waited: it asks something else than what was asked before. "
+                "The tool was changed while the task waited: its question differs from the earlier one. "
                 "Look at it, then call it again.",
             )
         return recorded["answer"]

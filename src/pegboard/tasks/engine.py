@@ -14,7 +14,7 @@ class Journal(Protocol):
 
     @property
     def is_moving(self) -> bool:
-        """Whether the run was stopped although the task goes on, in another worker or later."""
+        """Whether the run was stopped although the task continues, in another worker or later."""
         ...
 
     async def was_begun(self) -> bool:

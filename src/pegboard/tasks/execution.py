@@ -116,7 +116,7 @@ async def _still_stands(stands: Stands, consent_id: str) -> bool:
             return await stands(consent_id)
         except OSError as error:
             if not is_told:
-                log.warning("A task waits until it can be told whether its consent stands: %s", error)
+                log.warning("A task waits, because its consent cannot be checked now: %s", error)
             is_told = True
             await asyncio.sleep(TASK_LOOK_S)
 
@@ -261,7 +261,7 @@ class Execution:
             raise CallError("not_found", "The caller of this task may do nothing here any more.")
         view = self._view(context, call)
         if view is None:
-            raise CallError("not_found", "What this caller was given is not declared any more.")
+            raise CallError("not_found", "The profile or rule that gave this caller its rights is no longer declared.")
         entry = await view.afind(call.tool)
         if entry is None:
             raise CallError("not_found", view.absence(call.tool))

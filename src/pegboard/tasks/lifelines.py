@@ -68,4 +68,4 @@ class Lifelines:
 
 def _open(path: Path, more: int = 0) -> int:
     flags = os.O_RDWR | platform.OPEN_SAFELY | more
-    return os.open(path, flags, 0o600)  # noqa: TID251 - a file of ours beside a database of ours
+    return os.open(path, flags, 0o600)  # noqa: TID251 - our own file next to our own database

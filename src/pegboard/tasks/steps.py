@@ -54,7 +54,7 @@ class TaskSteps:
 
     @property
     def is_moving(self) -> bool:
-        """Whether the run was stopped although the task goes on, in another worker or later."""
+        """Whether the run was stopped although the task continues, in another worker or later."""
         return self._journal.is_moving
 
     async def step(
@@ -106,17 +106,19 @@ class TaskSteps:
         try:
             text = json.dumps(value, ensure_ascii=False, allow_nan=False)
         except (TypeError, ValueError, RecursionError) as error:
-            text = f"Step {name!r} gave what cannot be stored: {error}. Give JSON: objects, lists, strings, numbers."
+            text = (
+                f"Step {name!r} returned a value that is not JSON: {error}. Return objects, lists, strings or numbers."
+            )
             raise CallError("tool_error", text, outcome_unknown=True) from None
         size = len(text.encode("utf-8", "surrogatepass"))
         if size > STEP_RESULT_BYTES:
             text = (
-                f"Step {name!r} gave {size} bytes, and {STEP_RESULT_BYTES} can be stored. Keep the whole where it "
-                "belongs, and give a reference to it."
+                f"Step {name!r} returned {size} bytes, and {STEP_RESULT_BYTES} can be stored. Store the data "
+                "elsewhere, and return a reference to it."
             )
             raise CallError("result_too_large", text, outcome_unknown=True)
         if self._redactor is not None and self._redactor.finds(text):
-            text = f"Step {name!r} gave a secret, which is not stored. Read the secret in the step that uses it."
+            text = f"Step {name!r} returned a secret, which is not stored. Read the secret in the step that uses it."
             raise CallError("tool_error", text, outcome_unknown=True)
         return json.loads(text)
 

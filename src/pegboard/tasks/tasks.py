@@ -132,7 +132,7 @@ class Tasks:
             DefinitionError: another catalog has it.
         """
         if hasattr(self, "_executor"):
-            raise DefinitionError("These Tasks are those of another catalog: each has its own.")
+            raise DefinitionError("This Tasks object belongs to another catalog; each catalog needs its own.")
         self._executor = executor
         self._registry = executor.registry
         self._execution = Execution(executor, make_view, self._context, self.caller_now)
@@ -156,7 +156,7 @@ class Tasks:
                 return await present_rights.present_caller(rules, caller, profile, wall_clock=clock)
             except UnavailableError as error:
                 if not is_told:
-                    log.warning("Tasks wait until it can be told what their caller may do: %s", error)
+                    log.warning("Tasks wait, because the rights of their caller cannot be determined now: %s", error)
                 is_told = True
                 await asyncio.sleep(TASK_LOOK_S)
 
@@ -171,7 +171,7 @@ class Tasks:
         """Open the store for reading only; its tasks are not run here."""
         self._only_looks = True
         if self.is_durable and not self.may_have_some():
-            raise CallError("not_found", "The store of tasks is empty: none was begun yet.")
+            raise CallError("not_found", "The store of tasks is empty: no task was started yet.")
 
     def wake_soon(self) -> None:
         """Call `wake` in the background, as a server does at its start. Waits until others have created the store.
@@ -186,7 +186,7 @@ class Tasks:
                 await asyncio.sleep(TASK_LEASE_S)
             await self.wake()
         except OSError as error:
-            log.error("Tasks that were interrupted do not go on: %s", error)
+            log.error("Interrupted tasks are not resumed: %s", error)
 
     def reopen(self) -> None:
         """Accept tasks again after `close`."""
@@ -269,11 +269,11 @@ class Tasks:
             engine = await self._opened()
             await engine.start(task_call)
         except OSError as error:
-            log.warning("%r was not begun: %s", call.name, error)
-            text = f"{call.name!r} was not begun: the store of tasks does not answer. Try again in a moment."
+            log.warning("%r was not started: %s", call.name, error)
+            text = f"{call.name!r} was not started: the store of tasks does not respond. Try again in a moment."
             raise CallError("storage_unavailable", text) from error
         lasts = "" if engine.is_durable else " It is kept in memory: it ends with the server's process."
-        text = f"{call.name!r} goes on as task {task_call.task_id}. Ask for its state and result by that id.{lasts}"
+        text = f"{call.name!r} continues as task {task_call.task_id}. Ask for its state and result by that id.{lasts}"
         handle = {"task": {"id": task_call.task_id, "state": "working", "durable": engine.is_durable}}
         return ToolResult((TextContent(text),), handle, meta={}, has_structured=True, task_id=task_call.task_id)
 
@@ -281,7 +281,7 @@ class Tasks:
         ctx, asked = call.view.ctx, call.asked
         if call.redactor is not None and call.redactor.finds(canonical_json(call.args).decode()):
             text = (
-                f"{call.name!r} was not begun: a secret stands in its arguments, and what a task is given is stored. "
+                f"{call.name!r} was not started: its arguments contain a secret, and tasks store their arguments. "
                 "Have the tool read it from the settings of the server."
             )
             raise CallError("invalid_arguments", text)
@@ -415,7 +415,7 @@ class Tasks:
                 return record
             left_s = TASK_LOOK_S if ends is None else ends - clock()
             if left_s <= 0:
-                raise CallError("timeout", f"The task {task_id!r} goes on after {timeout_s:g} s. Ask again later.")
+                raise CallError("timeout", f"The task {task_id!r} still runs after {timeout_s:g} s. Ask again later.")
             await engine.changed(record, timeout_s=min(left_s, TASK_LOOK_S))
 
     async def changed(self, record: TaskRecord, *, timeout_s: float) -> None:
@@ -451,7 +451,7 @@ def _available() -> Generator[None]:
     try:
         yield
     except OSError as error:
-        text = "The store of tasks does not answer. Try again in a moment."
+        text = "The store of tasks does not respond. Try again in a moment."
         raise CallError("storage_unavailable", text) from error
 
 

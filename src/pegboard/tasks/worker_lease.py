@@ -72,7 +72,7 @@ class WorkerLease:
         is_known = self._tables.beat(self.worker)
         if self._was_forgotten or not is_known:
             self._was_forgotten = False
-            log.warning("Other workers took this one for dead; what it ran goes on with them.")
+            log.warning("Other workers considered this one dead; its tasks continue there.")
             self._has_run_out = True
         if self._has_run_out:
             self._run_again()
@@ -89,7 +89,7 @@ class WorkerLease:
             await asyncio.sleep(TASK_BEAT_S)
             # One heartbeat before the others, who count from the last heartbeat that they saw.
             if not self._has_run_out and time.monotonic() - self._renewed_at > TASK_LEASE_S - TASK_BEAT_S:
-                log.warning("The lease of this worker has run out; what it runs stops until it has one again.")
+                log.warning("The lease of this worker has expired; its tasks stop until it has a lease again.")
                 self._has_run_out = True
                 await self._stop_runs()
 
@@ -105,7 +105,7 @@ class WorkerLease:
             if dead == self.worker:
                 continue
             if number := self.take_over(dead):
-                log.info("%d tasks of a worker that ended go on.", number)
+                log.info("%d tasks of a worker that ended will continue.", number)
             self._tables.bury(dead)
             self._lifelines.forget(dead)
 

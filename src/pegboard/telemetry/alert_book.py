@@ -20,7 +20,7 @@ StateKey = tuple[AlertKind, str]
 
 
 class SentAlert(Struct, frozen=True, kw_only=True):
-    """A state that a receiver knows of, and when it was first seen, in seconds since 1970."""
+    """A state that was reported to a receiver, and when it was first seen, in seconds since 1970."""
 
     kind: AlertKind
     subject: str
@@ -30,14 +30,14 @@ class SentAlert(Struct, frozen=True, kw_only=True):
 
 
 class AlertChange(NamedTuple):
-    """What a receiver does not know yet: a state that began or changed, or one that is over."""
+    """A change to report to a receiver: a state that began or changed, or one that is over."""
 
     status: Literal["began", "over"]
     alert: SentAlert
 
 
 class _Receiver(Struct):
-    """What one receiver knows, when it got messages within the last hour, and the states that were left out."""
+    """The states reported to one receiver, the times of messages in the last hour, and states that were left out."""
 
     known: dict[StateKey, SentAlert] = field(default_factory=dict[StateKey, SentAlert])
     sent_at: deque[float] = field(default_factory=deque[float])
@@ -46,7 +46,7 @@ class _Receiver(Struct):
 
 
 class AlertBook:
-    """The states that every receiver knows of. One worker of a server keeps it, and the next one continues it.
+    """The states reported to each receiver. One worker of a server keeps it, and the next one continues it.
 
     Args:
         clock: a monotonic clock in seconds.
@@ -83,10 +83,10 @@ class AlertBook:
         *,
         now: float,
     ) -> list[AlertChange]:
-        """Return what a receiver does not know yet and may be sent now, in order of their keys.
+        """Return the changes to send to a receiver now, in order of their keys.
 
-        `undecided` are states that cannot be told now, such as those of a source that still connects: they stay as they
-        are. What is left out because the receiver got too many messages is counted once, and sent later if it is still
+        `undecided` are states that are unknown now, such as those of a source that still connects: they stay as they
+        are. A message that is left out because the receiver got too many is counted once, and sent later if it is still
         true.
         """
         known = self._receiver(receiver).known
@@ -108,7 +108,7 @@ class AlertBook:
         return changes[:room]
 
     def subjects(self, kind: AlertKind) -> frozenset[str]:
-        """Return the subjects of a kind that any receiver knows of."""
+        """Return the subjects of a kind that were reported to any receiver."""
         return frozenset(key[1] for each in self._receivers.values() for key in each.known if key[0] == kind)
 
     def left_out(self, receiver: str) -> int:

@@ -17,7 +17,7 @@ BUDGET_NEARLY = 0.8  # the part of a budget that is reported before all of it is
 TASK_STUCK_S = 900.0  # seconds without any sign of progress after which a task counts as stuck
 
 OF_SOURCES: Final[tuple[AlertKind, ...]] = ("down", "changed", "quarantined", "flagged")
-"""The alerts about sources; while a source connects, none of them can be told."""
+"""The alerts about sources; while a source connects, none of them is known."""
 _HELD = "calls are refused until `pegboard lock accept`"
 
 

@@ -43,10 +43,10 @@ def prometheus_text(
     gauges = {
         "pegboard_calls_in_flight": ("Calls that run now.", in_flight),
         "pegboard_event_streams": ("Event streams that are open.", streams),
-        "pegboard_config_refused": ("1 while the last change of the config is refused.", int(is_refused)),
+        "pegboard_config_refused": ("1 if the last change of the config was refused.", int(is_refused)),
         "pegboard_workers_heard": ("Workers whose state these metrics show, this one included.", workers_heard),
         "pegboard_metrics_partial": (
-            "1 while other workers are not heard and calls are of one alone.",
+            "1 while other workers do not respond and the counts are those of one worker.",
             int(bool(worker)),
         ),
     }

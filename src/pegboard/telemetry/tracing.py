@@ -78,7 +78,7 @@ def set_up_exporter(env: Mapping[str, str]) -> None:
 def _global_provider() -> Any:
     """Return the tracer provider of the process; `None` if nobody has set one."""
     if "opentelemetry.trace" not in sys.modules:
-        # Whoever sets one imports this module.
+        # Code that sets one imports this module.
         return None
     from opentelemetry import trace  # noqa: PLC0415 - imported already
 

@@ -280,7 +280,7 @@ def _asked(choice: _Choice, tools: Sequence[Offered], options: Options) -> _Choi
     """Return the choice with the answers of the person at the keyboard."""
     reading = [tool for tool in tools if tool.only_reads]
     if not choice.group and reading and len(reading) < len(tools):
-        text = f"{len(reading)} of {len(tools)} tools say that they only read. Give those a group of their own?"
+        text = f"{len(reading)} of {len(tools)} tools say that they only read. Put those into a separate group?"
         if not _says_yes(text, options, default=True):
             choice = replace(choice, group=("",))
     if choice.consent is None and any(tool.may_destroy for tool in tools):
@@ -461,7 +461,7 @@ def _tell(adding: _Adding, added: _Added) -> None:
         if "auth" in entry:
             terminal.say(f"Next: each person connects once: `pegboard connect {name} --as user=NAME`.")
         elif entry["type"] == "mcp" and not pinned:
-            terminal.say("Next: `pegboard lock` pins what the servers say of their tools.")
+            terminal.say("Next: `pegboard lock` pins the definitions of the servers' tools.")
         if options.chosen_profile is not None:
             terminal.say(f"The profile {options.chosen_profile!r} includes {' and '.join(map(repr, groups))} now.")
         else:

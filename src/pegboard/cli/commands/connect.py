@@ -93,7 +93,7 @@ async def _over_loopback(
         [state] = parse_qs(urlsplit(url).query)["state"]
         if not await redirect.answered(state, settle, within_s=link.expires_at - time.time()):
             return None
-        # The browser shall have the page before this process ends.
+        # The browser must have the page before this process ends.
         await asyncio.sleep(0)
     if refused:
         raise refused[0]

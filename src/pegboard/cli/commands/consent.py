@@ -197,7 +197,7 @@ async def _planned(store: SqlConsents, name: str, giving: _Giving, lasts_s: floa
     asked = await store.shown(name)
     if asked is not None and asked.state == "asked":
         if giving.credential is not None:
-            raise CommandError("--credential is for the grant of a tool; that of a question is for whoever asked.")
+            raise CommandError("--credential is for the grant of a tool; a question already has its caller.")
         grant = grant_for(
             asked, calls=calls, lasts_s=lasts_s, where=_values(scope, None), same=scope.same, any=scope.any,
             any_other=scope.any_other,

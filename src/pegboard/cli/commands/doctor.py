@@ -135,7 +135,7 @@ def _cells(row: JSON) -> list[str]:
 
 def _source(source: Source, fault: str) -> Finding:
     if fault:
-        to_do = "It failed by itself. If what it says does not help, tell whoever made this kind of source."
+        to_do = "The source failed internally. If its message does not help, ask the author of its plugin."
         return Finding(kind="source", name=source.name, state="unreachable", detail=fault, to_do=to_do, is_wrong=True)
     state = source.state()
     if state.status != "ok":

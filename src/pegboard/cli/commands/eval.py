@@ -70,7 +70,7 @@ async def eval_command(
     ] = None,
     options: SharedOptions,
 ) -> Exit:
-    """Measure how well `searchTools` finds the tools for requests of your own.
+    """Measure how well `searchTools` finds the right tools for your own requests.
 
     No model is asked. Each request has a `query` and the `tools` that serve it: all that it needs, or none if no tool
     serves it. With `queries` a request has several needs, which are searched for one by one. The table shows the share

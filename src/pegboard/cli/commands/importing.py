@@ -99,6 +99,6 @@ def _tell(options: Options, file: ConfigFile, proposal: Proposal, *, is_written:
             f"Wrote {names} into {file.path}." if proposal.tools else f"Wrote {names}, and named it in {file.path}."
         )
         if proposal.tools:
-            terminal.say("Next: `pegboard lock` connects to each server and pins what it says of its tools.")
+            terminal.say("Next: `pegboard lock` connects to each server and pins the definitions of its tools.")
     if proposal.exports:
         terminal.say("Set before you start it:\n" + "\n".join(f"  {export.line}" for export in proposal.exports))

@@ -28,7 +28,7 @@ async def refs_command(
     """Find names of unknown tools in prompts, code and configs.
 
     A name counts when it says its namespace (`fs__read`, `fs.read`) or its server (`mcp__fs__read`,
-    `mcp__acme__read` where the catalog is called acme), or stands in quotes or backticks and is nearly
+    `mcp__acme__read` where the catalog is called acme), or is in quotes or backticks and is nearly
     the name of a tool. Former names and tools that have ended count too. Ends with 1 if there is any.
     """
     if not paths:

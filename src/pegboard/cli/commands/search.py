@@ -91,7 +91,7 @@ def _explained(answer: JSON) -> Iterator[str]:
     asked: list[JSON] = whole["asked"]
     for word in asked:
         notes = [f"tells {word['rarity']:.2f}"]
-        notes += [] if word["is_known"] else ["no tool has it as it stands"]
+        notes += [] if word["is_known"] else ["no tool has exactly this word"]
         notes += ["an argument"] if word["is_argument"] else []
         yield f"  {' = '.join(word['terms']) or '(nothing like it)'}: {', '.join(notes)}"
     hits: list[JSON] = answer["hits"]

@@ -63,7 +63,7 @@ _NO_CONSOLE = "Serve no pages for people at /console."
 _STDIO = "Serve the program that started this one, over standard input and output."
 
 _NO_BUS = (
-    "note: without `server: {bus: redis://HOST:PORT}` in the config the workers do not hear each other: questions in "
+    "note: without `server: {bus: redis://HOST:PORT}` in the config the workers are not connected: questions in "
     "sessions of earlier revisions are refused, and so are /metrics, /v1/events and /v1/calls/ID/cancel."
 )
 _NO_SPACE = (

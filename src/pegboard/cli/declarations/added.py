@@ -214,7 +214,7 @@ def _of_file(words: AddedWords, path: Path) -> Proposal:
         writer = EntryWriter(label=name, file="")
         entry = _api_entry(words, name, literal(relative(path, words.folder)), writer)
         if words.base_url is None and not _names_server(document):
-            raise CommandError(f"{str(path)!r} does not say where the API is; say --base-url https://….")
+            raise CommandError(f"{str(path)!r} does not name the URL of the API; add --base-url https://….")
         if not words.headers and (asked := _asked_credentials(document)):
             writer.left_out.append(f"credentials: the API asks for {asked}; give them with --header 'Name: value'")
         return writer.proposal(entry)

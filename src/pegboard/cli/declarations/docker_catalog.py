@@ -57,7 +57,7 @@ def _server(name: str, server: JSON, *, file: str, taken: set[str]) -> Proposal:
     if is_object(remote) and isinstance(remote.get("url"), str):
         mcp = _remote(remote, writer, at=at)
     elif server.get("type") == "poci" or not (isinstance(image, str) and _IMAGE.fullmatch(image)):
-        reason = "its tools are containers of their own" if server.get("type") == "poci" else "it names no image"
+        reason = "each of its tools is a separate container" if server.get("type") == "poci" else "it names no image"
         return Proposal(left_out=(f"{at}: {reason}, which no server of MCP is",))
     else:
         mcp = _container(server, image, writer, at=at)

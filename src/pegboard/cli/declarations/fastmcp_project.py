@@ -41,7 +41,7 @@ def fastmcp_json_proposal(document: JSON, path: Path, *, folder: Path, taken: se
     environment = document.get("environment")
     packages = environment.get("dependencies") if is_object(environment) else None
     if is_list(packages) and packages:
-        writer.left_out.append("environment: fastmcp makes it anew; `fastmcp project prepare` does once")
+        writer.left_out.append("environment: fastmcp creates it each time; `fastmcp project prepare` does so once")
     entry = _entry(path.name, path, folder=folder, taken=taken, named=Path(document["source"]["path"]).name)
     return writer.proposal(entry)
 

@@ -24,7 +24,7 @@ class Export(Struct, frozen=True, kw_only=True):
     @property
     def line(self) -> str:
         """The shell command that sets the variable, without the value."""
-        # The description is foreign text, and must not look like a command of its own.
+        # The description is foreign text, and must not look like a separate command.
         return f"export {self.variable}='…'  # {' '.join(self.found_at.split())}"
 
 

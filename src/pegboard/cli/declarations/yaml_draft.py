@@ -113,7 +113,7 @@ class YamlDraft:
         """Return the item that would be empty without this one: YAML has no empty block."""
         while len(steps) > 1:
             siblings = {each for each in self._items if each[:-1] == steps[:-1]}
-            # The first key of an item of a list stands on the line of its dash.
+            # The first key of a list item is on the line of its dash.
             is_last = siblings <= {*self._reasons, steps} and not isinstance(steps[-2], int)
             if steps in self._items and not is_last:
                 return steps

@@ -191,7 +191,7 @@ def rate_limits(before: RateLimit | None, after: RateLimit | None, *, was: bool,
 
 
 def _is_within(strict: RateLimit, loose: RateLimit) -> bool:
-    """Tell whether whoever keeps the strict limit always keeps the loose one: its window is covered by strict ones."""
+    """Tell whether calls within the strict limit are always within the loose one: strict windows cover its window."""
     return strict.max_calls * math.ceil(loose.window_s / strict.window_s) <= loose.max_calls
 
 

@@ -63,7 +63,7 @@ class Replayed(Struct, frozen=True, kw_only=True):
 
 
 class Replay(Struct, frozen=True, kw_only=True):
-    """The calls that another config treats differently, or about which it cannot be told, and how many are the same."""
+    """The calls that another config treats differently or that cannot be judged, and the number of unchanged ones."""
 
     changes: tuple[Replayed, ...]
     calls: int

@@ -191,7 +191,7 @@ class _Proof:
             )
         if rule == "uniqueItems":
             return value is not True or _most(parts, "maxItems", 1)
-        # A word that JSON Schema does not know is ignored by whoever judges by it.
+        # Validators ignore keywords that JSON Schema does not define.
         return rule not in _KNOWN
 
     def _one_fulfilled(self, parts: Parts, kind: str, branches: Any, level: int, *, is_exact: bool) -> bool:

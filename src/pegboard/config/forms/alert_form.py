@@ -1,4 +1,4 @@
-"""Alert form: what an operator wants to hear of, and the receiver."""
+"""Alert form: the states to alert about, and the receivers."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class RenameForm(Form):
     def _says_three_names(self) -> RenameForm:
         named = {name: name for name in ("searchTools", "getTools", "useTools")} | self.names()
         if len({name.casefold() for name in named.values()}) < len(named):
-            text = "two of the meta tools would have one name; give each a name of its own"
+            text = "two of the meta tools would have the same name; give each its own"
             raise definition_error(text)
         return self
 

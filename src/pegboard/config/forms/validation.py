@@ -225,7 +225,7 @@ def _hint(name: str, holders: Iterable[type[BaseModel]]) -> str | None:
             return f"It belongs under `{key}:`; write `{key}: {{{name}: …}}`."
         return f"Did you mean {inner!r}, which belongs under `{key}:`?"
     if "config" in keys:
-        return "What a built-in is told stands under `config:`; `pegboard schema` describes all keys."
+        return "Settings of a built-in are under `config:`; `pegboard schema` describes all keys."
     return None
 
 

@@ -167,7 +167,7 @@ def _limit_text(value: str) -> str:
 
 def _profile_name(value: str) -> str:
     if not re.fullmatch("[A-Za-z0-9_-]{1,64}", value):
-        raise PydanticCustomError("profile", "use 1 to 64 of A-Z a-z 0-9 _ -, as it stands in addresses")
+        raise PydanticCustomError("profile", "use 1 to 64 of A-Z a-z 0-9 _ -, since it is part of URLs")
     return value
 
 

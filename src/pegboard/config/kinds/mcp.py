@@ -256,7 +256,7 @@ def _out_of_reach(server: ServerForm, at: At, folder: Path) -> Iterator[Problem]
             if _exists(folder / path):
                 section = "args" if isinstance(step, int) else "env" if step in server.env else ""
                 place = at / section / step if section else at / step
-                text = f"{path!r} is beside this file, but the program runs in an empty folder of its own and would not"
+                text = f"{path!r} is next to this file, but the program runs in a separate, empty folder and would not"
                 yield place.problem(f"{text} find it; add `cwd: .` to run it in this one")
                 break
 

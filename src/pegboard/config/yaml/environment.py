@@ -88,7 +88,7 @@ class Environment:
         if isinstance(node, Table):
             for key in node.items:
                 if "${" in key:
-                    self.problems.append((at / key).problem("variables stand in values, not in keys", at_key=True))
+                    self.problems.append((at / key).problem("use variables in values, not in keys", at_key=True))
             return {key: self.plain(at / key) for key in node.items}
         if isinstance(node, Items):
             return [self.plain(at / index) for index in range(len(node.items))]

@@ -44,11 +44,11 @@ class NearReference(NamedTuple):
     def message(self) -> str:
         """The text of the warning or problem."""
         if self.is_name:
-            return f"{self.written!r} is taken as it stands; here the name of a variable is written alone: {self.name}"
+            return f"{self.written!r} is taken literally; here write only the name of the variable: {self.name}"
         if self.is_address:
             return f"{self.written!r} is not expanded; for the value of the variable write ${{{self.name}}}"
         plain = f"; for the plain text write ${self.written}" if self.written.startswith("$") else ""
-        return f"{self.written!r} is taken as it stands; a variable is written ${{{self.name}}}{plain}"
+        return f"{self.written!r} is taken literally; a variable is written ${{{self.name}}}{plain}"
 
 
 def near_reference(text: str, steps: Sequence[Step], env: Mapping[str, str]) -> NearReference | None:

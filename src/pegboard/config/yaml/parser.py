@@ -238,7 +238,7 @@ class _Composer:
         inside.is_repeated = first is not None
         if first is not None:
             self._report(
-                node.mark, f"the key {node.value!r} stands twice: first at {first}. Remove one, or join the two"
+                node.mark, f"the key {node.value!r} occurs twice: first at {first}. Remove one, or merge the two"
             )
         return node
 
@@ -278,10 +278,10 @@ class _Composer:
     def _alias(self, event: Any, mark: Mark) -> Node:
         anchor: str = event.anchor
         if anchor not in self._anchors:
-            raise _stop(mark, f"the alias *{anchor} stands for nothing; a text that begins with * needs quotes")
+            raise _stop(mark, f"the alias *{anchor} refers to no anchor; a text that begins with * needs quotes")
         node = self._anchors[anchor]
         if node is None:
-            raise _stop(mark, f"the alias *{anchor} stands inside what it stands for")
+            raise _stop(mark, f"the alias *{anchor} is inside its own anchor")
         return node
 
     def _named(self, anchor: str | None, node: Node) -> Node:

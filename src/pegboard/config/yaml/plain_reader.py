@@ -66,7 +66,7 @@ class PlainReader:
             DefinitionError: the text is not YAML, or breaks a rule of this reader; with line and column.
         """
         if not text.isascii() and _HALF.search(text):
-            raise DefinitionError("half of a character stands in it")
+            raise DefinitionError("it contains half of a character (a lone surrogate)")
         scanner: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
         try:
             while (event := scanner.get_event()) is not None:
@@ -101,7 +101,7 @@ class PlainReader:
         elif kind is yaml.AliasEvent:
             known = self._anchors.get(event.anchor)
             if known is None:
-                raise ValueError(f"the alias *{event.anchor} stands for nothing, or for what it stands in")
+                raise ValueError(f"the alias *{event.anchor} refers to no anchor, or is inside its own anchor")
             self._place(*known, text=known[0] if isinstance(known[0], str) else None)
         elif kind is yaml.DocumentStartEvent:
             self._documents += 1
@@ -145,7 +145,7 @@ class PlainReader:
             if text is None:
                 raise ValueError("a key must be a text")
             if text in inside.table:
-                raise ValueError(f"the key {text[:80]!r} stands twice")
+                raise ValueError(f"the key {text[:80]!r} occurs twice")
             inside.key, inside.is_merge = text, is_plain and text == "<<"
         else:
             if inside.is_merge:

@@ -95,4 +95,4 @@ async def _hear(before: asyncio.Task[None] | None, answer: Awaitable[Any], event
     except BaseException:
         if is_cancelled():
             raise
-        log.warning("An observer failed in %s; the call goes on.", event_type, exc_info=True)
+        log.warning("An observer failed in %s; the call continues.", event_type, exc_info=True)

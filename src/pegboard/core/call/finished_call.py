@@ -21,7 +21,7 @@ and each object more slows down the garbage collection."""
 NOT_READ: Final = None
 """Stands for the arguments of a call that ended before they were read."""
 CallKind = ErrorKind | Literal["ok", "moved"]
-"""`moved` is the run of a task that was stopped although the task goes on, in another worker or later."""
+"""`moved` is the run of a task that was stopped although the task continues, in another worker or later."""
 
 
 class UpstreamOutcome(NamedTuple):

@@ -45,7 +45,7 @@ async def judge_again(call: Call, agreed: ConsentRequest) -> None:
 def check_repeats(call: Call) -> None:
     """Refuse what has failed too often; see `RepeatBreaker.check`. The run of a task is not refused.
 
-    The task was judged when it was created, and its caller was told that it goes on.
+    The task was judged when it was created, and its caller got a task id.
     """
     if is_of_task(call):
         return

@@ -23,7 +23,7 @@ def as_observers(callbacks: object) -> tuple[Any, ...]:
     for observer in observers:
         if not _hears_any(observer):
             raise DefinitionError(
-                f"callbacks: {type(observer).__name__!r} hears no event. Give an object with methods such as "
+                f"callbacks: {type(observer).__name__!r} has no event method. Give an object with methods such as "
                 "`on_tool_call(event)` and `on_tool_result(event)`."
             )
     return observers

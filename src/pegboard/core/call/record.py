@@ -577,7 +577,7 @@ class Call(CancelScope):
                 try:
                     answer = listen(event)
                 except BaseException:  # boundary: foreign code; a failing observer is logged only
-                    log.warning("An observer raised in %s; the call goes on.", event_type, exc_info=True)
+                    log.warning("An observer raised in %s; the call continues.", event_type, exc_info=True)
                     continue
                 if answer is not None and is_awaitable(answer):
                     is_part_of_answer = getattr(getattr(listen, "__self__", None), "part_of_answer", False)

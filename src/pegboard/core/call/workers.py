@@ -91,7 +91,7 @@ class WorkerPool:
             if job.outcome.set_running_or_notify_cancel():
                 try:
                     value = job.code()
-                except BaseException as error:  # noqa: BLE001 - boundary: handed to whoever waits
+                except BaseException as error:  # noqa: BLE001 - boundary: handed to the waiting caller
                     job.outcome.set_exception(error)
                 else:
                     job.outcome.set_result(value)

@@ -94,7 +94,7 @@ class SearchUse:
         if call.entry is None or call.kind != "ok" or not _is_asked_for(call.started):
             return
         if call.entry.spec.namespace == META_NAMESPACE:
-            return  # a way to tools, and none of those that were searched
+            return  # a meta tool, not one of the tools that were found
         caller = call.started.caller
         key = _session(caller)
         search = None if key is None else self._searches.get(key)
@@ -111,7 +111,7 @@ class SearchUse:
 
     def _write(self, space: str, use: Use) -> None:
         if self._unwritten >= USE_UNWRITTEN:
-            return  # the file does not keep up, and a call waits for nothing here
+            return  # the file is too slow, and calls do not wait for it
         self._unwritten += 1
         self._threads.executor.submit(self._written, space, use)
 
@@ -124,10 +124,10 @@ class SearchUse:
         finally:
             self._unwritten -= 1
 
-    # ---- what it says
+    # ---- reading
 
     async def learned(self, caller: Caller) -> Learned:
-        """Return what was used in a caller's space; nothing where the file cannot tell in time."""
+        """Return the recorded use in a caller's space; nothing if the file does not respond in time."""
         space = space_of(caller)
         at_hand = self._at_hand.get(space)
         if at_hand is not None and self._clock() - at_hand[0] < USE_FRESH_S:
@@ -142,21 +142,21 @@ class SearchUse:
         except OSError as error:
             self._say(error)
             rows = ()
-        # Of a file that fails too: it is not asked again by every search.
+        # Also cached if the file failed, so that not every search asks it again.
         return self._at_hand.remember(space, (self._clock(), rows))[1]
 
     async def written(self) -> None:
-        """Wait until what was noticed so far is in the file, or has failed to get there."""
+        """Wait until all use recorded so far is written, or has failed to be."""
         await asyncio.get_running_loop().run_in_executor(self._threads.executor, lambda: None)
 
     def _say(self, error: OSError) -> None:
         if not self._was_said:
             self._was_said = True
-            log.warning("What is used after searches cannot be kept, and lifts nothing: %s.", error)
+            log.warning("The use of tools after searches cannot be stored, and does not affect rankings: %s.", error)
 
 
 def use_of(query: str, learned: Iterable[Use], caller: Caller) -> Mapping[tuple[str, str], float]:
-    """Return how much was used for requests like this one, 0 … 1, by the ids and definitions of tools."""
+    """Return how much each tool was used for similar requests, 0 … 1, by its id and definition."""
     terms, own = queries.telling_terms(query), mark_of(caller)
     alike: dict[tuple[str, str], dict[str, float]] = {}
     for use in learned:

@@ -27,12 +27,12 @@ SEARCH_ECHO_CHARS = 4_000  # characters of a query repeated in its answer; as ma
 
 Detail = Literal["name", "brief", "full"]
 _WEAK = (
-    "No hit stands out: compare the descriptions and take the one that does what is needed. If none does, search "
-    "again with one need in each query, in the words of the thing to be done."
+    "No hit stands out: compare the descriptions and use the tool that does what is needed. If none does, search "
+    "again with one need in each query, in the words of the task."
 )
 _NO_WORD = (
-    "No tool here has a word of this request: these only come near it by letters or meaning, or stand for their"
-    " namespace. Ask in other words, or look at what the namespaces under `nearest` have."
+    "No tool here has a word of this request: these are only similar in letters or meaning, or represent their"
+    " namespace. Use other words, or look at the tools of the namespaces under `nearest`."
 )
 _EXAMPLE = '{ "queries": ["create an issue", "send an email"] }'
 
@@ -49,7 +49,7 @@ async def search_tools(meta: MetaTools, ctx: CallContext, args: JSON) -> JSON:
         problems.append(f"{len(queries)} queries were given and {SEARCH_QUERIES} answered: ask the others apart")
     asked = [query for query in queries[:SEARCH_QUERIES] if isinstance(query, str) and query.strip()]
     if len(asked) < len(queries[:SEARCH_QUERIES]):
-        problems.append("a query must be a text that says what is needed")
+        problems.append("a query must be a string that describes what is needed")
     if not asked:
         return {"success": False, "error": f"{'; '.join(problems)}. Example: {_EXAMPLE}."}
     shown = await answers(

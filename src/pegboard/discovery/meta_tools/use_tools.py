@@ -70,7 +70,7 @@ async def _batch_fault(meta: MetaTools, args: JSON, calls: list[JSONValue]) -> s
     if not args.keys() <= _BATCH_KEYS:
         strange = echoed(next(key for key in args if key not in _BATCH_KEYS), chars=80)
         # Refuse parameters outside of the calls, since the tools would run without them.
-        return f'"{strange}" stands beside calls; what belongs to a call goes into it. {_STRUCTURE}'
+        return f'"{strange}" is next to `calls`; parameters belong into the call. {_STRUCTURE}'
     if count > most:
         return f"{meta.names.use} runs at most {most} calls in a batch; this one has {count}. Split it."
     strategy = args.get("strategy", "serial")

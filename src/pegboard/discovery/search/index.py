@@ -142,7 +142,7 @@ class Index:
         changed_ids: set[str] = set()
         for text in changed:
             if text.id in changed_ids:
-                raise ValueError(f"Two tools have the id {text.id!r}. Give each tool an id of its own.")
+                raise ValueError(f"Two tools have the id {text.id!r}. Give each tool its own id.")
             changed_ids.add(text.id)
             before = self._entries.get(text.id)
             entries[text.id] = before if before is not None and before.text == text else read_tool(text)

@@ -23,7 +23,7 @@ def alternatives(compiler: Compiler, core: JSON, place: Place) -> tuple[str, lis
     keyword = "anyOf" if "anyOf" in core else "oneOf"
     base = {key: value for key, value in core.items() if key not in ("anyOf", "oneOf")}
     if "anyOf" in core and "oneOf" in core:
-        compiler.lose(place, "oneOf", "widened", "'oneOf' beside 'anyOf' is left out")
+        compiler.lose(place, "oneOf", "widened", "'oneOf' next to 'anyOf' is left out")
     possible = [item for item in core[keyword] if not is_impossible(item)]
     if not possible:
         compiler.lose(place, keyword, "widened", "none of its alternatives can be met")

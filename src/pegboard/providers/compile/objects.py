@@ -92,7 +92,7 @@ def _optional(compiler: Compiler, node: Node, inner: JSONValue, place: Place) ->
     is_default = is_object(inner) and inner.get("default", False) is None
     if takes_null(node.schema) and not is_default:
         compiler.lose(
-            place, "null", "narrowed", "null stands for a property that is not given, so null itself cannot be"
+            place, "null", "narrowed", "null means that the property is absent, so the value null cannot be given"
         )
     return nullable(node)
 

@@ -66,7 +66,7 @@ def _at_root(rules: Dialect, schema: JSON) -> Iterator[Refused]:
     elif rules.root_needs_properties and not is_object(schema.get("properties")):
         yield Refused("$", "root_properties", 'the schema of the arguments must have "properties"')
     for keyword in sorted(rules.not_at_root & set(schema)):
-        yield Refused("$", f"root:{keyword}", f"{keyword!r} may not stand at the top level")
+        yield Refused("$", f"root:{keyword}", f"{keyword!r} is not allowed at the top level")
 
 
 def _in_one(rules: Dialect, item: JSON) -> Iterator[Complaint]:
@@ -105,7 +105,7 @@ def _exclusive_maximum(_rules: Dialect, item: JSON) -> Iterator[Complaint]:
 def _ref(rules: Dialect, item: JSON) -> Iterator[Complaint]:
     siblings = [key for key in item if not key.startswith("$")] if rules.lone_refs else []
     if siblings:
-        yield "ref_siblings", f"nothing may stand beside $ref, but {', '.join(siblings)} do"
+        yield "ref_siblings", f"$ref must be the only keyword, but there are also {', '.join(siblings)}"
 
 
 def _properties(rules: Dialect, item: JSON) -> Iterator[Complaint]:

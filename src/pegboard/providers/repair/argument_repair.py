@@ -24,7 +24,7 @@ REPAIRED_BYTES = 64 * KIB  # bytes of the largest arguments that are repaired, s
 
 
 def repair(call: Call, judge: Callable[[object], JSON]) -> bool:
-    """Correct the refused arguments of a call whose tool has `repair`; `False` means that the refusal stands.
+    """Correct the refused arguments of a call whose tool has `repair`; `False` means that the call stays refused.
 
     `judge` is the arguments stage: it returns valid arguments with defaults, or raises. The changes are listed in the
     result's meta, as `repaired: [{path, repair}, …]`.

@@ -130,7 +130,7 @@ def _call(operation: str, description: str, arguments: JSON, output: JSON | None
         "parameters": [*parameters, _PROFILE],
         "requestBody": {"content": {"application/json": {"schema": arguments}}},
         "responses": {
-            "200": {"description": "What the tool gave; as events when `Accept` says so.", "content": answer},
+            "200": {"description": "The result of the tool; as events if `Accept` asks for them.", "content": answer},
             **_problems(_CALL_STATUSES),
         },
     }
@@ -259,7 +259,7 @@ _TASK_ID: JSON = {
     "name": "id", "in": "path", "required": True, "description": "The id of a task.",
     "schema": {"type": "string", "minLength": 1},
 }  # fmt: skip
-_AS_TASK = _query("as_task", "`true`: go on as a task, where the tool may be one.", {"enum": ["true", "false"]})
+_AS_TASK = _query("as_task", "`true`: continue as a task, if the tool allows that.", {"enum": ["true", "false"]})
 _ANSWERS: JSON = {"type": "object", "additionalProperties": {"type": "object"}}
 _CONSENT: JSON = {"$ref": "#/components/schemas/Consent"}
 _CONSENT_ID: JSON = {
@@ -338,7 +338,7 @@ _PATHS: JSON = {
             object_of(("tools",), tools={"type": "array", "items": _TOOL}, nextCursor=_TEXT),
             [
                 _query("limit", "Tools in a page.", {**_up_to(API_MOST_PAGE_TOOLS), "default": API_PAGE_TOOLS}),
-                _query("cursor", "Where the list goes on: `nextCursor` of the page before.", _TEXT),
+                _query("cursor", "The place to continue: `nextCursor` of the previous page.", _TEXT),
             ],
         ),
     },
@@ -380,16 +380,16 @@ _PATHS: JSON = {
             object_of(("tasks",), tasks={"type": "array", "items": _TASK}), [],
         ),
     },
-    "/v1/tasks/{id}": {"get": _plain("show_task", "Show one task, with what it asks or gave.", _TASK, [_TASK_ID])},
+    "/v1/tasks/{id}": {"get": _plain("show_task", "Show one task, with its questions or result.", _TASK, [_TASK_ID])},
     "/v1/tasks/{id}/answer": {
         "post": {
-            **_plain("answer_task", "Answer what a task asks.", _TASK, [_TASK_ID], also=_DECIDED),
+            **_plain("answer_task", "Answer the questions of a task.", _TASK, [_TASK_ID], also=_DECIDED),
             "requestBody": {"required": True, "content": {"application/json": {"schema": _ANSWERS}}},
         },
     },
     "/v1/tasks/{id}/cancel": {"post": _plain("cancel_task", "End a task.", _TASK, [_TASK_ID])},
     "/v1/tasks/{id}/resume": {
-        "post": _plain("resume_task", "Have a task go on that was interrupted.", _TASK, [_TASK_ID]),
+        "post": _plain("resume_task", "Resume an interrupted task.", _TASK, [_TASK_ID]),
     },
     "/v1/documents": {
         "get": _plain(
@@ -401,7 +401,7 @@ _PATHS: JSON = {
                 _query("source", "Of this source, by name or id.", _TEXT),
                 _query("folder", "Below this folder.", _TEXT),
                 _query("limit", "How many.", _up_to(200)),
-                _query("cursor", "Where to go on.", _TEXT),
+                _query("cursor", "The place to continue.", _TEXT),
             ],
             also=(422,),
         ),
@@ -514,7 +514,7 @@ _PATHS: JSON = {
             "grant_consent",
             "Allow the caller several calls. `where` gives values of arguments, `same` names arguments that keep the "
             "value of the question, and `any` those that may have any value. All others are absent or have their "
-            "default, unless `anyOther` is true. With `preview` nothing is granted, and `scope` says what would be.",
+            "default, unless `anyOther` is true. With `preview` nothing is granted, and `scope` describes the grant.",
             ("calls", "seconds"), calls=_up_to(CONSENT_GRANT_CALLS), seconds=_SECONDS, where=_ANY_OBJECT,
             same={"type": "array", "items": _TEXT}, any={"type": "array", "items": _TEXT},
             anyOther={"type": "boolean"}, preview={"type": "boolean"},
@@ -522,7 +522,7 @@ _PATHS: JSON = {
     },
     "/v1/events": {
         "get": _plain(
-            "listen", "Hear of your own calls and of changes of your list, until you leave.", _TEXT,
+            "listen", "Receive events of your own calls and changes of your list until you disconnect.", _TEXT,
             media=EVENT_STREAM,
         ),
     },

@@ -223,7 +223,7 @@ class HeldConnection:
 
 
 def _know(_has_left: bool) -> None:
-    """Do nothing: stands in for a callback that was already called."""
+    """Do nothing: replaces a callback that was already called."""
 
 
 async def _client_leaves(receive: Receive) -> None:

@@ -3,7 +3,7 @@
 from pegboard.model.bounds import MIB
 
 WATCHED_AFTER_S = 0.02  # seconds until a running call gets a watcher; most calls end earlier
-RECONNECT_MS = 500  # that a client shall wait before it takes up a stream again
+RECONNECT_MS = 500  # that a client should wait before it resumes a stream
 SESSION_MESSAGES = 256  # of one session, to be sent again to a client that lost them
 SESSION_BYTES = 2 * MIB  # and their size
-LIST_TTL_MS = 60_000  # that a client may go on using a list
+LIST_TTL_MS = 60_000  # that a client may cache a list

@@ -167,7 +167,7 @@ class CacheStore:
 
 
 def make(config: CacheConfig, services: Services) -> Handler:
-    """Return the handler, on a cache of its own."""
+    """Return the handler with a separate cache."""
     return CacheStore(config, Cache(services.clock))
 
 

@@ -80,7 +80,7 @@ class HeaderConfig(NetworkConfig):
     @model_validator(mode="after")
     def _headers_stay_with_their_hosts(self) -> Self:
         if self.headers and not self.allow_hosts:
-            raise ValueError("`headers` would go to any host that the model names; say `allow_hosts` too")
+            raise ValueError("`headers` would be sent to any host that the model names; set `allow_hosts` too")
         check_headers(self.plain_headers())
         return self
 

@@ -43,7 +43,7 @@ WHERE p.proname = ANY(%s) AND (p.provolatile = 'v' OR l.lanname = 'c' AND p.pros
 """
 _TOO_MIGHTY: Final = (
     "The database login is a superuser, or may use the server's files, so its engine cannot hold it back. The operator"
-    " must give this tool another login, or say `allow_superuser: true` in its config."
+    " must give this tool another login, or set `allow_superuser: true` in its config."
 )
 
 
@@ -189,7 +189,7 @@ def _check_tables(connection: psycopg.Connection[Any], deciding: frozenset[tuple
     if changeable:
         more = f" and {len(changeable) - _SHOWN} more" if len(changeable) > _SHOWN else ""
         text = f"The database login may change what decides who may run what: {', '.join(changeable[:_SHOWN])}{more}. "
-        cure = "The operator must give this tool another login or database, or say `read_only: true`."
+        cure = "The operator must give this tool another login or database, or set `read_only: true`."
         raise CallError("config_invalid", text + cure)
 
 

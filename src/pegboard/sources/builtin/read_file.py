@@ -20,7 +20,7 @@ class ReadConfig(BuiltinConfig):
 
 SPEC = tool_spec(
     "read_file",
-    "Read a text file, or a part of it. Long files come in parts: go on from next_start.",
+    "Read a text file, or a part of it. Long files come in parts: continue from next_start.",
     arguments={
         "path": {"type": "string", "minLength": 1, "description": "The file, relative to the root folder."},
         "encoding": {"type": "string", "default": "utf-8", "description": "How the text is encoded."},
@@ -39,7 +39,7 @@ SPEC = tool_spec(
         "path": {"type": "string"},
         "size": {"type": "integer", "description": "Bytes of the whole file."},
         "truncated": {"type": "boolean", "description": "Whether more follows."},
-        "next_start": {"type": ["integer", "null"], "description": "Where to go on; null at the end."},
+        "next_start": {"type": ["integer", "null"], "description": "Where to continue; null at the end."},
     },
     always=("content", "path", "size", "truncated", "next_start"),
     annotations=Annotations(read_only=True, destructive=False, idempotent=True, open_world=False),

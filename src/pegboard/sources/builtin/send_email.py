@@ -60,7 +60,7 @@ class EmailConfig(BuiltinConfig):
         if (self.user is None) != (self.password is None):
             raise ValueError("`user` and `password` belong together")
         if self.password is not None and self.tls == "none" and self.smtp_host not in ("localhost", "127.0.0.1", "::1"):
-            raise ValueError("a password would go out in the clear; say `tls: starttls` or `tls: tls`")
+            raise ValueError("a password would be sent unencrypted; set `tls: starttls` or `tls: tls`")
         return self
 
     @property

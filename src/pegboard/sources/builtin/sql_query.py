@@ -188,7 +188,7 @@ def _check_file(path: Path, services: Services) -> None:
     """
     if services.decides(path.resolve()):
         text = "The database decides what runs here, or who may run it, which no tool writes. Name another one"
-        raise DefinitionError(f"{text}, or say `read_only: true`.")
+        raise DefinitionError(f"{text}, or set `read_only: true`.")
 
 
 def _for_space(url: str, space_id: str | None) -> str:
@@ -196,7 +196,7 @@ def _for_space(url: str, space_id: str | None) -> str:
         return url
     # Only names that are the same on every file system and in every URL, so that two spaces cannot share a file.
     if space_id is None or not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", space_id):
-        raise CallError("tool_error", "Each space has a database of its own here, and this caller has no such space.")
+        raise CallError("tool_error", "Each space has its own database here, and this caller has no such space.")
     return url.replace(_SPACE, quote(space_id, safe=""))
 
 

@@ -116,5 +116,5 @@ def read_only_refusal(reason: str) -> CallError:
 
 def one_statement_only() -> CallError:
     """Return the error for a text with several statements."""
-    text = "Only one statement can be run at once. Send the others in calls of their own."
+    text = "Only one statement can be run at once. Send the others in separate calls."
     return CallError("read_only", text)

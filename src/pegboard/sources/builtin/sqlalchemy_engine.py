@@ -53,7 +53,7 @@ def check(url: str, *, read_only: bool) -> None:
         hint = f"write '{_GUARDED[dialect]}'"
         raise DefinitionError(f"read_only and limits cannot be held through the driver {parsed.drivername!r}: {hint}.")
     if read_only and dialect not in _READ_ONLY:
-        hint = "connect as a role that may only read, or say `read_only: false`"
+        hint = "connect as a role that may only read, or set `read_only: false`"
         raise DefinitionError(f"read_only cannot be held by the engine of {parsed.drivername!r}: {hint}.")
 
 

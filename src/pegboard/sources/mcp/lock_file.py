@@ -63,7 +63,7 @@ class LockFile:
             try:
                 self._pins, self._first = _read(path.read_bytes())  # raw: the operator's own file, named by them
             except (OSError, ValueError, CallError) as error:
-                self.fault = f"{str(path.name)!r} cannot be used: {error}. Restore it, or delete it to accept anew"
+                self.fault = f"{str(path.name)!r} cannot be used: {error}. Restore it, or delete it and review again"
 
     def pins(self, server: str) -> Mapping[str, JSON]:
         """Return the accepted definitions of a server, by original tool name."""

@@ -112,7 +112,7 @@ class FirstUse(LockFile):
 class PersonalMcpSource(McpSource):
     """The tools of an MCP server, each call over the connection of the caller's person. Implements the port `Source`.
 
-    One lock holds the definitions, whoever listed them. With a lock file its tools are listed for everybody, except
+    One lock holds the definitions of all persons' lists. With a lock file its tools are listed for everybody, except
     those that a person's own list does not have; a tool whose definition differs for one person is held back for that
     person. Without one, definitions are taken at first use and kept in memory, and a person sees a tool only if their
     own list has it with the same definition. Resources and prompts are not listed.

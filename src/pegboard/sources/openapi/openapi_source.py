@@ -357,14 +357,14 @@ class OpenApiSource(Composable):
         base = server_of(document.root, spec_url=settings.spec)
         if base is None:
             if settings.spec is None:
-                raise DefinitionError("names no server; say `base_url`")
+                raise DefinitionError("names no server; set `base_url`")
             scheme, _, rest = settings.spec.partition("://")
             base = checked_base(f"{scheme}://{rest.partition('/')[0]}")
         if settings.spec is not None and origin_of(base) == origin_of(settings.spec):
             return base, only_host_of(settings.spec)
         if not self.auth.is_empty:
             raise DefinitionError(
-                f"names the server {base!r} itself; with `auth`, say `base_url`, so that you say who gets it"
+                f"names the server {base!r} itself; with `auth`, set `base_url` to decide who gets the credentials"
             )
         return base, Destinations(allow_hosts=only_host_of(base).allow_hosts)
 
@@ -375,7 +375,7 @@ class OpenApiSource(Composable):
         # A relative URL is relative to the common server.
         own = server_of(operation, spec_url=base) or server_of(item, spec_url=base)
         if own is not None and origin_of(own) != origin_of(base):
-            raise UnfitError(f"it lies on a server of its own, {own[:80]!r}")
+            raise UnfitError(f"it is on another server, {own[:80]!r}")
         return own or base
 
     # ---- calls

@@ -23,7 +23,7 @@ ASKING_METHODS: Final = frozenset(("tools/call", "prompts/get", "resources/read"
 CLOCK_SKEW_S = 60.0  # seconds by which another worker's clock may be ahead of ours
 _KIND = b"request state "
 """The prefix of a sealed state, so that values sealed for other purposes are not accepted."""
-_UNKNOWN = "The answer was not taken: the store of consents does not answer. Nothing was run; call again without it."
+_UNKNOWN = "The answer was refused: the store of consents does not respond. Nothing was run; call again without it."
 
 
 class RequestStates:
@@ -77,7 +77,7 @@ class RequestStates:
             try:
                 is_unused = await self._used.use_up(f"{self._sealing.audience}:{once}", keep_s=REQUEST_STATE_S)
             except OSError as error:
-                log.warning("An answer was not taken: whether it was used before cannot be told (%s).", error)
+                log.warning("An answer was refused, because the store of used answers does not respond (%s).", error)
                 raise RpcError(INTERNAL_ERROR, _UNKNOWN) from error
         if not is_unused:
             raise _invalid()

@@ -17,7 +17,7 @@ from pegboard.server.mcp.asking.notifications import MessageOutlet, Notification
 from pegboard.server.mcp.protocol.jsonrpc import as_object
 
 _ASKED_BY = re.compile(r"pegboard-([0-9a-f]{16})-")
-_FEWER_RIGHTS = "whoever answered has not all the roles any more that the call began with."
+_FEWER_RIGHTS = "the sender of the answer no longer has all the roles that the call began with."
 
 
 class _Question(NamedTuple):

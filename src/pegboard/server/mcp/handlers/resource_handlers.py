@@ -178,4 +178,4 @@ def _contents(uri: str, spec: ResourceSpec, block: Content, result: ToolResult) 
                 inner["_meta"] = {**dict(block.meta), **inner.get("_meta", {})}
             return {**inner, "uri": uri, **({"mimeType": spec.mime_type} if spec.mime_type else {})}
         case _:
-            raise RpcError(INTERNAL_ERROR, f"The resource {uri!r} gave a link; it must give contents.")
+            raise RpcError(INTERNAL_ERROR, f"The resource {uri!r} returned a link; it must return contents.")

@@ -64,7 +64,7 @@ class TaskNotifications:
                         last[record.task_id] = shown
                         await outlet.notify("notifications/tasks", {**shown, "_meta": meta})
             except CallError as error:
-                log.warning("A client that listens to its tasks is told later: %s", error)
+                log.warning("A client will get its task notifications later: %s", error)
                 await asyncio.sleep(TASK_LOOK_S)
                 continue
             going_on = [record for record in records if not record.is_over]

@@ -193,4 +193,4 @@ def _say_soon(saying: Awaitable[None]) -> asyncio.Future[None]:
 
 
 async def _nowhere(_message: object) -> None:
-    """Do nothing: stands in for a closed connection."""
+    """Do nothing: the default for a closed connection."""

@@ -24,7 +24,7 @@ SESSION_IDLE_S = 1_800.0  # seconds without a request or an open stream before a
 
 
 async def _tell_nobody(_message: JSON) -> None:
-    """Do nothing: stands in for a session without a stream."""
+    """Do nothing: the default for a session without a stream."""
 
 
 def _nothing(_session: Session) -> None:
@@ -92,7 +92,7 @@ class Sessions:
         self._of_one: Counter[Whose] = Counter()
         self._ids, self._clock = ids, clock
         self.on_forget: Callable[[Session], None] = _nothing
-        """Called for each forgotten session, by whoever keeps more state about it."""
+        """Called with each forgotten session; removes other state about it."""
 
     def has_room(self) -> bool:
         """Tell whether another session may be opened."""
