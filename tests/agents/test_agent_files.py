@@ -176,7 +176,7 @@ def test_a_private_server_of_two_agents_is_two_sources_and_each_has_its_own(tmp_
     [
         ("tools: [{name: getTools, type: internal, handler: 'python:acme:one'}]", "spec.tools[0].name: 'getTools' is the name of a meta tool"),  # noqa: E501 - a case a line
         ("tools: [{name: main__x, type: internal, handler: 'python:acme:one'}]", "spec.tools[0].name: 'main__x' looks like a tool of a namespace"),  # noqa: E501 - a case a line
-        ("tools: [{name: mcp, type: mcp, mcp: {transport: stdio, command: 'true'}}]", "spec.tools[0].name: 'mcp' stands for tools of the catalog"),  # noqa: E501 - a case a line
+        ("tools: [{name: mcp, type: mcp, mcp: {transport: stdio, command: 'true'}}]", "spec.tools[0].name: 'mcp' is the name of tools of the catalog"),  # noqa: E501 - a case a line
         ("permissions: {allowed: [x]}", "spec.permissions.allowed: unknown key 'allowed'. Keys: allowed_actions, "),
         ("tools: [{group: cor}]", "spec.tools[0].group: unknown group 'cor'. Did you mean 'core'?"),
         ("tools: [{tool: main.lookpu}]", "spec.tools[0].tool: unknown tool 'main.lookpu'. Did you mean 'main.lookup'?"),

@@ -89,7 +89,7 @@ def test_an_own_tool_cannot_be_called_like_a_tool_of_somebody_else(name: str) ->
 
 def test_an_own_tool_cannot_be_in_the_namespace_of_the_catalog() -> None:
     for namespace in ("main", "mcp"):
-        with pytest.raises(DefinitionError, match=f"'{namespace}' stands for tools of the catalog"):
+        with pytest.raises(DefinitionError, match=f"'{namespace}' is the name of tools of the catalog"):
             Catalog().agent(agent("a", namespace=namespace), tools=[ToolSpec(name="x", description="x").bind(echo)])
 
 

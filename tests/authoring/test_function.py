@@ -233,7 +233,7 @@ def test_what_is_no_plain_function_is_refused_with_what_to_do():
         ("send", "'send' cannot be called; give a function. A name goes in `name='send'`."),
         (Thing, "Thing is a class: derive it from Tool"),
         (lambda x: x, "a lambda has no name: say name='…'"),
-        (dict.fromkeys, "does not tell its parameters|cannot be given by name"),
+        (dict.fromkeys, "has no readable signature|cannot be given by name"),
         ("f", "cannot be called"),
     ):
         with pytest.raises(DefinitionError, match=text):

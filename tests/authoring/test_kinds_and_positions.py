@@ -332,7 +332,7 @@ async def test_every_kind_arrives_and_is_given_there_as_its_published_schema_say
         (dict[tuple[int, int], str], "no name in a JSON object makes a key that is a tuple"),
         (dict[Mixed, str], "no name in a JSON object makes a Mixed: make it an IntEnum or one of texts"),
         (dict[Literal[1], str], "no name in a JSON object makes the key 1"),
-        (Within, "AliasPath('in', 'v') has no name of its own that could be published"),
+        (Within, "AliasPath('in', 'v') has no plain name that could be published"),
         (bytearray, "no JSON Schema"),
         (Iterable[re.Match[str]], "no JSON Schema"),
     ],

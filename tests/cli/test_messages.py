@@ -224,7 +224,7 @@ def test_an_option_of_http_is_refused_with_stdio(run: Run, tmp_path: Path, words
         ),
         (
             "tools: [{name: web_search, type: builtin, provider: tavily}]\n",
-            "What a built-in is told stands under `config:`;",
+            "Settings of a built-in are under `config:`;",
         ),
     ],
 )

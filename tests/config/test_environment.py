@@ -287,4 +287,4 @@ def test_a_variable_in_anothers_spelling_is_warned_of_elsewhere_and_no_text_is_t
 def test_where_the_name_of_a_variable_stands_a_reference_to_it_is_told_its_name(project: Project) -> None:
     project.write("predicates: {ready: {secret: $SENTRY_TOKEN}}")
     (said,) = project.said()
-    assert "here the name of a variable is written alone: SENTRY_TOKEN" in said
+    assert "here write only the name of the variable: SENTRY_TOKEN" in said

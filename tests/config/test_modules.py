@@ -291,4 +291,4 @@ def test_a_slip_in_a_module_is_told_with_the_line_of_the_module(project: Project
     )
     assert project.said()[0].endswith("unknown tool option 'readonly'. Did you mean 'read_only'? (mine.py:4)")
     project.write("python: [mime]")
-    assert project.said()[0].endswith("beside this file or among the installed packages. Did you mean 'mine'?")
+    assert project.said()[0].endswith("next to this file or among the installed packages. Did you mean 'mine'?")

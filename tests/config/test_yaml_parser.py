@@ -86,10 +86,10 @@ def test_every_value_knows_its_line_and_column() -> None:
 
 def test_a_key_that_stands_twice_is_refused_with_both_lines() -> None:
     assert said("tools: []\nname: x\ntools: []\n") == [
-        "f.yaml:3:1: the key 'tools' stands twice: first at f.yaml:1:1. Remove one, or join the two"
+        "f.yaml:3:1: the key 'tools' occurs twice: first at f.yaml:1:1. Remove one, or merge the two"
     ]
     assert said('{a: 1, "a": 2}') == [
-        "f.yaml:1:8: the key 'a' stands twice: first at f.yaml:1:2. Remove one, or join the two"
+        "f.yaml:1:8: the key 'a' occurs twice: first at f.yaml:1:2. Remove one, or merge the two"
     ]
 
 
@@ -122,7 +122,7 @@ def test_a_tag_is_refused_by_name_and_line(text: str, line: int, tag: str) -> No
         ("\ta: 1", "f.yaml:1:1", "spaces, not with tabs"),
         ("a: 'x", "f.yaml:1:6", "a quote is not closed"),
         ("a: *q", "f.yaml:1:4", "*q refers to no anchor; a text that begins with * needs quotes"),
-        ("a: &q [*q]", "f.yaml:1:8", "inside what it stands for"),
+        ("a: &q [*q]", "f.yaml:1:8", "is inside its own anchor"),
         ("a: 1\n---\nb: 2", "f.yaml:2:1", "a second document"),
         ("%YAML 1.1\n---\na: 1", "f.yaml:2:1", "YAML 1.2"),
         ("a: \x07", "f.yaml:1:4", "U+0007"),

@@ -220,7 +220,7 @@ async def test_a_file_that_fails_is_no_reason_to_find_nothing(
     for user in ("ann", "bob"):
         await calls(catalog, who(user), "finance")
     assert await answer(catalog, who("cyd")) == await answer(plain, who("cyd"))
-    assert sum("What is used after searches cannot be kept" in record.message for record in caplog.records) == 1
+    assert sum("The use of tools after searches cannot be stored" in record.message for record in caplog.records) == 1
 
 
 COLUMNS = "catalog, space, caller, tool, definition, terms, uses, last_s"

@@ -200,7 +200,7 @@ def test_cfg_06_an_object_tag_is_refused_with_its_line_and_nothing_runs(project:
 def test_cfg_08_a_key_that_stands_twice_is_refused_with_both_lines(project: Project) -> None:
     project.write("tools: []\nname: a\ntools: [x]\n")
     assert project.said() == [
-        "pegboard.yaml:3:1: the key 'tools' stands twice: first at pegboard.yaml:1:1. Remove one, or join the two"
+        "pegboard.yaml:3:1: the key 'tools' occurs twice: first at pegboard.yaml:1:1. Remove one, or merge the two"
     ]
 
 

@@ -127,7 +127,7 @@ async def test_a_credential_in_the_definitions_of_its_server_reaches_no_caller_a
     resources = json.loads(answers["/mcp/all resources/list"])["result"]["resources"]
     assert [one["name"] for one in resources] == ["up__note_plain"]
     assert "is left out" not in caplog.text
-    assert "'chosen' was left out: a secret of this config stands in its name" in caplog.text
+    assert "'chosen' was left out: its name, its address or its schema contains a secret of this config" in caplog.text
 
 
 def leaks() -> tuple[str, ...]:
@@ -194,7 +194,7 @@ async def test_a_form_with_a_secret_that_the_answer_is_judged_by_is_not_asked(pl
 
     result = await catalog.view(replace(ANN, client=person)).call("login")
     assert result.error is not None
-    assert "not asked: a secret stands in a name or a value" in result.error.message
+    assert "not asked: a name or a value of its form contains a secret" in result.error.message
     assert person.asked == []
 
 

@@ -245,7 +245,7 @@ async def test_an_object_with_a_key_twice_is_not_read_as_a_table_of_one_of_them(
 ) -> None:
     read = await reader.read(name, payload)
     assert len(read.tables) == 0
-    assert "stands twice in one object" in read.error
+    assert "occurs twice in one object" in read.error
 
 
 async def test_the_lists_in_json_are_tables_wherever_they_stand_and_whatever_it_is_called(reader: FileReader) -> None:
