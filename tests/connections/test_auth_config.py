@@ -130,7 +130,7 @@ STDIO = {"name": "mail", "type": "mcp", "mcp": {"transport": "stdio", "command":
 @pytest.mark.parametrize(
     ("tool", "auth", "text"),
     [
-        (MCP, {"mode": "oauth"}, "is none of none, static, client_credentials, user, exchange, id_jag"),
+        (MCP, {"mode": "oauth"}, "is not one of none, static, client_credentials, user, exchange, id_jag"),
         (MCP, {"mode": "none", "scopes": "read"}, "`scopes` goes with `mode: client_credentials` or `mode: user`"),
         (MCP, {"mode": "exchange"}, "`mode: exchange` needs the id of a client"),
         (MCP, {"mode": "exchange", "client_id": "a"}, "needs `client_secret` or `private_key`"),

@@ -150,7 +150,7 @@ class Reloader:
             executor.swap(executor.ports.with_limits(store))
         if _budget_store(config) != _budget_store(self.config):
             executor.swap(
-                executor.ports.with_budgets(None if _budget_store(config) is None else made.executor.ports.budgets)
+                executor.ports.with_budgets(None if _budget_store(config) is None else loaded.executor.ports.budgets)
             )
         if (_store_of_answers(config), config.consent_page) != (
             _store_of_answers(self.config),

@@ -34,7 +34,7 @@ UNSUPPORTED: Final[Mapping[str, str]] = {
     "spec.orchestration.pattern=pipeline": "the pattern is `react`",
     "spec.orchestration.pattern=supervisor": "the pattern is `react`; agents are tools of `type: agent`",
     "spec.orchestration.pattern=swarm": "the pattern is `react`; agents are tools of `type: agent`",
-    "tools.*.mcp.per_user": "write `auth: {mode: user}` beside `mcp:`, and each person has their own connection",
+    "tools.*.mcp.per_user": "write `auth: {mode: user}` next to `mcp:`, and each person has their own connection",
     "profiles.*.limits": "limits hold for the process, under the top-level `limits:`",
 }
 

@@ -189,9 +189,9 @@ def _caller_of(principal: Principal, open_space: str | None) -> Caller:
         credential=identity.credential,
         address=principal.address,
         is_session_brief=principal.is_session_brief,
-        proof=who.proof,
-        key=who.key,
-        subject_token=who.subject_token,
+        proof=identity.proof,
+        key=identity.key,
+        subject_token=identity.subject_token,
     )
 
 

@@ -141,8 +141,8 @@ def verify_command(*, head: Annotated[Path | None, Parameter(help=_HEAD_FILE)] =
         options.terminal.json({
             "chains": [
                 {
-                    "chain": one.chain, "rows": one.rows, "end": one.end.seq, "proven": one.proven,
-                    "forgotten": one.forgotten, "faults": [fault._asdict() for fault in one.faults],
+                    "chain": each.chain, "rows": each.rows, "end": each.end.seq, "proven": each.proven,
+                    "forgotten": each.forgotten, "faults": [fault._asdict() for fault in each.faults],
                 }
                 for each in checked
             ]
@@ -152,11 +152,11 @@ def verify_command(*, head: Annotated[Path | None, Parameter(help=_HEAD_FILE)] =
             name = f"{each.chain}: " if each.chain else ""
             for fault in each.faults:
                 options.terminal.say(f"{name}{fault.text}.")
-            state = f"{len(one.faults)} faults" if one.faults else "all in order"
-            options.terminal.say(f"{name}{one.rows} rows, {state}; a head proves the rows up to {one.proven}.")
-            if one.forgotten:
-                options.terminal.say(f"{name}{one.forgotten} of these rows lost names by `pegboard forget`.")
-    return Exit.REFUSED if any(one.faults for one in checked) else Exit.DONE
+            state = f"{len(each.faults)} faults" if each.faults else "all in order"
+            options.terminal.say(f"{name}{each.rows} rows, {state}; a head proves the rows up to {each.proven}.")
+            if each.forgotten:
+                options.terminal.say(f"{name}{each.forgotten} of these rows lost names by `pegboard forget`.")
+    return Exit.REFUSED if any(each.faults for each in checked) else Exit.DONE
 
 
 def head_command(*, options: SharedOptions) -> None:
