@@ -9,7 +9,8 @@ from msgspec import Struct, field
 
 from pegboard.core.entry_table import EntryTable
 from pegboard.core.names import fold
-from pegboard.core.ports import DocumentStore, DocumentSync, HoldsSecrets, Source, StartsSlowly
+from pegboard.core.ports import DocumentStore, DocumentSync, HoldsSecrets, Source
+from pegboard.core.source_over import SourceOver
 from pegboard.model.agent import AgentEntry
 from pegboard.model.alert import NO_ALERTS, Alerts
 from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
@@ -23,7 +24,6 @@ from pegboard.model.rate_limit import RateLimit
 from pegboard.model.record import replace
 from pegboard.model.secret import Secret
 from pegboard.model.skill import Skill
-from pegboard.model.source_state import SourceState
 from pegboard.model.tool import ToolEntry, ToolSpec
 
 
@@ -62,7 +62,7 @@ class Mirror(NamedTuple):
 MIRRORED = "pegboard__mirror"
 
 
-class MirroredSource(Struct, frozen=True):
+class MirroredSource(SourceOver, Struct, frozen=True):
     """A source whose tools are names for allow-lists only; an SDK runs them itself. Implements the port `Source`.
 
     Made by `Catalog.mirror`; its lifecycle is that of any source. It lists no tools here, so none can be called.
@@ -90,37 +90,12 @@ class MirroredSource(Struct, frozen=True):
             for entry in self.source.entries()
         }
 
-    def secrets(self) -> Iterable[Secret]:
-        """Return the credentials of the source."""
-        return self.source.secrets() if isinstance(self.source, HoldsSecrets) else ()
-
     def groups(self) -> frozenset[str]:
         """Return the groups that its names may have."""
         return frozenset(self.wanted_groups) or self.source.groups()
 
-    def state(self) -> SourceState:
-        """Return the state of the source."""
-        return self.source.state()
 
-    def subscribe(self, on_change: Callable[[], None]) -> None:
-        """Call `on_change` after each change of the names."""
-        self.source.subscribe(on_change)
-
-    async def start(self) -> None:
-        """Start the source."""
-        await self.source.start()
-
-    async def first_listed(self) -> None:
-        """Wait until the source has tried to list its tools."""
-        if isinstance(self.source, StartsSlowly):
-            await self.source.first_listed()
-
-    async def stop(self) -> None:
-        """Stop the source."""
-        await self.source.stop()
-
-
-class PrivateSource(Struct, frozen=True):
+class PrivateSource(SourceOver, Struct, frozen=True):
     """A source whose tools belong to one agent. Implements the port `Source`, but lists no tools.
 
     Its tools keep the source's name, which is `name` here: two agents may each have a server with the same name.
@@ -137,34 +112,9 @@ class PrivateSource(Struct, frozen=True):
         """Return the tools that it lists now, as the agent sees them."""
         return [replace(entry, source=self.name) for entry in self.source.entries()]
 
-    def secrets(self) -> Iterable[Secret]:
-        """Return the credentials of the source."""
-        return self.source.secrets() if isinstance(self.source, HoldsSecrets) else ()
-
     def groups(self) -> frozenset[str]:
         """Return nothing: an agent gets all of its private tools."""
         return frozenset()
-
-    def state(self) -> SourceState:
-        """Return the state of the source."""
-        return self.source.state()
-
-    def subscribe(self, on_change: Callable[[], None]) -> None:
-        """Call `on_change` after each change of the tools."""
-        self.source.subscribe(on_change)
-
-    async def start(self) -> None:
-        """Start the source."""
-        await self.source.start()
-
-    async def first_listed(self) -> None:
-        """Wait until the source has tried to list its tools."""
-        if isinstance(self.source, StartsSlowly):
-            await self.source.first_listed()
-
-    async def stop(self) -> None:
-        """Stop the source."""
-        await self.source.stop()
 
     def fits(self, other: object) -> bool:
         """Tell whether it can replace another after a reload of the config: if its source can."""

@@ -28,7 +28,7 @@ async def tokens_command(*, options: SharedOptions) -> None:
         profiles = project.catalog.registry.profiles
         names = [options.chosen_profile] if options.chosen_profile else list(profiles)
         views = [project.catalog.view(view.ctx, profile=name) for name in names] or [view]
-        rows: list[JSON] = [await list_costs(project.catalog.discovery, one, counting) for one in views]
+        rows: list[JSON] = [await list_costs(project.catalog.discovery, row_view, counting) for row_view in views]
     if options.json:
         options.terminal.json({"counted_by": counting.name, "profiles": rows})
         return

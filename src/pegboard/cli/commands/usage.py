@@ -73,7 +73,7 @@ async def usage_command(
         is_whole = not (tool or user or space or options.chosen_profile)
         if is_whole:
             declared = project.catalog.snapshot().entries
-            answer["never_called"] = [one.qualified_id for one in declared if one.qualified_id not in names]
+            answer["never_called"] = [entry.qualified_id for entry in declared if entry.qualified_id not in names]
             answer["budgets"] = await _budgets(project)
         answer = {"by": by, "since": begin, "until": end, **answer}
         answer = project.clean(answer, project.context(options.identity))
@@ -106,11 +106,11 @@ async def _as_json(project: Project, options: Options, whole: UsageRow, rows: li
         "always_refused": [row.name for row in rows if row.is_always_refused],
         "lists": [
             {
-                "profile": one["profile"],
-                "tokens": one["tokens"][one["shown_as"]],
-                "saved": one["saved"],
+                "profile": each["profile"],
+                "tokens": each["tokens"][each["shown_as"]],
+                "saved": each["saved"],
             }
-            for one in lists
+            for each in lists
         ],
     }
 

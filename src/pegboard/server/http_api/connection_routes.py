@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from pegboard.connections.connection_json import connection_json, iso_time
 from pegboard.connections.connection_records import ConnectFailedError, Connection
-from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
 from pegboard.server.connection_access import ConnectionAccess, access_of
 from pegboard.server.http_api.api_app import Api, ApiRequest
-from pegboard.server.http_api.problem_details import STATUS_OF_KIND, ProblemError, not_found
+from pegboard.server.http_api.problem_details import ProblemError, answered, not_found
 from pegboard.server.http_api.responses import Reply, json_reply
 
 if TYPE_CHECKING:
     from pegboard.connections.connections import Connections
-
-T = TypeVar("T")
 
 
 class ConnectionRoutes:
@@ -36,14 +32,14 @@ class ConnectionRoutes:
         person = access.person
         if whose is not None and not access.is_operator and (person is None or whose != person.user_id):
             raise not_found("Not found")
-        found = await _answered(access.listed())
+        visible = await answered(access.listed())
         if whose is not None:
-            found = [one for one in found if one.person.user_id == whose]
-        live = {one.source for one in found if one.person == person and one.is_live}
+            visible = [each for each in visible if each.person.user_id == whose]
+        live = {each.source for each in visible if each.person == person and each.is_live}
         sources: list[JSON] = [
             {"source": name, "connected": name in live} for name in sorted(access.connections.sources)
         ]
-        listed: JSON = {"connections": [connection_json(one) for one in found]}
+        listed: JSON = {"connections": [connection_json(each) for each in visible]}
         return json_reply(listed if person is None else {**listed, "sources": sources})
 
     async def begin(self, request: ApiRequest) -> Reply:
@@ -56,7 +52,7 @@ class ConnectionRoutes:
         if access.person is None:
             raise ProblemError(403, "forbidden", "Only a caller with a user can connect; this credential names none.")
         try:
-            link = await _answered(access.connections.begin(access.person, source))
+            link = await answered(access.connections.begin(access.person, source))
         except ConnectFailedError as error:
             status = 404 if error.failure == "unknown_source" else 422
             raise ProblemError(status, "not_found" if status == 404 else "invalid_arguments", str(error)) from None
@@ -69,10 +65,10 @@ class ConnectionRoutes:
 
     async def end(self, request: ApiRequest) -> Reply:
         """Delete a connection, and revoke its tokens at the issuer."""
-        connections, found = await self._found(request)
-        ended = await _answered(connections.disconnect(found.id))
+        connections, connection = await self._found(request)
+        ended = await answered(connections.disconnect(connection.id))
         if ended is None:
-            raise _unknown(found.id)
+            raise _unknown(connection.id)
         revoked: JSON = {"revoked": ended.is_revoked, **({"reason": ended.reason} if ended.reason else {})}
         return json_reply({**connection_json(ended.connection), "state": "disconnected", **revoked})
 
@@ -87,20 +83,11 @@ class ConnectionRoutes:
 
     async def _found(self, request: ApiRequest) -> tuple[Connections, Connection]:
         access, connection_id = self._access(request), request.path["id"]
-        found = await _answered(access.found(connection_id))
-        if found is None:
+        connection = await answered(access.found(connection_id))
+        if connection is None:
             raise _unknown(connection_id)
-        return access.connections, found
+        return access.connections, connection
 
 
 def _unknown(connection_id: str) -> ProblemError:
     return not_found(f"There is no connection {connection_id[:100]!r}.")
-
-
-async def _answered(asked: Awaitable[T]) -> T:
-    try:
-        return await asked
-    except CallError as error:
-        kind = error.error.kind
-        headers = {"retry-after": "1"} if STATUS_OF_KIND[kind] in (429, 503) else None
-        raise ProblemError(STATUS_OF_KIND[kind], kind, error.error.message, headers=headers) from None

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from typing import TypeVar
-
 from pegboard.core.ports import DocumentGrants, DocumentKeeper, DocumentStore
 from pegboard.core.view import View
-from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
 from pegboard.model.record import replace
 from pegboard.model.resource import DocumentOperation
 from pegboard.model.tool import ToolEntry
 from pegboard.server.document_calls import operation_of, store_upload
 from pegboard.server.http_api.api_app import Api, ApiRequest
-from pegboard.server.http_api.problem_details import STATUS_OF_KIND, ProblemError, not_found, problem_of
+from pegboard.server.http_api.problem_details import ProblemError, answered, not_found, problem_of
 from pegboard.server.http_api.responses import Reply, json_reply
 from pegboard.workspace.upload import UPLOAD_S
 
-T = TypeVar("T")
 ADMINISTRATOR = "document_administrator"
 """The role that may change who sees which space of documents."""
 _SOURCE = "uploads"
@@ -68,7 +63,7 @@ class DocumentRoutes:
         store, view, entry = await self._whose("upload", request)
         if not isinstance(store, DocumentKeeper):
             raise not_found(_NO_DOCUMENTS)
-        place = await _answered(store.place_of_document(await _answered(store.scope(view.ctx)), request.path["id"]))
+        place = await answered(store.place_of_document(await answered(store.scope(view.ctx)), request.path["id"]))
         return await self._take(request, store, view, entry, place)
 
     async def _take(
@@ -76,7 +71,7 @@ class DocumentRoutes:
     ) -> Reply:
         """Store the body at a place: `{space, source, path}`, and the type of the source if it exists."""
         space: str = place["space"]
-        scope = await _answered(store.scope(view.ctx))
+        scope = await answered(store.scope(view.ctx))
         # Before the body is read, and again in the call: an upload without the right to write costs nothing.
         if space not in scope.spaces:
             raise ProblemError(404, "not_found", f"There is no space {space[:100]!r} here.")
@@ -97,7 +92,7 @@ class DocumentRoutes:
 
     async def grants(self, request: ApiRequest) -> Reply:
         """List who may see which space."""
-        return json_reply({"grants": await _answered(self._granting(request).grants(request.query.get("space")))})
+        return json_reply({"grants": await answered(self._granting(request).grants(request.query.get("space")))})
 
     async def grant(self, request: ApiRequest) -> Reply:
         """Grant a space to a user or a role: `{"principal", "space", "access"}`."""
@@ -111,7 +106,7 @@ class DocumentRoutes:
             raise ProblemError(422, "invalid_arguments", text)
         if fields["access"] not in ("read", "write"):
             raise ProblemError(422, "invalid_arguments", f"access {fields['access'][:20]!r}: read or write is needed.")
-        await _answered(keeper.grant(fields["principal"], fields["space"], fields["access"]))
+        await answered(keeper.grant(fields["principal"], fields["space"], fields["access"]))
         self._api.note_change(request, "access_given", fields)
         return json_reply(fields)
 
@@ -119,7 +114,7 @@ class DocumentRoutes:
         """Take a grant back."""
         keeper = self._granting(request)
         principal, space = request.query.get("principal", ""), request.query.get("space", "")
-        if not await _answered(keeper.revoke(principal, space)):
+        if not await answered(keeper.revoke(principal, space)):
             raise ProblemError(404, "not_found", f"{principal[:100]!r} has no grant for the space {space[:100]!r}.")
         revoked: JSON = {"principal": principal, "space": space}
         self._api.note_change(request, "access_revoked", revoked)
@@ -158,11 +153,3 @@ def _whole(arguments: JSON, name: str) -> JSON:
     """Return arguments of a query string with one of them as a number, if it is one."""
     text: str = arguments.get(name, "")
     return {**arguments, name: int(text)} if text.isascii() and text.isdecimal() and len(text) < _DIGITS else arguments
-
-
-async def _answered(asked: Awaitable[T]) -> T:
-    try:
-        return await asked
-    except CallError as error:
-        kind = error.error.kind
-        raise ProblemError(STATUS_OF_KIND[kind], kind, error.error.message) from None
