@@ -96,7 +96,11 @@ async def test_a_source_that_a_reload_adds_comes_in(project: Path) -> None:
         ('{path: ./a, space: "a\\nb"}', "is not a name of a space"),
         ("{path: ./a, space: s1, encoding: nonesuch}", "There is no encoding 'nonesuch'"),
         ("{path: ./handbook, space: s1}", "there are two sources 'handbook' of the space 's1'. Give one a"),
-        ("{space: s1}", "a source needs `path`, a folder"),
+        ("{space: s1}", "a source has one of `path`, `git`, `bucket` and `sitemap`"),
+        ("{path: ./a, sitemap: 'https://example.com', space: s1}", "a source has one of `path`"),
+        ("{git: {url: 'ext::sh'}, space: s1}", "is no Git repository"),
+        ("{bucket: {name: a, access_key: b}, space: s1}", "belong together"),
+        ("{sitemap: 'ftp://example.com', space: s1}", "is not an http or https URL"),
     ],
 )
 def test_a_source_that_cannot_be_kept_in_step_is_a_problem_of_the_config(

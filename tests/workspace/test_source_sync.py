@@ -31,7 +31,7 @@ async def until(is_so: Callable[[], Awaitable[bool]]) -> None:
 
 
 def live(library: Library, folder: Path) -> LiveSource:
-    return Workspace(library.store).live(folder, space="s1", source="docs", every_s=600.0)
+    return Workspace(library.store).live_folder(folder, space="s1", source="docs", every_s=600.0)
 
 
 @asynccontextmanager
@@ -200,7 +200,7 @@ async def test_a_store_that_cannot_be_used_is_reported_and_the_run_tried_again(
         return await put(*arguments)
 
     monkeypatch.setattr(library.store, "put", full)
-    source = Workspace(library.store).live(folder, space="s1", source="docs", every_s=600.0, watches=False)
+    source = Workspace(library.store).live_folder(folder, space="s1", source="docs", every_s=600.0, watches=False)
     async with in_step(library, source) as sync:
 
         async def has_trouble() -> bool:

@@ -32,7 +32,7 @@ class DocumentProject(Struct, frozen=True, kw_only=True):
 
     def workspace(self) -> document_workspace.Workspace:
         """Return the ingester of the config."""
-        return workspace_of(self.config, self.store)
+        return workspace_of(self.config, self.store, env=os.environ)
 
 
 def document_project(options: Options) -> DocumentProject:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
@@ -11,13 +14,14 @@ from pegboard.config.audits import audit_file_of
 from pegboard.config.build_context import BuildContext
 from pegboard.config.config import Config, Declared
 from pegboard.config.embedders import passage_embedder_of
-from pegboard.config.forms.workspace_form import WebFetchForm, WorkspaceForm
+from pegboard.config.forms.workspace_form import LiveSourceForm, WebFetchForm, WorkspaceForm
 from pegboard.config.language_models import models_of
 from pegboard.config.model_specs import model_spec
 from pegboard.config.stores import stores_of
 from pegboard.config.yaml.problems import Report
 from pegboard.core.names import nearest
 from pegboard.core.ports import DocumentSync
+from pegboard.egress.destinations import only, only_host_of
 from pegboard.extras import needs_package
 from pegboard.lazy import LazyModule
 from pegboard.model.error import CallError, DefinitionError
@@ -25,15 +29,21 @@ from pegboard.model.secret import Secret
 from pegboard.sources.builtin import web_scrape
 from pegboard.sources.builtin.kind import Services
 from pegboard.sources.builtin.text_summarize import find_model
+from pegboard.workspace.sources.s3_signature import S3Keys
 
 if TYPE_CHECKING:
     from pegboard.workspace import document_workspace, ingest, source_sync, stores
+    from pegboard.workspace.sources import bucket_source, git_source, sitemap_source
+    from pegboard.workspace.sources.document_source import DocumentSource
     from pegboard.workspace.store import document_store
     from pegboard.workspace.tools import fetch_web_page, toolset
 else:
     document_workspace = LazyModule("pegboard.workspace.document_workspace")
     ingest = LazyModule("pegboard.workspace.ingest")
     source_sync = LazyModule("pegboard.workspace.source_sync")
+    bucket_source = LazyModule("pegboard.workspace.sources.bucket_source")
+    git_source = LazyModule("pegboard.workspace.sources.git_source")
+    sitemap_source = LazyModule("pegboard.workspace.sources.sitemap_source")
     stores = LazyModule("pegboard.workspace.stores")
     fetch_web_page = LazyModule("pegboard.workspace.tools.fetch_web_page")
     toolset = LazyModule("pegboard.workspace.tools.toolset")
@@ -71,10 +81,12 @@ def store_of(config: Config, report: Report) -> document_store.SqlDocumentStore 
     return None
 
 
-def workspace_of(config: Config, store: document_store.SqlDocumentStore) -> document_workspace.Workspace:
+def workspace_of(
+    config: Config, store: document_store.SqlDocumentStore, *, env: Mapping[str, str] | None = None
+) -> document_workspace.Workspace:
     """Return the ingester of a config; `web_fetch` limits the addresses that it may fetch, by default to public ones.
 
-    Files that Pegboard writes are never ingested.
+    Files that Pegboard writes are never ingested. `env` may have credentials of Git hosts and S3 services.
     """
     form = None if config.workspace is None else config.workspace.value.web_fetch
     reach = form if isinstance(form, WebFetchForm) else WebFetchForm.model_validate({})
@@ -85,6 +97,7 @@ def workspace_of(config: Config, store: document_store.SqlDocumentStore) -> docu
         own_files=[each for each in own_files if each is not None],
         allow_hosts=reach.allow_hosts,
         allow_private=reach.allow_private,
+        env=env,
     )
 
 
@@ -122,28 +135,93 @@ def sync_of(config: Config, store: document_store.SqlDocumentStore, report: Repo
     if declared is None or not declared.value.sources:
         return None
     workspace, folder = workspace_of(config, store), config.path.absolute().parent
-    live: list[source_sync.LiveSource] = []
+    sources: list[source_sync.LiveSource] = []
     for number, form in enumerate(declared.value.sources):
         at = declared.at / "sources" / number
         try:
             ingest.checked_encoding(form.encoding)
-            each = workspace.live(
-                folder / (form.path or ""),
-                space=store.operator_scope(form.space).spaces[0],
-                source=form.name,
-                encoding=form.encoding,
-                every_s=form.every_seconds,
-                watches=form.watch,
+            store.operator_scope(form.space)
+            each = next(
+                live(form, workspace, folder) for name, live in _LIVE.items() if getattr(form, name) is not None
             )
         except (CallError, DefinitionError) as error:
             report.add(at.problem(error.error.message if isinstance(error, CallError) else str(error)))
             continue
-        if any((each.space, each.name) == (other.space, other.name) for other in live):
+        if any((each.space, each.name) == (other.space, other.name) for other in sources):
             report.add(
                 at.problem(f"there are two sources {each.name!r} of the space {each.space!r}. Give one a `name`")
             )
-        live.append(each)
-    return source_sync.SourceSync(store, live)
+        sources.append(each)
+    return source_sync.SourceSync(store, sources)
+
+
+def _live_folder(form: LiveSourceForm, workspace: document_workspace.Workspace, folder: Path) -> source_sync.LiveSource:
+    return workspace.live_folder(
+        folder / (form.path or ""),
+        space=form.space,
+        source=form.name,
+        encoding=form.encoding,
+        every_s=form.every_seconds,
+        watches=form.watch,
+    )
+
+
+def _live_repository(
+    form: LiveSourceForm, workspace: document_workspace.Workspace, folder: Path
+) -> source_sync.LiveSource:
+    git = form.git
+    assert git is not None
+    place = git_source.GitPlace(url=git.url, branch=git.branch or "", folder=(git.folder or "").strip("/")).checked()
+    host, port = ("", 0) if place.is_local else place.server()
+    access = git_source.GitAccess(destinations=only(host, port), token=_secret(git.token))
+    return _live_place(form, workspace, lambda: git_source.GitSource(place, access, beside=folder), name=place.name())
+
+
+def _live_bucket(form: LiveSourceForm, workspace: document_workspace.Workspace, _: Path) -> source_sync.LiveSource:
+    bucket = form.bucket
+    assert bucket is not None
+    place = bucket_source.BucketPlace(bucket=bucket.name, prefix=bucket.prefix or "", endpoint=bucket.endpoint or "")
+    access_key, secret_key = _secret(bucket.access_key), _secret(bucket.secret_key)
+    keys = None
+    if access_key is not None and secret_key is not None:
+        keys = S3Keys(access_key=access_key.reveal(), secret_key=secret_key, region=bucket.region)
+    destinations = only_host_of(place.url(bucket.region))
+    return _live_place(form, workspace, lambda: bucket_source.BucketSource(place, keys, destinations), name=bucket.name)
+
+
+def _live_site(form: LiveSourceForm, workspace: document_workspace.Workspace, _: Path) -> source_sync.LiveSource:
+    url = form.sitemap or ""
+    destinations = only_host_of(url)
+    return _live_place(
+        form,
+        workspace,
+        lambda: sitemap_source.SitemapSource(url, destinations),
+        name=urlsplit(url).hostname or "site",
+    )
+
+
+def _live_place(
+    form: LiveSourceForm, workspace: document_workspace.Workspace, make: Callable[[], DocumentSource], *, name: str
+) -> source_sync.LiveSource:
+    return workspace.live_place(
+        make,
+        space=form.space,
+        source=form.name or name,
+        encoding=form.encoding,
+        every_s=form.every_seconds,
+    )
+
+
+def _secret(text: Secret | str | None) -> Secret | None:
+    return Secret(text) if isinstance(text, str) else text
+
+
+_LIVE: Final[Mapping[str, Callable[[LiveSourceForm, document_workspace.Workspace, Path], source_sync.LiveSource]]] = {
+    "path": _live_folder,
+    "git": _live_repository,
+    "bucket": _live_bucket,
+    "sitemap": _live_site,
+}
 
 
 def group_names() -> set[str]:

@@ -133,6 +133,17 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
 
         return await self._connect_to_first(host, port, timeout_s, connect)
 
+    async def addresses(self, host: str, port: int, *, timeout_s: float | None) -> Sequence[str]:
+        """Return the addresses of an allowed host, for a program that connects by itself.
+
+        Raises:
+            EgressError: blocked_destination, upstream_unavailable, or timeout.
+        """
+        self._destinations.check_name(host, port)
+        addresses = await self._look_up(host, port, timeout_s)
+        self._destinations.check_addresses(host, port, addresses)
+        return addresses
+
     async def _connect_to_first(
         self,
         host: str,
@@ -141,10 +152,8 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
         connect: Callable[[str, float | None], Awaitable[Connection]],
     ) -> Connection:
         """Return the connection to the first address that responds; all are checked first."""
-        self._destinations.check_name(host, port)
         started = asyncio.get_running_loop().time()
-        addresses = await self._look_up(host, port, timeout_s)
-        self._destinations.check_addresses(host, port, addresses)
+        addresses = await self.addresses(host, port, timeout_s=timeout_s)
         # Only the first addresses, each with an equal share of the time, so that a dead one does not use all of it.
         tried = addresses[:ADDRESSES_TRIED]
         for position, address in enumerate(tried):

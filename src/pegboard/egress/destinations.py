@@ -147,8 +147,13 @@ def only_host_of(url: str) -> Destinations:
         raise no_url from None
     if split.scheme not in ("http", "https") or port is None or not split.hostname or split.username is not None:
         raise no_url
-    host = f"[{split.hostname}]" if ":" in split.hostname else split.hostname
-    return Destinations(allow_hosts=(f"{host}:{port}",), allow_private=True)
+    return only(split.hostname, port)
+
+
+def only(host: str, port: int) -> Destinations:
+    """Return a host that the operator has named, which may be private, as the only destination."""
+    name = f"[{host}]" if ":" in host else host
+    return Destinations(allow_hosts=(f"{name}:{port}",) if host else (), allow_private=True)
 
 
 _THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1"})

@@ -52,6 +52,7 @@ async def launch(
     cwd: str | Path | None = None,
     line_bytes: int = DEFAULT_BOUNDS.message_line_bytes,
     stderr_bytes: int = DEFAULT_BOUNDS.stderr_ring_bytes,
+    keeps_returns: bool = False,
 ) -> Process:
     """Start a program without a shell, in its own session, with a clean environment and only its three pipes.
 
@@ -59,7 +60,7 @@ async def launch(
     files are readable by this user only. Without `cwd` it runs in a new empty folder, which is removed at its end.
 
     `env` adds variables to PATH, HOME, LANG and TERM. `line_bytes` limits a line of its stdout; `stderr_bytes` is how
-    much of the end of its stderr is kept.
+    much of the end of its stderr is kept. `keeps_returns` keeps a carriage return at the end of a line.
 
     Raises:
         CallError: upstream_unavailable if it cannot be started.
@@ -74,7 +75,7 @@ async def launch(
     except BaseException:
         _remove(folder)
         raise
-    pipes = ProcessPipes(command, line_bytes=line_bytes, stderr_bytes=stderr_bytes)
+    pipes = ProcessPipes(command, line_bytes=line_bytes, stderr_bytes=stderr_bytes, keeps_returns=keeps_returns)
     # Shielded from cancellation: otherwise the event loop would watch a closed pipe.
     starting = asyncio.create_task(_attach(pipes, popen, folder))
     try:

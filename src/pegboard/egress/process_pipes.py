@@ -23,12 +23,12 @@ class ProcessPipes:
     and uses sockets.
     """
 
-    def __init__(self, command: str, *, line_bytes: int, stderr_bytes: int) -> None:
+    def __init__(self, command: str, *, line_bytes: int, stderr_bytes: int, keeps_returns: bool = False) -> None:
         self.exited = asyncio.Event()
         self.stderr = bytearray()
         self.stderr_ended = asyncio.Event()
         self._command = command
-        self._line_bytes = line_bytes
+        self._line_bytes, self._keeps_returns = line_bytes, keeps_returns
         self._stderr_bytes = stderr_bytes
         self._lines: deque[bytes] = deque()
         self._waiting_bytes = 0
@@ -158,7 +158,7 @@ class ProcessPipes:
         if len(line) > self._line_bytes:
             self._refuse_line()
         elif self._fault is None:
-            self._lines.append(line.removesuffix(b"\r"))
+            self._lines.append(line if self._keeps_returns else line.removesuffix(b"\r"))
             self._waiting_bytes += len(self._lines[-1]) + PIPE_LINE_COST_BYTES
 
     def _refuse_line(self) -> None:

@@ -11,7 +11,7 @@ from pegboard.model.json_types import JSON, JSONValue
 
 Access = Literal["read", "write"]
 SearchMode = Literal["hybrid", "vector", "keyword"]
-SourceType = Literal["folder", "upload", "web", "feed"]
+SourceType = Literal["folder", "upload", "web", "feed", "git", "bucket", "site"]
 
 
 class DocumentScope(Struct, frozen=True, kw_only=True):

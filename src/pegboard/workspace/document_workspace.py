@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -15,19 +15,16 @@ from pegboard.model.secret import Secret
 from pegboard.workspace.document_operations import shown, with_note
 from pegboard.workspace.ingest import IngestReport, SourceIngest
 from pegboard.workspace.source_sync import LiveSource
-from pegboard.workspace.sources.document_source import BadFile
+from pegboard.workspace.sources.addresses import SourceAccess, name_of, source_at
+from pegboard.workspace.sources.document_source import BadFile, DocumentSource
 from pegboard.workspace.sources.folder_source import FolderSource, is_output, own_outputs
+from pegboard.workspace.sources.web_paths import is_address
 from pegboard.workspace.sqlite.sqlite_store import SqliteDocumentStore
 from pegboard.workspace.store.document_store import SqlDocumentStore
 from pegboard.workspace.stores import open_store
 from pegboard.workspace.upload import upload
 from pegboard.workspace.watching import FolderWatch, check_watchfiles
-from pegboard.workspace.web_ingest import WebIngest, is_address
-
-
-def default_name(path: str | Path) -> str:
-    """Return the name of a source that has none: that of its folder, or its address."""
-    return path if isinstance(path, str) and is_address(path) else Path(path).absolute().name or "root"
+from pegboard.workspace.web_ingest import WebIngest
 
 
 class Workspace:
@@ -42,6 +39,8 @@ class Workspace:
         own_files: files that Pegboard writes, such as its other stores; they are never ingested.
         allow_hosts: allowed web hosts: `example.com`, `*.example.com`, `10.0.0.0/8`; by default all.
         allow_private: whether private and loopback addresses are allowed.
+        env: variables with credentials for `git:` and `s3:` addresses: `GIT_TOKEN`, and `AWS_ACCESS_KEY_ID`,
+            `AWS_SECRET_ACCESS_KEY`, `AWS_REGION` and `AWS_ENDPOINT_URL`. Pass `os.environ` to use your own.
 
     Raises:
         DefinitionError: the store cannot be used, or a host is invalid.
@@ -56,6 +55,7 @@ class Workspace:
         own_files: Sequence[Path] = (),
         allow_hosts: Sequence[str] = (),
         allow_private: bool = False,
+        env: Mapping[str, str] | None = None,
     ) -> None:
         if isinstance(store, SqlDocumentStore):
             self.store = store
@@ -65,7 +65,8 @@ class Workspace:
         own = (*own_files, self.store.path) if isinstance(self.store, SqliteDocumentStore) else own_files
         self._own_files = tuple(str(each.absolute()) for each in own)
         self._max_file_bytes = max_file_bytes
-        self._destinations = Destinations(allow_private=allow_private, allow_hosts=tuple(allow_hosts))
+        destinations = Destinations(allow_private=allow_private, allow_hosts=tuple(allow_hosts))
+        self._access = SourceAccess.of_environment(destinations, env or {})
 
     async def ingest(
         self,
@@ -78,14 +79,16 @@ class Workspace:
         on_progress: Callable[[IngestReport], None] = lambda _: None,
         on_bad: Callable[[BadFile], None] = lambda _: None,
     ) -> IngestReport:
-        """Ingest new and changed documents of a folder, a file, or a web page or feed into a space.
+        """Ingest new and changed documents into a space.
 
-        Documents whose files were deleted from a folder are removed; old entries of a feed stay.
+        They come from a folder, a file, a web page or feed, a Git repository (`git:URL#branch:folder`), a bucket
+        (`s3://BUCKET/PREFIX`) or the site map of a web site (`sitemap:URL`). Documents whose files were deleted are
+        removed; old entries of a feed stay.
 
         Unreadable files are reported and skipped. An interrupted run keeps what it stored, and the next run continues.
 
         Args:
-            path: the folder, one file, or a web address.
+            path: the folder, one file, or an address.
             space: the space of the documents.
             source: the name of the source in that space; by default that of the folder, or the address.
             encoding: of texts without a byte order mark, such as `cp1252`; stored with the source of a folder. Without
@@ -108,20 +111,46 @@ class Workspace:
                 space=space,
                 source=source,
                 url=path,
-                destinations=self._destinations,
+                destinations=self._access.destinations,
                 max_file_bytes=self._max_file_bytes,
                 encoding=encoding,
                 allow_shrink=allow_shrink,
                 on_progress=on_progress,
                 on_bad=on_bad,
             ).run()
-        path = Path(path)
+        place = source_at(str(path), self._access, beside=Path.cwd())
+        return await self.ingest_from(
+            place or FolderSource(Path(path), is_own=self._is_own),
+            space=space,
+            source=source or name_of(str(path)),
+            encoding=encoding,
+            allow_shrink=allow_shrink,
+            on_progress=on_progress,
+            on_bad=on_bad,
+        )
+
+    async def ingest_from(
+        self,
+        place: DocumentSource,
+        *,
+        space: str,
+        source: str,
+        encoding: str | None = None,
+        allow_shrink: bool = False,
+        on_progress: Callable[[IngestReport], None] = lambda _: None,
+        on_bad: Callable[[BadFile], None] = lambda _: None,
+    ) -> IngestReport:
+        """Ingest the files of a place, as `ingest` does.
+
+        Raises:
+            CallError: the store or the place cannot be used; `needs_review` without `allow_shrink`.
+        """
         return await SourceIngest(
             store=self.store,
-            scope=scope,
+            scope=self.store.operator_scope(space),
             space=space,
-            name=source or default_name(path),
-            source=FolderSource(path, is_own=self._is_own),
+            name=source,
+            source=place,
             max_file_bytes=self._max_file_bytes,
             encoding=encoding,
             allow_shrink=allow_shrink,
@@ -170,9 +199,9 @@ class Workspace:
 
         await FolderWatch(path, run, on_trouble=on_trouble, is_ignored=self._ignoring()).forever()
 
-    def live(
+    def live_folder(
         self,
-        path: str | Path,
+        folder: Path,
         *,
         space: str,
         source: str | None = None,
@@ -180,22 +209,39 @@ class Workspace:
         every_s: float,
         watches: bool = True,
     ) -> LiveSource:
-        """Return a source for `SourceSync`, which keeps it in step; a folder also after each change if it `watches`.
+        """Return a folder for `SourceSync`, which keeps it in step; also after each change if it `watches`.
 
         Raises:
             DefinitionError: the package `watchfiles` is missing.
         """
-        is_folder = not (isinstance(path, str) and is_address(path))
-        if is_folder and watches:
+        if watches:
             check_watchfiles()
         return LiveSource(
             space=space,
-            name=source or default_name(path),
-            origin=str(path),
-            ingest=partial(self.ingest, path, space=space, source=source, encoding=encoding),
+            name=source or name_of(str(folder)),
+            origin=str(folder),
+            ingest=partial(self.ingest, folder, space=space, source=source, encoding=encoding),
             every_s=every_s,
-            watched=Path(path) if is_folder and watches else None,
+            watched=folder if watches else None,
             is_ignored=self._ignoring(),
+        )
+
+    def live_place(
+        self,
+        make: Callable[[], DocumentSource],
+        *,
+        space: str,
+        source: str,
+        encoding: str | None = None,
+        every_s: float,
+    ) -> LiveSource:
+        """Return a place for `SourceSync`; `make` returns its source for each run."""
+        return LiveSource(
+            space=space,
+            name=source,
+            origin=make().origin,
+            ingest=lambda: self.ingest_from(make(), space=space, source=source, encoding=encoding),
+            every_s=every_s,
         )
 
     def _ignoring(self) -> Callable[[Path], bool]:

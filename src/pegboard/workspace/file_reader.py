@@ -86,10 +86,18 @@ class FileReader:
         Raises:
             CallError: invalid_arguments, if it is not a feed; timeout; result_too_large.
         """
+        return cast("Feed", await self.listing(_FEED, payload))
+
+    async def listing(self, parser: str, payload: bytes) -> Any:
+        """Return what a parser of lists, `module:function`, finds in the answer of a server.
+
+        Raises:
+            CallError: invalid_arguments, if it is not such a list; timeout; result_too_large.
+        """
         try:
-            return cast("Feed", await self._pool.call(_FEED, {}, payload))
+            return await self._pool.call(parser, {}, payload)
         except SandboxError as error:
-            raise CallError("invalid_arguments", _reason("a feed", error)) from None
+            raise CallError("invalid_arguments", _reason("a list", error)) from None
 
 
 def _reason(name: str, error: SandboxError) -> str:

@@ -27,7 +27,7 @@ from pegboard.workspace.shown_names import can_be_shown
 from pegboard.workspace.sources.document_source import BadFile, DocumentSource, SourceFile
 from pegboard.workspace.store.document_store import INGEST_BATCH_DOCUMENTS, SqlDocumentStore
 from pegboard.workspace.store.renaming import Rename
-from pegboard.workspace.store.source_settings import SourceRoot
+from pegboard.workspace.store.source_settings import SourceRoot, SourceVersion
 from pegboard.workspace.store.writing import KnownFile, Stored, StoredFile, prepared
 
 INGEST_AT_ONCE_BYTES = 32 * MIB  # bytes of files that are read but not yet stored
@@ -83,11 +83,15 @@ class _Reader(Struct, frozen=True, kw_only=True):
 
 
 class _Unchanged(Struct, frozen=True, kw_only=True):
-    """A file whose document is stored already. `etag` is its version now, to be recorded; empty if it is known."""
+    """A file whose document stays as it is. `etag` is its version now, to be recorded; empty if it is known.
+
+    `kept` says why the file could not be read; empty if it was.
+    """
 
     path: str
     outcome: Stored = "unchanged"
     etag: str = ""
+    kept: str = ""
 
 
 _Outcome = NewDocument | BadFile | _Unchanged
@@ -141,6 +145,15 @@ class SourceIngest(Struct, frozen=True, kw_only=True):
     async def _run(self, encoding: str | None) -> IngestReport:
         began_in = await self.source.place()
         report = IngestReport()
+        version = self.source.version()
+        if version and encoding is None and not self.allow_shrink:
+            known = await self.store.source_version(self.scope, self.space, self.name)
+            if known is not None and known.version == version and known.origin == self.source.origin:
+                report.total = known.documents
+                report.counts["unchanged"] = known.documents
+                await embed_into(self.store, self.scope, self.space, report, self.on_progress)
+                self.on_progress(report)
+                return report
         renames: list[Rename] = []
         if self.source.is_whole:
             # Checked first, so that a refused run changes nothing.
@@ -165,6 +178,9 @@ class SourceIngest(Struct, frozen=True, kw_only=True):
                 report.removed = await self._remove_gone(began_in)
             if began_in is not None:
                 await self.store.put_source_root(self.scope, self.space, self.name, began_in)
+        if version and not report.bad:
+            done = SourceVersion(self.source.version(), self.source.origin, sum(report.counts.values()))
+            await self.store.put_source_version(self.scope, self.space, self.name, done)
         await self.store.end_source(self.scope, self.space, self.name)
         await embed_into(self.store, self.scope, self.space, report, self.on_progress)
         self.on_progress(report)
@@ -183,6 +199,8 @@ class SourceIngest(Struct, frozen=True, kw_only=True):
                     report.add_not_read(outcome)
                 elif isinstance(outcome, _Unchanged):
                     report.counts[outcome.outcome] += 1
+                    if outcome.kept:
+                        self._report_bad(report, BadFile(path=outcome.path, reason=outcome.kept))
                     etags |= {outcome.path: outcome.etag} if outcome.etag else {}
                 else:
                     batch.append(outcome)
@@ -267,10 +285,12 @@ class SourceIngest(Struct, frozen=True, kw_only=True):
             fetched = await self.source.fetch(
                 file, max_bytes=self.max_file_bytes, known_etag=known.etag if known is not None and is_usable else ""
             )
-        except CallError as error:
-            return with_error(unread, error.error.message)
-        except OSError as error:
-            return with_error(unread, f"it cannot be read: {error.strerror}")
+        except (CallError, OSError) as error:
+            why = error.error.message if isinstance(error, CallError) else f"it cannot be read: {error.strerror}"
+            if known is None or known.error:
+                return with_error(unread, why)
+            # A permission or a server that is away for a while must not cost the document.
+            return _Unchanged(path=file.path, outcome="failed", kept=f"{why.rstrip('.')}; its document stays as it was")
         outcome: Stored = "renamed" if file.path in reader.renamed else "unchanged"
         if fetched is None:
             return _Unchanged(path=file.path, outcome=outcome)

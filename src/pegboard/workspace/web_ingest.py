@@ -9,13 +9,13 @@ import hashlib
 import html
 from collections.abc import AsyncIterator, Callable
 from typing import Final
-from urllib.parse import unquote, urljoin, urlsplit
+from urllib.parse import urljoin, urlsplit
 
 from msgspec import Struct
 
 from pegboard.egress.destinations import Destinations
 from pegboard.egress.http import GuardedClient
-from pegboard.egress.responses import Response, media_type, text_of
+from pegboard.egress.responses import Response, media_type
 from pegboard.model.document import DocumentScope, NewDocument, SourceType
 from pegboard.model.error import CallError
 from pegboard.model.record import replace
@@ -23,9 +23,8 @@ from pegboard.models.limits import LISTED_LINE_CHARS
 from pegboard.workspace.file_reader import FileReader
 from pegboard.workspace.ingest import IngestReport, checked_encoding, embed_into, empty_of
 from pegboard.workspace.parsing.feed import Feed, FeedEntry
-from pegboard.workspace.parsing.formats import FORMATS, format_of
-from pegboard.workspace.shown_names import can_be_shown
 from pegboard.workspace.sources.document_source import BadFile
+from pegboard.workspace.sources.web_paths import is_address, path_of, payload_of
 from pegboard.workspace.store.document_store import INGEST_BATCH_DOCUMENTS, SqlDocumentStore
 from pegboard.workspace.store.writing import PreparedDocument, prepared
 
@@ -33,16 +32,9 @@ INGEST_URL_S = 120.0  # seconds to fetch one address, including redirects
 
 _FEEDS: Final = frozenset({"application/rss+xml", "application/atom+xml", "application/rdf+xml"})
 _PERHAPS_FEEDS: Final = frozenset({"application/xml", "text/xml"})
-_SUFFIXES: Final = {kind.mime: suffix for suffix, kind in reversed(FORMATS.items())}
 _FEED_MARKS: Final = (b"<rss", b"<feed", b"<rdf:RDF")
 _LOOKED_AT_BYTES = 2_048  # bytes of a page examined for its format
-_PATH_CHARS = 500  # characters of a path; longer ones are cut, with a digest appended
 ACCEPT: Final = "text/html,application/rss+xml,application/atom+xml,application/pdf,*/*;q=0.5"
-
-
-def is_address(path: str) -> bool:
-    """Tell whether a path is a web address."""
-    return path.lower().startswith(("http://", "https://"))
 
 
 class WebIngest(Struct, frozen=True, kw_only=True):
@@ -97,7 +89,7 @@ class WebIngest(Struct, frozen=True, kw_only=True):
             self._report_bad(report, f"no parser reads what it is: {media_type(response)[:100]!r}")
             return
         source = self.source or urlsplit(response.url).hostname or "web"
-        document = await reader.read(path, _payload(response), encoding=checked_encoding(self.encoding) or "")
+        document = await reader.read(path, payload_of(response), encoding=checked_encoding(self.encoding) or "")
         if document.is_empty and not self.allow_shrink:
             known = (await self.store.known_files(self.scope, self.space, source, [path])).get(path)
             if known is not None and not known.error and known.checksum != document.checksum:
@@ -175,37 +167,3 @@ def _is_feed(response: Response) -> bool:
         return True
     beginning = response.body[:_LOOKED_AT_BYTES]
     return kind in _PERHAPS_FEEDS and any(mark in beginning for mark in _FEED_MARKS)
-
-
-def _payload(response: Response) -> bytes:
-    """Return the bytes of a response; a text with a declared encoding is converted to UTF-8 with a byte order mark."""
-    if media_type(response).startswith("text/") and "charset=" in response.headers.get("content-type", "").lower():
-        return text_of(response).encode("utf-8-sig")
-    return response.body
-
-
-def path_of(url: str, kind: str) -> str | None:
-    """Return the path for an address, with the extension of its format; `None` for an unsupported format."""
-    address = urlsplit(url)
-    path = unquote(address.path)
-    parts = [each for part in path.split("/") if (each := _name(part)) not in ("", ".", "..")]
-    if not parts or path.endswith("/"):
-        parts.append("index")
-    if address.query:
-        parts[-1] += f"?{_name(unquote(address.query))}"
-    plain = "/".join((_name(address.hostname or "web"), *parts))
-    known = format_of(plain)
-    suffix = _SUFFIXES.get(kind)
-    if suffix is None and known is None:
-        return None
-    if suffix is not None and (known is None or known.mime != kind):
-        plain += suffix
-    if len(plain) > _PATH_CHARS:
-        end = f"~{hashlib.sha256(plain.encode()).hexdigest()[:16]}{suffix or '.' + plain.rpartition('.')[2]}"
-        plain = plain[: _PATH_CHARS - len(end)] + end
-    return plain
-
-
-def _name(text: str) -> str:
-    """Return a part of an address as a name, without unprintable characters and path separators."""
-    return "".join(each for each in text if can_be_shown(each) and each not in "/\\").strip()

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 else:
     ingesting = LazyModule("pegboard.workspace.ingest")
 
+_PLACE = "A folder, a file, the address of a page or feed, git:URL#branch:folder, s3://BUCKET/PREFIX, or sitemap:URL."
 _SPACE = "The space that the documents belong to."
-_SOURCE = "Name of the source in that space. Default: the folder's name, or the address."
+_SOURCE = "Name of the source in that space. Default: that of the folder, repository, bucket or site, or the address."
 _ENCODING = "Encoding of texts that are not UTF-8, such as cp1252; remembered for a folder. `auto` detects it."
 _NO_TEXT = "it has no text, so that no search finds it; scanned pages need text recognition (OCR) first"
 _ALLOW_SHRINK = "Allow removing more than half of the source, or using another folder for it."
@@ -29,7 +30,7 @@ _PROGRESS_S = 0.2
 
 
 async def ingest_command(
-    path: Annotated[str, Parameter(help="A folder, a file, or the address of a web page or feed.")],
+    path: Annotated[str, Parameter(help=_PLACE)],
     /,
     *,
     space: Annotated[str, Parameter(help=_SPACE)],
@@ -39,7 +40,7 @@ async def ingest_command(
     watch: Annotated[bool, Parameter(help=_WATCH, negative="")] = False,
     options: SharedOptions,
 ) -> int:
-    """Add documents to a space: a folder, a file, a web page or a feed.
+    """Add documents to a space: a folder, a file, a page, a feed, a Git repository, a bucket or a web site.
 
     Only new and changed files are read, and documents whose file is gone are removed. If more than half of the source
     would be removed, nothing is changed and the exit code is 1, unless --allow-shrink is set. Unreadable files are
@@ -87,7 +88,7 @@ async def _watch(
     encoding: str | None,
 ) -> None:
     """Ingest a folder after each change, until the command is interrupted."""
-    if "://" in path:
+    if "://" in path or path.startswith(("git:", "sitemap:")):
         raise CommandError(f"--watch is for folders, and {path!r} is an address. Run the command from cron instead.")
 
     def show(report: ingesting.IngestReport) -> None:

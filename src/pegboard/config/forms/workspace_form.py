@@ -32,10 +32,46 @@ class WebFetchForm(Form):
     )
 
 
+class GitForm(Form):
+    """A Git repository. It is read with the program `git`."""
+
+    url: FilledText = Field(description="https://HOST/PATH, ssh://HOST/PATH, or a folder relative to this file.")
+    branch: Maybe[FilledText] = Field(None, description="The branch or tag. Default: the repository's own.")
+    folder: Maybe[FilledText] = Field(None, description="The folder of the repository. Default: all of it.")
+    token: Maybe[ConcealedText] = Field(None, description="The access token for https, such as ${GIT_TOKEN}.")
+
+
+class BucketForm(Form):
+    """A bucket of an S3-compatible service."""
+
+    name: FilledText = Field(description="The name of the bucket.")
+    prefix: Maybe[FilledText] = Field(None, description="The beginning of the objects' names. Default: all objects.")
+    endpoint: Maybe[FilledText] = Field(None, description="The URL of the service. Default: that of AWS.")
+    region: FilledText = Field("us-east-1", description="The region for which requests are signed.")
+    access_key: Maybe[ConcealedText] = Field(
+        None, description="The access key, such as ${AWS_ACCESS_KEY_ID}. Without keys the bucket has to be public."
+    )
+    secret_key: Maybe[ConcealedText] = Field(None, description="The secret key, such as ${AWS_SECRET_ACCESS_KEY}.")
+
+    @model_validator(mode="after")
+    def _has_both_keys(self) -> BucketForm:
+        if (self.access_key is None) != (self.secret_key is None):
+            raise definition_error("`access_key` and `secret_key` belong together; write both, or none")
+        return self
+
+
+PLACES = ("path", "git", "bucket", "sitemap")
+
+
 class LiveSourceForm(Form):
-    """Documents that a running server keeps in step with their place."""
+    """Documents that a running server keeps in step with their place: one of `path`, `git`, `bucket`, `sitemap`."""
 
     path: Maybe[FilledText] = Field(None, description="A folder, relative to this file.")
+    git: Maybe[GitForm] = Field(None, description="A Git repository.")
+    bucket: Maybe[BucketForm] = Field(None, description="A bucket of an S3-compatible service.")
+    sitemap: Maybe[FilledText] = Field(
+        None, description="The URL of a web site, or of its site map. Pages of the same host are read."
+    )
     space: FilledText = Field(description="The space of the documents.")
     name: Maybe[FilledText] = Field(
         None, description="The name of the source in that space. Default: the folder's name, or the address."
@@ -50,8 +86,9 @@ class LiveSourceForm(Form):
 
     @model_validator(mode="after")
     def _has_place(self) -> LiveSourceForm:
-        if self.path is None:
-            raise definition_error("a source needs `path`, a folder")
+        given = [name for name in PLACES if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise definition_error("a source has one of `path`, `git`, `bucket` and `sitemap`")
         return self
 
 

@@ -65,7 +65,7 @@ def parse_gzip(options: JSON, payload: bytes) -> Parsed:
     """Parse a compressed file as the file that is in it, such as `changelog.gz`."""
     name: str = options["name"]
     inner = name[: -len(".gz")]
-    content = _unpacked(payload)
+    content = unpacked(payload)
     known = format_of(inner)
     if known is None or known.parser.endswith(":parse_gzip"):
         return parse_detected(options, content)
@@ -74,7 +74,7 @@ def parse_gzip(options: JSON, payload: bytes) -> Parsed:
     return parsed
 
 
-def _unpacked(payload: bytes) -> bytes:
+def unpacked(payload: bytes) -> bytes:
     """Return what a gzip file contains.
 
     Raises:

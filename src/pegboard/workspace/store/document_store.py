@@ -44,7 +44,7 @@ from pegboard.workspace.store.near import NearIndex
 from pegboard.workspace.store.querying import DOCUMENT_TABLES
 from pegboard.workspace.store.readable_spaces import ReadableSpaces
 from pegboard.workspace.store.renaming import Rename
-from pegboard.workspace.store.source_settings import SourceRoot
+from pegboard.workspace.store.source_settings import SourceRoot, SourceVersion
 from pegboard.workspace.store.sync_turns import SyncState
 from pegboard.workspace.store.writing import KnownFile, PreparedDocument, Stored, StoredFile
 
@@ -332,7 +332,8 @@ class SqlDocumentStore:
         """
 
         def begin(db: Connection) -> None:
-            writing.source_number(db, writing.writable_space(db, scope, space), name, type_, origin)
+            source_n = writing.source_number(db, writing.writable_space(db, scope, space), name, type_, origin)
+            source_settings.put_version(db, source_n, None)
 
         await self._database.write(begin, caller=scope.user)
 
@@ -390,6 +391,7 @@ class SqlDocumentStore:
             if replaces and known is not None and writing.has_document(db, known[1], document.path):
                 # In any type of source, which keeps its origin.
                 [(document_id, status)] = writing.put(db, space_n, known[1], [ready])
+                source_settings.put_version(db, known[1], None)
                 place = browsing.place_of_document(db, ReadableSpaces.of_scope(db, scope), document_id)
                 note = {} if place["source_type"] == "upload" else {"note": REPLACED_NOTE}
                 chunks = len(ready.passages)
@@ -474,6 +476,24 @@ class SqlDocumentStore:
             return source_settings.root_of(db, _source(db, scope, space, source)[1])
 
         return await self._database.read(look, caller=scope.user)
+
+    async def source_version(self, scope: DocumentScope, space: str, source: str) -> SourceVersion | None:
+        """Return the version of its place that a source has; `None` if it has none, or was changed since."""
+
+        def look(db: Connection) -> SourceVersion | None:
+            known = _known_source(db, scope, space, source)
+            return None if known is None else source_settings.version_of(db, known[1])
+
+        return await self._database.read(look, caller=scope.user)
+
+    async def put_source_version(self, scope: DocumentScope, space: str, source: str, version: SourceVersion) -> None:
+        """Record the version of its place that a source has."""
+
+        def put(db: Connection) -> None:
+            writing.writable_space(db, scope, space)
+            source_settings.put_version(db, _source(db, scope, space, source)[1], version)
+
+        await self._database.write(put, caller=scope.user)
 
     async def set_encoding(
         self, scope: DocumentScope, space: str, source: str, encoding: str | None
@@ -560,6 +580,7 @@ class SqlDocumentStore:
             space_n = writing.writable_space(db, scope, place["space"])
             _, source_n = _source(db, scope, place["space"], place["source"])
             writing.remove_document(db, space_n, source_n, within.document_n(db, document_id))
+            source_settings.put_version(db, source_n, None)
             return place
 
         return await self._database.write(remove, caller=scope.user)

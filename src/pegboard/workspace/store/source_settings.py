@@ -28,6 +28,25 @@ class SourceRoot(NamedTuple):
         return self.path == other.path or (self.inode != 0 and is_same_inode)
 
 
+class SourceVersion(NamedTuple):
+    """The version of a place, such as a commit, that a run has read completely, and its number of documents."""
+
+    version: str
+    origin: str
+    documents: int
+
+
+def version_of(db: Connection, source_n: int) -> SourceVersion | None:
+    """Return the version that was read last; `None` if the source has changed since, or has no versions."""
+    value = _value(db, source_n, "version")
+    return SourceVersion(*orjson.loads(value)) if value else None
+
+
+def put_version(db: Connection, source_n: int, version: SourceVersion | None) -> None:
+    """Record the version that was read; `None` for one that is being read."""
+    _put(db, source_n, "version", "" if version is None else orjson.dumps([*version]).decode())
+
+
 def root_of(db: Connection, source_n: int) -> SourceRoot | None:
     """Return the folder of a source; `None` if none was recorded."""
     value = _value(db, source_n, "root")
@@ -51,7 +70,7 @@ def put_encoding(db: Connection, source_n: int, encoding: str) -> None:
 
 def remove_settings(db: Connection, source_n: int) -> None:
     """Remove the settings of a source before the source is removed."""
-    for name in ("root", "encoding"):
+    for name in ("root", "encoding", "version"):
         db.execute("delete from settings where name = ?", (_setting(db, source_n, name),))
 
 
