@@ -162,6 +162,27 @@ def test_a_plan_against_git_names_what_breaks_and_what_got_weaker(
     )
 
 
+def test_a_plan_tells_which_budgets_got_weaker(run: Run, folder: Path) -> None:
+    path, old = folder / "pegboard.yaml", folder / "old.yaml"
+    text = path.read_text()
+    before = (
+        "a: {per: day, calls: 5}, b: {per: day, calls: 5, cost: 2}, c: {per: day, calls: 5}, "
+        "d: {per: 60, cost: 1, unit: credits, users: ann}"
+    )
+    after = "b: {per: day, calls: 4, cost: 3}, c: {per: week, calls: 5, each: user}, e: {per: day, cost: 1}, "
+    old.write_text(f"{text}budgets: {{rules: {{{before}}}}}\n")
+    path.write_text(f"{text}budgets: {{rules: {{{after}}}}}\n")
+    changes = orjson.loads(run("plan", "--against", "old.yaml", "--json").out)["all_profiles"]
+    assert {(c["kind"], c["what"], c["detail"]) for c in changes} == {
+        ("weaker", "budgets.a", "5 calls per day → none"),
+        ("stronger", "budgets.b.calls", "5 → 4"),
+        ("weaker", "budgets.b.cost", "2 usd → 3 usd"),
+        ("changed", "budgets.c", "5 calls per day → 5 calls per week, each user"),
+        ("weaker", "budgets.d", "1 credits per 60 s, users ann → none"),
+        ("stronger", "budgets.e", "none → 1 usd per day"),
+    }
+
+
 def test_a_plan_runs_no_hook_or_monitor_of_the_repository(run: Run, folder: Path) -> None:
     for words in (["init", "-q"], ["add", "."], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "one"]):
         subprocess.run(["git", *words], check=True)

@@ -51,6 +51,35 @@ def test_usage_counts_calls_errors_latency_and_tokens_by_any_field(run: Run, fol
     assert orjson.loads(run("usage", "--json", "--since", "2h", "--until", "1h").out)["total"]["calls"] == 0
 
 
+def test_usage_shows_what_is_left_of_budgets(run: Run, folder: Path) -> None:
+    path = folder / "pegboard.yaml"
+    more = "all: {per: month, calls: 1000}, free: {per: 60, cost: 1}"
+    rules = f"{{few: {{tools: explode, each: user, per: day, calls: 4}}, {more}}}"
+    text = path.read_text() + f"budgets: {{store: 'sqlite:./budgets.db', rules: {rules}}}\n"
+    path.write_text(text)
+    recorded(path, 5, make=lambda number: ("bob", "operator", "explode", {}))
+    budgets = orjson.loads(run("usage", "--json").out)["budgets"]
+    left = {(one["budget"], one["of"].get("user"), one["unit"]): (one["used"], one["left"]) for one in budgets}
+    assert left == {("few", "bob", "calls"): (4, 0), ("all", None, "calls"): (4, 996), ("free", None, "usd"): (0, 1)}
+    assert "pegboard.yaml:" in budgets[0]["rule"]
+    shown = run("usage").out
+    assert "4 of 4 calls" in shown
+    assert "user bob" in shown
+    assert "budgets" not in orjson.loads(run("usage", "--json", "--user", "bob").out)
+    (folder / "budgets.db").write_bytes(b"not a database" * 100)
+    assert "The store of budgets cannot be read" in run("usage").err
+    path.write_text(text.replace("store: 'sqlite:./budgets.db', ", ""))
+    assert orjson.loads(run("usage", "--json").out)["budgets"] == [], "a server counts in its own memory"
+
+
+def test_usage_shows_the_fullest_counters(run: Run, folder: Path) -> None:
+    path = folder / "pegboard.yaml"
+    rules = "{each: {tools: explode, each: user, per: day, calls: 4}}"
+    path.write_text(path.read_text() + f"budgets: {{store: 'sqlite:./budgets.db', rules: {rules}}}\n")
+    recorded(path, 22, make=lambda number: (f"user{number}", "operator", "explode", {}))
+    assert "The 20 fullest of 22 counters of budgets" in run("usage").out
+
+
 @pytest.mark.usefixtures("folder")
 def test_a_range_that_ends_before_it_begins_is_refused(run: Run) -> None:
     assert "must be longer ago than" in run("usage", "--since", "1h", "--until", "2h").err

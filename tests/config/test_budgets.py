@@ -4,13 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from pegboard import Budget
+from pegboard import Budget, ToolContext
 from pegboard.config.config_warnings import warnings
+from pegboard.config.reload import Reloader
 from pegboard.limits.memory_budgets import MemoryBudgetStore
 from pegboard.limits.redis_store import RedisBudgetStore
 from pegboard.limits.sql_budgets import SqlBudgetStore
 from pegboard.server.worker_checks import budgets_in_memory
 from tests.config.project import Project
+from tests.core.parts import kind_of
 
 TOOLS = "tools: [{name: pay, type: internal, handler: 'python:mine:pay'}]\nprofiles: {support: {}}\n"
 PAY = "def pay() -> str:\n    return 'paid'\n"
@@ -84,3 +86,23 @@ def test_check_warns_of_globs_without_a_tool_and_of_agents_without_a_price(tmp_p
         "there is no price of openai_compatible:own, so runs of the agent 'helper' cost nothing here; budget `tokens`"
     ]
     assert not any("'agent.helper'" in text for text in told)
+
+
+async def test_a_reload_takes_other_limits_and_stores_and_keeps_what_was_counted(tmp_path: Path) -> None:
+    files = project(tmp_path, "{rules: {b: {per: day, calls: 1}}}")
+    catalog, config = files.load()
+    reloader = Reloader(files.path, {}, catalog, config=config)
+
+    async def ends(times: int) -> list[str]:
+        return [kind_of(await catalog.view(ToolContext()).call("pay")) for _ in range(times)]
+
+    assert await ends(2) == ["ok", "budget_exceeded"]
+    project(tmp_path, "{rules: {b: {per: day, calls: 2}}}")
+    assert await reloader.reload()
+    assert await ends(2) == ["ok", "budget_exceeded"]
+    project(tmp_path, "{store: 'sqlite:./b.db', rules: {b: {per: day, calls: 2}}}")
+    assert await reloader.reload()
+    assert await ends(3) == ["ok", "ok", "budget_exceeded"]
+    project(tmp_path, "{rules: {b: {per: day, calls: 2}}}")
+    assert await reloader.reload()
+    assert await ends(1) == ["budget_exceeded"], "this process still knows"

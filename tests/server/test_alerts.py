@@ -100,6 +100,30 @@ def add_source(catalog: Catalog, *, name: str = "files", **state: Any) -> FakeSo
     return source
 
 
+async def test_a_budget_is_reported_when_four_fifths_and_all_of_it_are_used_and_when_it_begins_again(
+    project: Project,
+) -> None:
+    site = receiver()
+    budgets = "budgets: {rules: {few: {tools: work, each: user, per: day, calls: 5}}}\npython: [budgeted]\n"
+    project.file("budgeted.py", "from pegboard import default_catalog\n\n@default_catalog.tool\ndef work(): ...\n")
+    async with site.server() as server:
+        world = watched(project, server.url, on="budget", more=budgets)
+        executor = world.catalog.executor
+        ann = world.catalog.view(ToolContext(user_id="ann"))
+        for number in range(6):
+            assert (await ann.call("work")).is_error == (number == 5)
+            await world.look()
+        later = executor.ports.wall_clock() + 86_400
+        executor.swap(replace(executor.ports, wall_clock=lambda: later))
+        await world.look()
+    messages = [asked.json for asked in site.asked]
+    assert [(message["status"], message["names"]) for message in messages] == [
+        ("began", ["80%"]), ("began", ["100%"]), ("over", ["100%"]),
+    ]  # fmt: skip
+    assert {message["subject"] for message in messages} == {"few of user 'ann', calls"}
+    assert "is used up: 5 of 5 calls per day; it begins again at" in messages[1]["text"]
+
+
 async def test_a_receiver_gets_one_signed_message_when_a_source_is_lost_and_one_when_it_works_again(
     project: Project,
 ) -> None:

@@ -89,6 +89,13 @@ async def test_two_servers_share_a_budget_over_both_doors(folder: Path) -> None:
         assert await over_mcp(client, "pay") == "budget_exceeded"
 
 
+async def test_workers_that_would_each_count_for_themselves_do_not_start(tmp_path: Path) -> None:
+    Project(tmp_path).write(CONFIG.replace("  store: STORE\n", ""), mine=MODULE)
+    with pytest.raises(AssertionError, match="each of 2 workers would count for itself"):
+        async with serving(tmp_path, "--workers", "2"):
+            pass
+
+
 async def test_two_workers_share_a_budget(tmp_path: Path) -> None:
     Project(tmp_path).write(CONFIG.replace("STORE", "sqlite:./budgets.db"), mine=MODULE)
     async with serving(tmp_path, "--workers", "2") as server, httpx2.AsyncClient(base_url=server.url) as client:

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from pegboard.auth.rules import IdentityRules
 from pegboard.catalog import Catalog
 from pegboard.config import Config
+from pegboard.config.forms.budget_form import BudgetForm
 from pegboard.core.judge import applies
 from pegboard.core.names import fold
 from pegboard.model.bounds import Bounds
@@ -142,11 +143,48 @@ def guards_of_config(before: Config, after: Config, rules: tuple[object, object]
     yield from _identity(
         old if isinstance(old, IdentityRules) else None, new if isinstance(new, IdentityRules) else None
     )
+    yield from _budgets(*(config.budgets.value.rules if config.budgets else {} for config in (before, after)))
     read = {form.value.model_dump().get("setting") for config in (before, after) for form in config.predicates.values()}
     for name in dict.fromkeys((*before.settings, *after.settings)):
         if name in read and before.settings.get(name) != after.settings.get(name):
             # Without the values: settings may hold anything.
             yield GuardChange(guard=f"settings.{name}, which a predicate reads", verdict="changed")
+
+
+def _budgets(before: Mapping[str, BudgetForm], after: Mapping[str, BudgetForm]) -> Iterator[GuardChange]:
+    """Yield the budgets that changed. One that counts other calls, or in another way, is just different."""
+    for name in dict.fromkeys((*before, *after)):
+        old, new, guard = before.get(name), after.get(name), f"budgets.{name}"
+        if old is None or new is None:
+            shown = {"before": _budget_text(old), "after": _budget_text(new)}
+            yield GuardChange(guard=guard, verdict="weaker" if new is None else "stronger", **shown)
+        elif _counting(old) != _counting(new):
+            shown = {"before": _budget_text(old), "after": _budget_text(new)}
+            yield GuardChange(guard=guard, verdict="changed", **shown)
+        else:
+            yield from _less_is_stronger(f"{guard}.calls", old.calls, new.calls)
+            yield from _less_is_stronger(f"{guard}.cost", old.cost, new.cost, unit=f" {new.unit}")
+
+
+def _counting(budget: BudgetForm) -> dict[str, Any]:
+    """Return what decides which calls a budget counts, and how."""
+    return budget.model_dump(exclude={"calls", "cost"})
+
+
+def _budget_text(budget: BudgetForm | None) -> str:
+    if budget is None:
+        return _NONE
+    limits = [f"{budget.calls} calls"] if budget.calls is not None else []
+    limits += [f"{budget.cost:g} {budget.unit}"] if budget.cost is not None else []
+    per = budget.per if isinstance(budget.per, str) else f"{budget.per:g} s"
+    of = [
+        f"{key} {', '.join(names)}"
+        for key, names in (
+            ("tools", budget.tools), ("profiles", budget.profiles), ("users", budget.users), ("each", budget.each),
+        )
+        if names
+    ]  # fmt: skip
+    return f"{' and '.join(limits)} per {per}{''.join(f', {part}' for part in of)}"
 
 
 # ---------------------------------------------------------------- single guards
