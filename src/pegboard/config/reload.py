@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -61,6 +61,7 @@ class Reloader:
         check: called with each new catalog; raises `DefinitionError` to refuse the change.
         on_reload: called with the new config after each swap.
         on_refused: called with the problems of a refused change.
+        plan: called with the config in use before each swap; returns what is awaited in the background after it.
         logs_refusals: whether a refused change is logged here; False if another worker logs it.
         interval_s: how often files are checked. A change is applied once two checks agree, so that nobody is still
             writing.
@@ -77,6 +78,7 @@ class Reloader:
         check: Callable[[Catalog], object] = lambda _: None,
         on_reload: Callable[[Config], object] = lambda _: None,
         on_refused: Callable[[Sequence[Problem]], object] = lambda _: None,
+        plan: Callable[[Config], Callable[[Config], Coroutine[Any, Any, None]]] | None = None,
         logs_refusals: bool = True,
         interval_s: float = RELOAD_INTERVAL_S,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
@@ -84,7 +86,7 @@ class Reloader:
         self.config = config
         self.problems: tuple[Problem, ...] = ()
         self._path, self._env, self._catalog = path, env, catalog
-        self._check, self._on_reload, self._on_refused = check, on_reload, on_refused
+        self._check, self._on_reload, self._on_refused, self._plan = check, on_reload, on_refused, plan
         self._logs_refusals, self._interval_s, self._sleep = logs_refusals, interval_s, sleep
         self._watched = config
         # The declarations of the files; all others in the catalog were registered while it ran.
@@ -124,9 +126,17 @@ class Reloader:
         for name, source in loaded.registry.sources.items():
             if name not in continuing:
                 await source.start()
+        tell = None if self._plan is None else self._plan(self.config)
         self._swap(loaded, config, continuing)
+        if tell is not None:
+            self._in_background(tell(self.config))
         self._remember(config, before)
         return True
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._retiring.add(task)
+        task.add_done_callback(self._retiring.discard)
 
     def _kept(self, loaded: Catalog) -> dict[str, Continues]:
         """Return the current sources that continue, since the new config reaches them in the same way."""
@@ -186,18 +196,14 @@ class Reloader:
         # All that they keep is in their store.
         former, catalog.connections = catalog.connections, loaded.connections
         if former is not None:
-            closing = asyncio.get_running_loop().create_task(former.close())
-            self._retiring.add(closing)
-            closing.add_done_callback(self._retiring.discard)
+            self._in_background(former.close())
         catalog.registry.swap(replace(loaded.registry.declarations, secrets=seen, parts=parts))
         executor.adopt_bounds()
         log.info("config_reloaded: %s", self._path)
         if self._logs_refusals:
             note_config(catalog, config)
         if retired:
-            task = asyncio.get_running_loop().create_task(self._retire(retired, set(executor.in_flight)))
-            self._retiring.add(task)
-            task.add_done_callback(self._retiring.discard)
+            self._in_background(self._retire(retired, set(executor.in_flight)))
 
     async def _retire(self, sources: Sequence[Source], calls: set[str]) -> None:
         """Stop removed sources once the calls that may use them have ended."""

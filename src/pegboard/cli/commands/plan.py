@@ -14,8 +14,9 @@ from cyclopts import Parameter
 from pegboard.catalog import Catalog
 from pegboard.cli.command_error import CommandError, Exit
 from pegboard.cli.options import Options, SharedOptions
-from pegboard.cli.planning.comparison import Change, Plan, Side, compare
+from pegboard.cli.planning.comparison import Side, compare
 from pegboard.cli.planning.markdown import as_code, markdown_table
+from pegboard.cli.planning.plan_record import CHANGE_ORDER, plan_record, plan_sentence
 from pegboard.cli.planning.revision import checked_out
 from pegboard.cli.project import CLI_STOP_GRACE_S, CONFIG_NAME, Project, find_config, load
 from pegboard.cli.terminal import Column
@@ -35,7 +36,6 @@ _FAILING: dict[FailOn, tuple[str, ...]] = {
     "breaking": ("breaking", "unclear"),
     "weaker": ("weaker", "changed"),
 }
-_ORDER = ("lost", "breaking", "unclear", "weaker", "changed", "gained", "stronger", "compatible")
 _COLUMNS = (
     Column(head="Change", style="bold"), Column(head="Tool"), Column(head="What"), Column(head="Detail"),
     Column(head="Profiles", style="dim"),
@@ -72,7 +72,9 @@ async def plan_command(
             finally:
                 await old_catalog.close(grace_s=CLI_STOP_GRACE_S)
                 await project.catalog.close(grace_s=CLI_STOP_GRACE_S)
-        answer = _clean(_as_json(plan, counting.name, str(old_path.parent)), before, after, project)
+        answer = _clean(
+            plan_record(plan, counted_by=counting.name, old_folder=str(old_path.parent)), before, after, project
+        )
     if options.json:
         options.terminal.json(answer)
     elif markdown:
@@ -145,31 +147,6 @@ def _clean(answer: JSON, before: Side, after: Side, project: Project) -> JSON:
 # ---------------------------------------------------------------- the answer
 
 
-def _as_json(plan: Plan, counted_by: str, old_folder: str) -> JSON:
-    def row(change: Change) -> JSON:
-        shown = {"kind": change.kind, "tool": change.tool, "what": change.what, "detail": change.detail}
-        shown["example"] = change.example or None
-        # The copy of the old config is gone when somebody reads this.
-        return {key: value and value.replace(f"{old_folder}/", "") for key, value in shown.items()}
-
-    return {
-        "against": plan.against,
-        "counted_by": counted_by,
-        "profiles": [
-            {
-                "profile": one.profile,
-                "changes": [row(change) for change in sorted(one.changes, key=lambda each: _ORDER.index(each.kind))],
-                "shown_as": list(one.shown_as),
-                "tokens": {exposure: list(pair) for exposure, pair in one.tokens.items()},
-            }
-            for one in plan.profiles
-        ],
-        "all_profiles": [row(change) for change in plan.everywhere],
-        "summary": {kind: plan.count(kind) for kind in _ORDER},
-        "not_compared": [text.replace(f"{old_folder}/", "") for text in plan.not_compared],
-    }
-
-
 def _rows(answer: JSON) -> list[list[str]]:
     """Return one row for each change, with all profiles that it concerns."""
     profiles: dict[tuple[str, ...], list[str]] = {}
@@ -183,7 +160,7 @@ def _rows(answer: JSON) -> list[list[str]]:
                 )
             key = (change["kind"], change["tool"] or "", change["what"], detail)
             profiles.setdefault(key, []).append(name)
-    rows = sorted(profiles.items(), key=lambda item: (_ORDER.index(item[0][0]), item[0]))
+    rows = sorted(profiles.items(), key=lambda item: (CHANGE_ORDER.index(item[0][0]), item[0]))
     return [[*key, ", ".join(names)] for key, names in rows]
 
 
@@ -197,11 +174,6 @@ def _token_rows(answer: JSON) -> list[list[str]]:
     return rows
 
 
-def _sentence(answer: JSON) -> str:
-    counts = [f"{count} {kind}" for kind, count in answer["summary"].items() if count]
-    return f"Compared with {answer['against']}: {', '.join(counts) or 'nothing that callers see has changed'}."
-
-
 def _print(options: Options, answer: JSON) -> None:
     terminal = options.terminal
     if rows := _rows(answer):
@@ -213,12 +185,12 @@ def _print(options: Options, answer: JSON) -> None:
         terminal.say("")
     for text in answer["not_compared"]:
         terminal.say(f"Not compared: {text}")
-    terminal.say(_sentence(answer))
+    terminal.say(plan_sentence(answer))
 
 
 def _as_markdown(answer: JSON) -> str:
     against = answer["against"]
-    lines = [f"### Pegboard plan\n\n{_sentence(answer).replace(against, as_code(against))}\n"]
+    lines = [f"### Pegboard plan\n\n{plan_sentence(answer).replace(against, as_code(against))}\n"]
     if rows := _rows(answer):
         heads = ("Change", "Tool", "What", "Detail", "Profiles")
         lines += markdown_table(heads, [[f"**{row[0]}**", *map(as_code, row[1:])] for row in rows])

@@ -10,7 +10,7 @@ import secrets
 import socket  # noqa: TID251 - listens, and calls nobody
 import ssl
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +21,7 @@ from pegboard.catalog import Catalog
 from pegboard.cli.command_error import CommandError, Exit
 from pegboard.cli.log_lines import LogForm, LogLevel, log_as, tell
 from pegboard.cli.options import Options, SharedOptions, Strict
+from pegboard.cli.planning.reload_plan import log_reload, remember
 from pegboard.cli.project import Project, load
 from pegboard.config import Config
 from pegboard.config.reload import Reloader, note_config
@@ -358,6 +359,11 @@ def _reloading(
         if worker is not None:
             _share(candidate, worker)
 
+    def plan(config: Config) -> Callable[[Config], Coroutine[Any, Any, None]]:
+        before = remember(catalog, config)
+        return lambda taken: log_reload(before, catalog, taken, say=serving.say)
+
+    logs = worker is None or worker.number == 0
     reloader: Reloader = Reloader(
         project.config.path,
         os.environ,
@@ -365,7 +371,8 @@ def _reloading(
         config=project.config,
         check=check,
         on_reload=on_reload,
-        logs_refusals=worker is None or worker.number == 0,
+        plan=plan if logs else None,
+        logs_refusals=logs,
     )
 
     def context_of(principal: Principal) -> ToolContext:

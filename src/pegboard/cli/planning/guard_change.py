@@ -143,12 +143,16 @@ def guards_of_config(before: Config, after: Config, rules: tuple[object, object]
     yield from _identity(
         old if isinstance(old, IdentityRules) else None, new if isinstance(new, IdentityRules) else None
     )
-    yield from _budgets(*(config.budgets.value.rules if config.budgets else {} for config in (before, after)))
+    yield from _budgets(_rules(before), _rules(after))
     read = {form.value.model_dump().get("setting") for config in (before, after) for form in config.predicates.values()}
     for name in dict.fromkeys((*before.settings, *after.settings)):
         if name in read and before.settings.get(name) != after.settings.get(name):
             # Without the values: settings may hold anything.
             yield GuardChange(guard=f"settings.{name}, which a predicate reads", verdict="changed")
+
+
+def _rules(config: Config) -> Mapping[str, BudgetForm]:
+    return {} if config.budgets is None else config.budgets.value.rules
 
 
 def _budgets(before: Mapping[str, BudgetForm], after: Mapping[str, BudgetForm]) -> Iterator[GuardChange]:
