@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import re
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 
-from pegboard import Catalog, Profile, ToolSpec, http_app
+from pegboard import Catalog, Profile, ToolSpec, Workspace, http_app
+from pegboard.auth.rules import IdentityRules
+from pegboard.model.document import DocumentTable, NewDocument
+from pegboard.model.result import AudioContent, ImageContent, ResourceContent, ResourceLink, TextContent, ToolResult
+from pegboard.workspace.store.writing import prepared
+from tests.agents.team import agent
+from tests.auth.parts import rule
 from tests.server.console.browsing import ADDRESS, LINK, Browser, console, opened
 from tests.server.console.test_console_login import Office
 
@@ -37,9 +46,10 @@ def assert_is_only_text(page: str) -> None:
     """Assert that none of the hostile text became markup, and that none of it hides or turns text around."""
     assert re.search(r"[\u202a-\u202e\u2066-\u2069\u200b\u2028\x00\x1b]", page) is None
     for tag, attributes in Elements(page).found:
-        assert tag not in ("img", "style", "iframe", "object")
+        assert tag not in ("style", "iframe", "object")
+        assert tag not in ("img", "audio") or re.match(r"data:(image|audio)/[a-z]+;base64,", attributes["src"] or "")
         assert not [name for name in attributes if name.startswith("on") or name == "style"]
-        places = [attributes.get(name) or "/console" for name in ("href", "src", "action")]
+        places = [attributes.get(name) or "/console" for name in ("href", "action")]
         assert all(place.startswith(("/console", "#")) for place in places), places
         assert tag != "script" or (attributes["src"] or "").startswith("/console/static/")
 
@@ -147,6 +157,70 @@ async def test_hostile_results_and_arguments_are_text() -> None:
         assert "more characters" in answer.text
         assert_is_only_text(answer.text)
         assert len(answer.content) < 600_000
+
+
+async def test_hostile_parts_of_a_result_are_text(tmp_path: Path) -> None:
+    catalog = Catalog("shop")
+    parts = (
+        ImageContent(HOSTILE.encode(), "image/png"), ImageContent(b"x", HOSTILE), AudioContent(b"x", HOSTILE),
+        ResourceContent(uri=HOSTILE, text=HOSTILE), ResourceContent(uri=HOSTILE, blob=b"x", mime_type=HOSTILE),
+        ResourceLink(uri=f"javascript:{MARKUP}", name=HOSTILE, description=HOSTILE),
+        TextContent(f"+++ {HOSTILE}\n@@ -1 +1 @@\n-{HOSTILE}"), TextContent(json.dumps([{HOSTILE: HOSTILE}])),
+    )  # fmt: skip
+    catalog.tool(name="parts")(lambda: ToolResult(parts))
+    catalog.tool(name="tree")(lambda: {HOSTILE: [HOSTILE, {HOSTILE: HOSTILE * 5_000}]})
+    async with console(catalog) as browser:
+        await browser.log_in()
+        for name in ("parts", "tree"):
+            await browser.get(f"/tools/{name}")
+            answer = await browser.post(f"/tools/{name}")
+            assert "pwned" in answer.text
+            assert_is_only_text(answer.text)
+
+
+async def test_hostile_documents_agents_and_past_calls_are_text(tmp_path: Path) -> None:
+    office, space, source = Office(tmp_path), "s" + MARKUP, "x" + MARKUP
+    workspace = Workspace(f"sqlite:{tmp_path}/documents.db")
+    store = workspace.store
+    scope = store.operator_scope(space)
+    table = DocumentTable(name="t", columns=(MARKUP, HIDING[:-1]), rows=((MARKUP, HIDING[:-1]),))
+    told = {"title": HOSTILE[:-1], MARKUP: HIDING[:-1]}
+    documents = [
+        NewDocument(path="f/a" + MARKUP.replace("/", "|"), mime="text/" + MARKUP, size_bytes=1, checksum="x",
+                    text=HOSTILE[:-1] * 50, metadata=told, tables=(table,)),
+        NewDocument(path="broken", mime="x", size_bytes=1, checksum="x", error=HOSTILE[:-1]),
+    ]  # fmt: skip
+    await store.begin_source(scope, space, source, type_="folder", origin="")
+    await store.put(scope, space, source, [prepared(one) for one in documents])
+    await store.end_source(scope, space, source)
+    await workspace.grant("user:olga", space, "write")
+    office.catalog.use_documents(workspace.store)
+    office.catalog.profile(Profile(name="desk2", include=("navigation", "search", "document")))
+    rights = (rule(key="olga", user="olga", roles=("operator",), profiles=("desk2",)),)
+    office.catalog.identity = IdentityRules(key_store=office.keys.path, map=rights)
+    office.catalog.agent(agent("evil", description=HOSTILE, prompt=HOSTILE, origin=HOSTILE))
+    async with console(office.catalog) as browser:
+        await browser.log_in(office.key["olga"])
+        pages = ["/documents", f"/documents?{urlencode({'q': 'pwned ' + MARKUP})}", "/agents", "/agents/evil", "/usage",
+                 f"/documents?{urlencode({'d_space': HOSTILE, 'source': HOSTILE, 'folder': HOSTILE, 'done': HOSTILE})}",
+                 f"/connections?{urlencode({'done': 'revoked', 'of': HOSTILE})}",
+                 f"/usage?{urlencode({'by': HOSTILE, 'since': HOSTILE})}"]  # fmt: skip
+        first = await browser.get("/documents")
+        assert "window.pwned=1" in first.text
+        links = [unescape(link) for link in re.findall(r'href="/console(/documents/doc_[^"]+)"', first.text)]
+        assert len(links) == 2
+        for path in (*pages, *links):
+            answer = await browser.get(path)
+            assert answer.status_code in (200, 404), path
+            assert_is_only_text(answer.text)
+        await browser.get("/documents")
+        token = re.findall(r'name="form_token" value="([^"]+)', browser.page)[0]
+        upload = await browser.client.post(
+            f"/console/documents/upload?{urlencode({'d_space': space})}", data={"form_token": token},
+            files=[("files", (f"{MARKUP}.pdf", b"x"))], headers={"origin": ADDRESS},
+        )  # fmt: skip
+        assert_is_only_text(upload.text)
+    workspace.close()
 
 
 async def test_every_answer_forbids_inline_code_frames_and_caches(tmp_path: Path) -> None:
