@@ -81,5 +81,21 @@ await keys.page.goto(base + pages[0][1]);
 await keys.page.waitForTimeout(500);
 const drawn = { pegs: await keys.page.evaluate(() => document.querySelectorAll(".pegs a.peg").length), ms: 1000 * (await cost()) };
 void before;
+
+// A file that is dropped anywhere on a page is sent by its form.
+let dropped = "";
+if (told.drop) {
+  const { page, seen } = await opened({ storageState });
+  await page.goto(base + told.drop.path);
+  const files = await page.evaluateHandle(({ name, text }) => {
+    const transfer = new DataTransfer();
+    transfer.items.add(new File([text], name));
+    return transfer;
+  }, told.drop);
+  await page.dispatchEvent("main", "dragenter", { dataTransfer: files });
+  await Promise.all([page.waitForURL((url) => url.search.includes("done=")), page.dispatchEvent("main", "drop", { dataTransfer: files })]);
+  dropped = await page.innerText("main");
+  faults.push(...seen.map((text) => `drop: ${text}`));
+}
 await browser.close();
-console.log(JSON.stringify({ faults, texts, pressed, drawn }));
+console.log(JSON.stringify({ faults, texts, pressed, drawn, dropped }));

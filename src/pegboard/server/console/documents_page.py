@@ -11,7 +11,7 @@ from starlette.responses import RedirectResponse, Response
 
 from pegboard.core.ports import DocumentStore
 from pegboard.core.view import View
-from pegboard.model.json_types import JSON
+from pegboard.model.json_types import JSON, JSONValue, is_list
 from pegboard.model.resource import DocumentOperation
 from pegboard.model.tool import ToolEntry
 from pegboard.server.console.frame import frame
@@ -217,12 +217,22 @@ def _row(item: JSON, now: float) -> DocumentRow:
 
 
 def _facts(info: JSON) -> list[tuple[str, str]]:
-    names = ("mime", "language", "pages", "created_at", "modified_at", "ingested_at", "chunk_count", "encoding")
-    words = {"chunk_count": "passages", "mime": "type"}
-    facts = [
-        (words.get(name, name.replace("_at", "")), str(info[name])) for name in names if info.get(name) is not None
-    ]
-    return [*facts, *((str(name), str(value)) for name, value in info["metadata"].items() if value not in ("", [], {}))]
+    names = {
+        "mime": "type",
+        "language": "language",
+        "pages": "pages",
+        "chunk_count": "passages",
+        "encoding": "encoding",
+    }
+    facts = [(shown, str(info[name])) for name, shown in names.items() if info.get(name) is not None]
+    times = [(name, info[f"{name}_at"]) for name in ("created", "modified", "ingested")]
+    facts += [(name, str(at).replace("T", " ").replace("+00:00", " UTC")) for name, at in times if at]
+    return [*facts, *((name, _words(value)) for name, value in info["metadata"].items() if value not in ("", [], {}))]
+
+
+def _words(value: JSONValue) -> str:
+    """Return a value of the metadata for people: a list as its parts."""
+    return ", ".join(map(_words, value)) if is_list(value) else str(value)
 
 
 def _when(iso: str, now: float) -> str:

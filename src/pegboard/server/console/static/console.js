@@ -66,6 +66,9 @@
     }
   };
   addCopy(document);
+  // On a phone the navigation scrolls: begin with the tab of this page in sight.
+  const current = document.querySelector("nav a[aria-current]"), list = current && current.closest("ul");
+  if (list) list.scrollLeft = current.offsetLeft - list.offsetLeft - (list.clientWidth - current.offsetWidth) / 2;
 
   // Live calls: everything is written as text, and as often as the browser draws.
   const live = document.getElementById("live");
