@@ -53,6 +53,9 @@ class Accounts:
             raise CallError("storage_unavailable", "The store of connections does not answer.")
         return None if caller.user_id in self.connected else f"{caller.user_id!r} has no account at {self.name!r}"
 
+    def fix(self) -> str:
+        return f"connect {self.name}"
+
     async def required(self, caller: Caller) -> CallError:
         if self.is_away:
             raise CallError("storage_unavailable", "The store of connections does not answer.")

@@ -133,6 +133,8 @@ async def test_an_api_key_cannot_be_exchanged_and_the_refusal_says_what_to_do(tm
         assert here.issuer.hits["token"] == 0
         decision = await here.catalog.view(ToolContext(user_id="ann", space_id="acme")).awhy("me")
         assert (decision.visible, decision.callable) == (True, False)
+        assert decision.fix is not None
+        assert decision.fix.text == "call with a token of your login"
         stranger = await here.catalog.view(ToolContext()).call("me", {})
         assert stranger.error is not None
         assert "this caller has no user" in stranger.error.message

@@ -67,29 +67,34 @@ def connections_of(config: Config, report: Report) -> Connections | None:
     return None
 
 
-def source_auth(
-    form: SourceAuthForm | None,
-    at: At,
-    build: BuildContext,
-    *,
-    source: str,
-    url: str,
-    headers: Mapping[str, str | Secret],
-    names_resource: bool,
-    is_from_document: bool = False,
-) -> SourceAuth | None:
+class Upstream(CarriesCredentials, frozen=True, kw_only=True):
+    """The service behind a source, as far as its `auth:` depends on it.
+
+    Args:
+        source: the name of the source.
+        url: the URL of the service, to which the tokens are sent; empty if only its document names it.
+        headers: the other headers of the source.
+        names_resource: whether a token is requested for `url` if nothing else says what it is for.
+        is_from_document: whether the description of an API has filled in the URLs of the issuer.
+    """
+
+    source: str
+    url: str
+    headers: Mapping[str, str | Secret] = field(default_factory=dict[str, "str | Secret"])
+    names_resource: bool = False
+    is_from_document: bool = False
+
+
+def source_auth(form: SourceAuthForm | None, at: At, build: BuildContext, upstream: Upstream) -> SourceAuth | None:
     """Return what `auth:` of a source says; `None` after reporting a problem.
 
     Args:
         form: the section.
         at: its place.
         build: the catalog being built.
-        source: the name of the source.
-        url: the URL of the service, to which the tokens are sent.
-        headers: the other headers of the source.
-        names_resource: whether a token is requested for `url` if nothing else says what it is for.
-        is_from_document: whether the description of an API has filled in the URLs of the issuer.
+        upstream: the service behind the source.
     """
+    headers = upstream.headers
     if form is None or form.mode == "none":
         return SourceAuth(headers=headers)
     for key, value in (("key", form.key), ("scheme", form.scheme)):
@@ -106,58 +111,16 @@ def source_auth(
     if any(name.lower() == "authorization" for name in headers):
         build.report.add(at.problem(f"`mode: {form.mode}` sends an Authorization, and `headers` has one. Remove it"))
         return None
-    return _with_tokens(
-        form, form.mode, at, build, source=source, url=url, headers=headers, names_resource=names_resource,
-        is_from_document=is_from_document,
-    )  # fmt: skip
-
-
-def _with_tokens(
-    form: SourceAuthForm,
-    mode: AuthMode,
-    at: At,
-    build: BuildContext,
-    *,
-    source: str,
-    url: str,
-    headers: Mapping[str, str | Secret],
-    names_resource: bool,
-    is_from_document: bool,
-) -> SourceAuth | None:
-    if not url:
+    if not upstream.url:
         text = "the tokens would be sent to a server that only the document names. Write `base_url`"
         build.report.add((at / "mode").problem(text))
         return None
-    try:
-        login = None if form.login is None else _login_settings(form.login, source)
-    except DefinitionError as error:
-        _misfit(error, at / "login", build)
-        return None
-    try:
-        settings = AuthSettings(
-            source=source,
-            mode=mode,
-            server_url=url,
-            authorization_url=form.authorization_url or "",
-            revocation_url=form.revocation_url or "",
-            resource=form.resource or "",
-            scopes=tuple(form.scopes),
-            hosts=tuple(form.hosts),
-            names_resource=names_resource,
-            audience=form.audience or "",
-            subject_token_type=form.subject_token_type,
-            sends_actor=form.sends_actor,
-            grant=form.grant,
-            login=login,
-            is_from_document=is_from_document,
-            **_client_of(form),
-        )
-    except DefinitionError as error:
-        _misfit(error, at, build)
+    settings = _settings(form, form.mode, at, build, upstream)
+    if settings is None:
         return None
     if secrets_of_client := tuple(settings.secrets()):
         build.catalog.add_secrets(*secrets_of_client)
-    if mode == "client_credentials":
+    if settings.mode == "client_credentials":
         return SourceAuth(headers=headers, service=upstream_credentials.ServiceCredentials(settings))
     if settings.is_exchanged:
         build.exchanges_tokens = True
@@ -166,6 +129,38 @@ def _with_tokens(
     if connections is None:
         return None
     return SourceAuth(headers=headers, personal=upstream_credentials.PersonalCredentials(connections, settings))
+
+
+def _settings(
+    form: SourceAuthForm, mode: AuthMode, at: At, build: BuildContext, upstream: Upstream
+) -> AuthSettings | None:
+    """Return the settings of a section with tokens; `None` after reporting a problem."""
+    place = at / "login"
+    try:
+        login = None if form.login is None else _login_settings(form.login, upstream.source)
+        place = at
+        return AuthSettings(
+            source=upstream.source,
+            mode=mode,
+            server_url=upstream.url,
+            authorization_url=form.authorization_url or "",
+            revocation_url=form.revocation_url or "",
+            resource=form.resource or "",
+            scopes=tuple(form.scopes),
+            hosts=tuple(form.hosts),
+            names_resource=upstream.names_resource,
+            audience=form.audience or "",
+            subject_token_type=form.subject_token_type,
+            sends_actor=form.sends_actor,
+            grant=form.grant,
+            login=login,
+            is_from_document=upstream.is_from_document,
+            **_client_of(form),
+        )
+    except DefinitionError as error:
+        key, _, text = str(error).partition(": ")
+        build.report.add((place / key).problem(text))
+        return None
 
 
 def stores_connections(at: At, build: BuildContext) -> Connections | None:
@@ -197,8 +192,3 @@ def _client_of(form: SourceAuthForm | LoginIssuerForm) -> dict[str, Any]:
         "private_key_id": form.private_key_id or "",
         "token_auth": form.token_auth,
     }
-
-
-def _misfit(error: DefinitionError, at: At, build: BuildContext) -> None:
-    key, _, text = str(error).partition(": ")
-    build.report.add((at / key).problem(text))

@@ -104,7 +104,7 @@ class Connections:
         resolve: looks up the host names of issuers.
         lease_s: seconds for which one worker alone may refresh a token. If it dies, the others wait that long.
         token_kept_s: seconds for which a token is used without reading the store again. A disconnection in another
-            worker counts after that.
+            process counts after that, unless `changed_elsewhere` reports it.
         clock: seconds, monotonic.
 
     Raises:
@@ -185,12 +185,18 @@ class Connections:
         return IssuerRequests(settings, resolve=self._resolve)
 
     def subscribe(self, on_change: OnChange) -> Callable[[], None]:
-        """Call `on_change(person, source, is_connected)` after this process connected or disconnected somebody.
+        """Call `on_change(person, source, is_connected)` after somebody connected or disconnected, as far as is known.
+
+        What other processes do is known here only through `changed_elsewhere`.
 
         Returns a function that ends the subscription.
         """
         self._on_change.append(on_change)
         return lambda: self._on_change.remove(on_change)
+
+    def changed_elsewhere(self, person: Person, source: str, *, is_connected: bool) -> None:
+        """Take note of a change that another process has stored: nothing that was kept here is used any more."""
+        self._notify(person, source, is_connected=is_connected)
 
     def _notify(self, person: Person, source: str, *, is_connected: bool) -> None:
         self._forget(person, source)

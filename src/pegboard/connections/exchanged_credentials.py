@@ -114,6 +114,9 @@ class ExchangedCredentials:
     async def missing(self, caller: Caller) -> str | None:
         return self._reason(caller)
 
+    def fix(self) -> str:
+        return "call with a token of your login"
+
     async def required(self, caller: Caller) -> CallError:
         return self._required(caller)
 

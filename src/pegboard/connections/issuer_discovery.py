@@ -116,6 +116,17 @@ async def _asked_for(settings: AuthSettings, requests: IssuerRequests, known: Ch
     )
 
 
+async def _tried(requests: IssuerRequests, url: str, failed: str) -> tuple[Response | None, str]:
+    """Return the answer to a request for metadata, if there is one, and the last failure so far."""
+    try:
+        response = await requests.get(url)
+    except EgressError as error:
+        return None, error.error.message
+    if response.status_code >= 500 or response.status_code == 429:
+        failed = f"{url!r} answered {response.status_code}."
+    return response, failed
+
+
 async def _resource_metadata(
     settings: AuthSettings, requests: IssuerRequests, challenge: Challenge
 ) -> oauth.ProtectedResourceMetadata | None:
@@ -124,15 +135,9 @@ async def _resource_metadata(
         challenge.resource_metadata or None, settings.server_url
     )
     failed = ""
-    for url in urls:
-        try:
-            response = await requests.get(url)
-        except EgressError as error:
-            failed = error.error.message
-            continue
-        if response.status_code >= 500 or response.status_code == 429:
-            failed = f"{url!r} answered {response.status_code}."
-        metadata = await oauth.handle_protected_resource_response(_read(response))
+    for place in urls:
+        response, failed = await _tried(requests, place, failed)
+        metadata = None if response is None else await oauth.handle_protected_resource_response(_read(response))
         if metadata is None:
             continue
         resource, wanted = str(metadata.resource), oauth.resource_url_from_server_url(settings.server_url)
@@ -171,14 +176,11 @@ async def _issuer(
     """Return the issuer with this URL; without one that of former times, the service's own host."""
     expected = url or oauth.origin_of_server(settings.server_url)
     failed = ""
-    for place in oauth.build_oauth_authorization_server_metadata_discovery_urls(url or None, settings.server_url):
-        try:
-            response = await requests.get(place)
-        except EgressError as error:
-            failed = error.error.message
+    urls = oauth.build_oauth_authorization_server_metadata_discovery_urls(url or None, settings.server_url)
+    for place in urls:
+        response, failed = await _tried(requests, place, failed)
+        if response is None:
             continue
-        if response.status_code >= 500 or response.status_code == 429:
-            failed = f"{place!r} answered {response.status_code}."
         goes_on, metadata = await oauth.handle_auth_metadata_response(_read(response))
         if metadata is not None:
             return _checked(settings, metadata, expected, is_former=not url), metadata

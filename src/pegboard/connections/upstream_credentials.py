@@ -53,6 +53,10 @@ class UpstreamCredentials(Protocol):
         """Return why a caller must connect an account first; `None` if they need not."""
         ...
 
+    def fix(self) -> str:
+        """Return what a caller does about a missing account, in a few words."""
+        ...
+
     async def required(self, caller: Caller) -> CallError:
         """Return the error of a call whose caller must connect an account first, with a link if there can be one."""
         ...
@@ -127,6 +131,9 @@ class PersonalCredentials:
         text = f"no account of {user!r} is connected at {source!r}, and only {user!r} can connect one"
         return f"{text}: `pegboard connect {source}`, or the link in the answer to a call"
 
+    def fix(self) -> str:
+        return f"connect {self.settings.source}"
+
     async def required(self, caller: Caller) -> CallError:
         return await self.connections.required(person_of(caller), self.settings.source)
 
@@ -172,6 +179,9 @@ class ServiceCredentials:
     async def missing(self, caller: Caller) -> str | None:
         del caller
         return None
+
+    def fix(self) -> str:
+        return f"correct the credentials of {self.settings.source}"
 
     async def required(self, caller: Caller) -> CallError:
         return await self.refusal(caller, NO_CHALLENGE)

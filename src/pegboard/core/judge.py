@@ -134,7 +134,7 @@ def connection_question(entry: ToolEntry) -> Question | None:
             return Blocked(error.error.kind, error.error.message)
         if reason is None:
             return None
-        return Blocked("connection_required", reason, fix=Fix("connection", name, f"connect {name}"))
+        return Blocked("connection_required", reason, fix=Fix("connection", name, account.fix()))
 
     return Question(account, f"connection to {name}", ask, is_async=True, limit_s=CONNECTION_ASKED_S)
 

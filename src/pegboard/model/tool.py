@@ -142,6 +142,10 @@ class Account(Protocol):
         """
         ...
 
+    def fix(self) -> str:
+        """Return what the caller does about a missing account, in a few words, such as `connect mail`."""
+        ...
+
     async def required(self, caller: Caller) -> CallError:
         """Return the error of such a call, with a link to connect if there can be one.
 

@@ -32,6 +32,7 @@ from pegboard.server.authenticator import Authenticator
 from pegboard.server.bus import Bus, Others, Transport
 from pegboard.server.certificate import ServerCertificate
 from pegboard.server.connect_page import ConnectPage
+from pegboard.server.connection_news import ConnectionNews
 from pegboard.server.consent_page import ConsentPage
 from pegboard.server.console_door import ConsoleDoor
 from pegboard.server.credential_watch import CredentialWatch
@@ -200,6 +201,8 @@ def app_of(catalog: Catalog, options: AppOptions) -> Starlette:
         alert_watch=AlertWatch(catalog, part_states, options.problems),
         document_watch=DocumentWatch(catalog.registry),
     )
+    if others.bus is not None:
+        ConnectionNews(catalog, others.bus)  # held by the two
     return App(parts, grace_s=options.grace_s)
 
 

@@ -14,7 +14,7 @@ from pegboard.config.config import LOCK_NAME, Declared
 from pegboard.config.forms.source_auth_form import SourceAuthForm
 from pegboard.config.forms.value_types import FilledText, Flag, Form, Maybe, Names, PositiveNumber, Text, ToolName
 from pegboard.config.kinds.tool_form import ToolForm, guards_of_each_tool, keys_of_one_tool, overlaid
-from pegboard.config.source_auth import SourceAuth, source_auth
+from pegboard.config.source_auth import SourceAuth, Upstream, source_auth
 from pegboard.config.yaml.environment import concealed
 from pegboard.config.yaml.tree import At
 from pegboard.egress.limits import PATH_CHARS
@@ -165,9 +165,8 @@ def _auth(tool: Declared[McpForm], build: BuildContext) -> SourceAuth | None:
         text = f"with {auth} the server of one person could then define the tools of all others. Remove it"
         build.report.add((tool.at / "mcp" / "trust").problem(text))
         return None
-    return source_auth(
-        form.auth, at, build, source=form.name, url=server.url or "", headers=server.headers, names_resource=True
-    )
+    upstream = Upstream(source=form.name, url=server.url or "", headers=server.headers, names_resource=True)
+    return source_auth(form.auth, at, build, upstream)
 
 
 def _source(tool: Declared[McpForm], build: BuildContext, auth: SourceAuth) -> McpSource:

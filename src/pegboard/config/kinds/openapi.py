@@ -17,7 +17,7 @@ from pegboard.config.config import Declared
 from pegboard.config.forms.source_auth_form import SourceAuthForm
 from pegboard.config.forms.value_types import ConcealedText, FilledText, Form, Maybe, Names, ToolName, definition_error
 from pegboard.config.kinds.tool_form import ToolForm, guards_of_each_tool, keys_of_one_tool, overlaid
-from pegboard.config.source_auth import SourceAuth, source_auth, stores_connections
+from pegboard.config.source_auth import SourceAuth, Upstream, source_auth, stores_connections
 from pegboard.config.yaml.config_files import looks_like_config, read_text
 from pegboard.config.yaml.parser import parse
 from pegboard.config.yaml.problems import Report
@@ -183,16 +183,13 @@ def _source_auth(
     auth: SourceAuthForm | None, tool: Declared[OpenApiForm], build: BuildContext, *, is_from_document: bool = False
 ) -> SourceAuth | None:
     api = tool.value.openapi
-    return source_auth(
-        auth,
-        tool.at / "auth",
-        build,
+    upstream = Upstream(
         source=tool.value.name,
         url=api.base_url or (_origin(api.spec) if _is_url(api.spec) else ""),
         headers=_headers(api.auth or AuthForm.model_validate({})),
-        names_resource=False,
         is_from_document=is_from_document,
     )
+    return source_auth(auth, tool.at / "auth", build, upstream)
 
 
 def _authenticate(tool: Declared[OpenApiForm], build: BuildContext, needs: SecurityNeeds) -> ApiAuth:

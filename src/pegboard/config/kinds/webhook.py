@@ -12,7 +12,7 @@ from pegboard.config.config import Declared
 from pegboard.config.forms.source_auth_form import SourceAuthForm
 from pegboard.config.forms.value_types import Concealed, ConcealedText, FilledText, Form, Maybe, PositiveNumber
 from pegboard.config.kinds.described import DescribedForm, declare_described
-from pegboard.config.source_auth import source_auth
+from pegboard.config.source_auth import Upstream, source_auth
 from pegboard.model.tool import ToolEntry, ToolSpec
 from pegboard.sources.webhook import Method, WebhookSettings, webhook_entry
 
@@ -53,15 +53,8 @@ class WebhookForm(DescribedForm):
 def declare(tool: Declared[WebhookForm], build: BuildContext) -> None:
     """Add the tool to the catalog, if its request can be built."""
     request = tool.value.webhook
-    auth = source_auth(
-        tool.value.auth,
-        tool.at / "auth",
-        build,
-        source=tool.value.name,
-        url=_without_placeholders(request.url),
-        headers=request.headers,
-        names_resource=False,
-    )
+    upstream = Upstream(source=tool.value.name, url=_without_placeholders(request.url), headers=request.headers)
+    auth = source_auth(tool.value.auth, tool.at / "auth", build, upstream)
     if auth is None:
         return
 

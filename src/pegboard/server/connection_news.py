@@ -1,0 +1,57 @@
+"""Connection news: tells the other workers at once when a person connects an account, or ends a connection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pegboard.connections.connection_records import Person
+from pegboard.model.json_types import JSON
+from pegboard.server.bus import Bus
+
+if TYPE_CHECKING:
+    from pegboard.catalog import Catalog
+    from pegboard.connections.connections import Connections
+
+_KIND = "connections.changed"
+
+
+class ConnectionNews:
+    """Reports changes of this worker to the others, and theirs to the connections of this one.
+
+    Without it, or if news are lost, a worker learns of a disconnection when it reads the store again, after
+    `TOKEN_KEPT_S`. After a reload of the config it follows the new connections.
+    """
+
+    def __init__(self, catalog: Catalog, bus: Bus) -> None:
+        self._catalog, self._bus = catalog, bus
+        self._followed: Connections | None = None
+        self._end: Callable[[], None] | None = None
+        self._is_hearing = False
+        bus.on(_KIND, self._hear)
+        catalog.subscribe(self._follow)
+        self._follow()
+
+    def _follow(self) -> None:
+        connections = self._catalog.connections
+        if connections is self._followed:
+            return
+        if self._end is not None:
+            self._end()
+        self._followed = connections
+        self._end = None if connections is None else connections.subscribe(self._tell)
+
+    def _tell(self, person: Person, source: str, is_connected: bool) -> None:
+        if not self._is_hearing:
+            said = {"user": person.user_id, "space": person.space_id, "source": source, "is_connected": is_connected}
+            self._bus.tell_soon(_KIND, said)
+
+    def _hear(self, _worker: str, said: JSON) -> None:
+        if (connections := self._catalog.connections) is None:
+            return
+        self._is_hearing = True
+        try:
+            person = Person(user_id=said["user"], space_id=said["space"])
+            connections.changed_elsewhere(person, said["source"], is_connected=said["is_connected"])
+        finally:
+            self._is_hearing = False
