@@ -33,6 +33,7 @@ from pegboard.core.judge import Selection
 from pegboard.core.limits import SHUTDOWN_GRACE_S, SOURCE_START_S
 from pegboard.core.names import fold, nearest
 from pegboard.core.ports import (
+    AuditEvent,
     BudgetStore,
     ConsentRecords,
     DocumentStore,
@@ -57,6 +58,7 @@ from pegboard.model.budget import Budget
 from pegboard.model.context import ToolContext
 from pegboard.model.error import DefinitionError, PegboardError
 from pegboard.model.hook import Hook, HookKind
+from pegboard.model.json_types import JSON
 from pegboard.model.policy import OPEN_POLICY, Policy
 from pegboard.model.profile import Profile
 from pegboard.model.record import replace
@@ -150,8 +152,7 @@ class Catalog:
             ports = replace(ports, consents=consent_store)
         self.runtime = assemble(declared, ports, context_type=context_type, embedder=embedder)
         self._is_of_config = False
-        self.connections: Connections | None = None
-        """The accounts of people at the services behind sources; `connections:` of a config fills it."""
+        self._connections: Connections | None = None
         if tasks is not None:
             self.use_tasks(tasks)
         self._default_loaders: list[Callable[[Catalog], object]] = []
@@ -177,6 +178,27 @@ class Catalog:
         False
         """
         return self.runtime.executor
+
+    @property
+    def connections(self) -> Connections | None:
+        """The accounts of people at the services behind sources; `connections:` of a config fills it.
+
+        >>> catalog.connections is None
+        True
+        """
+        return self._connections
+
+    @connections.setter
+    def connections(self, connections: Connections | None) -> None:
+        self._connections = connections
+        if connections is not None:
+            connections.note_change = self._note_change
+
+    def _note_change(self, event: AuditEvent, detail: JSON, by: str) -> None:
+        # The audit of now: a reload of the config may have brought another one.
+        audit = self.executor.ports.audit
+        if audit is not None:
+            audit.note(event, detail, by=by)
 
     @property
     def discovery(self) -> Discovery:

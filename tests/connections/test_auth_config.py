@@ -19,8 +19,10 @@ CONNECTIONS = {"key": "${CONNECTIONS_KEY}", "store": "sqlite:./c.db", "public_ur
 ENV = {"CONNECTIONS_KEY": KEY, "SECRET": "hush-hush-secret"}
 
 
-def written(folder: Path, *tools: dict[str, Any], connections: dict[str, Any] | None = CONNECTIONS) -> Path:
-    config: dict[str, Any] = {"name": "acme", "tools": [*tools]}
+def written(
+    folder: Path, *tools: dict[str, Any], connections: dict[str, Any] | None = CONNECTIONS, **sections: Any
+) -> Path:
+    config: dict[str, Any] = {"name": "acme", "tools": [*tools], **sections}
     if connections is not None:
         config["connections"] = connections
     path = folder / "pegboard.yaml"
@@ -28,8 +30,10 @@ def written(folder: Path, *tools: dict[str, Any], connections: dict[str, Any] | 
     return path
 
 
-def loaded(folder: Path, *tools: dict[str, Any], connections: dict[str, Any] | None = CONNECTIONS) -> Any:
-    return load_catalog(written(folder, *tools, connections=connections), env=ENV)[0]
+def loaded(
+    folder: Path, *tools: dict[str, Any], connections: dict[str, Any] | None = CONNECTIONS, **sections: Any
+) -> Any:
+    return load_catalog(written(folder, *tools, connections=connections, **sections), env=ENV)[0]
 
 
 async def said(catalog: Any, user: str, name: str, **args: Any) -> Any:

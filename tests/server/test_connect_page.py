@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from pegboard.auth.keys import KeyStore
 from pegboard.auth.rules import IdentityRules
 from pegboard.connections.connection_records import Person
 from pegboard.connections.connections import Connections
+from pegboard.connections.limits import FLOW_S
 from tests.auth.parts import bearer, rule
 from tests.connections.agreeing import PUBLIC_URL, connections_in, settings_of
 from tests.connections.browser import Browser
@@ -272,3 +274,39 @@ async def test_pages_write_what_others_named_as_text(tmp_path: Path, caplog: pyt
         assert "<b></b>" not in page.text
         here.issuer.switches.sends_iss = "<script>alert(2)</script>"
         assert "<script" not in (await browser.press(page, "connect")).text
+
+
+async def test_the_inbox_has_an_account_to_connect_for_its_person_until_it_is_connected(tmp_path: Path) -> None:
+    async with place(tmp_path) as here, Browser(here.app) as browser:
+        heads = {name: bearer(key) for name, key in here.keys.items()}
+
+        async def waiting(who: str) -> list[dict[str, Any]]:
+            return (await browser.ours.get("/v1/consents", headers=heads[who])).json()["connections"]
+
+        assert await waiting("ann") == []
+        required = await here.connections.required(ANN, "mail")
+        [entry] = await waiting("ann")
+        assert (entry["source"], entry["user"], entry["url"]) == ("mail", "ann", required.error.details["url"])
+        # A second call waits at the same entry.
+        await here.connections.required(ANN, "mail")
+        assert await waiting("ann") == [entry]
+        for other in ("bob", "robot", "operator"):
+            assert await waiting(other) == []
+        await browser.press(await browser.go(entry["url"]), "connect", key=here.keys["ann"])
+        assert await waiting("ann") == []
+        assert await here.connected() == [("ann", "ann")]
+
+
+async def test_an_entry_of_the_inbox_goes_when_it_expires_or_is_declined(tmp_path: Path) -> None:
+    async with place(tmp_path) as here, Browser(here.app) as browser:
+        link = await here.link()
+        await browser.press(await browser.go(link), "no", key=here.keys["ann"])
+        assert await here.connections.awaited(ANN) == []
+        await here.link()
+        assert [each.source for each in await here.connections.awaited()] == ["mail"]
+        here.connections._store._clock = lambda: time.time() + FLOW_S + 1  # pyright: ignore[reportPrivateUsage]
+        assert await here.connections.awaited() == []
+        # The address of a command on loopback is nobody's to open.
+        here.connections._store._clock = None  # pyright: ignore[reportPrivateUsage]
+        await here.connections.begin(BOB, "mail", redirect_uri="http://127.0.0.1:1/back")
+        assert [each.person for each in await here.connections.awaited()] == [ANN]

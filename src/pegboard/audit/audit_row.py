@@ -25,7 +25,8 @@ class AuditRow(Struct, kw_only=True, omit_defaults=True):
     call, in seconds since 1970. `key` is the name of an API key, and `credential` identifies the credential by a hash.
     `tool` is the qualified id, and `name` the name that was requested. `decision` is the
     code of the judge's decision, `reason` explains it, and `rule` is the place of the rule, as `file:line`.
-    `arguments` is filled only with `bodies: redacted`. `result_bytes` counts the text of the result. `detail` describes
+    `arguments` is filled only with `bodies: redacted`. `result_bytes` counts the text of the result. `connection` is
+    the id of the account over which the call was sent, `issuer` and `scopes` are those of its token. `detail` describes
     an event that is not a call. `salt` is random, so that the hash of a row tells nothing about a forgotten name.
     """
 
@@ -62,6 +63,9 @@ class AuditRow(Struct, kw_only=True, omit_defaults=True):
     transport: str = ""
     protocol: str = ""
     tool_outcome: str = ""
+    connection: str = ""
+    issuer: str = ""
+    scopes: tuple[str, ...] = ()
     duration_s: float = 0.0
     stage_s: Mapping[str, float] = NO_STAGES
     argument_bytes: int = 0

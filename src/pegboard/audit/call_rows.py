@@ -15,6 +15,7 @@ from pegboard.audit.audit_row import AuditRow, EventKind
 from pegboard.audit.hash_chain import Unsealed
 from pegboard.core.call.finished_call import Marks, StartedCall, UpstreamOutcome, stage_seconds
 from pegboard.core.redaction import Redactor
+from pegboard.model.call_context import AccountUse
 from pegboard.model.caller import Caller
 from pegboard.model.decision import Decision
 from pegboard.model.json_types import JSONValue
@@ -48,6 +49,7 @@ class EndedCall(NamedTuple):
     kind: str
     outcome_unknown: bool
     upstream: UpstreamOutcome | None
+    account: AccountUse | None
     duration_s: float
     marks: Marks
     ended: float
@@ -129,6 +131,8 @@ class CallRows:
             )
         if upstream is not None:
             row.transport, row.protocol, row.tool_outcome = upstream
+        if call.account is not None:
+            row.connection, row.issuer, row.scopes = call.account
         row.duration_s, row.result_bytes = round(call.duration_s, 6), call.result_bytes
         if call.marks:
             row.stage_s = stage_seconds(call.marks, call.ended)

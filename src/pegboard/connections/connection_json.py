@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from pegboard.connections.connection_records import Connection
+from pegboard.connections.connection_records import AwaitedConnection, Connection
 from pegboard.model.json_types import JSON
 
 
@@ -22,6 +22,26 @@ def connection_json(connection: Connection) -> JSON:
         "createdAt": iso_time(connection.created_at),
         "updatedAt": iso_time(connection.updated_at),
         "tokenExpiresAt": None if connection.expires_at is None else iso_time(connection.expires_at),
+    }
+
+
+def connection_detail(connection: Connection) -> JSON:
+    """Return what the audit says of a connection that begins or ends: whose, to what, with which scopes."""
+    detail: JSON = {
+        "connection": connection.id, "user": connection.person.user_id, "space": connection.person.space_id or "",
+        "source": connection.source, "issuer": connection.issuer, "scopes": list(connection.scopes),
+    }  # fmt: skip
+    return {name: value for name, value in detail.items() if value not in ("", [])}
+
+
+def awaited_json(awaited: AwaitedConnection) -> JSON:
+    """Return an entry of the inbox without its link, which is for its person alone."""
+    return {
+        "source": awaited.source,
+        "user": awaited.person.user_id,
+        "space": awaited.person.space_id,
+        "scopes": list(awaited.scopes),
+        "expiresAt": iso_time(awaited.expires_at),
     }
 
 

@@ -7,6 +7,7 @@ from typing import Literal
 from msgspec import Struct
 
 from pegboard.egress.failures import EgressError
+from pegboard.model.call_context import AccountUse
 from pegboard.model.caller import Caller
 from pegboard.model.error import PegboardError
 from pegboard.model.secret import Secret
@@ -54,6 +55,19 @@ class ConnectLink(Struct, frozen=True, kw_only=True):
     expires_at: float
 
 
+class AwaitedConnection(Struct, frozen=True, kw_only=True):
+    """An open link: a call of this person waits until they connect. It ends when they have, or when it expires.
+
+    `scopes` are those that the service asked for. `expires_at` is in seconds since 1970.
+    """
+
+    person: Person
+    source: str
+    scopes: tuple[str, ...]
+    url: str
+    expires_at: float
+
+
 class PendingConnection(Struct, frozen=True, kw_only=True):
     """What a person is asked before the browser goes to the issuer: who will be connected to what, with which scopes.
 
@@ -98,6 +112,11 @@ class AccessToken(Struct, frozen=True, kw_only=True):
     version: int
     value: Secret
     scopes: tuple[str, ...] = ()
+    issuer: str = ""
+
+    def use(self) -> AccountUse:
+        """Return what records of calls name of it."""
+        return AccountUse(self.connection_id, self.issuer, self.scopes)
 
 
 class Disconnected(Struct, frozen=True, kw_only=True):

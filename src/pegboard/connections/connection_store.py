@@ -226,6 +226,12 @@ class ConnectionStore:
         def work(run: StoreConnection, now: float) -> Connection:
             # Another issuer or resource of the same source ends the earlier connection as well.
             run("delete from connections where owner = :owner and source = :source", owner=owner, source=flow.source)
+            # Other links to the same source have no purpose any more.
+            run(
+                "delete from connection_flows where owner = :owner and source = :source",
+                owner=owner,
+                source=flow.source,
+            )
             expires_at, renew_at = _expiry(answer, now, renew_early_s)
             run(
                 "insert into connections (id, owner, user_id, space_id, source, server, resource, issuer, metadata, "
@@ -378,6 +384,17 @@ class ConnectionStore:
             return flow
 
         return await self._do(work)
+
+    async def open_flows(self, person: Person | None) -> list[Flow]:
+        """Return the open links, of one person or of all, the newest first."""
+        where = "" if person is None else "owner = :owner and "
+        sql = (
+            f"select {_FLOW} from connection_flows where {where}expires_at > :now "  # noqa: S608 - our own names
+            f"order by created_at desc, ticket limit {CONNECTIONS_LISTED}"
+        )
+        owner = None if person is None else owner_of(person)
+        rows = await self._do(lambda run, now: run(sql, owner=owner, now=now))
+        return [flow for row in rows if (flow := self._flow(row)) is not None]
 
     async def flow(self, ticket: str) -> Flow | None:
         """Return an open link."""

@@ -20,9 +20,11 @@ from pegboard.connections.client_registration import (
     document_client,
     register,
 )
+from pegboard.connections.connection_json import connection_detail
 from pegboard.connections.connection_records import (
     NO_CHALLENGE,
     AccessToken,
+    AwaitedConnection,
     Challenge,
     ConnectFailedError,
     Connection,
@@ -50,11 +52,12 @@ from pegboard.connections.limits import (
 )
 from pegboard.core.after_fork import leave_to_parent, renew_after_fork
 from pegboard.core.bounded_cache import BoundedCache
+from pegboard.core.ports import AuditEvent
 from pegboard.egress.connections import Resolve, system_resolve
 from pegboard.egress.failures import EgressError
 from pegboard.lazy import LazyModule
 from pegboard.model.error import CallError, DefinitionError
-from pegboard.model.json_types import JSON
+from pegboard.model.json_types import JSON, JSONValue
 from pegboard.model.record import replace
 from pegboard.model.secret import Secret
 from pegboard.storage.database import Database
@@ -78,6 +81,7 @@ _TICKET_BYTES = 32
 POSTGRES_CONNECTIONS_KEPT = 4  # connections to a PostgreSQL store that stay open for the next read
 T = TypeVar("T")
 OnChange = Callable[[Person, str, bool], object]
+NoteChange = Callable[[AuditEvent, JSON, str], object]
 
 
 class _KeptToken(NamedTuple):
@@ -132,6 +136,8 @@ class Connections:
         self._renewals: dict[tuple[str, bool], asyncio.Task[StoredConnection | None]] = {}
         self._on_change: list[OnChange] = []
         self._worker = os.urandom(8).hex()
+        self.note_change: NoteChange | None = None
+        """Records connections and disconnections in the audit; the catalog that has these connections sets it."""
         renew_after_fork(self)
 
     @classmethod
@@ -202,6 +208,10 @@ class Connections:
         self._forget(person, source)
         for notify in tuple(self._on_change):
             notify(person, source, is_connected)
+
+    def _note(self, event: AuditEvent, connection: Connection, *, by: str, **more: JSONValue) -> None:
+        if self.note_change is not None:
+            self.note_change(event, {**connection_detail(connection), **more}, by)
 
     def _forget(self, person: Person, source: str) -> None:
         if (settings := self._sources.get(source)) is not None:
@@ -276,6 +286,27 @@ class Connections:
             raise _other_browser()
         return _authorization_url(flow, client, challenge=pkce.code_challenge, state=state)
 
+    async def awaited(self, person: Person | None = None) -> list[AwaitedConnection]:
+        """Return what waits for a person to connect, or for all persons: one entry for each source, the newest link.
+
+        Only links to the page are among them: nobody else can open the address of a command.
+
+        Raises:
+            CallError: the store does not answer.
+        """
+        newest: dict[tuple[Person, str], AwaitedConnection] = {}
+        for flow in await _answered(self._store.open_flows(person)):
+            if self.public_url is not None and flow.redirect_uri == f"{self.public_url}{CALLBACK_PATH}":
+                entry = AwaitedConnection(
+                    person=flow.person,
+                    source=flow.source,
+                    scopes=flow.scopes or flow.challenge.scopes,
+                    url=f"{self.public_url}{PAGE_PATH}/{flow.ticket}",
+                    expires_at=flow.expires_at,
+                )
+                newest.setdefault((flow.person, flow.source), entry)
+        return [*newest.values()]
+
     async def is_open(self, ticket: str) -> bool:
         """Tell whether a link can still be used. Nothing is sent.
 
@@ -334,6 +365,7 @@ class Connections:
             flow.person.user_id, flow.person.space_id, flow.source, connection.issuer, " ".join(connection.scopes),
             connection.id,
         )  # fmt: skip
+        self._note("account_connected", connection, by=flow.person.user_id)
         self._notify(flow.person, flow.source, is_connected=True)
         return connection
 
@@ -548,6 +580,7 @@ class Connections:
             )  # fmt: skip
             if error.code in ENDED or error.code in CLIENT_FAULTS:
                 await _answered(self._store.lapse(shown.id, shown.version))
+                self._note("account_disconnected", shown, by="", reason=f"the issuer does not refresh it: {error.code}")
                 self._notify(shown.person, shown.source, is_connected=False)
             else:
                 # Perhaps not the issuer's own answer, but that of something in between.
@@ -596,8 +629,10 @@ class Connections:
         """
         return frozenset(each.source for each in await self.listed(person=person) if each.is_live)
 
-    async def disconnect(self, connection_id: str) -> Disconnected | None:
+    async def disconnect(self, connection_id: str, *, by: str = "") -> Disconnected | None:
         """Delete a connection and revoke its tokens at the issuer; `None` if there is none with this id.
+
+        `by` names who ends it, for the audit.
 
         Raises:
             CallError: the store does not answer.
@@ -606,6 +641,7 @@ class Connections:
         if removed is None:
             return None
         shown, stored = removed
+        self._note("account_disconnected", shown, by=by)
         self._notify(shown.person, shown.source, is_connected=False)
         log.info("disconnected: user %r from %r, connection %s", shown.person.user_id, shown.source, shown.id)
         if stored is None:
@@ -662,7 +698,9 @@ async def _answered(asked: Awaitable[T]) -> T:
 
 def _token_of(stored: StoredConnection) -> AccessToken:
     shown = stored.shown
-    return AccessToken(connection_id=shown.id, version=shown.version, value=stored.access, scopes=shown.scopes)
+    return AccessToken(
+        connection_id=shown.id, version=shown.version, value=stored.access, scopes=shown.scopes, issuer=shown.issuer
+    )
 
 
 def _check_reader(flow: Flow, reader: Person | None) -> None:

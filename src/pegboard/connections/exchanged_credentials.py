@@ -189,7 +189,8 @@ class ExchangedCredentials:
             text = f"The issuer of {source!r} answered with the caller's own token, which is not sent to services."
             raise EgressError("upstream_auth", f"{text} The operator must correct it.")
         scopes = self.settings.scopes if answer.scopes is None else answer.scopes
-        return replace(answer, scopes=scopes, expires_in_s=self._lifetime_s(answer.expires_in_s, subject))
+        lifetime_s = self._lifetime_s(answer.expires_in_s, subject)
+        return replace(answer, scopes=scopes, expires_in_s=lifetime_s, issuer=parties.found.issuer.issuer)
 
     async def _issued(self, parties: _Parties, subject: Secret) -> TokenAnswer:
         """Return a token of the issuer that knows the caller's token, for `mode: exchange`."""

@@ -56,9 +56,13 @@ class OAuthClient(Struct, frozen=True, kw_only=True):
 
 
 class TokenAnswer(Struct, frozen=True, kw_only=True):
-    """The tokens in an issuer's answer. `expires_in_s` is `None` if it did not say; `scopes` too."""
+    """The tokens in an issuer's answer. `expires_in_s` is `None` if it did not say; `scopes` too.
+
+    `issuer` names it, where records of calls do.
+    """
 
     access: Secret
     refresh: Secret | None = None
     expires_in_s: float | None = None
     scopes: tuple[str, ...] | None = None
+    issuer: str = ""

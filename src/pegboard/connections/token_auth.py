@@ -9,6 +9,7 @@ import httpx2  # noqa: TID251 - the interface of its clients; requests go out th
 from pegboard.connections.connection_records import NO_CHALLENGE, AccessToken
 from pegboard.connections.issuer_discovery import challenge_of
 from pegboard.connections.upstream_credentials import UpstreamCredentials
+from pegboard.model.call_context import AccountUse
 from pegboard.model.caller import NOBODY, Caller
 from pegboard.model.secret import Secret
 
@@ -24,6 +25,7 @@ class TokenAuth(httpx2.Auth):
     def __init__(self, credentials: UpstreamCredentials, caller: Caller = NOBODY) -> None:
         self._credentials, self._caller = credentials, caller
         self._used: tuple[Secret, ...] = ()
+        self._last: AccessToken | None = None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TokenAuth) and self._identity == other._identity
@@ -39,6 +41,10 @@ class TokenAuth(httpx2.Auth):
         """Yield the tokens that the server has received lately, and may repeat."""
         yield from self._used
         yield from self._credentials.secrets()
+
+    def last_use(self) -> AccountUse | None:
+        """Return the account whose token was sent last; implements `SendsForAccount`."""
+        return None if self._last is None else self._last.use()
 
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         """Yield the request with a token, and once more with another one after 401.
@@ -59,5 +65,6 @@ class TokenAuth(httpx2.Auth):
     def _with(self, request: httpx2.Request, token: AccessToken) -> httpx2.Request:
         if token.value not in self._used:
             self._used = (token.value, *self._used)[:_KEPT_TOKENS]
+        self._last = token
         request.headers["Authorization"] = f"Bearer {token.value.reveal()}"
         return request

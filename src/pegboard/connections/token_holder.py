@@ -90,6 +90,10 @@ class TokenHolder:
         )
         version = 1 if self._token is None else self._token.version + 1
         self._token = AccessToken(
-            connection_id=self._connection_id, version=version, value=answer.access, scopes=answer.scopes or ()
+            connection_id=self._connection_id,
+            version=version,
+            value=answer.access,
+            scopes=answer.scopes or (),
+            issuer=answer.issuer,
         )
         return self._token

@@ -208,7 +208,8 @@ class ServiceCredentials:
         except (GrantRefusedError, ConnectFailedError, DefinitionError) as error:
             text = f"{settings.source!r} got no token: {error} The operator must correct it."
             raise EgressError("upstream_auth", text) from None
-        return replace(answer, scopes=settings.scopes if answer.scopes is None else answer.scopes)
+        scopes = settings.scopes if answer.scopes is None else answer.scopes
+        return replace(answer, scopes=scopes, issuer=found.issuer.issuer)
 
 
 def refused_by_service(settings: AuthSettings, challenge: Challenge) -> EgressError:

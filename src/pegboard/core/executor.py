@@ -395,7 +395,7 @@ def _observe_end(call: Call, observed: Observed, result: ToolResult, kind: CallK
         partial(decision_of, call, result), "" if asked is None else asked.answer,
         "" if asked is None else asked.consent_id,
         observed.charged if not call.dues else (*observed.charged, *[due.counter.key for due in call.dues]),
-        kind, error is not None and error.outcome_unknown, observed.upstream,
+        kind, error is not None and error.outcome_unknown, observed.upstream, observed.account,
         duration_s, observed.marks, call.started + duration_s, result, call.redactor,
     ))  # fmt: skip
     for observer in call.ports.call_observers:

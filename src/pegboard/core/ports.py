@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from pegboard.model.budget import Charge, Counter, Spending
+from pegboard.model.call_context import AccountUse
 from pegboard.model.caller import Caller
 from pegboard.model.consent import ConsentAnswer, ConsentRequest
 from pegboard.model.context import ToolContext
@@ -93,6 +94,15 @@ class HoldsSecrets(Protocol):
 
     def secrets(self) -> Iterable[Secret]:
         """Return its credentials."""
+        ...
+
+
+@runtime_checkable
+class SendsForAccount(Protocol):
+    """The authorization of a client, which sends the token of an account."""
+
+    def last_use(self) -> AccountUse | None:
+        """Return the account whose token was sent last; `None` before the first request."""
         ...
 
 
@@ -313,6 +323,8 @@ AuditEvent = Literal[
     "access_given",
     "access_revoked",
     "user_forgotten",
+    "account_connected",
+    "account_disconnected",
 ]
 """The audited events that are not calls."""
 

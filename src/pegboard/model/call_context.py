@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 from pegboard.model.attempts import attempted, running_step
 from pegboard.model.context import ToolContext
@@ -42,6 +42,14 @@ def same_step(name: str) -> str:
     return f"Two steps are called {name!r}: each needs its own name."
 
 
+class AccountUse(NamedTuple):
+    """The account over which a call was sent, and its rights, without the token. A service's own has no connection."""
+
+    connection_id: str
+    issuer: str
+    scopes: tuple[str, ...]
+
+
 class RunningCall(Protocol):
     """The running call behind a context, as its tool may use it."""
 
@@ -71,6 +79,10 @@ class RunningCall(Protocol):
 
     def sends(self, secret: Secret) -> None:
         """Redact a token that the call sends to a service from all that the call says from now on."""
+        ...
+
+    def uses_account(self, use: AccountUse) -> None:
+        """Record over which account the call is sent."""
         ...
 
     async def check_standing(self) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from pegboard.catalog import Catalog
+from pegboard.connections.connection_records import AwaitedConnection, Person
 from pegboard.consent.sql_records import ConsentStateError, SqlConsents
 from pegboard.model.consent import Consent, Grant
 from pegboard.model.error import CallError, DefinitionError
@@ -96,6 +97,16 @@ class ConsentInbox:
         if store is None or consent is None or not self.may_decide(consent):
             raise CallError("not_found", f"There is no consent {consent_id[:100]!r}.")
         return store, consent
+
+
+async def to_connect(catalog: Catalog, person: Person | None) -> list[AwaitedConnection]:
+    """Return the accounts that this person's calls wait for: nobody else decides on those.
+
+    Raises:
+        CallError: the store of connections does not answer.
+    """
+    connections = catalog.connections
+    return [] if person is None or connections is None else await connections.awaited(person)
 
 
 def store_of(catalog: Catalog) -> SqlConsents | None:

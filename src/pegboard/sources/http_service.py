@@ -121,6 +121,7 @@ class HttpService:
             configured["Authorization"] = f"Bearer {token.value.reveal()}"
             if ctx.call is not None:
                 ctx.call.sends(token.value)
+                ctx.call.uses_account(token.use())
         # A new client for each call: connections and cookies are never shared by callers.
         async with GuardedClient(
             self.destinations, headers=configured, bounds=self.bounds, resolve=self.resolve

@@ -28,14 +28,17 @@ from pegboard.cli.terminal import Column
 from pegboard.config import Config, load
 from pegboard.config.consents import consent_store_of
 from pegboard.config.identity import rules_of
+from pegboard.config.source_auth import connections_of
 from pegboard.config.yaml.problems import Report
+from pegboard.connections.connection_json import awaited_json
+from pegboard.connections.connection_records import AwaitedConnection
 from pegboard.consent.decision_record import Decision, decision_record
 from pegboard.consent.grant_scope import grant_for, grant_text, matching_of, parameters_of, scope_text
 from pegboard.consent.json_form import consent_json
 from pegboard.consent.limits import CONSENT_GOOD_S
 from pegboard.consent.sql_records import ConsentStateError, SqlConsents
 from pegboard.model.consent import Consent, Grant
-from pegboard.model.error import DefinitionError
+from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.json_types import JSON
 from pegboard.model.record import replace
 from pegboard.model.tool import ToolSpec
@@ -78,9 +81,12 @@ async def ls_command(
     all: Annotated[bool, Parameter(help=_ALL)] = False,  # noqa: A002 - the name of the option
     options: SharedOptions,
 ) -> None:
-    """List the open questions."""
+    """List the open questions, and the accounts that calls wait for.
+
+    Only its person can connect an account: at the link in the answer to the call, or with `pegboard connect`.
+    """
     with _inbox(options) as inbox:
-        _list(await inbox.store.listed(is_open=not all), inbox.key_names(), options)
+        _list(await inbox.store.listed(is_open=not all), await inbox.to_connect(), inbox.key_names(), options)
 
 
 async def show_command(name: RecordId, /, *, options: SharedOptions) -> None:
@@ -268,6 +274,18 @@ class _Inbox(Struct, frozen=True, kw_only=True):
     store: SqlConsents
     config: Config
 
+    async def to_connect(self) -> list[AwaitedConnection]:
+        """Return the accounts that calls of people wait for."""
+        connections = connections_of(self.config, Report())
+        if connections is None:
+            return []
+        try:
+            return await connections.awaited()
+        except CallError as error:
+            raise CommandError(error.error.message, kind=error.error.kind, code=Exit.REFUSED) from None
+        finally:
+            await connections.close()
+
     def key_names(self) -> dict[str, str]:
         """Return the names of API keys, by the stored fingerprint of their callers' rights."""
         declared = self.config.identity
@@ -331,9 +349,12 @@ def span_s(text: str, *, now: float) -> float:
     return left_s
 
 
-def _list(consents: Sequence[Consent], key_names: Mapping[str, str], options: Options) -> None:
+def _list(
+    consents: Sequence[Consent], to_connect: Sequence[AwaitedConnection], key_names: Mapping[str, str], options: Options
+) -> None:
     if options.json:
-        options.terminal.json({"consents": [consent_json(consent) for consent in consents]})
+        listed = [consent_json(consent) for consent in consents]
+        options.terminal.json({"consents": listed, "connections": [awaited_json(each) for each in to_connect]})
         return
     if consents:
         options.terminal.table(_COLUMNS, [_cells(consent, key_names) for consent in consents])
@@ -341,6 +362,10 @@ def _list(consents: Sequence[Consent], key_names: Mapping[str, str], options: Op
     for consent in consents:
         if consent.state == "asked" or consent.is_grant:
             options.terminal.say(f"{consent.id}: {_text(consent, key_names)}")
+    for each in to_connect:
+        until = datetime.fromtimestamp(each.expires_at, tz=UTC).isoformat(" ", "minutes")
+        command = f"pegboard connect {each.source} --as user={each.person.user_id}"
+        options.terminal.say(f"{each.person.user_id} must connect to {each.source} (until {until}): {command}")
     waiting = sum(consent.state == "asked" for consent in consents)
     options.terminal.say(f"{waiting} question{'' if waiting == 1 else 's'} {'waits' if waiting == 1 else 'wait'}.")
 

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from pegboard.cli.command_error import CommandError, Exit
 from pegboard.cli.options import SharedOptions
 from pegboard.cli.person_connections import opened_connections
+from pegboard.cli.recorded_change import person
 from pegboard.cli.terminal import Column
 from pegboard.connections.connection_json import connection_json
 from pegboard.connections.connection_records import Connection
@@ -60,7 +61,7 @@ async def disconnect_command(name: Name, /, *, user: OfUser = None, options: Sha
     """Delete a connection, and revoke its tokens at the issuer."""
     async with opened_connections(options) as connections:
         found = await _found(connections, name, user)
-        ended = await connections.disconnect(found.id)
+        ended = await connections.disconnect(found.id, by=person())
     if ended is None:
         raise _unknown(name)
     if options.json:

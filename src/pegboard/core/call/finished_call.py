@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol
 from pegboard.core.call.limit_keys import Key
 from pegboard.core.digests import digest
 from pegboard.core.redaction import Redactor
+from pegboard.model.call_context import AccountUse
 from pegboard.model.caller import Caller
 from pegboard.model.decision import Decision
 from pegboard.model.error import ErrorKind
@@ -67,6 +68,7 @@ class FinishedCall(NamedTuple):
         consent_id: the id of the answer or of the filed question; empty if there is none.
         limit_keys: the rate-limit windows charged for the call, and its counters of budgets.
         kind: `ok`, or the kind of its error.
+        account: the account at the service behind the tool over which it was sent; `None` if it used none.
         marks: when each stage was entered; empty unless an observer sets `times_stages`.
         result: the result that the caller gets. An observer must not keep it.
         redactor: removes the secrets in use; `None` if there are none.
@@ -83,6 +85,7 @@ class FinishedCall(NamedTuple):
     kind: CallKind
     outcome_unknown: bool
     upstream: UpstreamOutcome | None
+    account: AccountUse | None
     duration_s: float
     marks: Marks
     ended: float
@@ -118,7 +121,7 @@ class FinishedCall(NamedTuple):
 class Observed:
     """A call whose start observers have seen, and the data needed for its end."""
 
-    __slots__ = ("charged", "marks", "started", "upstream")
+    __slots__ = ("account", "charged", "marks", "started", "upstream")
 
     def __init__(self, started: StartedCall) -> None:
         self.started = started
@@ -127,6 +130,8 @@ class Observed:
         self.charged: tuple[Key, ...] = ()
         """The rate-limit windows charged for it."""
         self.upstream: UpstreamOutcome | None = None
+        self.account: AccountUse | None = None
+        """The account over which it was sent."""
 
 
 class CallObserver(Protocol):

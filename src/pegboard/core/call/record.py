@@ -40,7 +40,7 @@ from pegboard.core.view import View
 from pegboard.model.agent import AgentEntry, AgentResult
 from pegboard.model.bounds import Bounds
 from pegboard.model.budget import Charge, Spending, micros
-from pegboard.model.call_context import CallContext
+from pegboard.model.call_context import AccountUse, CallContext
 from pegboard.model.consent import ConsentRequest
 from pegboard.model.context import ToolContext, sharing_answers
 from pegboard.model.error import CallError
@@ -494,6 +494,11 @@ class Call(CancelScope):
         if secret not in self.sent_secrets:
             self.sent_secrets = (*self.sent_secrets, secret)
             self.redactor = self.executor.redactor(self.view.ctx, *self.sent_secrets)
+
+    def uses_account(self, use: AccountUse) -> None:
+        """Record over which account the call is sent."""
+        if self.observed is not None:
+            self.observed.account = use
 
     @property
     def may_be_task(self) -> bool:

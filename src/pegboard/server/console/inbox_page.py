@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 
 from starlette.responses import RedirectResponse, Response
 
+from pegboard.connections.connection_records import Person
 from pegboard.consent.grant_scope import grant_for, grant_text
 from pegboard.consent.limits import CONSENT_GOOD_S
 from pegboard.core.digests import digest
 from pegboard.model.consent import Consent, Grant
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSONValue
-from pegboard.server.consent_inbox import ConsentInbox, answered, store_of
+from pegboard.server.consent_inbox import ConsentInbox, answered, store_of, to_connect
 from pegboard.server.console.frame import frame
 from pegboard.server.console.page_error import PageError
 from pegboard.server.console.pages import SECURITY_HEADERS, Pages
@@ -61,6 +62,7 @@ class InboxPage:
             "others": [_question(visit, one) for one in others],
             "has_store": store is not None, "may_decide": inbox.store is not None,
             "done": visit.query.get("done", ""),
+            "to_connect": await to_connect(visit.gateway.catalog, _self(visit)),
         }  # fmt: skip
         return self._pages.page("inbox.html", {**frame(visit, "consents"), **values})
 
@@ -117,6 +119,12 @@ class InboxPage:
 
 def _inbox(visit: Visit) -> ConsentInbox:
     return ConsentInbox(visit.gateway.catalog, visit.person)
+
+
+def _self(visit: Visit) -> Person | None:
+    """Return the owner of the reader's own accounts, whoever they look through."""
+    user = visit.person.user
+    return None if user is None else Person(user_id=user, space_id=visit.person.space)
 
 
 def _done(visit: Visit, what: str) -> Response:

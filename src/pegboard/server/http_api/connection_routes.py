@@ -66,7 +66,8 @@ class ConnectionRoutes:
     async def end(self, request: ApiRequest) -> Reply:
         """Delete a connection, and revoke its tokens at the issuer."""
         connections, connection = await self._found(request)
-        ended = await answered(connections.disconnect(connection.id))
+        who = request.principal.identity
+        ended = await answered(connections.disconnect(connection.id, by=who.user or who.key or who.credential))
         if ended is None:
             raise _unknown(connection.id)
         revoked: JSON = {"revoked": ended.is_revoked, **({"reason": ended.reason} if ended.reason else {})}

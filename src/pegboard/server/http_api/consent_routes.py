@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pegboard.connections.connection_json import awaited_json
+from pegboard.connections.connection_records import person_of
 from pegboard.consent.decision_record import Decision, decision_record
 from pegboard.consent.grant_scope import grant_for, grant_text
 from pegboard.consent.json_form import consent_json
 from pegboard.consent.limits import CONSENT_GOOD_S
 from pegboard.model.consent import Consent, Grant
 from pegboard.model.json_types import JSON, is_list, is_object
-from pegboard.server.consent_inbox import ConsentInbox
+from pegboard.server.consent_inbox import ConsentInbox, to_connect
 from pegboard.server.http_api.api_app import Api, ApiRequest
 from pegboard.server.http_api.problem_details import ProblemError, answered
 from pegboard.server.http_api.responses import Reply, json_reply
@@ -25,12 +27,14 @@ class ConsentRoutes:
         self._api = api
 
     async def list(self, request: ApiRequest) -> Reply:
-        """List the open questions; with `state=all` answers and grants too."""
+        """List the open questions, and the accounts to connect; with `state=all` answers and grants too."""
         state = request.query.get("state", "asked")
         if state not in ("asked", "all"):
             raise ProblemError(400, "bad_request", f"state={state[:20]!r}: one of asked, all is needed.")
         records = await answered(self._inbox(request).listed(is_open=state == "asked"))
-        return json_reply({"consents": [consent_json(record) for record in records]})
+        waiting = await answered(to_connect(self._api.gateway.catalog, person_of(self._api.context(request).caller)))
+        connections = [{**awaited_json(each), "url": each.url} for each in waiting]
+        return json_reply({"consents": [consent_json(record) for record in records], "connections": connections})
 
     async def show(self, request: ApiRequest) -> Reply:
         """Answer with one record."""

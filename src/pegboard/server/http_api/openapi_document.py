@@ -269,6 +269,10 @@ _CONSENT_ID: JSON = {
 _DECIDED = (409, 422)
 _CONNECTION: JSON = {"$ref": "#/components/schemas/Connection"}
 _CONNECTION_ID: JSON = {**_CONSENT_ID, "description": "The id of a connection."}
+_AWAITED: JSON = object_of(
+    ("source", "user", "space", "scopes", "expiresAt", "url"),
+    source=_TEXT, user=_TEXT, space=_OPTIONAL, scopes={"type": "array", "items": _TEXT}, expiresAt=_TEXT, url=_TEXT,
+)  # fmt: skip
 _LINK: JSON = object_of(("source", "url", "expiresAt"), source=_TEXT, url=_TEXT, expiresAt=_TEXT)
 _SECONDS: JSON = {
     "type": "number",
@@ -329,6 +333,8 @@ _SCHEMAS: JSON = {
         confidence={"enum": ["strong", "fair", "weak"]},
         title=_TEXT,
         description=_TEXT,
+        asks={"type": "boolean"},
+        connect=_TEXT,
     ),
 }  # fmt: skip
 _PATHS: JSON = {
@@ -494,8 +500,13 @@ _PATHS: JSON = {
     },
     "/v1/consents": {
         "get": _plain(
-            "list_consents", "List the questions that wait for you; for people with the role `approver`.",
-            object_of(("consents",), consents={"type": "array", "items": _CONSENT}),
+            "list_consents",
+            "List what waits for you: questions, for people with the role `approver`, and accounts to connect.",
+            object_of(
+                ("consents", "connections"),
+                consents={"type": "array", "items": _CONSENT},
+                connections={"type": "array", "items": _AWAITED},
+            ),
             [_query("state", "`all`: answers and grants too.", {"enum": ["asked", "all"], "default": "asked"})],
         ),
     },

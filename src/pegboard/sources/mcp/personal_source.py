@@ -278,6 +278,9 @@ class PersonalMcpSource(McpSource):
         if connection_records.person_of(caller) is None or self._sweeper is None or not self.is_starting_for(caller):
             return False
         try:
+            # A list makes no link to connect; only a call does.
+            if await self.credentials.missing(caller) is not None:
+                return False
             session = await self._session(caller)
             await self._first_list(session)
         except CallError:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from pegboard.core.after_fork import leave_to_parent, renew_after_fork
-from pegboard.core.ports import HoldsSecrets
+from pegboard.core.ports import HoldsSecrets, SendsForAccount
 from pegboard.lazy import LazyModule
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError
@@ -563,13 +563,17 @@ class McpSource(Composable):
         try:
             return await self._send(send, is_harmless=is_harmless)
         finally:
-            self._redact_sent(ctx)
+            self._note_sent(ctx)
 
-    def _redact_sent(self, ctx: CallContext) -> None:
-        """Redact the tokens that the server has received, and may repeat, from the answer of a call."""
-        if ctx.call is not None and isinstance(self.settings.auth, HoldsSecrets):
-            for secret in self.settings.auth.secrets():
-                ctx.call.sends(secret)
+    def _note_sent(self, ctx: CallContext) -> None:
+        """Redact the tokens that the server has received from the answer of a call, and record their account."""
+        auth = self.settings.auth
+        if ctx.call is None or not isinstance(auth, HoldsSecrets):
+            return
+        for secret in auth.secrets():
+            ctx.call.sends(secret)
+        if isinstance(auth, SendsForAccount) and (use := auth.last_use()) is not None:
+            ctx.call.uses_account(use)
 
     async def _request(self, request: ResourceRequest, ctx: CallContext) -> ToolResult:
         if request.mark is not None and not self._links.allow(request.named, request.mark, ctx):
@@ -578,7 +582,7 @@ class McpSource(Composable):
         try:
             return await self._send(lambda connection: connection.request(request, ctx, address_of), is_harmless=True)
         finally:
-            self._redact_sent(ctx)
+            self._note_sent(ctx)
 
     def _offers(self) -> list[ResourceSpec]:
         """Return the server's listed resources and templates."""
