@@ -51,6 +51,9 @@ class Mail:
     def is_starting_for(self, caller: Caller) -> bool:
         return caller.user_id not in self.listed
 
+    async def list_for(self, caller: Caller) -> None:
+        await self.list_first(caller)
+
     async def list_first(self, caller: Caller) -> bool:
         if caller.user_id != "ann" or not self.is_starting_for(caller):
             return False

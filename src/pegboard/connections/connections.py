@@ -187,7 +187,8 @@ class Connections:
             raise ConnectFailedError("unknown_source", f"No source {source!r} connects people; there are: {known}.")
         return settings
 
-    def _requests(self, settings: AuthSettings) -> IssuerRequests:
+    def issuer_requests(self, settings: AuthSettings) -> IssuerRequests:
+        """Return what sends the requests of a source to its issuer."""
         return IssuerRequests(settings, resolve=self._resolve)
 
     def subscribe(self, on_change: OnChange) -> Callable[[], None]:
@@ -381,7 +382,7 @@ class Connections:
         try:
             found = await discover(
                 settings,
-                self._requests(settings),
+                self.issuer_requests(settings),
                 challenge=flow.challenge,
                 held=() if held is None else held.shown.scopes,
             )
@@ -406,7 +407,7 @@ class Connections:
             return client
         try:
             client, expires_at = await register(
-                self._requests(settings),
+                self.issuer_requests(settings),
                 issuer,
                 redirect_uri=flow.redirect_uri,
                 scopes=flow.scopes,
@@ -423,7 +424,7 @@ class Connections:
     ) -> TokenAnswer:
         try:
             return await exchange_code(
-                self._requests(settings),
+                self.issuer_requests(settings),
                 issuer,
                 client,
                 code=code,
@@ -561,7 +562,7 @@ class Connections:
         # The operator may have given the client another secret since.
         own = configured_client(settings, current.issuer)
         client = own if own is not None and own.client_id == current.client.client_id else current.client
-        requests = self._requests(settings)
+        requests = self.issuer_requests(settings)
         try:
             answer = await refresh(
                 requests, current.issuer, client, refresh_token=current.refresh, resource=shown.resource
@@ -650,7 +651,7 @@ class Connections:
         if settings is None or settings.server_url != stored.server:
             reason = "the source is not configured any more, so its issuer may not be asked"
             return Disconnected(connection=shown, is_revoked=False, reason=reason)
-        reason = await self._revoked(stored, self._requests(settings))
+        reason = await self._revoked(stored, self.issuer_requests(settings))
         return Disconnected(connection=shown, is_revoked=not reason, reason=reason)
 
     async def _revoked(self, stored: StoredConnection, requests: IssuerRequests) -> str:

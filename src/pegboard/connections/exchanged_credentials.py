@@ -91,7 +91,7 @@ class ExchangedCredentials:
             raise DefinitionError(f"mode: {settings.mode!r} exchanges no tokens; use `exchange` or `id_jag`")
         self.settings = settings
         self._clock, self._wall_clock = clock, wall_clock
-        self._requests = IssuerRequests(settings, resolve=resolve)
+        self.requests = IssuerRequests(settings, resolve=resolve)
         self._login_requests = IssuerRequests(settings.login or settings, resolve=resolve)
         self._held = BoundedCache[tuple[Person, str], TokenHolder](max_entries=KEPT_TOKENS)
         self._actor = TokenHolder(self._actor_issued, name=settings.source, clock=clock)
@@ -197,12 +197,12 @@ class ExchangedCredentials:
         settings, found = self.settings, parties.found
         if settings.grant == "on_behalf_of":
             return await assert_identity(
-                self._requests, found.issuer, parties.client, assertion=subject, resource="", scopes=settings.scopes,
+                self.requests, found.issuer, parties.client, assertion=subject, resource="", scopes=settings.scopes,
                 is_on_behalf_of=True,
             )  # fmt: skip
         actor = (await self._actor.token()).value if settings.sends_actor else None
         return await exchange_token(
-            self._requests,
+            self.requests,
             found.issuer,
             parties.client,
             subject=subject,
@@ -229,14 +229,14 @@ class ExchangedCredentials:
             scopes=settings.scopes,
         )
         return await assert_identity(
-            self._requests, found.issuer, parties.client, assertion=assertion, resource=found.resource,
+            self.requests, found.issuer, parties.client, assertion=assertion, resource=found.resource,
             scopes=settings.scopes,
         )  # fmt: skip
 
     async def _actor_issued(self) -> TokenAnswer:
         parties = await self._known_parties()
         return await client_credentials(
-            self._requests, parties.found.issuer, parties.client, scopes=(), resource=parties.found.resource
+            self.requests, parties.found.issuer, parties.client, scopes=(), resource=parties.found.resource
         )
 
     async def _known_parties(self) -> _Parties:
@@ -244,7 +244,7 @@ class ExchangedCredentials:
         parties, settings = self._parties, self.settings
         if parties is not None and self._clock() < parties.until:
             return parties
-        found = await discover(settings, self._requests)
+        found = await discover(settings, self.requests)
         client = configured_client(settings, found.issuer)
         assert client is not None  # the settings have a client
         login, login_client = None, None

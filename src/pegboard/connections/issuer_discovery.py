@@ -6,7 +6,7 @@ checks that the next document is about the same service or issuer, so that none 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pegboard.connections.auth_settings import AuthSettings
@@ -44,8 +44,17 @@ def scopes_of(text: str | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys((text or "").split()))[:_MOST_SCOPES]
 
 
+def _tell_nobody(_detail: str) -> None:
+    """Do nothing: nobody follows the discovery."""
+
+
 async def discover(
-    settings: AuthSettings, requests: IssuerRequests, *, challenge: Challenge = NO_CHALLENGE, held: Sequence[str] = ()
+    settings: AuthSettings,
+    requests: IssuerRequests,
+    *,
+    challenge: Challenge = NO_CHALLENGE,
+    held: Sequence[str] = (),
+    tell: Callable[[str], object] = _tell_nobody,
 ) -> Discovered:
     """Return the issuer of a service's tokens, the resource, and the scopes to request.
 
@@ -54,12 +63,14 @@ async def discover(
         requests: sends requests.
         challenge: the service's refusal, if there was one.
         held: the scopes that the person's token has already; a step-up keeps them.
+        tell: called with a sentence once the service's metadata are known, before the issuer is asked.
 
     Raises:
         ConnectFailedError: the documents are missing, invalid, or about another service or issuer.
         EgressError: a server cannot be reached.
     """
     if settings.token_url:
+        tell("not needed: the config names the endpoints")
         return _configured(settings, challenge, held)
     asked = challenge
     if not challenge.resource_metadata and settings.mode == "user":
@@ -67,6 +78,8 @@ async def discover(
     resource = await _resource_metadata(settings, requests, asked)
     offered = [] if resource is None else [str(server) for server in resource.authorization_servers]
     issuer_url = _chosen(settings, offered)
+    named = ", ".join(offered) or "no issuer"
+    tell("the service has none" if resource is None else f"of {resource.resource}, which names {named}")
     issuer, supported = await _issuer(settings, requests, issuer_url)
     return Discovered(
         issuer=issuer,

@@ -36,6 +36,11 @@ class UpstreamCredentials(Protocol):
     @property
     def settings(self) -> AuthSettings: ...
 
+    @property
+    def requests(self) -> IssuerRequests:
+        """Sends requests to the issuer."""
+        ...
+
     def secrets(self) -> Iterator[Secret]:
         """Yield the credentials of the client at the issuer."""
         ...
@@ -99,6 +104,7 @@ class PersonalCredentials:
 
     def __init__(self, connections: Connections, settings: AuthSettings) -> None:
         self.connections, self.settings = connections, settings
+        self.requests = connections.issuer_requests(settings)
         connections.add(settings)
 
     def secrets(self) -> Iterator[Secret]:
@@ -166,7 +172,7 @@ class ServiceCredentials:
         if settings.mode != "client_credentials":
             raise DefinitionError(f"mode: {settings.mode!r} is not a mode for a service; use `client_credentials`")
         self.settings = settings
-        self._requests = IssuerRequests(settings, resolve=resolve)
+        self.requests = IssuerRequests(settings, resolve=resolve)
         self._held = TokenHolder(self._issued, name=settings.source, clock=clock)
 
     def secrets(self) -> Iterator[Secret]:
@@ -199,11 +205,11 @@ class ServiceCredentials:
     async def _issued(self) -> TokenAnswer:
         settings = self.settings
         try:
-            found = await discover(settings, self._requests)
+            found = await discover(settings, self.requests)
             client = configured_client(settings, found.issuer)
             assert client is not None  # the settings have a client
             answer = await client_credentials(
-                self._requests, found.issuer, client, scopes=settings.scopes, resource=found.resource
+                self.requests, found.issuer, client, scopes=settings.scopes, resource=found.resource
             )
         except (GrantRefusedError, ConnectFailedError, DefinitionError) as error:
             text = f"{settings.source!r} got no token: {error} The operator must correct it."

@@ -118,6 +118,14 @@ class ListsForPersons(Protocol):
         """List the tools of this caller's account if it is connected and they are unknown; tell whether it did."""
         ...
 
+    async def list_for(self, caller: Caller) -> None:
+        """List the tools of this caller's account.
+
+        Raises:
+            CallError: the server refuses, or cannot be reached.
+        """
+        ...
+
 
 @runtime_checkable
 class LeadsElsewhere(Protocol):

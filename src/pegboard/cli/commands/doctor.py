@@ -9,24 +9,29 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import redirect_stdout
+from functools import partial
 from importlib import metadata as _metadata
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
+from cyclopts import Parameter
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from pegboard.cli.command_error import Exit
-from pegboard.cli.options import SharedOptions
+from pegboard.catalog import Catalog
+from pegboard.cli.command_error import CommandError, Exit
+from pegboard.cli.options import Options, SharedOptions
 from pegboard.cli.project import Project, load
 from pegboard.cli.source_startup import started
 from pegboard.cli.terminal import Column
 from pegboard.config.forms.predicate_form import secret_names
 from pegboard.config.probes import parts_of
 from pegboard.config.stores import stores_of
-from pegboard.core.ports import Probed, Source
+from pegboard.connections.connection_check import check_connection
+from pegboard.core.ports import ListsForPersons, Probed, Source
 from pegboard.core.steady_clock import CLOCK_BACK_S
 from pegboard.egress.process import launch
 from pegboard.extras import install_command
+from pegboard.model.caller import Caller
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
 from pegboard.model.probe import Part, Probe
@@ -34,6 +39,10 @@ from pegboard.model.source_state import SourceStatus
 from pegboard.server.app import bus_transport
 from pegboard.telemetry.part_states import probe_all
 
+if TYPE_CHECKING:
+    from pegboard.connections.upstream_credentials import UpstreamCredentials
+
+_SOURCE = "Name of a source: check the account of the person of --as there."
 _EXTRA = re.compile(r"([A-Za-z0-9._-]+).*;.*extra *== *[\"']([a-z0-9_-]+)[\"']")
 _MEMORY_S = 10.0
 _NOT_CHECKED = "not checked"
@@ -51,6 +60,7 @@ class Finding(Struct, frozen=True, kw_only=True):
 
     kind: Literal[
         "source",
+        "connection",
         "lock",
         "key",
         "memory",
@@ -72,13 +82,23 @@ class Finding(Struct, frozen=True, kw_only=True):
     is_wrong: bool = False
 
 
-async def doctor_command(*, options: SharedOptions) -> Exit:
+async def doctor_command(
+    source: Annotated[str | None, Parameter(help=_SOURCE)] = None,
+    /,
+    *,
+    options: SharedOptions,
+) -> Exit:
     """Show the state of all sources, stores, servers, models and keys.
 
     Connects to all of them at the same time, and tells what to do. Ends with 1 when something that is configured does
     not work. The last sentence counts what was not checked.
+
+    With the name of a source and --as user=NAME, walks the way of this person's account there: the metadata of the
+    service, its issuer, our client, the token and the list of tools. Says which step fails and why.
     """
     project = load(options, only_reads=True)
+    if source is not None:
+        return await _walk(project, source, options)
     with redirect_stdout(sys.stderr):
         try:
             sources = project.catalog.registry.sources
@@ -115,6 +135,56 @@ async def doctor_command(*, options: SharedOptions) -> Exit:
         options.terminal.say("")
         options.terminal.say(_summary(wrong, unchecked))
     return Exit.REFUSED if wrong else Exit.DONE
+
+
+async def _walk(project: Project, name: str, options: Options) -> Exit:
+    """Walk the way of a person's account at one source, and show each step."""
+    catalog, caller = project.catalog, project.context(options.identity).caller
+    with redirect_stdout(sys.stderr):
+        try:
+            if name in catalog.registry.sources:
+                await started(catalog, [name], options.terminal)
+            account = next((e.account for e in catalog.snapshot().with_accounts if e.connects_to == name), None)
+            if account is None:
+                raise CommandError(_no_accounts(project, name), kind="no_accounts", code=Exit.REFUSED)
+            list_tools = partial(_list, catalog, name, caller)
+            credentials = cast("UpstreamCredentials", account)
+            steps = await check_connection(credentials, caller, catalog.connections, list_tools)
+            rows: list[JSON] = project.clean([step._asdict() for step in steps], project.context(options.identity))
+        finally:
+            await catalog.close(grace_s=0.0)
+    is_whole = all(row["ok"] for row in rows)
+    if options.json:
+        options.terminal.json({"ok": is_whole, "source": name, "user": caller.user_id, "steps": rows})
+    else:
+        cells = [[row["name"], f"{'ok' if row['ok'] else 'fails'}: {row['detail']}", row["to_do"]] for row in rows]
+        options.terminal.table(_COLUMNS, cells)
+        options.terminal.say("")
+        end = "works" if is_whole else f"does not work: the step {rows[-1]['name']!r} fails"
+        options.terminal.say(f"The account of {caller.user_id!r} at {name!r} {end}.")
+    return Exit.DONE if is_whole else Exit.REFUSED
+
+
+async def _list(catalog: Catalog, name: str, caller: Caller) -> str:
+    """List the tools of a source over the account of a caller, and count them.
+
+    Raises:
+        CallError: the service refuses, or cannot be reached.
+    """
+    source = catalog.registry.sources.get(name)
+    if isinstance(source, ListsForPersons):
+        await source.list_for(caller)
+        return f"{_counted(len(source.entries()) - 1)} known"
+    count = sum(entry.connects_to == name for entry in catalog.snapshot().with_accounts)
+    return f"{_counted(count)}, the same for everybody; none was called"
+
+
+def _no_accounts(project: Project, name: str) -> str:
+    """Return why there is no way to walk."""
+    sources = sorted({entry.connects_to for entry in project.catalog.snapshot().with_accounts})
+    if name not in sources and name not in project.catalog.registry.sources:
+        return f"No source {name!r} uses accounts of people; there are: {', '.join(sources) or 'none'}."
+    return f"{name!r} uses no account of the person who calls, or its tools are not known. See `pegboard doctor`."
 
 
 def _summary(wrong: int, unchecked: Sequence[str]) -> str:
