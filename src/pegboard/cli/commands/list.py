@@ -94,8 +94,9 @@ def _print(options: Options, tools: list[JSON], profiles: list[str], rejected: l
     elif not visible:
         summary += "; --all shows the hidden ones and why"
     terminal.say(summary + ".")
-    if unconnected := sorted({tool["connect"] for tool in visible if tool["connect"] is not None}):
-        terminal.say(f"Not connected: {', '.join(unconnected)}. Connect with `pegboard connect {unconnected[0]}`.")
+    if unconnected := {tool["connect"]: tool["name"] for tool in visible if tool["connect"] is not None}:
+        first = next(iter(unconnected.values()))
+        terminal.say(f"Not connected: {', '.join(sorted(unconnected))}. `pegboard why {first}` says what to do.")
     if profiles and options.chosen_profile is None:
         terminal.say(f"What a caller sees: --profile {'|'.join(profiles)}")
 

@@ -78,9 +78,11 @@ async def search_command(
     options.terminal.say(f"{summary}; nearest namespaces: {', '.join(near)}." if near else f"{summary}.")
     if "note" in answer:
         options.terminal.say(answer["note"])
-    if unconnected := sorted({hit["connect"] for hit in hits if "connect" in hit}):
-        text = f"Not connected: {', '.join(unconnected)}. Connect with `pegboard connect {unconnected[0]}`."
-        options.terminal.say(text)
+    if unconnected := {hit["connect"]: hit["call"] for hit in hits if "connect" in hit}:
+        first = next(iter(unconnected.values()))
+        options.terminal.say(
+            f"Not connected: {', '.join(sorted(unconnected))}. `pegboard why {first}` says what to do."
+        )
     return Exit.DONE
 
 
