@@ -240,3 +240,17 @@ def test_a_watch_is_of_a_folder_and_takes_no_yes_beforehand(run: Run) -> None:
     assert (page.code, "--watch is for folders" in page.err) == (2, True)
     missing = run("ingest", "nothing", "--space", "s1", "--watch")
     assert (missing.code, "There is no folder 'nothing' to watch" in missing.err) == (2, True)
+
+
+def test_metadata_of_ones_own_is_given_on_the_command_line_and_filters_searches(run: Run, tmp_path: Path) -> None:
+    assert run("ingest", "handbook", "--space", "s1", "--meta", "team=support").code == 0
+    (tmp_path / "parking.md").write_text("Thirty places a year.\n")
+    assert run("workspace", "put", "s1", "notes", "parking.md", "parking.md", "--meta", "team=office").code == 0
+    asked = '{"query": "thirty", "metadata": {"team": "office"}}'
+    hits = orjson.loads(run("call", "search_documents", "--as", "user=ann,space=s1", "--args", asked, "--json").out)
+    assert "parking.md" in str(hits)
+    assert "leave.md" not in str(hits)
+    for words in (("ingest", "handbook", "--space", "s1"), ("workspace", "put", "s1", "notes", "a.md", "parking.md")):
+        ran = run(*words, "--meta", "team")
+        assert ran.code != 0
+        assert "'team' is no metadata. Write KEY=VALUE" in ran.err

@@ -29,6 +29,7 @@ from pegboard.model.secret import Secret
 from pegboard.sources.builtin import web_scrape
 from pegboard.sources.builtin.kind import Services
 from pegboard.sources.builtin.text_summarize import find_model
+from pegboard.workspace.own_metadata import checked_metadata
 from pegboard.workspace.sources.s3_signature import S3Keys
 
 if TYPE_CHECKING:
@@ -140,6 +141,7 @@ def sync_of(config: Config, store: document_store.SqlDocumentStore, report: Repo
         at = declared.at / "sources" / number
         try:
             ingest.checked_encoding(form.encoding)
+            checked_metadata(form.metadata)
             store.operator_scope(form.space)
             each = next(
                 live(form, workspace, folder) for name, live in _LIVE.items() if getattr(form, name) is not None
@@ -161,6 +163,7 @@ def _live_folder(form: LiveSourceForm, workspace: document_workspace.Workspace, 
         space=form.space,
         source=form.name,
         encoding=form.encoding,
+        metadata=form.metadata,
         every_s=form.every_seconds,
         watches=form.watch,
     )
@@ -208,6 +211,7 @@ def _live_place(
         space=form.space,
         source=form.name or name,
         encoding=form.encoding,
+        metadata=form.metadata,
         every_s=form.every_seconds,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import Mapping
 
 from pegboard.core.ports import DocumentStore
 from pegboard.core.view import View
@@ -29,12 +30,19 @@ async def operation_of(
 
 
 async def store_upload(
-    view: View, entry: ToolEntry, payload: bytes, *, space: str, source: str, path: str
+    view: View,
+    entry: ToolEntry,
+    payload: bytes,
+    *,
+    space: str,
+    source: str,
+    path: str,
+    metadata: Mapping[str, str] | None = None,
 ) -> ToolResult:
     """Store a file by a call of the operation `upload`. The call's arguments have its size and checksum."""
     arguments: JSON = {
         "space": space, "source": source, "path": path, "size_bytes": len(payload),
-        "checksum": await asyncio.to_thread(_checksum, payload),
+        "checksum": await asyncio.to_thread(_checksum, payload), **({"metadata": dict(metadata)} if metadata else {}),
     }  # fmt: skip
     ctx = view.ctx
     carrying = replace(ctx, request=ctx.request._replace(attachment=Attachment(payload)))

@@ -75,6 +75,7 @@ class Workspace:
         space: str,
         source: str | None = None,
         encoding: str | None = None,
+        metadata: Mapping[str, str] | None = None,
         allow_shrink: bool = False,
         on_progress: Callable[[IngestReport], None] = lambda _: None,
         on_bad: Callable[[BadFile], None] = lambda _: None,
@@ -93,6 +94,7 @@ class Workspace:
             source: the name of the source in that space; by default that of the folder, or the address.
             encoding: of texts without a byte order mark, such as `cp1252`; stored with the source of a folder. Without
                 it, the encoding is detected; `auto` detects it again.
+            metadata: of every document, such as `{"team": "support"}`, to filter searches; stored with the source.
             allow_shrink: remove deleted documents even if they are all or most of the source, or if the source was read
                 from another folder before.
             on_progress: called after each stored batch.
@@ -114,6 +116,7 @@ class Workspace:
                 destinations=self._access.destinations,
                 max_file_bytes=self._max_file_bytes,
                 encoding=encoding,
+                metadata=metadata,
                 allow_shrink=allow_shrink,
                 on_progress=on_progress,
                 on_bad=on_bad,
@@ -124,6 +127,7 @@ class Workspace:
             space=space,
             source=source or name_of(str(path)),
             encoding=encoding,
+            metadata=metadata,
             allow_shrink=allow_shrink,
             on_progress=on_progress,
             on_bad=on_bad,
@@ -136,6 +140,7 @@ class Workspace:
         space: str,
         source: str,
         encoding: str | None = None,
+        metadata: Mapping[str, str] | None = None,
         allow_shrink: bool = False,
         on_progress: Callable[[IngestReport], None] = lambda _: None,
         on_bad: Callable[[BadFile], None] = lambda _: None,
@@ -153,6 +158,7 @@ class Workspace:
             source=place,
             max_file_bytes=self._max_file_bytes,
             encoding=encoding,
+            metadata=metadata,
             allow_shrink=allow_shrink,
             on_progress=on_progress,
             on_bad=on_bad,
@@ -165,6 +171,7 @@ class Workspace:
         space: str,
         source: str | None = None,
         encoding: str | None = None,
+        metadata: Mapping[str, str] | None = None,
         on_report: Callable[[IngestReport], None] = lambda _: None,
         on_trouble: Callable[[str], None] = lambda _: None,
         on_progress: Callable[[IngestReport], None] = lambda _: None,
@@ -180,6 +187,7 @@ class Workspace:
             space: the space of the documents.
             source: the name of the source in that space; by default that of the folder.
             encoding: as for `ingest`.
+            metadata: as for `ingest`.
             on_report: called after each run.
             on_trouble: called with the reason of a failed run, which is tried again.
             on_progress: called after each stored batch.
@@ -193,7 +201,13 @@ class Workspace:
         async def run() -> None:
             on_report(
                 await self.ingest(
-                    path, space=space, source=source, encoding=encoding, on_progress=on_progress, on_bad=on_bad
+                    path,
+                    space=space,
+                    source=source,
+                    encoding=encoding,
+                    metadata=metadata,
+                    on_progress=on_progress,
+                    on_bad=on_bad,
                 )
             )
 
@@ -206,6 +220,7 @@ class Workspace:
         space: str,
         source: str | None = None,
         encoding: str | None = None,
+        metadata: Mapping[str, str] | None = None,
         every_s: float,
         watches: bool = True,
     ) -> LiveSource:
@@ -220,7 +235,7 @@ class Workspace:
             space=space,
             name=source or name_of(str(folder)),
             origin=str(folder),
-            ingest=partial(self.ingest, folder, space=space, source=source, encoding=encoding),
+            ingest=partial(self.ingest, folder, space=space, source=source, encoding=encoding, metadata=metadata),
             every_s=every_s,
             watched=folder if watches else None,
             is_ignored=self._ignoring(),
@@ -233,6 +248,7 @@ class Workspace:
         space: str,
         source: str,
         encoding: str | None = None,
+        metadata: Mapping[str, str] | None = None,
         every_s: float,
     ) -> LiveSource:
         """Return a place for `SourceSync`; `make` returns its source for each run."""
@@ -240,7 +256,7 @@ class Workspace:
             space=space,
             name=source,
             origin=make().origin,
-            ingest=lambda: self.ingest_from(make(), space=space, source=source, encoding=encoding),
+            ingest=lambda: self.ingest_from(make(), space=space, source=source, encoding=encoding, metadata=metadata),
             every_s=every_s,
         )
 
@@ -253,14 +269,24 @@ class Workspace:
         """Tell whether Pegboard itself writes a file: a store, with what its database keeps next to it."""
         return str(file.absolute()).startswith(self._own_files)
 
-    async def upload(self, payload: bytes, *, space: str, path: str, source: str = "uploads") -> JSON:
+    async def upload(
+        self,
+        payload: bytes,
+        *,
+        space: str,
+        path: str,
+        source: str = "uploads",
+        metadata: Mapping[str, str] | None = None,
+    ) -> JSON:
         """Ingest one file, replacing the document at its path in that source; its name determines the format.
+
+        `metadata` of the document, such as `{"team": "support"}`, can filter searches.
 
         Raises:
             CallError: invalid_arguments, for an unreadable file; the store cannot be used.
         """
         scope = self.store.operator_scope(space)
-        return await upload(self.store, scope, payload, space=space, source=source, path=path)
+        return await upload(self.store, scope, payload, space=space, source=source, path=path, metadata=metadata or {})
 
     async def documents(
         self, space: str, source: str | None = None, *, folder: str = "", limit: int = 50, cursor: str | None = None

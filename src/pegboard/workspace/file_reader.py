@@ -16,6 +16,7 @@ from pegboard.model.document import DocumentTable, NewDocument
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.model.record import replace
+from pegboard.workspace.own_metadata import readable_metadata
 from pegboard.workspace.parsing.feed import Feed
 from pegboard.workspace.parsing.formats import DETECTED, format_of
 from pegboard.workspace.parsing.parsed import MAX_CHARS_VARIABLE
@@ -120,7 +121,8 @@ def with_error(document: NewDocument, error: str) -> NewDocument:
 
 def _filled(document: NewDocument, parsed: JSON) -> NewDocument:
     tables = cast("Sequence[JSON]", parsed.get("tables") or ())
-    metadata: JSON = {name: parsed[name] for name in _TOLD if parsed.get(name)}
+    own = readable_metadata(parsed.get("own", {}))
+    metadata: JSON = {**own, **{name: parsed[name] for name in _TOLD if parsed.get(name)}}
     mime: str = parsed.get("mime", document.mime)
     return replace(document, mime=mime, text=parsed["text"], metadata=metadata, tables=tuple(map(_table, tables)))
 

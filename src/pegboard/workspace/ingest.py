@@ -20,6 +20,7 @@ from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.record import replace
 from pegboard.models.limits import LISTED_LINE_CHARS
 from pegboard.workspace.file_reader import PARSERS, FileReader, checksum_of, with_error
+from pegboard.workspace.own_metadata import checked_metadata
 from pegboard.workspace.parsing.encoding_names import known_encoding
 from pegboard.workspace.parsing.formats import DETECTED, format_of
 from pegboard.workspace.parsing.signatures import NO_PARSER, unreadable_kind
@@ -74,10 +75,14 @@ class IngestReport:
 
 
 class _Reader(Struct, frozen=True, kw_only=True):
-    """The reader of a run's files; `reads_all` if their encoding was changed, `renamed` are new paths of old files."""
+    """The reader of a run's files.
+
+    `reads_all` if their encoding or metadata was changed, `renamed` are new paths of old files.
+    """
 
     files: FileReader
     encoding: str
+    metadata: Mapping[str, str]
     reads_all: bool
     renamed: frozenset[str]
 
@@ -116,6 +121,7 @@ class SourceIngest(Struct, frozen=True, kw_only=True):
         max_file_bytes: the largest file.
         encoding: of texts without a byte order mark, kept for later runs; `auto` detects it again, and `None` keeps the
             stored one.
+        metadata: of every document, kept for later runs; `None` keeps the stored one.
         allow_shrink: whether the source may lose all or most of its documents.
         on_progress: called after each stored batch; `on_bad` at once for each file that was skipped.
     """
@@ -127,6 +133,7 @@ class SourceIngest(Struct, frozen=True, kw_only=True):
     source: DocumentSource
     max_file_bytes: int
     encoding: str | None = None
+    metadata: Mapping[str, str] | None = None
     allow_shrink: bool = False
     on_progress: Observer = lambda _: None
     on_bad: Callable[[BadFile], None] = lambda _: None
@@ -139,13 +146,15 @@ class SourceIngest(Struct, frozen=True, kw_only=True):
                 meanwhile; `needs_review` if the source would lose most of its documents.
         """
         encoding = checked_encoding(self.encoding)
+        if self.metadata is not None:
+            checked_metadata(self.metadata)
         async with self.source:
             return await self._run(encoding)
 
     async def _run(self, encoding: str | None) -> IngestReport:
         began_in = await self.source.place()
         report = IngestReport()
-        version = self.source.version()
+        version = self._version()
         if version and encoding is None and not self.allow_shrink:
             known = await self.store.source_version(self.scope, self.space, self.name)
             if known is not None and known.version == version and known.origin == self.source.origin:
@@ -166,9 +175,12 @@ class SourceIngest(Struct, frozen=True, kw_only=True):
             self.scope, self.space, self.name, type_=self.source.type, origin=self.source.origin
         )
         encoding, is_new = await self.store.set_encoding(self.scope, self.space, self.name, encoding)
+        metadata, has_new = await self.store.set_metadata(self.scope, self.space, self.name, self.metadata)
         renamed = await self._rename(renames)
         async with FileReader(max_chars=self.store.document_chars) as files:
-            reader = _Reader(files=files, encoding=encoding, reads_all=is_new, renamed=renamed)
+            reader = _Reader(
+                files=files, encoding=encoding, metadata=metadata, reads_all=is_new or has_new, renamed=renamed
+            )
             await self._store_all(reader, report)
         if self.source.is_whole:
             # The folder may have been unmounted while it was read.
@@ -179,12 +191,17 @@ class SourceIngest(Struct, frozen=True, kw_only=True):
             if began_in is not None:
                 await self.store.put_source_root(self.scope, self.space, self.name, began_in)
         if version and not report.bad:
-            done = SourceVersion(self.source.version(), self.source.origin, sum(report.counts.values()))
+            done = SourceVersion(self._version(), self.source.origin, sum(report.counts.values()))
             await self.store.put_source_version(self.scope, self.space, self.name, done)
         await self.store.end_source(self.scope, self.space, self.name)
         await embed_into(self.store, self.scope, self.space, report, self.on_progress)
         self.on_progress(report)
         return report
+
+    def _version(self) -> str:
+        """Return the version of the place and of the metadata; empty if the place has none."""
+        version = self.source.version()
+        return f"{version} {sorted(self.metadata.items())}" if version and self.metadata is not None else version
 
     # ------------------------------------------------------------ storing
 
@@ -300,7 +317,8 @@ class SourceIngest(Struct, frozen=True, kw_only=True):
         document = await reader.files.read(
             file.path, fetched.payload, modified_s=file.modified_s, encoding=reader.encoding, name=fetched.name
         )
-        return replace(document, etag=fetched.etag)
+        # What a file says about itself counts for more than what is said of its source.
+        return replace(document, etag=fetched.etag, metadata={**reader.metadata, **document.metadata})
 
     async def _unreadable_kind(self, file: SourceFile) -> str | None:
         """Return what a file is, if no parser reads it. A file that cannot be opened is reported when it is read."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pegboard.core.ports import DocumentStore
 from pegboard.model.call_context import CallContext
 from pegboard.model.document import DocumentScope
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
+from pegboard.model.record import replace
 from pegboard.model.resource import DocumentSpec
 from pegboard.model.tool import Annotations, ToolEntry, ToolSpec
 from pegboard.workspace.file_reader import FileReader
+from pegboard.workspace.own_metadata import METADATA_KEYS, checked_metadata
 from pegboard.workspace.shown_names import can_be_shown
 
 UPLOAD_S = 300.0  # seconds to receive the file of an upload
@@ -30,16 +32,23 @@ def upload_entry(store: DocumentStore, groups: Sequence[str]) -> ToolEntry:
             raise CallError("invalid_arguments", "The request has no file. Send it as the body of POST /v1/documents.")
         scope = await store.scope(ctx)
         return await upload(
-            store, scope, attachment.content, space=args["space"], source=args["source"], path=args["path"]
+            store,
+            scope,
+            attachment.content,
+            space=args["space"],
+            source=args["source"],
+            path=args["path"],
+            metadata=args.get("metadata", {}),
         )
 
     texts: JSON = {name: {"type": "string"} for name in ("space", "source", "path", "checksum")}
-    properties: JSON = {**texts, "size_bytes": {"type": "integer"}}
+    required: JSON = {**texts, "size_bytes": {"type": "integer"}}
+    properties: JSON = {**required, "metadata": {"type": "object", "maxProperties": METADATA_KEYS}}
     spec = ToolSpec(
         name="upload_document",
         namespace="docs",
         description="Stores a file in a source of a space; it replaces the document at the same path.",
-        input_schema={"type": "object", "properties": properties, "required": [*properties]},
+        input_schema={"type": "object", "properties": properties, "required": [*required]},
         groups=tuple(groups),
         annotations=Annotations(read_only=False, destructive=False, idempotent=True, open_world=False),
         timeout_s=UPLOAD_S,
@@ -49,7 +58,14 @@ def upload_entry(store: DocumentStore, groups: Sequence[str]) -> ToolEntry:
 
 
 async def upload(
-    store: DocumentStore, scope: DocumentScope, payload: bytes, *, space: str, source: str, path: str
+    store: DocumentStore,
+    scope: DocumentScope,
+    payload: bytes,
+    *,
+    space: str,
+    source: str,
+    path: str,
+    metadata: Mapping[str, object],
 ) -> JSON:
     """Parse and store a file; return its id, path, number of passages and outcome.
 
@@ -67,5 +83,6 @@ async def upload(
         document = await reader.read(path, payload)
     if document.error:
         raise CallError("invalid_arguments", f"{path[-100:]!r} was not taken in: {document.error}.")
+    document = replace(document, metadata={**checked_metadata(metadata), **document.metadata})
     stored = await store.ingest(scope, document, space=space, source=source, replaces=True)
     return {**stored, "space": space, "source": source}

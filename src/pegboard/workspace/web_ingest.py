@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import html
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Final
 from urllib.parse import urljoin, urlsplit
 
@@ -22,6 +22,7 @@ from pegboard.model.record import replace
 from pegboard.models.limits import LISTED_LINE_CHARS
 from pegboard.workspace.file_reader import FileReader
 from pegboard.workspace.ingest import IngestReport, checked_encoding, embed_into, empty_of
+from pegboard.workspace.own_metadata import checked_metadata
 from pegboard.workspace.parsing.feed import Feed, FeedEntry
 from pegboard.workspace.sources.document_source import BadFile
 from pegboard.workspace.sources.web_paths import is_address, path_of, payload_of
@@ -44,6 +45,7 @@ class WebIngest(Struct, frozen=True, kw_only=True):
         source: its name; by default the host of a page, and the address of a feed.
         destinations: the allowed hosts, also for redirects.
         max_file_bytes: the largest response.
+        metadata: of every document.
         encoding: of a page or file without a declared one.
         allow_shrink: whether a page without text may replace one with text.
         on_bad: called for each item that was skipped.
@@ -57,6 +59,7 @@ class WebIngest(Struct, frozen=True, kw_only=True):
     destinations: Destinations
     max_file_bytes: int
     encoding: str | None = None
+    metadata: Mapping[str, str] | None = None
     allow_shrink: bool = False
     on_progress: Callable[[IngestReport], None] = lambda _: None
     on_bad: Callable[[BadFile], None] = lambda _: None
@@ -117,7 +120,8 @@ class WebIngest(Struct, frozen=True, kw_only=True):
             if document.error:
                 self._report_bad(report, document.error, path=document.path)
             else:
-                ready.append(prepared(document))
+                of_source = checked_metadata(self.metadata or {})
+                ready.append(prepared(replace(document, metadata={**of_source, **document.metadata})))
         stored = await self.store.put(self.scope, self.space, source, ready)
         report.counts.update(each for _, each in stored)
         report.empty += empty_of([each.document for each in ready], stored)

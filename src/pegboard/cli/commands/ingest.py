@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
@@ -13,6 +14,7 @@ from pegboard.cli.options import Options, SharedOptions
 from pegboard.cli.terminal import Terminal
 from pegboard.lazy import LazyModule
 from pegboard.model.error import CallError
+from pegboard.workspace.own_metadata import metadata_of
 
 if TYPE_CHECKING:
     from pegboard.workspace import ingest as ingesting
@@ -23,6 +25,7 @@ _PLACE = "A folder, a file, the address of a page or feed, git:URL#branch:folder
 _SPACE = "The space that the documents belong to."
 _SOURCE = "Name of the source in that space. Default: that of the folder, repository, bucket or site, or the address."
 _ENCODING = "Encoding of texts that are not UTF-8, such as cp1252; remembered for a folder. `auto` detects it."
+_META = "KEY=VALUE that every document gets, to filter searches; repeat it. Remembered for the source."
 _NO_TEXT = "it has no text, so that no search finds it; scanned pages need text recognition (OCR) first"
 _ALLOW_SHRINK = "Allow removing more than half of the source, or using another folder for it."
 _WATCH = "Go on after each change in the folder, until the command is interrupted. Needs `pegboard[watch]`."
@@ -36,6 +39,7 @@ async def ingest_command(
     space: Annotated[str, Parameter(help=_SPACE)],
     source: Annotated[str | None, Parameter(help=_SOURCE)] = None,
     encoding: Annotated[str | None, Parameter(help=_ENCODING)] = None,
+    meta: Annotated[tuple[str, ...], Parameter(help=_META, negative_iterable=())] = (),
     allow_shrink: Annotated[bool, Parameter(help=_ALLOW_SHRINK, negative="")] = False,
     watch: Annotated[bool, Parameter(help=_WATCH, negative="")] = False,
     options: SharedOptions,
@@ -50,12 +54,16 @@ async def ingest_command(
     if watch and allow_shrink:
         text = "--watch and --allow-shrink do not go together: an emptied folder would lose its documents unasked."
         raise CommandError(f"{text} Run once with --allow-shrink, then watch.")
+    try:
+        metadata = metadata_of(meta) if meta else None
+    except CallError as error:
+        raise CommandError(error.error.message) from None
     project = document_project(options)
     terminal = options.terminal
     progress = _Progress(terminal)
     if watch:
         try:
-            await _watch(project, options, progress, path, space, source, encoding)
+            await _watch(project, options, progress, path, space, source, encoding, metadata)
         finally:
             progress.end()
             project.store.close()
@@ -65,6 +73,7 @@ async def ingest_command(
             space=space,
             source=source,
             encoding=encoding,
+            metadata=metadata,
             allow_shrink=allow_shrink,
             on_progress=progress.show,
             on_bad=lambda bad: progress.note(f"{bad.path}: {bad.reason}"),
@@ -86,6 +95,7 @@ async def _watch(
     space: str,
     source: str | None,
     encoding: str | None,
+    metadata: Mapping[str, str] | None,
 ) -> None:
     """Ingest a folder after each change, until the command is interrupted."""
     if "://" in path or path.startswith(("git:", "sitemap:")):
@@ -104,6 +114,7 @@ async def _watch(
         space=space,
         source=source,
         encoding=encoding,
+        metadata=metadata,
         on_report=show,
         on_trouble=progress.note,
         on_progress=progress.show,

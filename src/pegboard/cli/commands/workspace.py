@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,6 +27,7 @@ from pegboard.model.document import Access
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.workspace.limits import DOCUMENT_READ_CHARS, DOCUMENTS_LISTED
+from pegboard.workspace.own_metadata import metadata_of
 
 if TYPE_CHECKING:
     from pegboard.models.embedding import fastembed_model
@@ -87,6 +88,7 @@ async def put_command(
     file: Annotated[Path, Parameter(help="The file to store.")],
     /,
     *,
+    meta: Annotated[tuple[str, ...], Parameter(help="KEY=VALUE to filter by; repeat it.", negative_iterable=())] = (),
     options: SharedOptions,
 ) -> None:
     """Store a file as a document.
@@ -94,7 +96,7 @@ async def put_command(
     An existing document at the path is replaced and keeps its id.
     """
     async with _opened(options) as project:
-        await _put(project, options, space, source, path, file)
+        await _put(project, options, space, source, path, file, metadata_of(meta))
 
 
 async def rm_command(
@@ -238,10 +240,18 @@ def _one_line(value: JSONValue) -> str:
     return value if isinstance(value, str) else orjson.dumps(value).decode()
 
 
-async def _put(project: DocumentProject, options: Options, space: str, source: str, path: str, file: Path) -> None:
+async def _put(
+    project: DocumentProject,
+    options: Options,
+    space: str,
+    source: str,
+    path: str,
+    file: Path,
+    metadata: Mapping[str, str],
+) -> None:
     limit = project.config.bounds.upload_bytes
     payload = await asyncio.to_thread(_content, file, limit)
-    stored = await project.workspace().upload(payload, space=space, source=source, path=path)
+    stored = await project.workspace().upload(payload, space=space, source=source, path=path, metadata=metadata)
     if options.json:
         options.terminal.json(stored)
     else:

@@ -80,6 +80,10 @@ class LiveSourceForm(Form):
     every_seconds: PositiveNumber = Field(
         600.0, description="The time between two looks at the whole source, in seconds."
     )
+    metadata: dict[FilledText, FilledText] = Field(
+        default_factory=dict[str, str],
+        description="Keys and values that every document gets, such as `team: support`, to filter searches.",
+    )
     encoding: Maybe[FilledText] = Field(
         None, description="The encoding of texts that are not UTF-8, such as cp1252. Default: it is detected."
     )

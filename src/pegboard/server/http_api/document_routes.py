@@ -18,6 +18,7 @@ ADMINISTRATOR = "document_administrator"
 """The role that may change who sees which space of documents."""
 _SOURCE = "uploads"
 _LISTED_BY = ("space", "source", "folder", "limit", "cursor")
+_META = "meta."
 _DIGITS = 12
 _NO_DOCUMENTS = "This server has no documents for this caller."
 
@@ -48,7 +49,10 @@ class DocumentRoutes:
         return json_reply(await self._call("remove", request, {"document_id": request.path["id"]}))
 
     async def upload(self, request: ApiRequest) -> Reply:
-        """Store the body as a file: its path decides how it is parsed, and which file it replaces."""
+        """Store the body as a file: its path decides how it is parsed, and which file it replaces.
+
+        `?meta.team=support` gives it metadata.
+        """
         store, view, entry = await self._whose("upload", request)
         space = request.query.get("space", view.ctx.space_id)
         if space is None:
@@ -84,7 +88,12 @@ class DocumentRoutes:
         async with self._api.uploads.place(request.principal) as slot:
             arriving = replace(request, receive=slot.counted(request.receive))
             payload = await slot.arrive(self._api.file(arriving, timeout_s=UPLOAD_S))
-            result = await store_upload(view, entry, payload, space=space, source=place["source"], path=place["path"])
+            metadata = {
+                name.removeprefix(_META): text for name, text in request.query.items() if name.startswith(_META)
+            }
+            result = await store_upload(
+                view, entry, payload, space=space, source=place["source"], path=place["path"], metadata=metadata
+            )
         if result.is_error:
             raise problem_of(result, "")
         stored: JSON = result.structured

@@ -30,7 +30,7 @@ class ParsedTable(TypedDict):
 
 
 class Parsed(TypedDict, total=False):
-    """The contents of a file. Only `text` is always present."""
+    """The contents of a file. Only `text` is always present. `own` is metadata with keys of the author's choice."""
 
     text: Required[str]
     mime: str
@@ -44,6 +44,7 @@ class Parsed(TypedDict, total=False):
     headings: list[str]
     pages: int
     tables: list[ParsedTable]
+    own: dict[str, str]
 
 
 class UnreadableError(ValueError):

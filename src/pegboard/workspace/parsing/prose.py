@@ -13,7 +13,7 @@ from pegboard.workspace.parsing.parsed import Parsed, cleaned, headings_of, one_
 _HEADING = re.compile(r"^#{1,6} (.*)$|(?:\A|(?<=\n\n))(?![-=#>|*+ ])(\S.*)\n(?:=+|-{2,}) *$", re.MULTILINE)
 _FENCED = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 _FRONT = re.compile(r"\A---\n(.*?)\n(?:---|\.\.\.)\n", re.DOTALL)
-_FIELD = re.compile(r"^(title|author|date|lang|language): *(\S.*)$", re.MULTILINE | re.IGNORECASE)
+_FIELD = re.compile(r"^([A-Za-z][\w-]*): *(\S.*)$", re.MULTILINE)
 
 
 def parse_text(options: object, payload: bytes) -> Parsed:
@@ -38,12 +38,16 @@ def markdown_headings(text: str) -> list[str]:
 
 
 def parse_markdown(options: object, payload: bytes) -> Parsed:
-    """Parse Markdown, including front matter between lines of dashes: title, author, date, language."""
+    """Parse Markdown, including front matter between lines of dashes.
+
+    Title, author, date and language are known; other keys with a plain value are metadata of the author's own.
+    """
     source = decode(options, payload)
     text = cleaned(source.text)
     front = _FRONT.match(text)
     headings = markdown_headings(text[front.end() :] if front else text)
     parsed = Parsed(text=text, headings=headings)
+    own: dict[str, str] = {}
     if headings:
         parsed["title"] = headings[0]
     for name, value in _FIELD.findall(front[1]) if front else ():
@@ -55,6 +59,11 @@ def parse_markdown(options: object, payload: bytes) -> Parsed:
                 parsed["author"] = declared
             case "date":
                 parsed["created"] = declared
-            case _:
+            case "lang" | "language":
                 parsed["language"] = declared
+            case _:
+                # Not cut: what is too long is left out as a whole.
+                own[name] = value.strip().strip("\"'")
+    if own:
+        parsed["own"] = own
     return source.mark(parsed)

@@ -511,6 +511,22 @@ class SqlDocumentStore:
 
         return await self._database.write(put, caller=scope.user)
 
+    async def set_metadata(
+        self, scope: DocumentScope, space: str, source: str, metadata: Mapping[str, str] | None
+    ) -> tuple[dict[str, str], bool]:
+        """Set the metadata of every document of a source, or keep it with `None`; return it, and whether it changed."""
+
+        def put(db: Connection) -> tuple[dict[str, str], bool]:
+            writing.writable_space(db, scope, space)
+            source_n = _source(db, scope, space, source)[1]
+            before = source_settings.metadata_of(db, source_n)
+            if metadata is None or metadata == before:
+                return before, False
+            source_settings.put_metadata(db, source_n, metadata)
+            return dict(metadata), True
+
+        return await self._database.write(put, caller=scope.user)
+
     async def put_source_root(self, scope: DocumentScope, space: str, source: str, root: SourceRoot) -> None:
         """Record the folder of a source."""
 

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from pegboard.model.document import DocumentFilters, DocumentScope
 from pegboard.model.error import CallError
+from pegboard.workspace.own_metadata import filter_value
 from pegboard.workspace.store.connection import Connection
 
 Condition = tuple[str, list[Any]]
@@ -77,7 +78,7 @@ class ReadableSpaces(Struct, frozen=True, kw_only=True):
         for key, value in filters.metadata.items():
             # An unknown name has no value, and equals nothing.
             conditions.append(db.dialect.has_metadata)
-            values += [key, orjson.dumps([value]).decode()]
+            values += [key, orjson.dumps([filter_value(key, value)]).decode()]
         return " and ".join(conditions), values
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import orjson
@@ -68,9 +69,19 @@ def put_encoding(db: Connection, source_n: int, encoding: str) -> None:
     _put(db, source_n, "encoding", encoding)
 
 
+def metadata_of(db: Connection, source_n: int) -> dict[str, str]:
+    """Return the metadata that every document of a source gets."""
+    return orjson.loads(_value(db, source_n, "metadata") or "{}")
+
+
+def put_metadata(db: Connection, source_n: int, metadata: Mapping[str, str]) -> None:
+    """Set the metadata that every document of a source gets."""
+    _put(db, source_n, "metadata", orjson.dumps(metadata, option=orjson.OPT_SORT_KEYS).decode())
+
+
 def remove_settings(db: Connection, source_n: int) -> None:
     """Remove the settings of a source before the source is removed."""
-    for name in ("root", "encoding", "version"):
+    for name in ("root", "encoding", "version", "metadata"):
         db.execute("delete from settings where name = ?", (_setting(db, source_n, name),))
 
 

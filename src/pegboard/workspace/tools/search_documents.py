@@ -5,6 +5,7 @@ from __future__ import annotations
 from pegboard.core.ports import DocumentStore
 from pegboard.model.document import DocumentScope
 from pegboard.model.json_types import JSON
+from pegboard.workspace.own_metadata import METADATA_KEYS
 from pegboard.workspace.tools.declaration import (
     FILTERS,
     FLAG,
@@ -50,7 +51,11 @@ TOOL = document_tool(
         },
         "limit": up_to(SEARCH_PASSAGES, 10, "How many passages are returned at most."),
         **FILTERS,
-        "metadata": {"type": "object", "maxProperties": 20, "description": "Only documents with such metadata."},
+        "metadata": {
+            "type": "object",
+            "maxProperties": METADATA_KEYS,
+            "description": 'Only documents with these values, such as {"team": "support"}.',
+        },
         "min_score": {"type": "number", "minimum": 0, "maximum": 1, "default": 0, "description": "No lower scores."},
         "neighbours": up_to(
             SEARCH_NEIGHBOURS, 0, "How many passages before and after each hit are added, as before and after.", least=0
