@@ -221,13 +221,7 @@ class Reloader:
         self.problems = tuple(problems)
         if self._logs_refusals:
             log_refusal(self.problems, "The previous config stays in use.")
-            audit = self._catalog.executor.ports.audit
-            if audit is not None:
-                listed: list[JSONValue] = [
-                    {"where": problem.where, "message": problem.message} for problem in self.problems[:20]
-                ]
-                detail = Redactor(self._catalog.secrets).value({"problems": listed})
-                audit.note("config_refused", detail)
+            note_refusal(self._catalog, self.problems)
         # Files that the invalid config names are watched as well: the fault may be fixed there.
         self._remember(read(self._path, env=self._env)[0], before)
         self._on_refused(self.problems)
@@ -263,6 +257,14 @@ def note_config(catalog: Catalog, config: Config) -> None:
     if audit is not None:
         files: dict[str, JSONValue] = {path.name: _hash_of(path) for path in config.files[:100]}
         audit.note("config_taken", {"config": config.path.name, "files": files})
+
+
+def note_refusal(catalog: Catalog, problems: Sequence[Problem]) -> None:
+    """Record in the audit, if there is one, that a changed config was refused, with its first problems."""
+    audit = catalog.executor.ports.audit
+    if audit is not None:
+        listed: list[JSONValue] = [{"where": one.where, "message": one.message} for one in problems[:20]]
+        audit.note("config_refused", Redactor(catalog.secrets).value({"problems": listed}))
 
 
 def _hash_of(path: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -11,6 +12,8 @@ import orjson
 
 from pegboard.model.error import PegboardError, Problem
 from pegboard.telemetry.reload_log import problems_of
+
+REFUSALS_CHECK_S = 0.5  # seconds between two looks for a refusal of a successor
 
 
 class WorkerRefusals:
@@ -56,6 +59,24 @@ class WorkerRefusals:
         except FileNotFoundError:
             return []
         return [Problem(**fields) for fields in orjson.loads(content)]
+
+    async def watch(self, on_refused: Callable[[Sequence[Problem]], object]) -> None:
+        """Call `on_refused` with the problems of each later refusal, until cancelled."""
+        known = self._mark()
+        while True:
+            await asyncio.sleep(REFUSALS_CHECK_S)
+            mark = self._mark()
+            if mark is not None and mark != known and (problems := self.problems()):
+                on_refused(problems)
+            known = mark
+
+    def _mark(self) -> tuple[int, int] | None:
+        """Return what identifies the latest refusal; `None` if there is none."""
+        try:
+            found = self._latest.stat()  # raw: in a folder of our own
+        except FileNotFoundError:
+            return None
+        return found.st_mtime_ns, found.st_ino
 
     def clear(self) -> None:
         """Forget the latest refusal."""

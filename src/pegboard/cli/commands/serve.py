@@ -11,6 +11,7 @@ import socket  # noqa: TID251 - listens, and calls nobody
 import ssl
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,7 +25,7 @@ from pegboard.cli.options import Options, SharedOptions, Strict
 from pegboard.cli.planning.reload_plan import log_reload, remember
 from pegboard.cli.project import Project, load
 from pegboard.config import Config
-from pegboard.config.reload import Reloader, note_config
+from pegboard.config.reload import Reloader, note_config, note_refusal
 from pegboard.consent.sqlite_store import SqliteConsents
 from pegboard.lazy import LazyModule
 from pegboard.model.context import ToolContext
@@ -231,6 +232,7 @@ def _serve_alone(serving: Serving, worker: Worker | None = None) -> Any:
     keys, bus = _shared_secrets(project.config, worker)
     catalog, config, note, problems = project.catalog, project.config, "", _no_problems
     begin: Callable[[], None] = _nothing
+    watches: list[asyncio.Task[None]] = []
     if worker is not None:
         _share(catalog, worker)
         problems = worker.refusals.problems
@@ -248,6 +250,10 @@ def _serve_alone(serving: Serving, worker: Worker | None = None) -> Any:
     def ready(address: str) -> None:
         if worker is None or worker.number == 0:
             note_config(catalog, project.config)
+        if worker is not None and worker.number == 0:
+            # A successor that is refused has no audit: its config is faulty.
+            watching = worker.refusals.watch(partial(note_refusal, catalog))
+            watches.append(asyncio.get_running_loop().create_task(watching))
         if worker is None or worker.is_first:
             many = "" if worker is None else f", with {worker.count} workers"
             serving.say(app.addresses(address, catalog, profile=profile, note=f"{many}{note}"), url=address)
