@@ -216,3 +216,27 @@ async def test_a_reload_keeps_the_sessions_of_persons_and_tells_them_of_a_discon
             written(tmp_path, {**tool, "auth": {"mode": "user", "issuer": "https://login.example.com"}})
             assert await reloader.reload(), reloader.problems
             assert catalog.registry.sources["mail"] is not source
+
+
+async def test_a_token_for_another_resource_is_refused_once_refreshed_once_and_then_asks_to_connect(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with ToyIssuer().running() as issuer, ApiUpstream(issuer).running() as api:
+        catalog = loaded(
+            tmp_path,
+            {"name": "me", "type": "webhook", "description": "Say who calls.",
+             "auth": {"mode": "user", "issuer": issuer.url},
+             "webhook": {"url": f"{api.origin}/me", "method": "GET"}},
+        )  # fmt: skip
+        issuer.switches.resource_of_tokens, issuer.switches.checks_resource = "https://other.example/api", False
+        async with catalog:
+            await connect(catalog.connections, issuer, ANN, source="me")
+            before = api.hits["requests"]
+            answer = await said(catalog, "ann", "me")
+            assert (answer.error.kind, "must connect to 'me' first" in answer.error.message) == (
+                "connection_required", True,
+            )  # fmt: skip
+            assert api.hits["requests"] - before == 2, "once with the token, once with the refreshed one"
+            assert issuer.hits["token:refresh_token"] == 1
+            assert "refuses a fresh token of user 'ann' for 'me'" in caplog.text
+            assert not any(secret in caplog.text for secret in issuer.secrets)

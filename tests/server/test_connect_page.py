@@ -310,3 +310,32 @@ async def test_an_entry_of_the_inbox_goes_when_it_expires_or_is_declined(tmp_pat
         here.connections._store._clock = None  # pyright: ignore[reportPrivateUsage]
         await here.connections.begin(BOB, "mail", redirect_uri="http://127.0.0.1:1/back")
         assert [each.person for each in await here.connections.awaited()] == [ANN]
+
+
+async def test_an_answer_that_comes_to_another_address_connects_nobody(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with place(tmp_path, has_keys=False) as here, Browser(here.app) as browser:
+        onward = await browser.send(await browser.go(await here.link()), "connect")
+        start = onward.text.partition('content="0;url=')[2].partition('"')[0].replace("&amp;", "&")
+        back = (await browser.elsewhere.get(start)).headers["location"]
+        here.connections.public_url = "https://other.example"
+        answer = await browser.go(back)
+        assert answer.status_code == 403
+        assert "you came to &#x27;https://other.example/connections/callback&#x27;" in answer.text
+        assert "connect_refused: redirect_changed" in caplog.text
+        assert here.issuer.hits["token"] == 0
+        here.connections.public_url = PUBLIC_URL
+        assert (await browser.go(back)).status_code == 404, "the attempt has used up the link"
+        assert await here.connected() == []
+
+
+async def test_the_issuer_sends_nobody_to_an_address_that_was_put_into_the_link(tmp_path: Path) -> None:
+    async with place(tmp_path, has_keys=False) as here, Browser(here.app) as browser:
+        onward = await browser.send(await browser.go(await here.link()), "connect")
+        start = onward.text.partition('content="0;url=')[2].partition('"')[0].replace("&amp;", "&")
+        other_port = start.replace("8420", "8421")
+        assert other_port != start
+        answer = await browser.elsewhere.get(other_port)
+        assert (answer.status_code, "location" in answer.headers) == (400, False)
+        assert await here.connected() == []

@@ -130,8 +130,8 @@ class Disconnected(Struct, frozen=True, kw_only=True):
 
 
 ConnectFailure = Literal[
-    "unknown_link", "other_browser", "other_person", "issuer_changed", "denied", "issuer_unavailable", "issuer_refused",
-    "not_supported", "unknown_source",
+    "unknown_link", "other_browser", "other_person", "issuer_changed", "redirect_changed", "denied",
+    "issuer_unavailable", "issuer_refused", "not_supported", "unknown_source",
 ]  # fmt: skip
 
 

@@ -329,6 +329,7 @@ class Connections:
         iss: str | None = None,
         error: str = "",
         person: Person | None = None,
+        redirect_uri: str | None = None,
     ) -> Connection:
         """Exchange the code that the issuer sent the browser back with, and store the connection. Works once.
 
@@ -339,6 +340,7 @@ class Connections:
             iss: the issuer that says it answers (RFC 9207), if it does.
             error: the error code of the issuer.
             person: the reader, if the door knows.
+            redirect_uri: where the browser came back to; by default the page.
 
         Raises:
             ConnectFailedError: nothing was connected; the message says why.
@@ -351,6 +353,7 @@ class Connections:
             raise _unknown_link()
         _check_reader(flow, person)
         settings = self._settings(flow.source)
+        _check_redirect(flow, redirect_uri or f"{self.public_url}{CALLBACK_PATH}")
         _check_answer(flow.issuer, iss)
         if error or not code:
             words = f"it answered {error[:64]!r}" if error else "it sent no code"
@@ -708,6 +711,17 @@ def _check_reader(flow: Flow, reader: Person | None) -> None:
     if reader is not None and reader != flow.person:
         text = f"This link connects {flow.person.user_id!r}, and you are {reader.user_id!r}. Nothing was connected."
         raise ConnectFailedError("other_person", text)
+
+
+def _check_redirect(flow: Flow, came_to: str) -> None:
+    """Refuse an answer that came to another address than the one that the issuer was told."""
+    if came_to != flow.redirect_uri:
+        text = (
+            f"The issuer was told to send you back to {flow.redirect_uri!r}, and you came to {came_to!r}. Nothing was "
+            "connected; ask for a new link."
+        )
+        log.warning("A connection of user %r to %r was refused: %s", flow.person.user_id, flow.source, text)
+        raise ConnectFailedError("redirect_changed", text)
 
 
 def _check_answer(issuer: Issuer, iss: str | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from typing import Protocol
@@ -28,6 +29,8 @@ from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.record import replace
 from pegboard.model.secret import Secret
 from pegboard.model.tool import Account
+
+log = logging.getLogger("pegboard.connections")
 
 
 class UpstreamCredentials(Protocol):
@@ -150,6 +153,8 @@ class PersonalCredentials:
         return await self.connections.renewed(person, self.settings.source, refused, challenge)
 
     async def refusal(self, caller: Caller, challenge: Challenge) -> CallError:
+        if not challenge.wants_more:
+            log.warning("The service refuses a fresh token of user %r for %r.", caller.user_id, self.settings.source)
         return await self.connections.required(person_of(caller), self.settings.source, challenge)
 
 

@@ -37,6 +37,7 @@ _COOKIE: Final = "pegboard_connect"
 _COOKIE_BYTES = 32
 _STATUS = {
     "unknown_link": 404, "unknown_source": 404, "other_browser": 403, "other_person": 403, "issuer_changed": 403,
+    "redirect_changed": 403,
     "denied": 403, "issuer_unavailable": 502, "issuer_refused": 502, "not_supported": 501,
 }  # fmt: skip
 _STYLE = """

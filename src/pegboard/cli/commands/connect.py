@@ -83,6 +83,7 @@ async def _over_loopback(
                         code=answer.get("code", ""),
                         iss=answer.get("iss"),
                         error=answer.get("error", ""),
+                        redirect_uri=redirect.uri,
                     )
                 )
             except (ConnectFailedError, CallError) as error:
