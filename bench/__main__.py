@@ -23,7 +23,7 @@ from pathlib import Path
 
 from bench.measure import BRIEF, THOROUGH, Effort, Row, Spread
 
-BENCHES = ("calls", "builtins", "lists", "why", "imports", "stdio", "http")
+BENCHES = ("calls", "audit", "builtins", "lists", "why", "imports", "stdio", "http")
 # Starts six servers and more, or reads documents that only some have: too much for a test.
 ALONE = (
     "instructions",

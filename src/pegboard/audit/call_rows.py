@@ -5,15 +5,18 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from operator import sub
 from typing import Any, NamedTuple, cast
 
 import msgspec
 import orjson
+from msgspec import Struct
 
-from pegboard.audit.audit_row import AuditRow, EventKind
+from pegboard.audit.audit_row import NO_STAGES, AuditRow, EventKind
 from pegboard.audit.hash_chain import Unsealed
 from pegboard.core.call.finished_call import Marks, StartedCall, UpstreamOutcome, stage_seconds
+from pegboard.core.judge import VISIBLE
 from pegboard.core.redaction import Redactor
 from pegboard.model.call_context import AccountUse
 from pegboard.model.caller import Caller
@@ -22,11 +25,14 @@ from pegboard.model.json_types import JSONValue
 from pegboard.model.tool import ToolEntry
 
 NAME_CHARS = 128  # characters of a requested name
+STAGE_FORMS = 1_000  # orders of stages whose text is kept
 REASON_CHARS = 1_000  # characters of the reason of a decision
 
 _PLACE = re.compile(r"\(([^()\s]+:\d+)\)")
 _NOTHING = hashlib.sha256(b"{}").hexdigest()
 _encoder = msgspec.json.Encoder()
+_ONLY_TIME = b'{"at":0.0'
+_stage_forms: dict[tuple[str | float, ...], str] = {}
 
 
 _CallerTexts = tuple[str, str, str, str, str, str, tuple[str, ...], str]
@@ -57,6 +63,30 @@ class EndedCall(NamedTuple):
     redactor: Redactor | None
 
 
+class CallPart(Struct, kw_only=True, omit_defaults=True):
+    """The fields of an `AuditRow` that differ from call to call; the others follow in its JSON."""
+
+    at: float
+    call_id: str = ""
+    request_id: str = ""
+    parent_call_id: str = ""
+    arguments_digest: str = ""
+    arguments: JSONValue = None
+    consent: str = ""
+    consent_id: str = ""
+    limit_keys: tuple[str, ...] = ()
+    transport: str = ""
+    protocol: str = ""
+    tool_outcome: str = ""
+    connection: str = ""
+    issuer: str = ""
+    scopes: tuple[str, ...] = ()
+    duration_s: float = 0.0
+    stage_s: Mapping[str, float] = NO_STAGES
+    argument_bytes: int = 0
+    result_bytes: int = 0
+
+
 class CallRows:
     """Makes one row for each call that has ended, and a `begin` row for each that runs for longer than a batch.
 
@@ -69,6 +99,8 @@ class CallRows:
         self._waiting: dict[int, StartedCall] = {}
         self._callers: dict[tuple[int, int], _CallerTexts] = {}
         """Who called in the batch that is being made."""
+        self._shared: dict[tuple[object, ...], bytes] = {}
+        """What rows of the batch that is being made share."""
 
     @property
     def has_waiting(self) -> bool:
@@ -92,7 +124,7 @@ class CallRows:
                 key = id(call.started)
                 if before.pop(key, None) is None:
                     self._waiting.pop(key, None)
-                rows.append(self.unsealed(self._row_of(call)))
+                rows.append(Unsealed(call.started.at, self._body_of(call)))
             elif isinstance(record, AuditRow):
                 rows.append(self.unsealed(record))
         running = [*before.values()]
@@ -100,43 +132,77 @@ class CallRows:
             running += self._waiting.values()
             self._waiting = {}
         begun = [self.unsealed(self._begin_row(call)) for call in running]
-        self._callers = {}
+        self._callers, self._shared = {}, {}
         return [*begun, *rows]
 
     def unsealed(self, row: AuditRow) -> Unsealed:
         """Return a row as the bytes that a chain takes."""
         return Unsealed(row.at, _encoder.encode(row))
 
-    def _row_of(self, call: EndedCall) -> AuditRow:
-        began, entry, decision, upstream, clean = call.started, call.entry, call.decision, call.upstream, call.redactor
-        reason, rule, arguments = "", began.rule, call.arguments
+    def _body_of(self, call: EndedCall) -> bytes:
+        """Return the row of a call as JSON. Most fields are the same for many calls, and are encoded once a batch."""
+        began, entry = call.started, call.entry
+        if entry is None:
+            row = self._hidden_row(call)
+            self._fill(row, call)
+            return _encoder.encode(row)
+        # All of these are kept alive by the records of the batch, so that no other has their ids.
+        key = (
+            id(began.caller), id(call.redactor), id(entry), began.name, began.profile, began.door, began.client,
+            began.rule, call.kind, call.outcome_unknown,
+        )  # fmt: skip
+        shared = self._shared.get(key)
+        if shared is None:
+            shared = self._shared[key] = self._shared_of(call, entry)
+        part = CallPart(at=began.at, call_id=began.call_id, request_id=began.request_id)
+        if began.parent_call_id:
+            part.parent_call_id = began.parent_call_id
+        self._fill(part, call)
+        return _encoder.encode(part)[:-1] + shared
+
+    def _hidden_row(self, call: EndedCall) -> AuditRow:
+        """Return the row of a call whose tool is not visible, with the decision."""
+        began, decision, clean = call.started, call.decision, call.redactor
+        reason, rule = "", began.rule
         if decision is not None and not decision.visible:
             reason = _text(decision.reason, REASON_CHARS, clean)
             rule = place_in(reason) or rule
         row = self._begun(began, clean, event="call", rule=rule, outcome=call.kind, is_unknown=call.outcome_unknown)
-        # Only what is not empty: setting a field costs as much as encoding it.
-        if entry is not None:
-            row.tool, row.definition = entry.qualified_id, entry.fingerprint
+        if decision is not None:
+            row.decision, row.reason = decision.code, reason
+        return row
+
+    def _shared_of(self, call: EndedCall, entry: ToolEntry) -> bytes:
+        """Return the end of a row's JSON, from the first comma on: the fields that calls like this one share."""
+        began = call.started._replace(at=0.0, call_id="", request_id="", parent_call_id=None)
+        row = self._begun(
+            began, call.redactor, event="call", rule=began.rule, outcome=call.kind, is_unknown=call.outcome_unknown
+        )
+        row.tool, row.definition, row.decision = entry.qualified_id, entry.fingerprint, VISIBLE.code
+        return _encoder.encode(row).removeprefix(_ONLY_TIME)
+
+    def _fill(self, row: AuditRow | CallPart, call: EndedCall) -> None:
+        """Set the fields that differ from call to call; empty ones are left, as setting costs as much as encoding."""
+        # Unpacked at once: reading fields one by one costs more.
+        (
+            _, _, _, arguments, _, consent, consent_id, limit_keys, _, _,
+            upstream, account, duration_s, marks, ended, size, clean,
+        ) = call  # fmt: skip
         if arguments:
             row.arguments_digest, row.argument_bytes = _digest(arguments), len(arguments)
             if self._has_bodies:
                 row.arguments = _body(arguments, clean)
-        if decision is not None:
-            row.decision, row.reason = decision.code, reason
-        if call.consent or call.consent_id:
-            row.consent, row.consent_id = call.consent, call.consent_id
-        if call.limit_keys:
-            row.limit_keys = tuple(
-                [_text("/".join([part or "" for part in key]), 256, clean) for key in call.limit_keys]
-            )
+        if consent or consent_id:
+            row.consent, row.consent_id = consent, consent_id
+        if limit_keys:
+            row.limit_keys = tuple([_text("/".join([part or "" for part in key]), 256, clean) for key in limit_keys])
         if upstream is not None:
             row.transport, row.protocol, row.tool_outcome = upstream
-        if call.account is not None:
-            row.connection, row.issuer, row.scopes = call.account
-        row.duration_s, row.result_bytes = round(call.duration_s, 6), call.result_bytes
-        if call.marks:
-            row.stage_s = stage_seconds(call.marks, call.ended)
-        return row
+        if account is not None:
+            row.connection, row.issuer, row.scopes = account
+        row.duration_s, row.result_bytes = round(duration_s, 6), size
+        if marks:
+            row.stage_s = cast("Mapping[str, float]", stages_of(marks, ended))
 
     def _begin_row(self, call: StartedCall) -> AuditRow:
         return self._begun(call, call.redactor, event="begin", rule=call.rule, outcome="unknown", is_unknown=True)
@@ -174,6 +240,21 @@ class CallRows:
             outcome_unknown=is_unknown,
             salt=salt,
         )
+
+
+def stages_of(marks: Marks, ended: float) -> msgspec.Raw:
+    """Return the seconds of each stage as JSON, in whole microseconds.
+
+    The same stages come again and again, so the text around the numbers is kept.
+    """
+    times: list[Any] = [*marks[1::2], ended]
+    names = (*marks[::2],)
+    form = _stage_forms.get(names)
+    if form is None:
+        if len(_stage_forms) >= STAGE_FORMS or len(set(names)) < len(names):
+            return msgspec.Raw(_encoder.encode(stage_seconds(marks, ended)))
+        form = _stage_forms[names] = "{" + ",".join([f'"{name}":%.6f' for name in names]) + "}"
+    return msgspec.Raw((form % (*map(sub, times[1:], times),)).encode())
 
 
 def place_in(reason: str) -> str:

@@ -14,7 +14,7 @@ from pegboard.core.call.arguments import check_arguments, seen_arguments
 from pegboard.core.call.begin import check_start
 from pegboard.core.call.budget_stage import AgentAccount, give_back, open_dues, pass_budgets, settle, spending_of
 from pegboard.core.call.consent_stage import ask_consent, consent_reason, settle_consent
-from pegboard.core.call.finished_call import NOT_READ, CallKind, FinishedCall, Observed, StartedCall
+from pegboard.core.call.finished_call import NOT_READ, CallKind, FinishedCall, StartedCall
 from pegboard.core.call.hook_stages import ask_after, ask_before, tell_hooks
 from pegboard.core.call.judge_again import check_repeats, judge_again
 from pegboard.core.call.limit_keys import owner_of
@@ -267,7 +267,7 @@ async def _guarded(call: Call) -> ToolResult:
             give_back(call)
             raise
         if call.observed is not None:
-            call.observed.charged = tuple([key for key, _ in limits])
+            call.charged = tuple([key for key, _ in limits])
     if is_timed:
         call.enter("run")
     if call.as_task and call.ports.tasks is not None:
@@ -371,32 +371,29 @@ def _observe_start(call: Call) -> bool:
         "" if request.client is None else getattr(request.client, "client_name", ""), call.ports.wall_clock(),
         profile.origin if profile else "", call.redactor,
     ))  # fmt: skip
-    call.observed, is_timed = Observed(started), False
+    call.observed, is_timed = started, call.ports.times_stages
     for observer in observers:
         try:
             observer.started(started)
         except BaseException:  # boundary: foreign code; a failing observer is logged only
             log.warning("The beginning of %r could not be recorded.", call.name, exc_info=True)
-        if getattr(observer, "times_stages", False):
-            is_timed = True
-    if is_timed:
-        call.marks = call.observed.marks = ["begin", call.started]
+    call.marks = ["begin", call.started] if is_timed else []
     return is_timed
 
 
-def _observe_end(call: Call, observed: Observed, result: ToolResult, kind: CallKind, duration_s: float) -> None:
+def _observe_end(call: Call, started: StartedCall, result: ToolResult, kind: CallKind, duration_s: float) -> None:
     error, asked, arguments = result.error, call.asked, call.args
     if not arguments and call.parsed is not arguments:
         # They were not found valid.
         arguments = NOT_READ if call.parsed is NOT_PARSED else call.parsed
     # Constructed like the record of the start.
     record: FinishedCall = new_tuple(FinishedCall, (
-        observed.started, call.known_as, call.plan.entry if call.is_resolved else None, arguments,
+        started, call.known_as, call.plan.entry if call.is_resolved else None, arguments,
         partial(decision_of, call, result), "" if asked is None else asked.answer,
         "" if asked is None else asked.consent_id,
-        observed.charged if not call.dues else (*observed.charged, *[due.counter.key for due in call.dues]),
-        kind, error is not None and error.outcome_unknown, observed.upstream, observed.account,
-        duration_s, observed.marks, call.started + duration_s, result, call.redactor,
+        call.charged if not call.dues else (*call.charged, *[due.counter.key for due in call.dues]),
+        kind, error is not None and error.outcome_unknown, call.upstream, call.account,
+        duration_s, call.marks, call.started + duration_s, result, call.redactor,
     ))  # fmt: skip
     for observer in call.ports.call_observers:
         try:

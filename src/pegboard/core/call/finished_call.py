@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
-from pegboard.core.call.limit_keys import Key
 from pegboard.core.digests import digest
 from pegboard.core.redaction import Redactor
 from pegboard.model.call_context import AccountUse
@@ -116,22 +115,6 @@ class FinishedCall(NamedTuple):
     def stage_s(self) -> Mapping[str, float]:
         """The seconds spent in each stage; empty unless an observer sets `times_stages`."""
         return stage_seconds(self.marks, self.ended)
-
-
-class Observed:
-    """A call whose start observers have seen, and the data needed for its end."""
-
-    __slots__ = ("account", "charged", "marks", "started", "upstream")
-
-    def __init__(self, started: StartedCall) -> None:
-        self.started = started
-        self.marks: Marks = ()
-        """The times at which stages were entered; empty unless an observer times them."""
-        self.charged: tuple[Key, ...] = ()
-        """The rate-limit windows charged for it."""
-        self.upstream: UpstreamOutcome | None = None
-        self.account: AccountUse | None = None
-        """The account over which it was sent."""
 
 
 class CallObserver(Protocol):

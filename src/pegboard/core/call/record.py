@@ -16,8 +16,8 @@ from pegboard.core.after_fork import leave_to_parent
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.call.budget_meter import BudgetMeter
 from pegboard.core.call.deliveries import AsyncObservers, Deliveries
-from pegboard.core.call.finished_call import CallObserver, Observed
-from pegboard.core.call.limit_keys import FloodGuard, owner_of
+from pegboard.core.call.finished_call import CallObserver, StartedCall, UpstreamOutcome
+from pegboard.core.call.limit_keys import FloodGuard, Key, owner_of
 from pegboard.core.call.listeners import DELIVERED, Delivered, Listeners
 from pegboard.core.call.repeats import RepeatBreaker
 from pegboard.core.call.workers import WorkerPool
@@ -133,6 +133,8 @@ class Ports(Struct, frozen=True, kw_only=True, eq=False):
     """Receive the events of every call."""
     call_observers: tuple[CallObserver, ...] = ()
     """Receive the started and finished record of every call."""
+    times_stages: bool = False
+    """Whether one of them needs the seconds of each stage."""
     is_shared: bool = False
     """Whether unrelated callers share this process, as over HTTP: then no caller may take every place."""
 
@@ -141,6 +143,11 @@ class Ports(Struct, frozen=True, kw_only=True, eq=False):
         # Compare with `None`: an empty store may be falsy.
         stores = (store, self.limits_without_store, self.local_limits)
         return replace(self, limits=next(each for each in stores if each is not None))
+
+    def with_call_observers(self, observers: tuple[CallObserver, ...]) -> Ports:
+        """Return the ports with these observers of calls."""
+        times_stages = any(getattr(observer, "times_stages", False) for observer in observers)
+        return replace(self, call_observers=observers, times_stages=times_stages)
 
     def with_budgets(self, store: BudgetStore | None) -> Ports:
         """Return the ports with budgets counted in another store; `None` means in this process."""
@@ -195,12 +202,12 @@ class ExecutorState:
     def record(self, observer: CallObserver) -> Callable[[], None]:
         """Give the started and finished record of every later call to an observer; return a function that stops it."""
         with self._swapping:
-            self.swap(replace(self.ports, call_observers=(*self.ports.call_observers, observer)))
+            self.swap(self.ports.with_call_observers((*self.ports.call_observers, observer)))
 
         def end() -> None:
             with self._swapping:
                 others = tuple(known for known in self.ports.call_observers if known is not observer)
-                self.swap(replace(self.ports, call_observers=others))
+                self.swap(self.ports.with_call_observers(others))
 
         return end
 
@@ -299,11 +306,13 @@ class Call(CancelScope):
     # Slots, and all of them set in the constructor: attributes that every call reads are never looked up in the class.
     __slots__ = (
         "__weakref__",
+        "account",
         "args",
         "as_task",
         "asked",
         "bounds",
         "call_id",
+        "charged",
         "costs",
         "deliveries",
         "dues",
@@ -333,6 +342,7 @@ class Call(CancelScope):
         "started",
         "thread",
         "timeout_s",
+        "upstream",
         "view",
         "warnings",
     )  # fmt: skip
@@ -392,8 +402,13 @@ class Call(CancelScope):
         self.is_over = False
         """Whether the call has ended; then its context can do nothing any more."""
         self.made_ctx: CallContext | None = None
-        self.observed: Observed | None = None
+        self.observed: StartedCall | None = None
         """The start record that observers of calls received."""
+        self.charged: tuple[Key, ...] = ()
+        """The rate-limit windows charged for it; filled only for observers of calls."""
+        self.upstream: UpstreamOutcome | None = None
+        self.account: AccountUse | None = None
+        """The account over which it was sent."""
 
     @property
     def is_resolved(self) -> bool:
@@ -497,8 +512,7 @@ class Call(CancelScope):
 
     def uses_account(self, use: AccountUse) -> None:
         """Record over which account the call is sent."""
-        if self.observed is not None:
-            self.observed.account = use
+        self.account = use
 
     @property
     def may_be_task(self) -> bool:
@@ -533,9 +547,7 @@ class Call(CancelScope):
 
     def enter(self, stage: str) -> None:
         """Record the start of a stage, if an observer times stages."""
-        marks = self.marks
-        marks.append(stage)
-        marks.append(self.ports.clock())
+        self.marks += (stage, self.ports.clock())
 
     def emit(
         self,
