@@ -10,6 +10,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from pegboard import DefinitionError, ToolContext, load_catalog
+from pegboard.cli.options import Options
+from pegboard.cli.person_connections import opened_connections
 from pegboard.config import warnings
 from tests.builtin.web import Site, as_json
 from tests.config.api import get, spec
@@ -156,6 +158,15 @@ async def test_people_agree_where_the_document_says_to_the_scopes_of_the_chosen_
             assert (await connect(catalog.connections, issuer, ANN, source="api")).scopes == ("read",)
             assert (await view.call("api__readMail", {})).structured == {"user": "ann", "mail": mail_of("ann")}
             assert issuer.hits["metadata"] == 0
+
+
+async def test_connecting_reads_a_document_at_a_url_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with ToyIssuer().running() as issuer, ApiUpstream(issuer).running() as api:
+        loaded(tmp_path, {}, {"mode": "user"}, url=api.origin, spec=f"{api.origin}/openapi.json")
+        for name, value in ENV.items():
+            monkeypatch.setenv(name, value)
+        async with opened_connections(Options(config=tmp_path / "pegboard.yaml"), source="api") as connections:
+            assert connections.sources["api"].scopes == ("read", "write")
 
 
 async def test_an_issuer_with_metadata_is_found_by_its_openid_url(tmp_path: Path) -> None:

@@ -110,6 +110,8 @@ async def test_a_service_has_one_token_of_its_own_for_all_callers(tmp_path: Path
             issuer.revoke_all()
             refused = await said(catalog, "ann", "me")
             assert (refused.error.kind, "operator" in refused.error.message) == ("upstream_auth", True)
+            credentials = catalog.registry.sources["mail"].settings.auth._credentials
+            assert credentials.fix() == "correct the credentials of mail"
             everything = repr([refused, catalog.registry.sources["mail"].state()])
             assert not any(secret in everything for secret in (*issuer.secrets, ENV["SECRET"]))
 

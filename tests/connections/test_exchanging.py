@@ -22,6 +22,7 @@ from pegboard.auth.keys import KeyStore
 from pegboard.connections.auth_settings import AuthSettings
 from pegboard.connections.exchanged_credentials import ExchangedCredentials
 from pegboard.model.caller import Caller
+from pegboard.server.identify import Identified
 from pegboard.sources.mcp.personal_source import PersonalMcpSource
 from pegboard.sources.mcp.server_settings import ServerSettings
 from tests.auth.parts import AUDIENCE, ISSUER, Issuer, bearer
@@ -346,7 +347,37 @@ async def test_an_assertion_that_either_issuer_refuses_is_told_to_the_person() -
         assert (refused.error.kind, refused.error.retryable) == ("upstream_unavailable", True)
 
 
-async def test_an_issuer_that_gives_no_identity_assertion_is_refused() -> None:
+async def test_an_issuer_that_gives_another_token_than_an_identity_assertion_is_refused() -> None:
+    async with enterprise() as (login, issuer, catalog):
+        login.people["id-token-of-ann"] = "ann"
+        login.switches.echoes = True
+        refused = await said(catalog, "ann", "id-token-of-ann", "connect")
+        assert (refused.error.kind, "invalid_token_response" in refused.error.message) == ("upstream_auth", True)
+        assert issuer.hits["token"] == 0
+
+
+async def test_an_issuer_whose_metadata_are_those_of_another_gets_no_token(tmp_path: Path) -> None:
+    async with company(tmp_path) as here:
+        here.issuer.switches.says_issuer = "https://thief.example"
+        error = (await here.call(here.token("ann"), "me"))["error"]
+        assert (error["kind"], "put another issuer in its place" in error["detail"]) == ("upstream_auth", True)
+        assert here.issuer.hits["token"] == 0
+
+
+async def test_meta_tools_say_that_a_token_is_missing(tmp_path: Path) -> None:
+    async with company(tmp_path) as here:
+        source: Any = here.catalog.registry.sources["mail"]
+        refused = await source.credentials.required(Caller(user_id="ann"))
+        assert (refused.error.kind, "came without one" in refused.error.message) == ("connection_required", True)
+
+
+def test_a_host_wraps_the_token_of_its_caller() -> None:
+    assert Identified.of({"user": "ann", "subject_token": Secret("a token")}).subject_token == Secret("a token")
+    with pytest.raises(DefinitionError, match="must be wrapped"):
+        Identified.of({"user": "ann", "subject_token": "a token"})
+
+
+async def test_an_assertion_for_another_audience_is_refused() -> None:
     async with enterprise(audience="of-nobody") as (login, issuer, catalog):
         login.people["id-token-of-ann"] = "ann"
         refused = await said(catalog, "ann", "id-token-of-ann", "connect")

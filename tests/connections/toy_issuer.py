@@ -95,7 +95,7 @@ class Switches:
     asks: bool = False
     """A page asks the person who they are and whether they agree."""
     echoes: bool = False
-    """An exchange gives the very token that was sent."""
+    """An exchange gives the very token that was sent, or an assertion of the wrong type."""
     token_endpoint: str | None = None
     """The metadata names another token endpoint, e.g. on another host."""
 
@@ -366,7 +366,8 @@ class _ExchangeGrant(_Grant, TokenEndpointMixin):
                 user=self.request.user, client_id=form.get("resource_client_id", self.request.client.client_id),
                 audience=form["audience"], resource=form.get("resource"), scope=form.get("scope"),
             )  # fmt: skip
-            body = {"access_token": assertion, "issued_token_type": ID_JAG, "token_type": "N_A", "expires_in": 300}
+            kind = ACCESS_TOKEN if self.issuer.switches.echoes else ID_JAG
+            body = {"access_token": assertion, "issued_token_type": kind, "token_type": "N_A", "expires_in": 300}
             return 200, body, self.TOKEN_RESPONSE_HEADER
         token = self.generate_token(user=self.request.user, scope=form.get("scope"), include_refresh_token=False)
         if self.issuer.switches.echoes:

@@ -47,11 +47,9 @@ class ConnectionNews:
             self._bus.tell_soon(_KIND, said)
 
     def _hear(self, _worker: str, said: JSON) -> None:
-        if (connections := self._catalog.connections) is None:
-            return
-        self._is_hearing = True
+        person, self._is_hearing = Person(user_id=said["user"], space_id=said["space"]), True
         try:
-            person = Person(user_id=said["user"], space_id=said["space"])
-            connections.changed_elsewhere(person, said["source"], is_connected=said["is_connected"])
+            if (connections := self._catalog.connections) is not None:
+                connections.changed_elsewhere(person, said["source"], is_connected=said["is_connected"])
         finally:
             self._is_hearing = False
