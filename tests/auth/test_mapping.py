@@ -93,7 +93,7 @@ def test_a_claim_that_names_nobody_refuses_the_credential(value: object) -> None
 
 @pytest.mark.parametrize("text", ["", "{", "}", "{}", "a{b", "{a}}", "{{a}}", "{a{b}}"])
 def test_a_text_with_stray_braces_is_refused(text: str) -> None:
-    with pytest.raises(DefinitionError, match="write a name as it is"):
+    with pytest.raises(DefinitionError, match="write a plain name"):
         Template(text)
 
 

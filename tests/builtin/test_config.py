@@ -73,8 +73,8 @@ def test_an_unknown_key_or_wrong_value_is_refused_at_its_line_and_column(project
     for expected in (
         "pegboard.yaml:3:49: tools[0].config.max_entrys: unknown key 'max_entrys'. Did you mean 'max_entries'?",
         "pegboard.yaml:7:24: tools[1].config.timeout_seconds: ",
-        "tools[2]", "'roots' is missing", "nowhere", "needs `api_key`", "Did you mean 'web_search'?", "no database URL",
-        "write 'sqlite:///", "no_such_question",
+        "tools[2]", "'roots' is missing", "nowhere", "needs `api_key`", "Did you mean 'web_search'?",
+        "not a database URL", "write 'sqlite:///", "no_such_question",
     ):  # fmt: skip
         assert expected in said, said
     assert len(project.said()) == 9, said

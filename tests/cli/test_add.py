@@ -214,7 +214,7 @@ def test_a_remote_of_the_registry_has_its_headers_in_variables(run: Run, tmp_pat
         (("--name", "a b", "npx", "x"), "Namespace"),
         (("--env", "=x", "npx", "x"), "--env NAME=VALUE"),
         (("--header", "X: y", "npx", "x"), "does not go with a command"),
-        (("text.json",), "no document that can be added"),
+        (("text.json",), "cannot be added"),
         (("clients.json",), "pegboard import"),
         (("broken.json",), "cannot be read"),
         (("empty.json",), "cannot be used"),

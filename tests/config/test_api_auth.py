@@ -109,7 +109,7 @@ def test_a_document_that_does_not_fit_is_refused_at_auth(
 
 def test_a_key_is_for_an_api_and_not_sent_to_a_server_that_only_the_document_names(tmp_path: Path) -> None:
     described = document(shop={"type": "apiKey", "in": "header", "name": "X-Key"})
-    with pytest.raises(DefinitionError, match="say `base_url`"):
+    with pytest.raises(DefinitionError, match="set `base_url`"):
         loaded(tmp_path, {**described, "servers": [{"url": "https://shop.example.com"}]}, KEY, url="")
     hook = {
         "name": "me",

@@ -338,7 +338,7 @@ PADDING = "# " + "x" * 300_000 + "\n"
         ("a: !env HOME", "tag"),
         ("a: 1\n---\nb: 2", "second document"),
         ("{[a]: 1}".replace("{", "? {", 1) + "\n: 2", ""),
-        ("a: .nan", "no number"),
+        ("a: .nan", "not a number"),
         ("a: " + "9" * 5_000, "at most"),
         ("a: b: c", "mapping values are not allowed"),
         ("a: 'x", ""),

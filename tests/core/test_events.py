@@ -442,5 +442,5 @@ async def test_callbacks_that_would_hear_nothing_are_refused_wherever_they_are_g
     catalog = one_tool(echo)
     for given in ({"callbacks": callbacks}, {}):
         ctx = ToolContext() if given else ToolContext(callbacks=callbacks)
-        with pytest.raises(DefinitionError, match=r"hears no event.*on_tool_call\(event\)"):
+        with pytest.raises(DefinitionError, match=r"has no event method.*on_tool_call\(event\)"):
             await catalog.view(ctx).call("echo", {}, **given)

@@ -93,7 +93,7 @@ async def test_a_source_that_a_reload_adds_comes_in(project: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "problem"),
     [
-        ('{path: ./a, space: "a\\nb"}', "is not a name of a space"),
+        ('{path: ./a, space: "a\\nb"}', "is not a valid space name"),
         ("{path: ./a, space: s1, encoding: nonesuch}", "There is no encoding 'nonesuch'"),
         ("{path: ./handbook, space: s1}", "there are two sources 'handbook' of the space 's1'. Give one a"),
         ("{space: s1}", "a source has one of `path`, `git`, `bucket` and `sitemap`"),

@@ -235,7 +235,7 @@ def test_a_skill_leads_out_of_its_folder_nowhere_and_has_bounds(tmp_path: Path) 
     with pytest.raises(DefinitionError, match="already"):
         catalog.skill("file_store", folder)
     for namespace in ("a--b", "_a", "x" * 65):
-        with pytest.raises(DefinitionError, match="no name of one"):
+        with pytest.raises(DefinitionError, match="not a valid skill name"):
             catalog.skill(namespace, folder)
     with pytest.raises(DefinitionError, match=r"needs a SKILL\.md"):
         Catalog().skill("parts", folder / "parts")
