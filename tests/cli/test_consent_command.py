@@ -52,6 +52,26 @@ def test_a_no_holds_until_it_is_forgotten(run: Run) -> None:
     assert asked(run, "to=bob") != one
 
 
+def test_two_people_approve_a_tool_with_four_eyes_and_the_shell_user_is_one_of_them(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "pegboard.yaml").write_text(CONFIG.replace("consent: always", "four_eyes: true"))
+    assert "names no user" in run("call", "pay", "to=bob").err
+    call = ("to=bob", "--as", "user=ann")
+    one = asked(run, *call)
+    assert "two people approve first" in run("list").out
+    assert "0 of 2 have" in " ".join(run("why", "pay", "--as", "user=ann").out.split())
+    approved = run("consent", "approve", one)
+    assert (approved.code, "Agreed: 1 of 2." in approved.out) == (0, True)
+    assert "asked (1 of 2)" in " ".join(run("consent").out.split())
+    again = run("consent", "approve", one)
+    assert (again.code, "You have approved this call (1 of 2)" in again.err) == (1, True)
+    for granted in (one, "pay"):
+        refused = run("consent", "grant", granted, "--calls", "2", "--for", "1h", "--any-other", "--as", "user=ann")
+        assert (refused.code, "one person cannot allow several calls" in refused.err) == (1, True)
+    assert run("call", "pay", *call).code == 1
+    (tmp_path / "pegboard.yaml").write_text(CONFIG.partition("\n")[2].replace("consent: always", "four_eyes: true"))
+    assert "two people decide in an inbox, and there is none" in run("check").out
+
+
 def test_calls_are_granted_to_whoever_asked_or_to_a_person_of_a_tool(run: Run) -> None:
     one = asked(run, "to=bob")
     granted = run("consent", "grant", one, "--calls", "2", "--for", "1h", "--where", "to=bob", "--any-other", "--json")

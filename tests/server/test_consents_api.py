@@ -1,14 +1,16 @@
 """The inbox over HTTP: people decide there; whoever asks, and whoever may not decide, learns of no question."""
 
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from pegboard import Catalog, http_app
+from pegboard import Catalog, Secret, ToolContext, http_app
 from pegboard.consent.sqlite_store import SqliteConsents
+from pegboard.model.caller import Caller
 from pegboard.server.identify import Identified
+from pegboard.server.principal import Principal
 from pegboard.server.trusted_proxies import TrustedProxies
 from tests.server.asgi import send_raw
 
@@ -18,16 +20,25 @@ PEOPLE = {
     "boss": Identified(user="boss", roles=("approver",)),
     "other": Identified(user="carol", space="s2", roles=("approver",)),
     "operator": Identified(user="op", space="s1", roles=("operator",)),
+    "ann again": Identified(user="ann", space="s1", roles=("approver",)),
     "robot": Identified(user="robot", space="s1", roles=("approver",)),
 }
+FIRST = "Pay somebody."
 HTML = "<img src=x onerror=alert(1)>\u202e\x1b[2J"
+
+
+def context_with(who: Principal, secret: str) -> ToolContext:
+    """Return the context of a host whose secret is in use."""
+    identity = who.identity
+    caller = Caller(user_id=identity.user, space_id=identity.space, credential=identity.credential)
+    return ToolContext(caller=caller, secrets={"TOKEN": Secret(secret)})
 
 
 class Door:
     """An app with an inbox, as different callers reach it."""
 
-    def __init__(self, app: Any, store: SqliteConsents, paid: list[str]) -> None:
-        self.app, self.store, self.paid = app, store, paid
+    def __init__(self, app: Any, store: SqliteConsents, paid: list[str], change: Callable[[], None]) -> None:
+        self.app, self.store, self.paid, self.change = app, store, paid, change
 
     async def ask(
         self, who: str, method: str, path: str, body: object = None, *, query: str = "", **more: str
@@ -56,20 +67,24 @@ class Door:
 
 
 @asynccontextmanager
-async def door(folder: Path, **options: Any) -> AsyncGenerator[Door]:
+async def door(
+    folder: Path, *, four_eyes: bool = False, secret: str | None = None, **options: Any
+) -> AsyncGenerator[Door]:
     paid: list[str] = []
     store = SqliteConsents(folder / "consents.db", **options)
     catalog = Catalog("shop", consent_store=store)
 
-    @catalog.tool(consent="always")
-    async def pay(to: str) -> str:
-        """Pay somebody."""
-        paid.append(to)
-        return "paid"
+    def declare(description: str) -> None:
+        @catalog.tool(consent="always", four_eyes=four_eyes, description=description, replace=description != FIRST)
+        async def pay(to: str) -> str:
+            paid.append(to)
+            return "paid"
 
-    app = http_app(catalog, identify=lambda request: PEOPLE.get(request.headers.get("x-user", "")))
+    declare(FIRST)
+    config = None if secret is None else (lambda who: context_with(who, secret))
+    app = http_app(catalog, config=config, identify=lambda request: PEOPLE.get(request.headers.get("x-user", "")))
     async with app.router.lifespan_context(app):
-        yield Door(app, store, paid)
+        yield Door(app, store, paid, lambda: declare("Pay somebody else."))
 
 
 async def test_a_person_reads_and_approves_over_http_and_the_same_call_passes_once(tmp_path: Path) -> None:
@@ -251,3 +266,44 @@ async def test_a_refused_call_names_a_page_that_holds_no_question_and_cannot_be_
         assert pages[0] == pages[1]
         assert b"canary" not in pages[0][1]
         assert (await shop.page("/consents/x", {}, host=b"evil.example"))[0] == 421
+
+
+async def test_two_people_approve_over_http_and_an_approver_may_edit_the_arguments(tmp_path: Path) -> None:
+    async with door(tmp_path, four_eyes=True) as shop:
+        asked = await shop.asked()
+        status, open_still = await shop.ask(
+            "ann", "POST", f"/v1/consents/{asked}/approve", {"arguments": {"to": "eve"}}
+        )
+        assert (status, open_still["state"], open_still["approvers"]) == (200, "asked", ["ann@phone"])
+        assert (open_still["edited"], open_still["approvalsNeeded"]) == ({"to": "eve"}, 2)
+        status, again = await shop.ask("ann", "POST", f"/v1/consents/{asked}/approve")
+        assert (status, "Another person must, too" in again["detail"]) == (409, True)
+        # The user who asked decides with no other credential either.
+        assert (await shop.ask("ann again", "POST", f"/v1/consents/{asked}/approve"))[0] == 404
+        refused = await shop.ask(
+            "boss", "POST", f"/v1/consents/{asked}/grant", {"calls": 2, "seconds": 60, "any": ["to"]}
+        )
+        assert (refused[0], "one person cannot allow several calls" in refused[1]["detail"]) == (422, True)
+        assert (await shop.ask("boss", "POST", f"/v1/consents/{asked}/approve"))[1]["state"] == "agreed"
+        assert (await shop.pay())[0] == 200
+        assert shop.paid == ["eve"]
+
+
+async def test_edited_arguments_over_http_are_held_to_the_schema(tmp_path: Path) -> None:
+    async with door(tmp_path) as shop:
+        asked = await shop.asked()
+        for edited, said in (({"to": 7}, "$.to"), ({"to": "bob", "x": 1}, "x"), ([], "an object of arguments")):
+            status, problem = await shop.ask("ann", "POST", f"/v1/consents/{asked}/approve", {"arguments": edited})
+            assert (status, said in problem["detail"]) == (422, True)
+        assert (await shop.pay())[0] == 403
+
+
+async def test_arguments_that_hold_hidden_values_or_of_a_changed_tool_cannot_be_edited(tmp_path: Path) -> None:
+    async with door(tmp_path, secret="s3cret-token") as shop:
+        hidden, plain = await shop.asked(to="s3cret-token"), await shop.asked()
+        edited = {"arguments": {"to": "eve"}}
+        status, problem = await shop.ask("ann", "POST", f"/v1/consents/{hidden}/approve", edited)
+        assert (status, "values that are not shown" in problem["detail"]) == (422, True)
+        shop.change()
+        status, problem = await shop.ask("ann", "POST", f"/v1/consents/{plain}/approve", edited)
+        assert (status, "has changed since" in problem["detail"]) == (409, True)

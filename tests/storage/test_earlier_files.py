@@ -81,7 +81,7 @@ async def test_every_consent_is_there(unpack: Unpack) -> None:
     assert not answer.is_yes
     assert await store.use_up("mark", keep_s=60.0) is False
     assert await store.use_up("other", keep_s=60.0) is True
-    assert versions(path) == [("consents", 2)]
+    assert versions(path) == [("consents", 3)]
 
 
 async def test_every_turn_of_a_conversation_is_there(unpack: Unpack) -> None:

@@ -297,6 +297,15 @@ OPTIONS: Final[tuple[Option, ...]] = (
         yaml=YamlKey(form="consent"),
     ),
     Option(
+        name="four_eyes",
+        meaning="Two people must approve each call that asks, in the inbox, and the asker is neither of them. Without "
+        "`consent`, every call asks.",
+        default=False,
+        check=_FLAG,
+        built="same",
+        yaml=YamlKey(form="flag"),
+    ),
+    Option(
         name="task",
         meaning="Whether a call may, or must, run as a task whose result is fetched later.",
         default="forbidden",

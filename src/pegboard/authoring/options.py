@@ -37,6 +37,7 @@ class BuilderKeywords(TypedDict, total=False):
     max_result_bytes: int | None
     output_check: OutputCheck | None
     consent: ConsentRule
+    four_eyes: bool
     task: str
     internal_only: bool
     title: str | None

@@ -21,6 +21,18 @@ else:
     redis_answers = LazyModule("pegboard.consent.redis_used_answers")
 
 
+_REDIS = ("redis", "rediss", "redis+unix", "valkey", "valkeys", "valkey+unix")
+
+
+def has_inbox(config: Config) -> bool:
+    """Tell whether the consent store of a config takes questions, for people to decide later."""
+    declared = config.consent_store
+    if declared is None:
+        return False
+    text = declared.value.reveal() if isinstance(declared.value, Secret) else declared.value
+    return text.partition(":")[0] not in _REDIS
+
+
 def consent_store_of(config: Config, report: Report) -> UsedAnswers | None:
     """Return the consent store of a config; `None` if there is none, or after reporting a problem."""
     declared = config.consent_store
@@ -29,7 +41,7 @@ def consent_store_of(config: Config, report: Report) -> UsedAnswers | None:
     text = declared.value.reveal() if isinstance(declared.value, Secret) else declared.value
     page, extra = config.consent_page, "redis"
     try:
-        if text.partition(":")[0] in ("redis", "rediss", "redis+unix", "valkey", "valkeys", "valkey+unix"):
+        if not has_inbox(config):
             return redis_answers.RedisAnswerStore(declared.value, key_prefix=f"pegboard:{config.name}")
         extra = "postgres"
         uri = StoreUri.located(text, folder=config.path.absolute().parent, others=("redis://HOST",))

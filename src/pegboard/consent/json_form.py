@@ -31,6 +31,10 @@ def consent_json(consent: Consent) -> JSON:
         "expiresAt": _time(consent.expires_at),
         "usesLeft": consent.uses_left,
         "uses": consent.uses,
+        "approvalsNeeded": consent.approvals_needed,
+        "approvers": list(consent.approvers),
+        "edited": consent.edited,
+        "editedBy": consent.edited_by,
         "parameters": None if consent.parameters is None else list(consent.parameters.names),
         **_scope(consent),
     }

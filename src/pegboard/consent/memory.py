@@ -49,6 +49,13 @@ class MemoryConsents:
         tool, now = _yes_key(request)[:-1], self._clock()
         return any(key[:-1] == tool and ends > now for key, (_, ends) in list(self._agreed.items()))
 
+    async def progress(self, request: ConsentRequest) -> str:
+        """Return nothing: memory has no questions; see `ports.ConsentRecords`."""
+        return ""
+
+    async def edited(self, consent_id: str) -> None:
+        """Return `None`: arguments are edited in an inbox; see `ports.ConsentRecords`."""
+
     async def record(self, request: ConsentRequest, *, is_yes: bool, decided_by: str) -> ConsentAnswer:
         """Remember an answer; see `ports.ConsentRecords`."""
         consent_id, now = new_id(), self._clock()

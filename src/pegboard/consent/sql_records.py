@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import orjson
@@ -19,6 +19,7 @@ from pegboard.core.schema import compile_schema
 from pegboard.core.steady_clock import steady_time
 from pegboard.model.consent import Consent, ConsentAnswer, ConsentRequest, Grant, Parameters
 from pegboard.model.error import CallError, PegboardError
+from pegboard.model.json_types import JSONValue
 from pegboard.storage.database import Database
 from pegboard.storage.store_schema import Schema, StoreConnection
 
@@ -46,22 +47,35 @@ create unique index consents_open on consents (principal_key, tool, definition_h
     where state = 'asked';
 create table used_answers (mark text primary key, until double precision not null);
 """
+_FOUR_EYES = """
+alter table consents add column approvals_needed integer not null default 1;
+alter table consents add column approvers text not null default '[]';
+alter table consents add column edited text;
+alter table consents add column edited_by text;
+"""
 SCHEMA = Schema(
     name="consents",
-    sqlite=(_TABLES, "alter table consents add column parameters text;"),
+    sqlite=(_TABLES, "alter table consents add column parameters text;", _FOUR_EYES),
     tables=("consents", "used_answers"),
     # Who may use the tables need not be able to read the versions.
-    unrecorded=lambda connection: int(connection.has("used_answers")) + int(connection.has("consents", "parameters")),
+    unrecorded=lambda connection: (
+        int(connection.has("used_answers"))
+        + int(connection.has("consents", "parameters"))
+        + int(connection.has("consents", "approvers"))
+    ),
 )
 _FIELDS = (
     "id", "state", "tool", "definition_hash", "args_digest", "arguments", "matching", "question", "credential",
     "user_id", "space_id", "session_id", "agent", "asked_at", "decided_at", "decided_by", "expires_at", "uses_left",
-    "uses", "parameters",
+    "uses", "parameters", "approvals_needed", "approvers", "edited", "edited_by",
 )  # fmt: skip
 _KEYS = ("owner_key", "principal_key", "session_key")
 _NAMES = ", ".join((*_FIELDS, *_KEYS))
 _INSERT = f"insert into consents ({_NAMES}) values (:{_NAMES.replace(', ', ', :')})"  # noqa: S608 - names of ours
 _SELECT = f"select {', '.join(_FIELDS)} from consents"  # noqa: S608 - names of ours
+_OPEN = "id = :id and state = 'asked' and expires_at > :now"
+_LOCK = f"update consents set state = state where {_OPEN} returning {', '.join(_FIELDS)}"  # noqa: S608 - names of ours
+_ANSWER = f"delete from consents where {_OPEN} returning owner_key, approvals_needed"  # noqa: S608 - words of ours
 _SERVER_TIME = "select cast(extract(epoch from clock_timestamp()) as double precision)"
 # An expired record stays expired when the clock is turned back: no use is left that could be taken or returned.
 _CLOSE = (
@@ -72,6 +86,13 @@ _DROP_QUESTIONS = "delete from consents where state = 'asked' and expires_at <= 
 _TAKE = (
     "update consents set uses_left = uses_left - 1 where id = :id and uses_left > 0 and expires_at > :now returning id"
 )
+
+
+_NO_APPROVER = (
+    "Two people must approve this call, and your credential names no user, so it is not known whether you are one of "
+    "two. Operators: add `user:` to its rule in `identity.map`."
+)
+NO_GRANT = "Two people must approve each call of this tool, so one person cannot allow several calls in advance."
 
 
 class ConsentStateError(PegboardError):
@@ -152,6 +173,24 @@ class SqlConsents:
 
         return await self._do(work)
 
+    async def progress(self, request: ConsentRequest) -> str:
+        """Return how far an open question of this caller is; see `ports.ConsentRecords`."""
+
+        def work(run: Run, now: float) -> str:
+            rows = run(
+                f"{_SELECT} where state = 'asked' and expires_at > :now and principal_key = :principal "
+                "and tool = :tool and definition_hash = :definition and approvals_needed > 1",
+                now=now, principal=principal_key(request), tool=request.tool, definition=request.definition_hash,
+            )  # fmt: skip
+            return max((_consent(row).progress for row in rows), default="")
+
+        return await self._do(work)
+
+    async def edited(self, consent_id: str) -> Mapping[str, JSONValue] | None:
+        """Return the edited arguments of a call; see `ports.ConsentRecords`."""
+        rows = await self._do(lambda run, now: run("select edited from consents where id = :id", id=consent_id))
+        return _json(rows[0][0]) if rows else None
+
     async def stands(self, consent_id: str) -> bool:
         """Tell whether an approval is not revoked; see `ports.ConsentRecords`."""
         sql = "select 1 from consents where id = :id and state = 'agreed'"
@@ -203,25 +242,48 @@ class SqlConsents:
         return _consent(rows[0]) if rows else None
 
     async def decide(
-        self, consent_id: str, *, is_yes: bool, decided_by: str, good_s: float = CONSENT_GOOD_S
+        self,
+        consent_id: str,
+        *,
+        is_yes: bool,
+        decided_by: str,
+        good_s: float = CONSENT_GOOD_S,
+        approver: str = "",
+        edited: Mapping[str, JSONValue] | None = None,
     ) -> Consent:
         """Answer an open question. A yes is valid for one call within `good_s`; a no is remembered in its session.
 
+        If two people must approve, the question stays open after the first yes. Both are known by `approver`, the name
+        of a user. A yes counts for the arguments that its person saw: `edited` arguments drop an earlier yes to others.
+
+        Args:
+            consent_id: the question.
+            is_yes: whether the call may run.
+            decided_by: the credential or program of the person, for the record.
+            good_s: seconds.
+            approver: the user who decides; needed where two people must approve.
+            edited: the arguments with which the call is to run, complete and valid; `None` for those on record.
+
         Raises:
-            ConsentStateError: there is no open question with this id.
-            ValueError: `good_s` is not positive, or too long.
+            ConsentStateError: there is no open question with this id, or this yes would not count.
+            ValueError: `good_s` is not positive, or too long; or the edited arguments are too long.
         """
         check_span(good_s)
-        ends_s = good_s if is_yes else CONSENT_DECLINED_S
+        new = None if edited is None else canonical_json(dict(edited))
+        if new is not None and len(new) > CONSENT_ARGUMENTS_BYTES:
+            raise ValueError(f"Arguments of a consent have at most {CONSENT_ARGUMENTS_BYTES:,} bytes.")
 
         def work(run: Run, now: float) -> Consent:
-            sql = (
-                "update consents set state = :state, decided_at = :now, decided_by = :by, expires_at = :ends, "
-                "uses = :uses, uses_left = :uses where id = :id and state = 'asked' and expires_at > :now returning id"
-            )
-            state, uses = ("agreed", 1) if is_yes else ("declined", 0)
-            if not run(sql, state=state, now=now, by=decided_by, ends=now + ends_s, uses=uses, id=consent_id):
+            # Locks the row: two people may decide at the same time.
+            rows = run(_LOCK, id=consent_id, now=now)
+            if not rows:
                 raise _not_open(run, now, consent_id)
+            decided = _decided(_consent(rows[0]), is_yes=is_yes, approver=approver, decided_by=decided_by, edited=new)
+            if decided["state"] != "asked":
+                ends = now + (good_s if is_yes else CONSENT_DECLINED_S)
+                decided |= {"decided_at": now, "decided_by": decided_by, "expires_at": ends}
+            names = ", ".join(f"{name} = :{name}" for name in decided)
+            run(f"update consents set {names} where id = :id", **decided, id=consent_id)  # noqa: S608 - names of ours
             return _consent(run(f"{_SELECT} where id = :id", id=consent_id)[0])
 
         return await self._do(work)
@@ -246,14 +308,14 @@ class SqlConsents:
         def work(run: Run, now: float) -> Consent:
             asked: list[tuple[Any, ...]] = []
             if question_id is not None:
-                sql = (
-                    "delete from consents where id = :id and state = 'asked' and expires_at > :now returning owner_key"
-                )
-                asked = run(sql, id=question_id, now=now)
+                asked = run(_ANSWER, id=question_id, now=now)
                 if not asked:
                     raise _not_open(run, now, question_id)
+                if asked[0][1] > 1:
+                    raise ValueError(NO_GRANT)
             row: dict[str, Any] = {
-                **dict.fromkeys((*_FIELDS, *_KEYS)), "id": consent_id, "state": "agreed", "tool": grant.tool,
+                **dict.fromkeys((*_FIELDS, *_KEYS)), "approvals_needed": 1, "approvers": "[]",
+                "id": consent_id, "state": "agreed", "tool": grant.tool,
                 "definition_hash": grant.definition_hash, "matching": orjson.dumps(matching).decode(),
                 "question": text, "credential": grant.credential, "user_id": grant.user_id, "space_id": grant.space_id,
                 "asked_at": now, "decided_at": now, "decided_by": decided_by, "expires_at": now + grant.lasts_s,
@@ -294,7 +356,7 @@ def _recall(run: Run, now: float, request: ConsentRequest) -> ConsentAnswer | No
     for agreed in _agreed(run, now, request, digest=request.args_digest):
         is_match = _is_for(agreed, request) and (agreed.args_digest is not None or _fits(agreed.matching, request))
         if is_match and run(_TAKE, id=agreed.id, now=now):
-            return ConsentAnswer(agreed.id, is_yes=True)
+            return ConsentAnswer(agreed.id, is_yes=True, edited=_json(agreed.edited))
     return None
 
 
@@ -309,12 +371,15 @@ class _Agreed(NamedTuple):
     args_digest: str | None
     principal_key: str | None
     owner_key: str | None
+    approvals_needed: int
+    edited: str | None
 
 
 def _agreed(run: Run, now: float, request: ConsentRequest, *, digest: str | None) -> list[_Agreed]:
     """Return the unused approvals of a tool, for one call first; with a digest only those of that call, and grants."""
     rows = run(
-        "select id, matching, credential, user_id, space_id, args_digest, principal_key, owner_key from consents "
+        "select id, matching, credential, user_id, space_id, args_digest, principal_key, owner_key, "
+        "approvals_needed, edited from consents "
         "where state = 'agreed' and tool = :tool and definition_hash = :definition and uses_left > 0 "
         "and expires_at > :now and (cast(:digest as text) is null or args_digest = :digest or args_digest is null) "
         "order by args_digest is null, expires_at, id",
@@ -324,7 +389,9 @@ def _agreed(run: Run, now: float, request: ConsentRequest, *, digest: str | None
 
 
 def _is_for(agreed: _Agreed, request: ConsentRequest) -> bool:
-    """Tell whether an approval is for this caller."""
+    """Tell whether an approval is for this caller, and given by as many people as are needed now."""
+    if agreed.approvals_needed < request.approvals_needed:
+        return False
     if agreed.args_digest is not None:
         return agreed.principal_key == principal_key(request)
     if agreed.owner_key is not None:
@@ -379,7 +446,8 @@ def _row_of(request: ConsentRequest, text: str, now: float) -> dict[str, Any]:
         "matching": None, "question": text, "credential": request.credential, "user_id": request.user_id,
         "space_id": request.space_id, "session_id": request.session_id, "agent": request.agent, "asked_at": now,
         "decided_at": None, "decided_by": None, "expires_at": now + CONSENT_QUESTION_S, "uses_left": 0, "uses": 0,
-        "parameters": _parameters(request), "owner_key": owner_key(request), "principal_key": principal_key(request),
+        "parameters": _parameters(request), "approvals_needed": request.approvals_needed, "approvers": "[]",
+        "edited": None, "edited_by": None, "owner_key": owner_key(request), "principal_key": principal_key(request),
         "session_key": session_key(request),
     }  # fmt: skip
 
@@ -397,11 +465,45 @@ def _parameters(request: ConsentRequest) -> str | None:
 
 def _consent(row: tuple[Any, ...]) -> Consent:
     fields = dict(zip(_FIELDS, row, strict=True))
-    for name in ("arguments", "matching", "parameters"):
-        fields[name] = None if fields[name] is None else json_value(fields[name].encode())
+    for name in ("arguments", "matching", "parameters", "edited", "approvers"):
+        fields[name] = _json(fields[name])
+    fields["approvers"] = tuple(fields["approvers"])
     if fields["parameters"] is not None:
         fields["parameters"] = convert(fields["parameters"], Parameters)
     return Consent(**fields)
+
+
+def _json(text: str | None) -> Any:
+    return None if text is None else json_value(text.encode())
+
+
+def _decided(asked: Consent, *, is_yes: bool, approver: str, decided_by: str, edited: bytes | None) -> dict[str, Any]:
+    """Return the changed fields of a question that a person decides; it stays open while others must approve, too.
+
+    Raises:
+        ConsentStateError: the yes would not count.
+    """
+    if not is_yes:
+        return {"state": "declined", "uses": 0, "uses_left": 0}
+    fields: dict[str, Any] = {"state": "agreed", "uses": 1, "uses_left": 1}
+    approvers = asked.approvers
+    if edited is not None:
+        fields |= {"edited": edited.decode("utf-8", "replace"), "edited_by": approver or decided_by}
+        # Nobody has approved these arguments yet.
+        approvers = approvers if asked.edited is not None and edited == canonical_json(dict(asked.edited)) else ()
+    if asked.approvals_needed == 1:
+        return fields
+    if not approver:
+        raise ConsentStateError(_NO_APPROVER)
+    if approver == asked.user_id:
+        raise ConsentStateError("Two people other than the caller must approve this call, and you are the caller.")
+    if approver in approvers:
+        raise ConsentStateError(f"You have approved this call ({asked.progress}). Another person must, too.")
+    approvers = (*approvers, approver)
+    fields["approvers"] = canonical_json([*approvers]).decode()
+    if len(approvers) < asked.approvals_needed:
+        fields |= {"state": "asked", "uses": 0, "uses_left": 0}
+    return fields
 
 
 def _not_open(run: Run, now: float, consent_id: str) -> ConsentStateError:

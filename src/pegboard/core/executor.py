@@ -16,7 +16,7 @@ from pegboard.core.call.budget_stage import AgentAccount, give_back, open_dues, 
 from pegboard.core.call.consent_stage import ask_consent, consent_reason, settle_consent
 from pegboard.core.call.finished_call import NOT_READ, CallKind, FinishedCall, StartedCall
 from pegboard.core.call.hook_stages import ask_after, ask_before, tell_hooks
-from pegboard.core.call.judge_again import check_repeats, judge_again
+from pegboard.core.call.judge_again import EDITED, check_repeats, judge_again
 from pegboard.core.call.limit_keys import owner_of
 from pegboard.core.call.listeners import (
     DELIVERED,
@@ -282,7 +282,9 @@ async def _guarded(call: Call) -> ToolResult:
     if call.hooks.after:
         result = await ask_after(call, result)
     if call.warnings is not None:
-        result = result._replace(meta={**result.meta, **call.warnings})
+        # The model must not believe that the call did what it asked for.
+        edited = [TextContent(str(text)) for name, text in call.warnings.items() if name == EDITED]
+        result = result._replace(content=(*result.content, *edited), meta={**result.meta, **call.warnings})
     return finished(call, result)
 
 

@@ -264,6 +264,17 @@ class ConsentRecords(Protocol):
         """Tell whether an approval of some call of this tool by this caller is unused. Arguments are ignored."""
         ...
 
+    async def progress(self, request: ConsentRequest) -> str:
+        """Return how many of the needed people have approved an open question of this caller about the tool.
+
+        `1 of 2`, of the question with the most approvals; empty if there is none, or if one person decides.
+        """
+        ...
+
+    async def edited(self, consent_id: str) -> Mapping[str, JSONValue] | None:
+        """Return the arguments with which an approver replaced those of a call; `None` if nobody did."""
+        ...
+
     async def stands(self, consent_id: str) -> bool:
         """Tell whether an approval that a call has already used is still valid, i.e. has not been revoked."""
         ...

@@ -30,6 +30,9 @@ def seal(entry: ToolEntry, bounds: Bounds = DEFAULT_BOUNDS) -> ToolEntry:
     if not spec.groups:
         spec = replace(spec, groups=("core",))
         entry = replace(entry, spec=spec)
+    if spec.four_eyes and spec.consent == "never":
+        spec = replace(spec, consent="always")
+        entry = replace(entry, spec=spec)
     try:
         check_tool_name(spec.name)
         check_namespace(spec.namespace)
@@ -52,6 +55,9 @@ def seal(entry: ToolEntry, bounds: Bounds = DEFAULT_BOUNDS) -> ToolEntry:
     shown = [spec.definition(), spec.groups, spec.internal_only, str(spec.available), spec.factory]
     if entry.reaches:
         shown.append(entry.reaches)
+    if spec.four_eyes:
+        # An approval of one person does not count any more.
+        shown.append("four eyes")
     return entry.sealed(digest(shown))
 
 

@@ -46,6 +46,7 @@ def whole(entry: ToolEntry, decision: Decision) -> JSON:
         "built": entry.builder is not None,
         "annotations": spec.definition().get("annotations", {}),
         "asks": entry.asks_because is not None,
+        "four_eyes": spec.four_eyes,
         "consent": spec.consent if isinstance(spec.consent, str) else "decided by the arguments",
         "rate_limit": _rate_limit(spec),
         "timeout_s": spec.timeout_s,
@@ -78,7 +79,9 @@ def hints(entry: ToolEntry) -> list[str]:
         "destructive": annotations.destructive,
         "idempotent": annotations.idempotent,
         "open-world": annotations.open_world,
-        "asks first": entry.asks_because is not None or callable(spec.consent),
+        "two people approve first" if spec.four_eyes else "asks first": (
+            entry.asks_because is not None or callable(spec.consent)
+        ),
     }
     notes = [word for word, is_so in words.items() if is_so]
     limit = _rate_limit(spec)

@@ -17,6 +17,7 @@ class ConsentRequest(Struct, frozen=True, kw_only=True):
 
     `credential` names the verified credential of the caller, `address` the network of an unauthenticated caller, and
     `request_id` the request or turn of the call. If `is_session_brief`, the answer outlives the session.
+    `approvals_needed` is the number of different people who must approve.
     """
 
     tool: str
@@ -34,6 +35,7 @@ class ConsentRequest(Struct, frozen=True, kw_only=True):
     request_id: str = ""
     is_session_brief: bool = False
     input_schema: Mapping[str, JSONValue] | None = None
+    approvals_needed: int = 1
 
 
 class Parameters(Struct, frozen=True, kw_only=True):
@@ -50,7 +52,8 @@ class Consent(Struct, frozen=True, kw_only=True):
     `matching` is a JSON Schema for the arguments of calls under a grant; `None` for an answer to one call. `arguments`
     are redacted, and `None` if they are too long to store. `question` is the text that a person reads; for a grant,
     what it allows and leaves open. Grants of earlier versions have no text. `parameters` describes the tool of a
-    question.
+    question. `approvals_needed` different people must approve; `approvers` are the users who have. `edited` are the
+    arguments with which an approver replaced those of the call; `edited_by` is the user or decider who did.
     """
 
     id: str
@@ -73,6 +76,15 @@ class Consent(Struct, frozen=True, kw_only=True):
     uses_left: int
     uses: int
     parameters: Parameters | None = None
+    approvals_needed: int = 1
+    approvers: tuple[str, ...] = ()
+    edited: Mapping[str, JSONValue] | None = None
+    edited_by: str | None = None
+
+    @property
+    def progress(self) -> str:
+        """How many of the needed people have approved, such as `1 of 2`; empty if one person decides."""
+        return f"{len(self.approvers)} of {self.approvals_needed}" if self.approvals_needed > 1 else ""
 
     @property
     def is_grant(self) -> bool:
@@ -102,10 +114,11 @@ class Grant(Struct, frozen=True, kw_only=True):
 
 
 class ConsentAnswer(NamedTuple):
-    """A person's answer to a call, and the id of its record."""
+    """A person's answer to a call, and the id of its record; with `edited`, the call runs with these arguments."""
 
     consent_id: str
     is_yes: bool
+    edited: Mapping[str, JSONValue] | None = None
 
 
 Stands: TypeAlias = "Callable[[str], Awaitable[bool]]"

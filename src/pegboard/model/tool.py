@@ -40,6 +40,7 @@ class ToolSpec(Struct, frozen=True, kw_only=True):
     `input_schema` and `output_schema` are JSON Schema 2020-12 and must not be changed in place. `aliases` maps an
     accepted argument name to its property. `available` has one of the forms of `pegboard.core.predicates`. `origin` is
     the location of the declaration. `output_check=None` means `strict` for our own tools and `warn` for foreign ones.
+    `four_eyes` means that two people must approve a call, and that somebody is asked although `consent` is `never`.
     """
 
     name: str
@@ -65,6 +66,7 @@ class ToolSpec(Struct, frozen=True, kw_only=True):
     max_result_bytes: int | None = None
     output_check: OutputCheck | None = None
     consent: ConsentRule = "never"
+    four_eyes: bool = False
     task: Literal["forbidden", "optional", "required"] = "forbidden"
     repair: bool = False
     renamed_from: tuple[str, ...] = ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+import pwd
 import signal
 import socket  # noqa: TID251 - prepares one to listen, and calls nobody
 import termios
@@ -53,6 +54,14 @@ def forget_typed(keyboard: TextIO) -> None:
 def take_address_again(listening: socket.socket) -> None:
     """Let a socket listen at an address where connections of an earlier server are still closing."""
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+
+
+def current_user() -> str:
+    """Return the name of the user who runs this process, whatever the environment says."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # pragma: no cover - a container that runs as a user without a name
+        return str(os.getuid())
 
 
 def is_of_another_user(status: os.stat_result) -> bool:

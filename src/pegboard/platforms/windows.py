@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
 import os
 import signal
 import socket  # noqa: TID251 - prepares one to listen, and calls nobody
@@ -55,6 +56,11 @@ def take_address_again(listening: socket.socket) -> None:
     exclusive: int | None = getattr(socket, "SO_EXCLUSIVEADDRUSE", None)
     if exclusive is not None:
         listening.setsockopt(socket.SOL_SOCKET, exclusive, 1)
+
+
+def current_user() -> str:
+    """Return the name of the user who runs this process."""
+    return getpass.getuser()
 
 
 def is_of_another_user(status: os.stat_result) -> bool:

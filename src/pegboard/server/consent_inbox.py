@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
 from pegboard.catalog import Catalog
 from pegboard.connections.connection_records import AwaitedConnection, Person
+from pegboard.consent.decision_record import Decision, decision_record
 from pegboard.consent.sql_records import ConsentStateError, SqlConsents
+from pegboard.core.call.arguments import read_arguments
+from pegboard.core.digests import digest
+from pegboard.core.validated_entry import judges
 from pegboard.model.consent import Consent, Grant
 from pegboard.model.error import CallError, DefinitionError
+from pegboard.model.json_types import JSON, JSONValue
+from pegboard.platforms import platform
 from pegboard.server.principal import ANONYMOUS, Identity
 
 APPROVER = "approver"
 """The role of credentials that may decide."""
+AT_TERMINAL = "console:terminal"
+"""The credential of the person who opened the console with the link in the terminal."""
 T = TypeVar("T")
 
 
@@ -21,11 +29,11 @@ class ConsentInbox:
     """The inbox of one person.
 
     A verified credential with the role `approver` decides the questions of other credentials, in its own space if it
-    has one. For all other callers there is no question. Decisions are noted in the audit with the person's credential.
+    has one. For all other callers there is no question. Decisions are noted in the audit with the person's name.
 
     Methods raise `CallError`: `not_found` for a record that does not exist or is not for this person,
-    `consent_mismatch` for one that was decided meanwhile, `invalid_arguments` for a decision that is not possible, and
-    `storage_unavailable`.
+    `consent_mismatch` for one that was decided or edited meanwhile, or that needs other people too,
+    `invalid_arguments` for a decision that is not possible, and `storage_unavailable`.
     """
 
     def __init__(self, catalog: Catalog, person: Identity) -> None:
@@ -38,10 +46,24 @@ class ConsentInbox:
         is_person = APPROVER in person.roles and person.credential not in ("", ANONYMOUS)
         return store if is_person else None
 
+    @property
+    def approver(self) -> str:
+        """The user as whom this person is one of two approvers; empty for a credential that names none."""
+        if self._person.credential == AT_TERMINAL:
+            # The same person as at `pegboard consent`, who must not count twice.
+            return platform.current_user()
+        return self._person.user or ""
+
     def may_decide(self, consent: Consent) -> bool:
-        """Tell whether the person may decide a record: in their space, and never one asked by their own credential."""
+        """Tell whether the person may decide a record: in their space, and never one asked by their own credential.
+
+        Where two people must approve, a user does not decide what their other credentials asked either.
+        """
         person = self._person
-        return consent.credential != person.credential and person.space in (None, consent.space_id)
+        is_own = consent.credential == person.credential
+        if consent.approvals_needed > 1 and self.approver and self.approver == consent.user_id:
+            is_own = True
+        return not is_own and person.space in (None, consent.space_id)
 
     async def listed(self, *, is_open: bool) -> list[Consent]:
         """Return the open questions for this person; otherwise answers and grants too."""
@@ -55,25 +77,55 @@ class ConsentInbox:
         """Return one record."""
         return (await self._found(consent_id))[1]
 
-    async def decide(self, consent_id: str, *, is_yes: bool, good_s: float) -> Consent:
-        """Answer an open question."""
+    async def approve(
+        self, consent_id: str, *, good_s: float, edited: JSON | None = None, read: str | None = None
+    ) -> Consent:
+        """Approve an open question, which passes once enough people have.
+
+        Args:
+            consent_id: the question.
+            good_s: seconds for which the approval is valid.
+            edited: the arguments with which the call is to run; checked against the schema of the tool.
+            read: the digest of the arguments that the person has seen; others are refused. `None` accepts any.
+        """
+        by = self._person.credential
+
+        async def decide(store: SqlConsents, asked: Consent) -> Consent:
+            if read is not None and read != shown_digest(asked):
+                text = "Somebody has edited the arguments since you read them. Read them again, then decide."
+                raise CallError("consent_mismatch", text)
+            new = None if edited is None else completed_arguments(self._catalog, asked, edited)
+            return await store.decide(
+                asked.id, is_yes=True, decided_by=by, good_s=good_s, approver=self.approver, edited=new
+            )
+
+        return await self._decided(consent_id, decide, "approved")
+
+    async def decline(self, consent_id: str, *, good_s: float) -> Consent:
+        """Decline an open question, which holds for the caller's session. One person is enough."""
         by = self._person.credential
         return await self._decided(
-            consent_id, lambda store, asked: store.decide(asked.id, is_yes=is_yes, decided_by=by, good_s=good_s)
+            consent_id,
+            lambda store, asked: store.decide(asked.id, is_yes=False, decided_by=by, good_s=good_s),
+            "denied",
         )
 
     async def grant(self, consent_id: str, grant_of: Callable[[Consent], Grant]) -> Consent:
         """Answer an open question with a grant for several calls; `grant_of` makes it from the question."""
         by = self._person.credential
         return await self._decided(
-            consent_id, lambda store, asked: store.grant(grant_of(asked), decided_by=by, question_id=asked.id)
+            consent_id,
+            lambda store, asked: store.grant(grant_of(asked), decided_by=by, question_id=asked.id),
+            "granted",
         )
 
     async def forget(self, consent_id: str) -> Consent:
         """Revoke an answer or a grant."""
-        return await self._decided(consent_id, lambda store, asked: store.forget(asked.id))
+        return await self._decided(consent_id, lambda store, asked: store.forget(asked.id), "forgotten")
 
-    async def _decided(self, consent_id: str, decide: Callable[[SqlConsents, Consent], Awaitable[Consent]]) -> Consent:
+    async def _decided(
+        self, consent_id: str, decide: Callable[[SqlConsents, Consent], Awaitable[Consent]], decision: Decision
+    ) -> Consent:
         store, asked = await self._found(consent_id)
         try:
             decided = await answered(decide(store, asked))
@@ -81,15 +133,11 @@ class ConsentInbox:
             raise CallError("consent_mismatch", str(error)) from None
         except (ValueError, DefinitionError) as error:
             raise CallError("invalid_arguments", str(error)) from None
-        self._note(decided, was=asked.id)
-        return decided
-
-    def _note(self, decided: Consent, *, was: str) -> None:
-        audit = self._catalog.executor.ports.audit
+        audit, person = self._catalog.executor.ports.audit, self._person
         if audit is not None:
-            detail = {"consent_id": decided.id, "question_id": was, "tool": decided.tool, "state": decided.state}
-            event = "grant_given" if decided.is_grant and decided.id != was else "consent_decided"
-            audit.note(event, {**detail, "user": self._person.user or ""}, by=self._person.credential)
+            event, detail = decision_record(decided, decision)
+            audit.note(event, detail, by=person.user or person.key or person.credential)
+        return decided
 
     async def _found(self, consent_id: str) -> tuple[SqlConsents, Consent]:
         store = self.store
@@ -107,6 +155,43 @@ async def to_connect(catalog: Catalog, person: Person | None) -> list[AwaitedCon
     """
     connections = catalog.connections
     return [] if person is None or connections is None else await connections.awaited(person)
+
+
+def shown_arguments_of(consent: Consent) -> Mapping[str, JSONValue] | None:
+    """Return the arguments with which the call would run; `None` if they are too long to be stored."""
+    return consent.arguments if consent.edited is None else consent.edited
+
+
+def shown_digest(consent: Consent) -> str:
+    """Return the digest of the arguments that a person reads before a decision."""
+    shown = shown_arguments_of(consent)
+    return "" if shown is None else digest(dict(shown))
+
+
+def may_edit(consent: Consent) -> bool:
+    """Tell whether the stored arguments are those of the call: neither redacted nor too long."""
+    return consent.arguments is not None and digest(dict(consent.arguments)) == consent.args_digest
+
+
+def completed_arguments(catalog: Catalog, asked: Consent, edited: JSON) -> JSON:
+    """Return edited arguments with the defaults of the tool, as a call with them would have them.
+
+    Raises:
+        CallError: `invalid_arguments`; `consent_mismatch` if the tool has changed, or is built for each caller.
+    """
+    if not may_edit(asked):
+        text = "The arguments cannot be edited: they hold values that are not shown, or are too long to be stored."
+        raise CallError("invalid_arguments", text)
+    entry = catalog.snapshot().find(asked.tool)
+    if entry is None or entry.fingerprint != asked.definition_hash:
+        text = f"The arguments cannot be edited: {asked.tool!r} has changed since, or depends on its caller."
+        raise CallError("consent_mismatch", text)
+    bounds = catalog.registry.bounds
+    compiled, arguments = judges(entry, bounds)[0], read_arguments(edited, bounds)[0]
+    if not compiled.is_valid(arguments):
+        problems = "; ".join(f"{problem.path}: {problem.message}" for problem in compiled.problems(arguments)[:10])
+        raise CallError("invalid_arguments", f"{asked.tool!r} does not take these arguments: {problems}.")
+    return compiled.with_defaults(arguments) if compiled.defaults else arguments
 
 
 def store_of(catalog: Catalog) -> SqlConsents | None:

@@ -42,15 +42,19 @@ async function ask(method, path, fields) {
     at("said").textContent = "The server does not answer.";
     return;
   }
-  at("said").textContent = answer.ok ? "State: " + body.state : body.detail;
+  const most = body.approvalsNeeded;
+  const count = most > 1 ? ", " + body.approvers.length + " of " + most + " have approved" : "";
+  at("said").textContent = answer.ok ? "State: " + body.state + count : body.detail;
   if (!answer.ok) return;
   at("scope").textContent = body.scope || "";
   if (fields && fields.preview) return true;
   at("question").textContent = body.question;
-  at("arguments").textContent = body.arguments === null ? "(too long to be shown whole)"
-    : plain(JSON.stringify(body.arguments, null, 2));
+  const runs = body.edited || body.arguments;
+  at("edited").textContent = body.edited ? plain(body.editedBy) + " changed the arguments. It would run with:" : "";
+  at("arguments").textContent = runs === null ? "(too long to be shown whole)" : plain(JSON.stringify(runs, null, 2));
   at("who").textContent = [body.user, body.space, body.credential, body.agent].filter(Boolean).join(", ");
-  at("decide").hidden = at("several").hidden = body.state !== "asked";
+  at("decide").hidden = body.state !== "asked";
+  at("several").hidden = body.state !== "asked" || most > 1;
   at("give").disabled = true;
   const names = [...new Set([...(body.parameters || []), ...Object.keys(body.arguments || {})])];
   at("names").replaceChildren(...names.map((name) => {
@@ -92,7 +96,8 @@ _PAGE = f"""<!doctype html>
 <form id="show" autocomplete="off"><label>Your key or token (empty where you are logged in)
 <input id="key" type="password"></label> <button>Show the question</button></form>
 <p id="said" role="status"></p>
-<div id="shown" hidden><pre id="question"></pre><p>Asked for: <span id="who"></span></p><pre id="arguments"></pre>
+<div id="shown" hidden><pre id="question"></pre><p>Asked for: <span id="who"></span></p>
+<p id="edited"></p><pre id="arguments"></pre>
 <p id="decide"><button id="approve">Approve this one call</button> <button id="deny">Deny</button></p>
 <form id="several" autocomplete="off"><h2>Or allow several calls</h2>
 <label>Calls <input id="calls" type="number" min="1" value="10"></label>

@@ -289,7 +289,8 @@ class Tasks:
         agreed = None
         if asked is not None and asked.answer == "yes":
             request = asked.request
-            agreed = Agreement(request.tool, request.definition_hash, request.args_digest, asked.consent_id)
+            # A person may have edited the arguments.
+            agreed = Agreement(request.tool, request.definition_hash, digest(call.args), asked.consent_id)
         return TaskCall(
             task_id=new_id(), owner=owner_of(ctx.caller), tool=call.entry.qualified_id,
             definition_hash=call.entry.fingerprint, arguments=call.args, caller=ctx.caller,

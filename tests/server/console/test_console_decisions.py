@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pegboard import Catalog
+from pegboard import Catalog, Secret
 from pegboard.auth.keys import KeyStore
 from pegboard.auth.rules import IdentityRules
 from pegboard.consent.sqlite_store import SqliteConsents
@@ -22,14 +22,14 @@ ARGUMENTS = {"order": "ann-1", "cents": 500}
 class Bank:
     """A bot asks; ann and bob decide, each in a space of their own; olga operates and does not decide."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, four_eyes: bool = False) -> None:
         keys = KeyStore(folder / "keys.db")
-        self.key = {name: keys.add(name)[0] for name in ("bot", "ann", "bob", "olga")}
+        self.key = {name: keys.add(name)[0] for name in ("bot", "ann", "bob", "olga", "eve")}
         self.paid: list[dict[str, Any]] = []
         self.noted: list[tuple[str, dict[str, Any], str]] = []
         self.catalog = catalog = Catalog("bank", consent_store=SqliteConsents(folder / "consents.db"))
 
-        @catalog.tool(consent="always", destructive=True)
+        @catalog.tool(consent="always", destructive=True, four_eyes=four_eyes)
         def refund(order: str, cents: int, reason: str = "other") -> str:
             """Pay an order back."""
             self.paid.append({"order": order, "cents": cents, "reason": reason})
@@ -42,6 +42,7 @@ class Bank:
                 rule(key="ann", user="ann", space="s1", roles=("approver",)),
                 rule(key="bob", user="bob", space="s2", roles=("approver",)),
                 rule(key="olga", user="olga", roles=("operator",)),
+                rule(key="eve", user="eve", roles=("approver", "operator")),
             ),
         )
         catalog.executor.swap(replace(catalog.executor.ports, audit=self))
@@ -86,10 +87,7 @@ async def test_an_approved_call_passes_once_and_the_audit_has_the_name(bank: Ban
         assert [await bank.ask(browser, cents=501), await bank.ask(browser), await bank.ask(browser)] == [403, 200, 403]
         assert bank.paid == [{**ARGUMENTS, "reason": "other"}]
         [(event, detail, by)] = bank.noted
-        assert (event, detail["tool"], detail["state"], detail["user"]) == (
-            "consent_decided", "main.refund", "agreed", "ann",
-        )  # fmt: skip
-        assert len(by) == 64
+        assert (event, detail["tool"], detail["decision"], by) == ("consent_decided", "main.refund", "approved", "ann")
 
 
 async def test_a_declined_call_stays_refused(bank: Bank) -> None:
@@ -202,3 +200,110 @@ async def test_the_person_at_the_terminal_decides_what_anonymous_callers_asked(t
         assert "by an anonymous caller" in text_of(page.text)
         await browser.post(f"{question_of(page.text)}/approve")
         assert (await browser.client.post("/v1/tools/wipe/call", json={})).status_code == 200
+
+
+async def test_the_page_of_a_call_with_four_eyes_counts_the_people_and_lets_none_count_twice(tmp_path: Path) -> None:
+    bank = Bank(tmp_path, four_eyes=True)
+    async with console(bank.catalog) as browser:
+        await bank.ask(browser)
+        await browser.log_in(bank.key["ann"])
+        page = await browser.get("/consents")
+        assert "0 of 2 have approved" in text_of(page.text)
+        assert "Allow several calls" not in page.text
+        path = question_of(page.text)
+        done = await browser.post(f"{path}/approve")
+        assert done.headers["location"].endswith("?done=one_of_two")
+        page = await browser.get("/consents?done=one_of_two")
+        assert "1 of 2 have approved" in text_of(page.text)
+        assert "You have approved; another person must, too." in page.text
+        assert f"{path}/approve" not in page.text
+        assert (await browser.post(f"{path}/approve")).status_code == 409
+        assert (await browser.post(f"{path}/grant", calls="2", hours="1", any_other="on")).status_code in (200, 409)
+        assert await bank.ask(browser) == 403
+        await browser.post("/logout")
+        await browser.log_in(bank.key["eve"])
+        await browser.get("/consents")
+        await browser.post(f"{path}/approve")
+        assert [await bank.ask(browser), await bank.ask(browser)] == [200, 403]
+        assert [(detail["progress"], by) for _, detail, by in bank.noted] == [("1 of 2", "ann"), ("2 of 2", "eve")]
+
+
+async def edited(browser: Browser, path: str, json: str) -> str:
+    """Send edited arguments, and return the digest of what the page then says would run."""
+    page = await browser.post(f"{path}/edit", json=json)
+    assert page.status_code == 200, page.text
+    return re.findall(r'name="read" value="([0-9a-f]+)"', page.text)[0]
+
+
+async def test_edited_arguments_are_shown_before_they_are_approved_and_are_what_runs(bank: Bank) -> None:
+    async with console(bank.catalog) as browser:
+        await bank.ask(browser)
+        await browser.log_in(bank.key["ann"])
+        path = question_of((await browser.get("/consents")).text)
+        assert '"cents": 500' in text_of((await browser.get(f"{path}/edit")).text)
+        read = await edited(browser, path, '{"order": "ann-1", "cents": 5}')
+        page = text_of(browser.page)
+        assert 'The call would run with { "order": "ann-1", "cents": 5, "reason": "other" }' in page
+        assert "cents 500 5" in page
+        assert bank.noted == []
+        # Other arguments than those that were read are shown first.
+        again = await browser.post(f"{path}/edit", json='{"order": "ann-1", "cents": 6}', read=read)
+        assert "Approve with these arguments" in again.text
+        done = await browser.post(f"{path}/edit", json='{"order": "ann-1", "cents": 5}', read=read)
+        assert done.headers["location"].endswith("?done=edited")
+        assert await bank.ask(browser) == 200
+        assert bank.paid == [{"order": "ann-1", "cents": 5, "reason": "other"}]
+        [(_, detail, by)] = bank.noted
+        assert (detail["edited_by"], by) == ("ann", "ann")
+        assert len({detail["arguments_digest"], detail["edited_digest"]}) == 2
+
+
+@pytest.mark.parametrize(
+    ("json", "said"),
+    [
+        ("{", "not JSON"),
+        ('{"order": "ann-1"}', "cents"),
+        ('{"order": "a", "cents": "many"}', "$.cents"),
+        ("[]", "object"),
+    ],
+)
+async def test_edited_arguments_that_the_tool_does_not_take_say_why(bank: Bank, json: str, said: str) -> None:
+    async with console(bank.catalog) as browser:
+        await bank.ask(browser)
+        await browser.log_in(bank.key["ann"])
+        path = question_of((await browser.get("/consents")).text)
+        answer = await browser.post(f"{path}/edit", json=json)
+        assert answer.status_code == 422
+        assert said in text_of(answer.text)
+
+
+async def test_a_person_does_not_approve_arguments_that_another_edited_meanwhile(tmp_path: Path) -> None:
+    bank = Bank(tmp_path, four_eyes=True)
+    async with console(bank.catalog) as browser:
+        await bank.ask(browser)
+        await browser.log_in(bank.key["ann"])
+        path = question_of((await browser.get("/consents")).text)
+        before = re.findall(r'name="read" value="([0-9a-f]+)"', browser.page)[0]
+        json = '{"order": "ann-1", "cents": 5}'
+        read = await edited(browser, path, json)
+        await browser.post(f"{path}/edit", json=json, read=read)
+        await browser.post("/logout")
+        await browser.log_in(bank.key["eve"])
+        page = text_of((await browser.get("/consents")).text)
+        assert "ann changed the arguments. The call would run with these:" in page
+        stale = await browser.post(f"{path}/approve", read=before)
+        assert (stale.status_code, "Somebody has edited the arguments" in stale.text) == (409, True)
+
+
+async def test_arguments_with_hidden_values_are_not_edited(bank: Bank) -> None:
+    bank.catalog.add_secrets(Secret("s3cret-token"))
+    async with console(bank.catalog) as browser:
+        await bank.ask(browser, order="s3cret-token")
+        await browser.log_in(bank.key["ann"])
+        page = await browser.get("/consents")
+        assert "Edit the arguments" not in page.text
+        assert "s3cret-token" not in page.text
+        path = question_of(page.text)
+        assert (await browser.get(f"{path}/edit")).status_code == 409
+        await browser.get("/consents")
+        assert (await browser.post(f"{path}/edit", json='{"order": "x", "cents": 5}')).status_code == 422

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import re
 import sys
@@ -36,7 +35,8 @@ from pegboard.consent.decision_record import Decision, decision_record
 from pegboard.consent.grant_scope import grant_for, grant_text, matching_of, parameters_of, scope_text
 from pegboard.consent.json_form import consent_json
 from pegboard.consent.limits import CONSENT_GOOD_S
-from pegboard.consent.sql_records import ConsentStateError, SqlConsents
+from pegboard.consent.sql_records import NO_GRANT, ConsentStateError, SqlConsents
+from pegboard.core.consent_text import shown_arguments
 from pegboard.model.consent import Consent, Grant
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.json_types import JSON
@@ -102,9 +102,15 @@ async def approve_command(name: QuestionId, /, *, lasting: Lasting = None, optio
     """Approve a question: the call runs once when its caller repeats it."""
     with _inbox(options) as inbox:
         good_s = CONSENT_GOOD_S if lasting is None else span_s(lasting, now=time.time())
-        consent = await inbox.store.decide(name, is_yes=True, decided_by=_person(), good_s=good_s)
+        consent = await inbox.store.decide(
+            name, is_yes=True, decided_by=_person(), good_s=good_s, approver=platform.current_user()
+        )
         await _note(inbox, options, consent, "approved")
         note = "Agreed. The same call passes once now, if its caller makes it again."
+        if consent.state == "asked":
+            note = f"Agreed: {consent.progress}. The call passes when another person has agreed, too."
+        if consent.edited is not None:
+            options.terminal.say(f"Runs with: {shown_arguments(consent.edited, max_chars=None)}")
         _say(options, consent, _text(consent, inbox.key_names()), note)
 
 
@@ -202,6 +208,8 @@ async def _planned(store: SqlConsents, name: str, giving: _Giving, lasts_s: floa
     calls, scope = giving.calls, giving.scope
     asked = await store.shown(name)
     if asked is not None and asked.state == "asked":
+        if asked.approvals_needed > 1:
+            raise CommandError(NO_GRANT, code=Exit.REFUSED)
         if giving.credential is not None:
             raise CommandError("--credential is for the grant of a tool; a question already has its caller.")
         grant = grant_for(
@@ -221,6 +229,8 @@ async def _planned(store: SqlConsents, name: str, giving: _Giving, lasts_s: floa
         entry = await view.afind(name)
         if entry is None:
             raise CommandError(view.absence(name), kind="not_found", code=Exit.REFUSED)
+        if entry.spec.four_eyes:
+            raise CommandError(NO_GRANT, code=Exit.REFUSED)
     grant = Grant(
         tool=entry.qualified_id, definition_hash=entry.fingerprint, calls=calls, lasts_s=lasts_s,
         matching=matching_of(_values(scope, entry.spec)), any=tuple(scope.any), any_other=scope.any_other,
@@ -264,7 +274,10 @@ def _named(text: str, key_names: Mapping[str, str]) -> str:
 def _text(consent: Consent, key_names: Mapping[str, str]) -> str:
     """Return the text of a record; for a grant of an earlier version, a text made from its contents."""
     if consent.question or consent.matching is None:
-        return _named(consent.question, key_names)
+        text = _named(consent.question, key_names)
+        if consent.edited is None:
+            return text
+        return f"{text} {consent.edited_by} edited them: {shown_arguments(consent.edited, max_chars=None)}"
     return f"{consent.uses} calls of {consent.tool!r}. {scope_text(consent.matching, max_chars=None)}"
 
 
@@ -327,7 +340,7 @@ def _declared_inbox(options: Options) -> _Inbox:
 
 def _person() -> str:
     """Return the name of the person who decides: the user of the shell."""
-    return f"cli:{getpass.getuser()}"
+    return f"cli:{platform.current_user()}"
 
 
 def span_s(text: str, *, now: float) -> float:
@@ -377,5 +390,6 @@ def _cells(consent: Consent, key_names: Mapping[str, str]) -> tuple[str, ...]:
     who = ", ".join(part for part in parts if part) or unnamed
     until = datetime.fromtimestamp(consent.expires_at, tz=UTC).isoformat(" ", "minutes")
     state = "granted" if consent.is_grant else consent.state
+    state = f"{state} ({consent.progress})" if consent.state == "asked" and consent.progress else state
     uses = f"{consent.uses_left} of {consent.uses}" if consent.uses else ""
     return consent.id, state, consent.tool, who, until, uses

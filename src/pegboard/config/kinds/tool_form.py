@@ -16,6 +16,7 @@ from pegboard.authoring.aliases import ParameterName, resolve
 from pegboard.authoring.option_table import BY_NAME, OPTIONS, YamlForm, with_options
 from pegboard.config.build_context import BuildContext
 from pegboard.config.config import Declared
+from pegboard.config.consents import has_inbox
 from pegboard.config.forms.predicate_form import Available, availability
 from pegboard.config.forms.value_types import (
     MAPPING,
@@ -213,6 +214,9 @@ def overlaid(spec: ToolSpec, tool: Declared[ToolForm], build: BuildContext) -> T
         if option.yaml is not None and value is not None and option.name != "aliases":
             at = tool.at / option.yaml.within if option.yaml.within else tool.at
             values[option.name] = _VALUE_FORMS[option.yaml.form].read(value, at / option.yaml_key, build)
+    if values.get("four_eyes") and not has_inbox(build.config):
+        text = 'two people decide in an inbox, and there is none; add `consents: {store: "sqlite:./pegboard.db"}`'
+        build.report.add((tool.at / "four_eyes").problem(text))
     return replace(with_options(spec, values), origin=tool.at.origin)
 
 

@@ -24,6 +24,11 @@ log = logging.getLogger("pegboard")
 T = TypeVar("T")
 _FAILED: Final = object()
 """No answer: asking failed, or returned something that is neither yes nor no."""
+_NO_INBOX = "Two people decide in an inbox, and this catalog has none. Operators: set `consents: {store: …}`."
+_NO_USER = (
+    "The caller is neither of them, so it must be known, and its credential names no user. Operators: add `user:` to "
+    "its rule in `identity.map`."
+)
 
 
 def consent_reason(call: Call) -> str | None:
@@ -50,6 +55,8 @@ def standing_reason(call: Asked) -> str | None:
 def can_be_asked(call: Asked) -> bool:
     """Tell whether anybody could approve a call: the host's callback, a client that can ask its user, or an inbox."""
     ctx = call.view.ctx
+    if call.entry.spec.four_eyes:
+        return call.ports.consents.takes_questions and ctx.user_id is not None
     if ctx.approve is not None or call.ports.consents.takes_questions:
         return True
     can = getattr(ctx.client, "can", None)
@@ -59,7 +66,8 @@ def can_be_asked(call: Asked) -> bool:
 async def ask_consent(call: Call, reason: str) -> ConsentRequest:
     """Find an existing answer for this call, or ask: the host's callback, the client, the inbox.
 
-    Returns the request that was approved. Anything but a clear yes ends the call.
+    Returns the request that was approved, which may have other arguments: those of a person who edited them. They are
+    the arguments of the call from then on. Anything but a clear yes ends the call.
     """
     ctx = call.view.ctx
     request = _request(call, reason, call.args, call_id=call.call_id)
@@ -67,7 +75,8 @@ async def ask_consent(call: Call, reason: str) -> ConsentRequest:
     answer = await _carried(call, request)
     if answer is None:
         answer = await _of_store(call, call.ports.consents.recall(request))
-    if answer is None:
+    # A host and a client answer for one person, who may be the one who asks.
+    if answer is None and request.approvals_needed == 1:
         answer = await _asked(call, request)
     if answer is None:
         raise await _unanswered(call, asked)
@@ -78,17 +87,30 @@ async def ask_consent(call: Call, reason: str) -> ConsentRequest:
     carry = getattr(ctx.request.client, "carry", None)
     if carry is not None:
         carry(request, answer.consent_id)
-    return request
+    if answer.edited is None:
+        return request
+    # The guards judge the edited call again as if its caller had made it.
+    call.request = call.args = dict(answer.edited)
+    asked.is_edited = True
+    return replace(request, arguments=answer.edited, args_digest=digest(answer.edited))
 
 
-async def has_yes(call: Asked) -> bool:
-    """Tell whether a person approved some call of the tool by this caller, and that approval is unused."""
-    request = _request(call, "", {}, call_id="")
+async def missing_yes(call: Asked) -> str | None:
+    """Return who must still approve, for a tool that asks for every call; `None` if an unused approval waits."""
+    request, consents = _request(call, "", {}, call_id=""), call.ports.consents
     try:
-        return await call.ports.consents.has_yes(request)
+        if await consents.has_yes(request):
+            return None
+        progress = "" if request.approvals_needed == 1 else await consents.progress(request)
     except OSError as error:
         text = f"{call.name!r} is not run: whether a person agreed cannot be looked up now. Try again in a moment."
         raise CallError("storage_unavailable", text, retryable=True) from error
+    return f"{who_must(call)} agree first" + (f", {progress} have" if progress else "")
+
+
+def who_must(call: Asked) -> str:
+    """Return who decides about a call, for a sentence that goes on with `agree`."""
+    return "two people other than the caller must" if call.entry.spec.four_eyes else "a person must"
 
 
 def _request(call: Asked, reason: str, args: JSON, *, call_id: str) -> ConsentRequest:
@@ -98,6 +120,7 @@ def _request(call: Asked, reason: str, args: JSON, *, call_id: str) -> ConsentRe
         reason=reason, user_id=ctx.user_id, space_id=ctx.space_id, session_id=ctx.session_id, agent=ctx.agent,
         call_id=call_id, credential=ctx.caller.credential, address=ctx.caller.address, request_id=ctx.request.id,
         is_session_brief=ctx.caller.is_session_brief, input_schema=entry.spec.input_schema,
+        approvals_needed=2 if entry.spec.four_eyes else 1,
     )  # fmt: skip
 
 
@@ -106,8 +129,11 @@ async def _carried(call: Call, request: ConsentRequest) -> ConsentAnswer | None:
 
     An approval that was revoked since does not count.
     """
-    carried = getattr(call.view.ctx.request.client, "carried", None)
-    return None if carried is None else await _of_store(call, carried(request, call.ports.consents.stands))
+    carried, consents = getattr(call.view.ctx.request.client, "carried", None), call.ports.consents
+    answer = None if carried is None else await _of_store(call, carried(request, consents.stands))
+    if answer is None or not answer.is_yes:
+        return answer
+    return answer._replace(edited=await _of_store(call, consents.edited(answer.consent_id)))
 
 
 async def _asked(call: Call, request: ConsentRequest) -> ConsentAnswer | None:
@@ -129,9 +155,11 @@ async def _asked(call: Call, request: ConsentRequest) -> ConsentAnswer | None:
 async def _unanswered(call: Call, asked: AskedConsent) -> CallError:
     """Return the refusal of a call that nobody has answered; its question is filed where there is an inbox."""
     consents, request = call.ports.consents, asked.request
-    text = f"{call.name!r} was not run: a person must agree first ({request.reason})."
+    text = f"{call.name!r} was not run: {who_must(call)} agree first ({request.reason})."
     if not consents.takes_questions:
-        return CallError("consent_required", text)
+        return CallError("consent_required", text if request.approvals_needed == 1 else f"{text} {_NO_INBOX}")
+    if request.approvals_needed > 1 and request.user_id is None:
+        return CallError("consent_required", f"{text} {_NO_USER}")
     if call.redactor is not None:
         # Stored arguments are redacted; the digest identifies the original ones.
         request = replace(request, arguments=call.redactor.value(dict(request.arguments)))
@@ -143,8 +171,10 @@ async def _unanswered(call: Call, asked: AskedConsent) -> CallError:
     asked.consent_id = consent_id = await _of_store(call, consents.file(request, question))
     link = consents.link(consent_id)
     where = f"`pegboard consent approve {consent_id}`" + ("" if link is None else f" or {link}")
+    progress = "" if request.approvals_needed == 1 else await _of_store(call, consents.progress(request))
     text = (
-        f"{text} The question is filed as {consent_id!r}. Only a person can decide on it: {where}. "
+        f"{text} The question is filed as {consent_id!r}{f' ({progress} have agreed)' if progress else ''}. "
+        f"Only a person can decide on it: {where}. "
         "When that is done, make the same call again."
     )
     details = {"consent_id": consent_id} if link is None else {"consent_id": consent_id, "consent_url": link}

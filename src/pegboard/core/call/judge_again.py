@@ -9,8 +9,12 @@ from pegboard.core.call.record import Call
 from pegboard.core.call.resolve import resolve, resolve_awaiting
 from pegboard.core.call.task_decision import is_of_task
 from pegboard.core.digests import digest
+from pegboard.core.json_text import json_bytes
 from pegboard.model.consent import ConsentRequest
 from pegboard.model.error import AsyncPredicateError, CallError
+
+EDITED = "edited"
+"""The warning of a result whose call ran with the arguments of a person instead of those of its caller."""
 
 
 async def judge_again(call: Call, agreed: ConsentRequest) -> None:
@@ -40,6 +44,10 @@ async def judge_again(call: Call, agreed: ConsentRequest) -> None:
         check_repeats(call)
     if digest(call.args) != agreed.args_digest:
         raise _mismatch(call, "its arguments changed after the yes")
+    if call.asked is not None and call.asked.is_edited:
+        ran_with = json_bytes(dict(agreed.arguments)).decode()
+        text = f"A person changed the arguments before they approved the call. It ran with {ran_with}"
+        call.warnings = {**(call.warnings or {}), EDITED: text}
 
 
 def check_repeats(call: Call) -> None:

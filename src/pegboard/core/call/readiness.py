@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from pegboard.core.call.begin import check_start
 from pegboard.core.call.budget_stage import dues_of, pass_budgets
-from pegboard.core.call.consent_stage import can_be_asked, has_yes, standing_reason
+from pegboard.core.call.consent_stage import can_be_asked, missing_yes, standing_reason, who_must
 from pegboard.core.call.rate_limit import pass_limits, windows_of
 from pegboard.core.call.record import Prospect
 from pegboard.core.call.resolve import absent, check_standing, may_use_interface
@@ -29,7 +29,7 @@ def blocked(call: Prospect) -> Blocked | None:
     try:
         _ask_before_limits(call, may_wait=False)
         if standing_reason(call) is not None:
-            raise _waits_for_yes(call)
+            raise _waits_for_yes(call, f"{who_must(call)} agree first")
         _ask_source(call)
         return missing_connection(call.entry, call.view.ctx)
     except CallError as refused:
@@ -42,8 +42,8 @@ async def ablocked(call: Prospect) -> Blocked | None:
         asked = _ask_before_limits(call, may_wait=True)
         if asked is not None:
             await asked
-        if standing_reason(call) is not None and not await has_yes(call):
-            raise _waits_for_yes(call)
+        if standing_reason(call) is not None and (missing := await missing_yes(call)) is not None:
+            raise _waits_for_yes(call, missing)
         _ask_source(call)
         question, ctx = connection_question(call.entry), call.view.ctx
         if question is not None:
@@ -76,10 +76,10 @@ async def _each_of(waiting: Sequence[Awaitable[None]]) -> None:
         await each
 
 
-def _waits_for_yes(call: Prospect) -> CallError:
+def _waits_for_yes(call: Prospect, missing: str) -> CallError:
     """Return the refusal of a call that nobody has approved yet."""
     end = "and a person is asked when it is called" if can_be_asked(call) else "and nobody can be asked here"
-    text = f"{call.name!r} is not run: a person must agree first ({standing_reason(call)}), {end}."
+    text = f"{call.name!r} is not run: {missing} ({standing_reason(call)}), {end}."
     return CallError("consent_required", text)
 
 

@@ -279,14 +279,18 @@ class Prospect(NamedTuple):
 
 
 class AskedConsent:
-    """The question about one call: a person's answer, and the id of its record or of the filed question."""
+    """The question about one call: a person's answer, and the id of its record or of the filed question.
 
-    __slots__ = ("answer", "consent_id", "request")
+    `is_edited` says that a person replaced the arguments; `request` has those of the caller.
+    """
+
+    __slots__ = ("answer", "consent_id", "is_edited", "request")
 
     def __init__(self, request: ConsentRequest) -> None:
         self.request = request
         self.answer: Literal["yes", "no", "nobody"] = "nobody"
         self.consent_id = ""
+        self.is_edited = False
 
 
 NO_COSTS: Final[Mapping[str, int]] = {}

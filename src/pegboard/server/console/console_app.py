@@ -21,7 +21,7 @@ from pegboard.model.json_types import is_awaitable
 from pegboard.model.rate_limit import RateLimit
 from pegboard.server.authenticator import Authenticated, network_of
 from pegboard.server.body_reader import ClientLeftError
-from pegboard.server.consent_inbox import APPROVER
+from pegboard.server.consent_inbox import APPROVER, AT_TERMINAL
 from pegboard.server.console.agents_page import AgentsPage
 from pegboard.server.console.audit_page import AuditPage
 from pegboard.server.console.board import BoardPage
@@ -58,7 +58,7 @@ UPLOAD_FORM_BYTES = 64 * KIB  # of a form with a file, without the file
 log = logging.getLogger("pegboard.console")
 PATH = "/console"
 # Anybody who reads the terminal can run `pegboard consent` there, too.
-_PERSON_AT_TERMINAL = Identity(credential="console:terminal", roles=(OPERATOR, APPROVER))
+_PERSON_AT_TERMINAL = Identity(credential=AT_TERMINAL, roles=(OPERATOR, APPROVER))
 
 
 class _Visitor(Struct, frozen=True, kw_only=True):
@@ -133,6 +133,7 @@ class ConsoleApp:
             self._route("/consents", {"GET": inbox.list}),
             self._route("/consents/{id}", {"GET": inbox.show}),
             self._route("/consents/{id}/approve", {"POST": inbox.approve}),
+            self._route("/consents/{id}/edit", {"GET": inbox.edit, "POST": inbox.approve_edited}),
             self._route("/consents/{id}/decline", {"POST": inbox.decline}),
             self._route("/consents/{id}/grant", {"POST": inbox.grant}),
             self._route("/consents/{id}/revoke", {"POST": inbox.revoke}),

@@ -15,12 +15,24 @@ from pegboard.consent.limits import CONSENT_GOOD_S
 from pegboard.core.digests import digest
 from pegboard.model.consent import Consent, Grant
 from pegboard.model.error import CallError
-from pegboard.model.json_types import JSONValue
-from pegboard.server.consent_inbox import ConsentInbox, answered, store_of, to_connect
+from pegboard.model.json_types import JSON, JSONValue
+from pegboard.server.consent_inbox import (
+    ConsentInbox,
+    answered,
+    completed_arguments,
+    may_edit,
+    shown_arguments_of,
+    shown_digest,
+    store_of,
+    to_connect,
+)
 from pegboard.server.console.frame import frame
 from pegboard.server.console.page_error import PageError
 from pegboard.server.console.pages import SECURITY_HEADERS, Pages
+from pegboard.server.console.schema_form import FormError, whole_arguments
+from pegboard.server.console.shown_json import exact_json
 from pegboard.server.console.shown_time import ago
+from pegboard.server.console.tool_detail import parameters
 from pegboard.server.console.visit import Visit
 from pegboard.server.principal import ANONYMOUS
 
@@ -31,13 +43,30 @@ _USUAL = {"calls": "10", "hours": "24"}
 
 
 class Question(NamedTuple):
-    """A record with what a person needs to judge it; `risks` are the hints of the tool as it is declared now."""
+    """A record with what a person needs to judge it; `risks` are the hints of the tool as it is declared now.
+
+    `arguments` are those with which the call would run, and `read` is their digest; `was` are those of the caller if
+    somebody has edited them. `has_approved` says that the person is one of two who must.
+    """
 
     consent: Consent
     asked: str
     who: str
     risks: tuple[str, ...]
     is_changed: bool
+    arguments: Mapping[str, JSONValue] | None
+    was: Mapping[str, JSONValue] | None
+    read: str
+    may_edit: bool
+    has_approved: bool
+
+
+class Change(NamedTuple):
+    """An argument that differs, as JSON; empty where the call does not have it."""
+
+    name: str
+    before: str
+    after: str
 
 
 class InboxPage:
@@ -71,13 +100,54 @@ class InboxPage:
         return await self._question_page(visit, {})
 
     async def approve(self, visit: Visit) -> Response:
-        """Approve one call."""
-        await _inbox(visit).decide(visit.path["id"], is_yes=True, good_s=CONSENT_GOOD_S)
-        return _done(visit, "approved")
+        """Approve one call, with the arguments that the page showed."""
+        read = visit.form.get("read")
+        decided = await _inbox(visit).approve(visit.path["id"], good_s=CONSENT_GOOD_S, read=read)
+        return _done(visit, "approved" if decided.state == "agreed" else "one_of_two")
+
+    async def edit(self, visit: Visit) -> Response:
+        """Show a form with the arguments of the call."""
+        consent = await _inbox(visit).found(visit.path["id"])
+        if not may_edit(consent):
+            text = "The arguments cannot be edited: they hold values that are not shown, or are too long to be stored."
+            raise PageError(409, "Not possible", text)
+        return self._edit_page(visit, consent, exact_json(dict(shown_arguments_of(consent) or {})))
+
+    async def approve_edited(self, visit: Visit) -> Response:
+        """Show what the edited call would run with, and how it differs; approve it once the person has read that."""
+        inbox, form = _inbox(visit), visit.form
+        consent = await inbox.found(visit.path["id"])
+        text = form.get("json", "")
+        try:
+            edited = completed_arguments(visit.gateway.catalog, consent, whole_arguments(text))
+        except FormError as fault:
+            return self._edit_page(visit, consent, text, fault=str(fault))
+        except CallError as error:
+            if error.error.kind != "invalid_arguments":
+                raise
+            return self._edit_page(visit, consent, text, fault=error.error.message)
+        if form.get("read") != digest([consent.id, shown_digest(consent), digest(edited)]):
+            return self._edit_page(visit, consent, exact_json(edited), edited=edited)
+        decided = await inbox.approve(
+            consent.id, good_s=CONSENT_GOOD_S, edited=edited, read=shown_digest(consent)
+        )  # fmt: skip
+        return _done(visit, "edited" if decided.state == "agreed" else "one_of_two")
+
+    def _edit_page(
+        self, visit: Visit, consent: Consent, text: str, *, edited: JSON | None = None, fault: str = ""
+    ) -> Response:
+        entry = visit.gateway.registry.snapshot().find(consent.tool)
+        values = {
+            "one": _question(visit, consent), "json": text, "fault": fault, "edited": edited,
+            "changes": [] if edited is None else _changes(consent.arguments or {}, edited),
+            "read": "" if edited is None else digest([consent.id, shown_digest(consent), digest(edited)]),
+            "parameters": [] if entry is None else parameters(entry.spec.input_schema),
+        }  # fmt: skip
+        return self._pages.page("edit.html", {**frame(visit, "consents"), **values}, status=422 if fault else 200)
 
     async def decline(self, visit: Visit) -> Response:
         """Decline, which holds for the caller's session."""
-        await _inbox(visit).decide(visit.path["id"], is_yes=False, good_s=CONSENT_GOOD_S)
+        await _inbox(visit).decline(visit.path["id"], good_s=CONSENT_GOOD_S)
         return _done(visit, "declined")
 
     async def revoke(self, visit: Visit) -> Response:
@@ -145,7 +215,23 @@ def _question(visit: Visit, consent: Consent) -> Question:
     ]  # fmt: skip
     who = " ".join(filter(None, parts))
     is_changed = entry is None or entry.fingerprint != consent.definition_hash
-    return Question(consent, ago(consent.asked_at, visit.now()), who, tuple(risks), is_changed)
+    approver = _inbox(visit).approver
+    return Question(
+        consent, ago(consent.asked_at, visit.now()), who, tuple(risks), is_changed, shown_arguments_of(consent),
+        None if consent.edited is None else consent.arguments, shown_digest(consent), may_edit(consent),
+        approver != "" and approver in consent.approvers,
+    )  # fmt: skip
+
+
+def _changes(before: Mapping[str, JSONValue], after: Mapping[str, JSONValue]) -> list[Change]:
+    """Return the top-level arguments that differ, in the order of the names."""
+    return [
+        Change(
+            name, exact_json(before[name]) if name in before else "", exact_json(after[name]) if name in after else ""
+        )
+        for name in sorted({*before, *after})
+        if (name in before, before.get(name)) != (name in after, after.get(name))
+    ]
 
 
 def _credential(consent: Consent) -> str:

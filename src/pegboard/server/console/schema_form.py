@@ -208,3 +208,18 @@ def _value(field: Field, text: str) -> JSONValue:
             raise FormError(f'{field.label!r} is not JSON. Write texts in quotes: "like this".') from None
         return text
     return value
+
+
+def whole_arguments(text: str) -> JSON:
+    """Return the arguments that a person wrote as one JSON object.
+
+    Raises:
+        FormError: it is something else.
+    """
+    try:
+        arguments: Any = json.loads(text or "{}")
+    except ValueError as error:
+        raise FormError(f"The arguments are not JSON: {error}.") from None
+    if not is_object(arguments):
+        raise FormError("The arguments must be a JSON object, such as {}.")
+    return arguments

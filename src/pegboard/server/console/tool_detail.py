@@ -23,7 +23,7 @@ from pegboard.server.console.board import MEANINGS
 from pegboard.server.console.frame import frame
 from pegboard.server.console.page_error import PageError
 from pegboard.server.console.pages import Pages
-from pegboard.server.console.schema_form import FormError, arguments_of, fields_of, has_files
+from pegboard.server.console.schema_form import FormError, arguments_of, fields_of, has_files, whole_arguments
 from pegboard.server.console.shown_json import exact_json
 from pegboard.server.console.trial import Outcome, tried
 from pegboard.server.console.visit import LOOKING, Lens, Visit
@@ -74,7 +74,9 @@ class ToolPage:
         form = visit.form
         try:
             arguments = (
-                _whole(form["json"]) if "json" in form else arguments_of(entry.spec.input_schema, form, visit.files)
+                whole_arguments(form["json"])
+                if "json" in form
+                else arguments_of(entry.spec.input_schema, form, visit.files)
             )
         except FormError as fault:
             return await self._page(visit, fault=str(fault))
@@ -150,21 +152,6 @@ async def _reach(visit: Visit, entry: ToolEntry) -> list[Reach]:
         href = visit.address(f"/tools/{entry.wire_name}", lens.query())
         found.append(Reach(name, lens.profile, code, meaning_of(code), href))
     return found
-
-
-def _whole(text: str) -> JSON:
-    """Return the arguments that a person wrote as one JSON object.
-
-    Raises:
-        FormError: it is something else.
-    """
-    try:
-        arguments: Any = json.loads(text or "{}")
-    except ValueError as error:
-        raise FormError(f"The arguments are not JSON: {error}.") from None
-    if not is_object(arguments):
-        raise FormError("The arguments must be a JSON object, such as {}.")
-    return arguments
 
 
 def parameters(schema: JSON) -> list[Parameter]:

@@ -132,8 +132,10 @@ class Visit(CarriesCredentials, frozen=True, kw_only=True):
 
     def through(self, lens: Lens) -> Principal:
         """Return the caller of another lens; a person who is not an operator has their own profiles alone."""
-        own = replace(self.looks_as, profile=lens.profile or self.looks_as.profile)
-        return seen_through(lens, self.person, own) if self.is_operator else own
+        profile = lens.profile or self.looks_as.profile
+        if self.acts_as is not None and not (self.is_operator and lens.is_of_another):
+            return replace(self.acts_as, profile=profile)
+        return seen_through(lens, self.person, None, profile)
 
 
 def seen_through(lens: Lens, person: Identity, own: Principal | None, usual: str | None = None) -> Principal:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pegboard.connections.connection_json import awaited_json
 from pegboard.connections.connection_records import person_of
-from pegboard.consent.decision_record import Decision, decision_record
 from pegboard.consent.grant_scope import grant_for, grant_text
 from pegboard.consent.json_form import consent_json
 from pegboard.consent.limits import CONSENT_GOOD_S
@@ -41,21 +40,23 @@ class ConsentRoutes:
         return _reply(await answered(self._inbox(request).found(request.path["id"])))
 
     async def approve(self, request: ApiRequest) -> Reply:
-        """Approve an open question: the same call passes once, within a number of seconds."""
-        body = await self._body(request, "seconds")
+        """Approve an open question: the same call passes once, within a number of seconds.
+
+        With `arguments` the call runs with these. Where two people must approve, the question stays open after the
+        first of them.
+        """
+        body = await self._body(request, "seconds", "arguments")
         inbox = await self._found(request)
-        good_s = _number(body, "seconds", CONSENT_GOOD_S)
-        return self._noted(
-            request, await answered(inbox.decide(request.path["id"], is_yes=True, good_s=good_s)), "approved"
-        )
+        good_s, edited = _number(body, "seconds", CONSENT_GOOD_S), body.get("arguments")
+        if edited is not None and not is_object(edited):
+            raise ProblemError(422, "invalid_arguments", "arguments: an object of arguments is needed.")
+        return _reply(await answered(inbox.approve(request.path["id"], good_s=good_s, edited=edited)))
 
     async def deny(self, request: ApiRequest) -> Reply:
         """Deny an open question, which holds for the caller's session."""
         await self._body(request)
         inbox = self._inbox(request)
-        return self._noted(
-            request, await answered(inbox.decide(request.path["id"], is_yes=False, good_s=CONSENT_GOOD_S)), "denied"
-        )
+        return _reply(await answered(inbox.decline(request.path["id"], good_s=CONSENT_GOOD_S)))
 
     async def grant(self, request: ApiRequest) -> Reply:
         """Answer an open question by allowing its caller several calls; with `preview` only show the scope.
@@ -83,17 +84,12 @@ class ConsentRoutes:
             raise ProblemError(422, "invalid_arguments", str(error)) from None
         if is_preview:
             return json_reply({**consent_json(asked), "scope": text})
-        return self._noted(request, await answered(inbox.grant(asked.id, grant_of)), "granted")
+        return _reply(await answered(inbox.grant(asked.id, grant_of)))
 
     async def forget(self, request: ApiRequest) -> Reply:
         """Revoke an answer or a grant."""
         await self._body(request)
-        return self._noted(request, await answered(self._inbox(request).forget(request.path["id"])), "forgotten")
-
-    def _noted(self, request: ApiRequest, consent: Consent, decision: Decision) -> Reply:
-        """Record a decision in the audit, and answer with the record of the consent."""
-        self._api.note_change(request, *decision_record(consent, decision))
-        return json_reply(consent_json(consent))
+        return _reply(await answered(self._inbox(request).forget(request.path["id"])))
 
     # -- checks
 

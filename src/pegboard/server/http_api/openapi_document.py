@@ -311,6 +311,8 @@ _SCHEMAS: JSON = {
         agent=_MAYBE_TEXT, askedAt=_TEXT, decidedAt=_MAYBE_TEXT, decidedBy=_MAYBE_TEXT, expiresAt=_TEXT,
         usesLeft={"type": "integer"}, uses={"type": "integer"}, parameters={"type": ["array", "null"], "items": _TEXT},
         any={"type": ["array", "null"], "items": _TEXT}, anyOther={"type": ["boolean", "null"]}, scope=_MAYBE_TEXT,
+        approvalsNeeded={"type": "integer"}, approvers={"type": "array", "items": _TEXT},
+        edited={"type": ["object", "null"]}, editedBy=_MAYBE_TEXT,
     ),
     "Task": object_of(
         ("id", "tool", "state", "durable"),
@@ -515,7 +517,10 @@ _PATHS: JSON = {
         "delete": _plain("forget_consent", "Take an answer or a grant back.", _CONSENT, [_CONSENT_ID], also=_DECIDED),
     },
     "/v1/consents/{id}/approve": {
-        "post": _decision("approve_consent", "Say yes: the same call passes once.", seconds=_SECONDS),
+        "post": _decision(
+            "approve_consent", "Say yes: the same call passes once.", seconds=_SECONDS,
+            arguments={"type": "object", "description": "The call runs with these arguments instead of its own."},
+        ),
     },
     "/v1/consents/{id}/deny": {
         "post": _decision("deny_consent", "Say no, which holds in the session of the caller."),
