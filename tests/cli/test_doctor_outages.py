@@ -40,6 +40,7 @@ def config_with(*, http: str, redis: str, store: str) -> dict[str, Any]:
         "workspace": {"store": f"{store}docs.db" if store.startswith("sqlite") else store},
         "identity": {"api_keys": {"store": "sqlite:keys.db"}, "map": [{"when": {"key": "*"}, "profiles": ["chat"]}]},
         "profiles": {"chat": {"include": ["core"]}},
+        "console": {"bodies": "operators"},
         "server": {"keys": ["k" * 32], "bus": redis},
         "models": {"default": {"provider": "openai_compatible", "base_url": f"{http}/v1", "name": "m"}},
         "discovery": {"embedder": {"type": "openai", "model": "e", "base_url": f"{http}/v1"}},

@@ -7,8 +7,11 @@ import pytest
 
 from pegboard import http_app
 from pegboard.auth.keys import KeyStore
-from pegboard.auth.rules import AnonymousRule, IdentityRules, TokenRules
+from pegboard.auth.rules import AnonymousRule, ConsoleRules, IdentityRules, TokenRules
+from pegboard.config.identity import console_rules_of
 from pegboard.config.reload import Reloader
+from pegboard.model.error import DefinitionError
+from pegboard.model.secret import Secret
 from tests.auth.parts import bearer, rule
 from tests.config.project import Project
 from tests.server.doors import inside, post
@@ -177,3 +180,45 @@ async def test_a_reload_changes_who_may_come_in_and_a_bad_one_does_not(project: 
         project.path.write_text("")
         assert not await reloader.reload()
         assert await statuses() == [403, 200, 401]
+
+
+CONSOLE = """
+identity:
+  jwt: {issuer: "https://login.example.com", audience: tools, jwks_url: "https://login.example.com/jwks"}
+  map: [{when: {claim: {sub: "*"}}, user: "{sub}"}]
+console: {client_id: pegboard, client_secret: "${SECRET}", scopes: [openid], bodies: operators}
+"""
+
+
+def test_the_console_has_a_client_at_the_issuer_and_says_who_sees_bodies(project: Project) -> None:
+    project.env = {"SECRET": "s3cret"}
+    assert console_rules_of(project.write(CONSOLE).load()[1]) == ConsoleRules(
+        client_id="pegboard", client_secret=Secret("s3cret"), scopes=("openid",), shows_bodies=True
+    )
+    assert console_rules_of(project.write("name: x\n").load()[1]) == ConsoleRules()
+
+
+@pytest.mark.parametrize(
+    ("console", "said"),
+    [
+        ("{client_id: x}", "console.client_id: there is no issuer to log in at"),
+        ("{scopes: [openid]}", "console: a secret and scopes are those of a client"),
+        ("{bodies: everybody}", "console.bodies"),
+    ],
+)
+def test_a_console_that_nobody_could_log_in_to_is_refused(project: Project, console: str, said: str) -> None:
+    with pytest.raises(DefinitionError) as refused:
+        project.write(f"console: {console}\n").catalog()
+    assert said in str(refused.value)
+
+
+async def test_a_change_of_the_console_waits_for_the_next_start(
+    project: Project, caplog: pytest.LogCaptureFixture
+) -> None:
+    project.env = {"SECRET": "s3cret"}
+    catalog, config = project.write(CONSOLE).load()
+    reloader = Reloader(project.path, project.env, catalog, config=config)
+    project.write(CONSOLE.replace("bodies: operators", "bodies: nobody"))
+    assert await reloader.reload()
+    assert "console has changed; it takes effect at the next start." in caplog.text
+    assert console_rules_of(reloader.config).shows_bodies

@@ -98,6 +98,10 @@ class Switches:
     """An exchange gives the very token that was sent, or an assertion of the wrong type."""
     token_endpoint: str | None = None
     """The metadata names another token endpoint, e.g. on another host."""
+    jwts_for: str | None = None
+    """Its access tokens are JWTs for this audience, and with the scope `openid` it sends ID tokens."""
+    nonce: str | None = None
+    """The nonce of its ID tokens, whatever was asked for; if empty, it sends none."""
 
 
 @dataclass
@@ -176,7 +180,7 @@ class Code:
     resource: str | None
     code_challenge: str | None
     code_challenge_method: str | None
-    nonce: None = None
+    nonce: str | None = None
     is_used: bool = False
     agreement: int = 0
 
@@ -280,6 +284,7 @@ class _CodeGrant(_Grant, AuthorizationCodeGrant):
             resource=asked.get("resource"),
             code_challenge=asked["code_challenge"],
             code_challenge_method=asked["code_challenge_method"],
+            nonce=asked.get("nonce"),
         )
 
     def query_authorization_code(self, code: str, client: Any) -> Code | None:
@@ -686,9 +691,23 @@ class ToyIssuer:
         self.seen["token"].append({**form, "authorization": request.headers.get("authorization", "")})
         self.hits[f"token:{form.get('grant_type', '')}"] += 1
         response = self._server.create_token_response(_Request(request, form))
+        if self.switches.jwts_for is not None and response.status_code == 200:
+            response = self._with_jwts(json.loads(response.body), self.codes[form["code"]], self.switches.jwts_for)
         if self.switches.drops_answers:
             raise ConnectionAbortedError
         return response
+
+    def _with_jwts(self, body: dict[str, Any], code: Code, audience: str) -> Response:
+        """Return the answer with a JWT as its access token, and with an ID token if the client asked for one."""
+        now = int(time.time())
+        claims: dict[str, Any] = {"iss": self.url, "sub": code.user, "iat": now, "exp": now + 600}
+        head = {"alg": "ES256", "kid": self.key.kid}
+        body["access_token"] = jwt.encode(head, {**claims, "aud": audience, "jti": secrets.token_hex(4)}, self.key)
+        self.tokens[-1].access = body["access_token"]
+        if "openid" in code.scope.split() and self.switches.nonce != "":
+            own = {"aud": code.client_id, "nonce": self.switches.nonce or code.nonce}
+            body["id_token"] = jwt.encode(head, {**claims, **own}, self.key)
+        return JSONResponse(body)
 
     async def _revoke(self, request: Request) -> Response:
         form = {key: str(value) for key, value in (await request.form()).items()}

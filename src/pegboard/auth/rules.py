@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct, field
 
 from pegboard.auth.claim_templates import Template
+from pegboard.model.record import CarriesCredentials
 from pegboard.model.secret import Secret
 
 Still: TypeAlias = "Callable[[], bool]"
@@ -65,6 +66,22 @@ class IdentityRules(Struct, frozen=True, kw_only=True):
     tokens: TokenRules | None = None
     map: tuple[MapRule, ...] = ()
     anonymous: AnonymousRule | None = None
+
+
+class ConsoleRules(CarriesCredentials, frozen=True, kw_only=True):
+    """How people log in to the console, and what operators see there.
+
+    Args:
+        client_id: the console as a client of the issuer of `TokenRules`; empty if people do not log in there.
+        client_secret: its secret, if it has one.
+        scopes: the scopes to request; `None` for `openid` and the required ones.
+        shows_bodies: whether operators see the arguments and results of other people's calls.
+    """
+
+    client_id: str = ""
+    client_secret: Secret | None = None
+    scopes: tuple[str, ...] | None = None
+    shows_bodies: bool = False
 
 
 class Credential(Struct, frozen=True, kw_only=True):

@@ -21,7 +21,7 @@ from pegboard.config.embedders import embedder_of, keys_of
 from pegboard.config.forms.main_file import HookForm
 from pegboard.config.forms.predicate_form import availability
 from pegboard.config.forms.value_types import is_url
-from pegboard.config.identity import faults_of, rules_of
+from pegboard.config.identity import console_faults_of, faults_of, rules_of
 from pegboard.config.load import read
 from pegboard.config.predicates import declare_predicates
 from pegboard.config.profiles import check_profiles, declare_profiles
@@ -296,6 +296,7 @@ def _hook_of(declared: Declared[HookForm], context: BuildContext) -> Hook | None
 
 
 def _declare_identity(context: BuildContext) -> None:
+    context.report.add(*console_faults_of(context.config))
     declared = context.config.identity
     if declared is not None:
         profiles = (*context.catalog.registry.profiles, *context.config.refused.profiles)

@@ -17,7 +17,7 @@ from pegboard.config.forms.budget_form import BudgetsForm
 from pegboard.config.forms.connections_form import ConnectionsForm
 from pegboard.config.forms.embedder_form import EmbedderForm
 from pegboard.config.forms.identity_form import IdentityForm
-from pegboard.config.forms.main_file import HookForm, LearnForm, ServingForm
+from pegboard.config.forms.main_file import ConsoleForm, HookForm, LearnForm, ServingForm
 from pegboard.config.forms.model_form import ModelForm
 from pegboard.config.forms.predicate_form import PredicateForm
 from pegboard.config.forms.profile_form import ProfileForm
@@ -120,6 +120,7 @@ class Config:
     audit: Declared[AuditForm] | None = None
     alerts: tuple[Declared[AlertForm], ...] = ()
     server: Declared[ServingForm] | None = None
+    console: Declared[ConsoleForm] | None = None
     identity: Declared[IdentityForm] | None = None
     workspace: Declared[WorkspaceForm] | None = None
     skills: Mapping[str, Declared[Path]] = field(default_factory=dict[str, Declared[Path]])

@@ -9,13 +9,14 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from pegboard.auth.claim_templates import Template
-from pegboard.auth.rules import AnonymousRule, IdentityRules, MapRule, TokenRules
-from pegboard.config.config import Declared
+from pegboard.auth.rules import AnonymousRule, ConsoleRules, IdentityRules, MapRule, TokenRules
+from pegboard.config.config import Config, Declared
 from pegboard.config.forms.identity_form import AnonymousForm, IdentityForm, JwtForm, MapRuleForm
 from pegboard.config.yaml.tree import At, Table
 from pegboard.core.names import nearest
 from pegboard.extras import needs_package
 from pegboard.model.error import Problem
+from pegboard.model.secret import Secret
 from pegboard.storage.store_uri import StoreUri
 
 _WAYS_IN = ("api_keys", "jwt", "anonymous")
@@ -47,6 +48,31 @@ def rules_of(form: IdentityForm, config: Path, *, keeps_tokens: bool = False) ->
         if form.anonymous is None
         else AnonymousRule(profiles=form.anonymous.names, is_anywhere=form.anonymous.on == "anywhere"),
     )
+
+
+def console_rules_of(config: Config) -> ConsoleRules:
+    """Return how people log in to the console of a config."""
+    if config.console is None:
+        return ConsoleRules()
+    form = config.console.value
+    secret = form.client_secret
+    return ConsoleRules(
+        client_id=form.client_id or "",
+        client_secret=Secret(secret) if isinstance(secret, str) else secret,
+        scopes=form.scopes,
+        shows_bodies=form.bodies == "operators",
+    )
+
+
+def console_faults_of(config: Config) -> Iterator[Problem]:
+    """Yield the problems of the section of the console."""
+    if config.console is None:
+        return
+    form, at, identity = config.console.value, config.console.at, config.identity
+    if form.client_id is not None and (identity is None or identity.value.jwt is None):
+        yield (at / "client_id").problem("there is no issuer to log in at; add `jwt:` to `identity:`")
+    if form.client_id is None and (form.client_secret is not None or form.scopes is not None):
+        yield at.problem("a secret and scopes are those of a client; add `client_id:`")
 
 
 def _rule(form: MapRuleForm) -> MapRule:

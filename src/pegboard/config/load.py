@@ -65,7 +65,7 @@ _NO_CONFIG = (
 _DISPENSABLE = {
     ("models",): 2, ("profiles",): 2, ("settings",): 2, ("discovery",): 2, ("workspace", "embedder"): 2,
     ("workspace",): 1, ("server",): 1, ("consents",): 1, ("identity",): 1, ("agents",): 1, ("tasks",): 1,
-    ("connections",): 1,
+    ("connections",): 1, ("console",): 1,
     ("rate_limits",): 1, ("audit",): 1, ("alerts",): 1, ("limits",): 2,
 }  # fmt: skip
 # Unknown keys of other files may be quoted if they are words; values never.
@@ -583,6 +583,7 @@ class _Load(Struct, kw_only=True):
             if at is None
             else tuple(Declared(value=form, at=at / "alerts" / index) for index, form in enumerate(main.alerts)),
             server=None if main.server is None or at is None else Declared(value=main.server, at=at / "server"),
+            console=None if main.console is None or at is None else Declared(value=main.console, at=at / "console"),
             identity=None if main.identity is None or at is None else Declared(value=main.identity, at=at / "identity"),
             workspace=None
             if main.workspace is None or at is None

@@ -13,6 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 from pegboard.catalog import Catalog
 from pegboard.config.build import load_catalog, parts_of
 from pegboard.config.config import LOCK_NAME, Config
+from pegboard.config.identity import console_rules_of
 from pegboard.config.load import read
 from pegboard.config.python_modules import brought_files
 from pegboard.config.registered_later import keep_registered
@@ -170,6 +171,9 @@ class Reloader:
             log.warning("consents.store or consents.url has changed; it takes effect at the next start.")
             kept_as = {"consent_store": self.config.consent_store, "consent_page": self.config.consent_page}
             config = replace(config, **kept_as)
+        if console_rules_of(config) != console_rules_of(self.config):
+            log.warning("console has changed; it takes effect at the next start.")
+            config = replace(config, console=self.config.console)
         if _tasks(config) != _tasks(self.config):
             log.warning("tasks has changed; it takes effect at the next start.")
             config = replace(config, tasks=self.config.tasks)

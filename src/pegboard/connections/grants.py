@@ -303,6 +303,7 @@ def _answer(response: Response, issuer: Issuer) -> TokenAnswer:
     if not (isinstance(access, str) and _is_token(access) and isinstance(kind, str) and kind.lower() == "bearer"):
         # GitHub answers a refused code with 200 and an error.
         raise GrantRefusedError(issuer.issuer, _code(body) or "invalid_token_response")
+    id_token = body.get("id_token")
     refresh_token, scope, expires_in = body.get("refresh_token"), body.get("scope"), body.get("expires_in")
     if refresh_token is not None and not (isinstance(refresh_token, str) and _is_token(refresh_token)):
         refresh_token = None
@@ -314,6 +315,7 @@ def _answer(response: Response, issuer: Issuer) -> TokenAnswer:
         scopes=tuple(dict.fromkeys(re.split(r"[\s,]+", scope.strip())))[:200]
         if isinstance(scope, str) and scope.strip()
         else None,
+        id_token=Secret(id_token) if isinstance(id_token, str) and _is_token(id_token) else None,
     )
 
 

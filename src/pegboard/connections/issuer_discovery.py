@@ -80,7 +80,7 @@ async def discover(
     issuer_url = _chosen(settings, offered)
     named = ", ".join(offered) or "no issuer"
     tell("the service has none" if resource is None else f"of {resource.resource}, which names {named}")
-    issuer, supported = await _issuer(settings, requests, issuer_url)
+    issuer, supported = await issuer_metadata(settings, requests, issuer_url)
     return Discovered(
         issuer=issuer,
         resource=_resource(settings, resource),
@@ -96,7 +96,7 @@ async def named_issuer(settings: AuthSettings, requests: IssuerRequests) -> Issu
     """
     if settings.token_url:
         return _configured(settings, NO_CHALLENGE, ()).issuer
-    issuer, _ = await _issuer(settings, requests, settings.issuer)
+    issuer, _ = await issuer_metadata(settings, requests, settings.issuer)
     return issuer
 
 
@@ -183,10 +183,15 @@ def _chosen(settings: AuthSettings, offered: Sequence[str]) -> str:
     return settings.issuer
 
 
-async def _issuer(
+async def issuer_metadata(
     settings: AuthSettings, requests: IssuerRequests, url: str
 ) -> tuple[Issuer, oauth.OAuthMetadata | None]:
-    """Return the issuer with this URL; without one that of former times, the service's own host."""
+    """Return the issuer with this URL; without one that of former times, the service's own host.
+
+    Raises:
+        ConnectFailedError: its metadata are missing, invalid, or those of another issuer.
+        EgressError: it cannot be reached.
+    """
     expected = url or oauth.origin_of_server(settings.server_url)
     failed = ""
     urls = oauth.build_oauth_authorization_server_metadata_discovery_urls(url or None, settings.server_url)

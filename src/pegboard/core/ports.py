@@ -339,6 +339,8 @@ AuditEvent = Literal[
     "consent_decided",
     "consent_forgotten",
     "grant_given",
+    "task_cancelled",
+    "task_resumed",
     "access_given",
     "access_revoked",
     "user_forgotten",

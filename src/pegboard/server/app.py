@@ -15,6 +15,7 @@ from msgspec import Struct
 from starlette.applications import Starlette
 from starlette.types import Receive, Scope, Send
 
+from pegboard.auth.rules import ConsoleRules
 from pegboard.catalog import Catalog
 from pegboard.core.limits import SHUTDOWN_GRACE_S
 from pegboard.core.steady_clock import steady_time
@@ -80,7 +81,7 @@ def http_app(
     bus: str | Secret | None = None,
     problems: Callable[[], Sequence[object]] = tuple,
     grace_s: float = SHUTDOWN_GRACE_S,
-    console: bool = False,
+    console: bool | ConsoleRules = False,
 ) -> Starlette:
     """Return an ASGI app that serves the catalog's tools: over MCP at `/mcp`, as plain HTTP below `/v1`.
 
@@ -103,7 +104,8 @@ def http_app(
             of earlier revisions, cancellations, events and metrics cover a single worker.
         problems: returns the problems of a refused config change, for `/healthz` and `/metrics`.
         grace_s: how long running calls may continue after the app is shut down.
-        console: whether people find the console at `/console`.
+        console: whether people find the console at `/console`; `ConsoleRules(client_id=…)` lets them log in at the
+            issuer of `identity.jwt`.
 
     Raises:
         DefinitionError: the profile does not exist; a key is too short; `identify` and `identity:` are both set; a bus
@@ -129,7 +131,7 @@ class AppOptions(CarriesCredentials, frozen=True, kw_only=True):
     grace_s: float = SHUTDOWN_GRACE_S
     has_others: bool = False
     """Whether other workers are known to exist."""
-    console: bool = False
+    console: bool | ConsoleRules = False
     login_token: str = ""
     """The secret of the console's one-time login link; empty for none."""
     certificate: ServerCertificate | None = None
@@ -193,6 +195,7 @@ def app_of(catalog: Catalog, options: AppOptions) -> Starlette:
             login_token=options.login_token,
             has_own_login=identify is not None,
             has_others=others.are_known,
+            rules=options.console if isinstance(options.console, ConsoleRules) else ConsoleRules(),
         )
         if options.console
         else None,
@@ -372,7 +375,7 @@ def run_http(
     bus: str | Secret | None = None,
     problems: Callable[[], Sequence[object]] = tuple,
     grace_s: float = SHUTDOWN_GRACE_S,
-    console: bool = False,
+    console: bool | ConsoleRules = False,
 ) -> None:
     """Serve the catalog over HTTP until SIGTERM or SIGINT, then let running calls finish for up to `grace_s`.
 

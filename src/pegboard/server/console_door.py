@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from pegboard.auth.rules import ConsoleRules
 from pegboard.lazy import LazyModule
 from pegboard.server.http_api.api_app import Api
 from pegboard.telemetry.part_states import PartStates
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from pegboard.server.console.console_app import ConsoleApp
 else:
     console_app = LazyModule("pegboard.server.console.console_app")
+
+NO_RULES = ConsoleRules()
 
 
 class ConsoleDoor:
@@ -27,14 +30,15 @@ class ConsoleDoor:
         part_states: the probes of what the catalog depends on.
         has_others: whether other workers answer calls, too.
         has_own_login: whether the host identifies its callers itself.
+        rules: how people log in, and what operators see.
     """
 
     def __init__(
         self, api: Api, part_states: PartStates, *, login_token: str = "", has_own_login: bool = False,
-        has_others: bool = False,
+        has_others: bool = False, rules: ConsoleRules = NO_RULES,
     ) -> None:  # fmt: skip
         self._api, self._part_states, self._login_token = api, part_states, login_token
-        self._has_own_login, self._has_others = has_own_login, has_others
+        self._has_own_login, self._has_others, self._rules = has_own_login, has_others, rules
         self._app: ConsoleApp | None = None
 
     @property
@@ -55,6 +59,6 @@ class ConsoleDoor:
         if self._app is None:
             self._app = console_app.ConsoleApp(
                 self._api, self._part_states, login_token=self._login_token, has_own_login=self._has_own_login,
-                has_others=self._has_others,
+                has_others=self._has_others, rules=self._rules,
             )  # fmt: skip
         await self._app(scope, receive, send)

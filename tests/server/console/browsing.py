@@ -11,6 +11,7 @@ from typing import Any
 import httpx2
 
 from pegboard import Catalog
+from pegboard.auth.rules import ConsoleRules
 from pegboard.server.app import AppOptions, app_of
 
 ADDRESS = "http://127.0.0.1:8420"
@@ -55,9 +56,14 @@ async def opened(app: Any, *, address: str = "127.0.0.1") -> AsyncGenerator[Brow
 
 
 @asynccontextmanager
-async def console(catalog: Catalog, **options: Any) -> AsyncGenerator[Browser]:
+async def console(
+    catalog: Catalog,
+    *,
+    rules: ConsoleRules | None = None,
+    **options: Any,
+) -> AsyncGenerator[Browser]:
     """Give a browser of a new app that serves the catalog with its console; nobody is logged in."""
-    app = app_of(catalog, AppOptions(console=True, login_token=LINK, **options))
+    app = app_of(catalog, AppOptions(console=rules or True, login_token=LINK, **options))
     async with app.router.lifespan_context(app), opened(app) as browser:
         yield browser
 

@@ -7,19 +7,38 @@ import json
 import re
 from collections.abc import AsyncGenerator
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
 
 from pegboard import CallContext, Catalog, Profile, Tasks, http_app
+from pegboard.auth.rules import ConsoleRules
 from pegboard.config import load_catalog
+from pegboard.model.record import replace
 from pegboard.model.source_state import SourceState
 from tests.auth.parts import bearer
 from tests.core.parts import FakeSource, foreign
 from tests.server.console.browsing import Browser, console, text_of
+from tests.server.console.test_console_decisions import Bank
 from tests.server.console.test_console_login import Office
 from tests.server.doors import listening
 from tests.timing import PATIENCE_S
+
+
+class Noted:
+    """An audit that keeps the changes that it is told."""
+
+    is_up, times_stages = True, False
+
+    def __init__(self) -> None:
+        self.changes: list[tuple[str, Any, str]] = []
+
+    def note(self, event: Any, detail: Any, *, by: str = "") -> None:
+        self.changes.append((event, detail, by))
+
+    async def close(self) -> None:
+        pass
 
 
 class Picky(FakeSource):
@@ -161,8 +180,29 @@ async def test_people_see_their_own_tasks_and_operators_all_without_results(tmp_
         assert "report about" not in shown.text
 
 
+async def test_operators_who_may_see_bodies_read_results_and_the_arguments_of_others_questions(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.ends.set()
+    async with console(desk.office.catalog, rules=ConsoleRules(shows_bodies=True)) as browser:
+        task = await desk.start(browser, "paul", "cats")
+        await browser.log_in(desk.office.key["olga"])
+        async with asyncio.timeout(PATIENCE_S):
+            while "report about cats" not in (await browser.get(f"/tasks/{task}")).text:
+                await asyncio.sleep(0.01)
+    (tmp_path / "bank").mkdir(mode=0o700)
+    bank = Bank(tmp_path / "bank")
+    for shows in (False, True):
+        async with console(bank.catalog, rules=ConsoleRules(shows_bodies=shows)) as browser:
+            await bank.ask(browser)
+            await browser.log_in(bank.key["olga"])
+            assert ("ann-1" in (await browser.get("/consents")).text) is shows
+
+
 async def test_a_task_is_cancelled_and_resumed_by_a_form(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
+    noted = Noted()
+    executor = desk.office.catalog.executor
+    executor.swap(replace(executor.ports, audit=noted))
     async with console(desk.office.catalog) as browser:
         task = await desk.start(browser, "paul", "cats")
         await browser.log_in(desk.office.key["paul"])
@@ -174,6 +214,9 @@ async def test_a_task_is_cancelled_and_resumed_by_a_form(tmp_path: Path) -> None
             while "cancelled" not in (await browser.get(f"/tasks/{task}")).text:
                 await asyncio.sleep(0.01)
         assert "Cancelled." in (await browser.get("/tasks?done=cancelled")).text
+        assert [(event, detail["task_id"], by) for event, detail, by in noted.changes] == [
+            ("task_resumed", task, "paul"), ("task_cancelled", task, "paul"),
+        ]  # fmt: skip
 
 
 async def test_without_tasks_the_page_says_what_to_write() -> None:

@@ -25,6 +25,7 @@ from pegboard.cli.options import Options, SharedOptions, Strict
 from pegboard.cli.planning.reload_plan import log_reload, remember
 from pegboard.cli.project import Project, load
 from pegboard.config import Config
+from pegboard.config.identity import console_rules_of
 from pegboard.config.reload import Reloader, note_config, note_refusal
 from pegboard.consent.sqlite_store import SqliteConsents
 from pegboard.lazy import LazyModule
@@ -272,7 +273,7 @@ def _serve_alone(serving: Serving, worker: Worker | None = None) -> Any:
             keys=keys,
             bus=bus,
             problems=problems,
-            console=serving.console,
+            console=console_rules_of(project.config) if serving.console else False,
             login_token=login_token,
         ),
         listening=lambda: serving.bind() if worker is None else worker.listening,

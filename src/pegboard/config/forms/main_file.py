@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from msgspec.structs import asdict
 from pydantic import AfterValidator, Discriminator, Field, Tag, create_model, model_validator
@@ -31,6 +31,7 @@ from pegboard.config.forms.value_types import (
     Maybe,
     ModuleGlob,
     ModuleName,
+    Names,
     Namespace,
     PositiveNumber,
     PositiveWhole,
@@ -123,6 +124,24 @@ class ServingForm(Form):
     bus: Maybe[ConcealedText] = Field(
         None,
         description="The message bus of workers with the same keys: redis://HOST:PORT or postgresql://HOST/NAME.",
+    )
+
+
+class ConsoleForm(Form):
+    """How people log in to the console, and what operators see there."""
+
+    client_id: Maybe[FilledText] = Field(
+        None,
+        description="The console as a client of the issuer of `identity.jwt`: people log in there. Register the "
+        "address of the server with /console/login/callback.",
+    )
+    client_secret: Maybe[ConcealedText] = Field(None, description="The client's secret, if it has one.")
+    scopes: Maybe[Names] = Field(
+        None, description="The scopes to request. Default: `openid` and those of `identity.jwt`."
+    )
+    bodies: Literal["nobody", "operators"] = Field(
+        "nobody",
+        description="Whether operators see the arguments and results of other people's tasks and questions.",
     )
 
 
@@ -270,6 +289,9 @@ class MainFile(Fragment):
     alerts: tuple[Section[AlertForm], ...] = Field((), description="Messages to you when something goes wrong.")
     server: Maybe[Section[ServingForm]] = Field(
         None, description="Keys and a bus shared by several servers of this config."
+    )
+    console: Maybe[Section[ConsoleForm]] = Field(
+        None, description="The pages for people: how they log in, and what operators see."
     )
     identity: Maybe[Section[IdentityForm]] = Field(
         None, description="Who may connect over HTTP, and with which rights."

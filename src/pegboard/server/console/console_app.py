@@ -14,6 +14,7 @@ from starlette.routing import Match, Route
 from starlette.types import Receive, Scope, Send
 
 from pegboard.auth.keys import id_of
+from pegboard.auth.rules import ConsoleRules
 from pegboard.core.names import legal
 from pegboard.model.bounds import KIB
 from pegboard.model.error import CallError
@@ -30,13 +31,14 @@ from pegboard.server.console.connections_page import ConnectionsPage
 from pegboard.server.console.documents_page import UPLOAD_PATH, DocumentsPage
 from pegboard.server.console.find_page import FindPage
 from pegboard.server.console.inbox_page import InboxPage, refused
+from pegboard.server.console.issuer_login import LOGIN_S, IssuerLogin, LoginFailedError
 from pegboard.server.console.live import LivePage
 from pegboard.server.console.login_link import LoginLink
 from pegboard.server.console.matrix_page import MatrixPage
 from pegboard.server.console.page_error import PageError, busy, no_such_page
 from pegboard.server.console.pages import SECURITY_HEADERS, Pages
 from pegboard.server.console.sent_form import NO_FORM, SentForm, read_form
-from pegboard.server.console.sessions import SESSION_S, Session, Sessions, cookie_name
+from pegboard.server.console.sessions import SESSION_S, Session, Sessions, cookie_name, login_cookie_name
 from pegboard.server.console.sources_page import SourcesPage
 from pegboard.server.console.tasks_page import TasksPage
 from pegboard.server.console.tool_detail import ToolPage
@@ -52,6 +54,7 @@ from pegboard.version import __version__
 from pegboard.workspace.upload import UPLOAD_S
 
 LOGIN_TRIES = RateLimit(max_calls=10, window_s=600.0)  # of one address, and of one key
+LOGIN_NEXT_CHARS = 1_000  # of the page to go to after a login at the issuer
 CREDENTIAL_CHARS = 8_192  # of a credential that a person types in
 UPLOAD_FORM_BYTES = 64 * KIB  # of a form with a file, without the file
 
@@ -68,6 +71,8 @@ class _Visitor(Struct, frozen=True, kw_only=True):
     caller: Authenticated | None = None
     is_local: bool = False
     refusal: Refusal | None = None
+    login: str | None = None
+    """The sealed state of a login that is under way at an issuer."""
 
     @property
     def nonce(self) -> str:
@@ -92,11 +97,14 @@ class ConsoleApp:
         part_states: the probes of what the catalog depends on.
         has_others: whether other workers answer calls, too.
         has_own_login: whether the host identifies its callers itself, so that the console has no login.
+        rules: the client of people who log in at the issuer, and whether operators see bodies.
     """
 
     def __init__(
-        self, api: Api, part_states: PartStates, *, login_token: str, has_own_login: bool, has_others: bool
-    ) -> None:
+        self, api: Api, part_states: PartStates, *, login_token: str, has_own_login: bool, has_others: bool,
+        rules: ConsoleRules,
+    ) -> None:  # fmt: skip
+        self._rules = rules
         self._api, self._link, self._has_own_login = api, LoginLink(login_token), has_own_login
         self._sessions, self._pages = Sessions(api.sealing), Pages()
         self.live = LivePage(self._pages, has_others=has_others)
@@ -189,6 +197,8 @@ class ConsoleApp:
             self._check_form_token(form, visitor)
         if path == "/login":
             return await self._login(scope, visitor, form.fields)
+        if path in ("/login/start", "/login/callback") and method == "GET":
+            return await self._issuer_login(scope, visitor, is_start=path == "/login/start")
         if path == "/logout" and method == "POST":
             return self._logged_out(scope)
         if visitor.caller is None:
@@ -252,21 +262,22 @@ class ConsoleApp:
             if isinstance(caller, Refusal):
                 return _Visitor(session=None, refusal=caller)
             return _Visitor(session=None, caller=caller)
-        session = self._sessions.open(Request(scope).cookies.get(cookie_name(scope)))
+        cookies = Request(scope).cookies
+        session, login = self._sessions.open(cookies.get(cookie_name(scope))), cookies.get(login_cookie_name(scope))
         # Pages and tools after this point never see the cookie.
         scope["headers"] = [header for header in scope["headers"] if header[0] not in (b"cookie", b"authorization")]
         if session is None:
-            return _Visitor(session=None)
+            return _Visitor(session=None, login=login)
         if session.is_local:
             is_open = self._api.gateway.registry.declarations.identity is None and authenticator.is_local(scope)
             caller = Authenticated(identity=_PERSON_AT_TERMINAL) if is_open else None
             return _Visitor(session=session, caller=caller, is_local=is_open)
         if not session.key:
-            return _Visitor(session=session)
+            return _Visitor(session=session, login=login)
         caller = await self._identified(scope, session.key)
         if isinstance(caller, Refusal):
-            return _Visitor(session=session, refusal=caller)
-        return _Visitor(session=session, caller=caller)
+            return _Visitor(session=session, refusal=caller, login=login)
+        return _Visitor(session=session, caller=caller, login=login)
 
     async def _identified(self, scope: Scope, key: str) -> Authenticated | Refusal:
         shown = {**scope, "headers": [*scope["headers"], (b"authorization", b"Bearer " + key.encode())]}
@@ -301,7 +312,8 @@ class ConsoleApp:
             profiles=profiles, base=_base(scope), path=path, query=query, headers=dict(scope["headers"]),
             form=form.fields, files=form.files,
             form_token=self._sessions.form_token(visitor.nonce), origin=_origin(scope),
-            can_log_out=visitor.session is not None, receive=receive, send=send,
+            can_log_out=visitor.session is not None, sees_bodies=not is_operator or self._rules.shows_bodies,
+            receive=receive, send=send,
         )  # fmt: skip
 
     async def _principal(self, scope: Scope, visitor: _Visitor, profile: str) -> Principal | None:
@@ -360,6 +372,56 @@ class ConsoleApp:
             return "This key is not valid here."
         return self._sessions.new(key=key)
 
+    def _issuer(self) -> IssuerLogin | None:
+        """Return the login at the issuer; `None` if people do not log in there."""
+        identity = self._api.gateway.registry.declarations.identity
+        if not self._rules.client_id or identity is None or identity.tokens is None:
+            return None
+        return IssuerLogin(self._rules, identity.tokens, self._api.sealing)
+
+    async def _issuer_login(self, scope: Scope, visitor: _Visitor, *, is_start: bool) -> Response:
+        """Send a browser to the issuer, or log in the person whom the issuer sends back."""
+        login, redirect_uri = self._issuer(), f"{_origin(scope)}{PATH}/login/callback"
+        if login is None or self._has_own_login:
+            raise no_such_page()
+        request = Request(scope)
+        try:
+            if is_start:
+                await self._count_try(scope, "")
+                url, cookie = await login.begin(
+                    redirect_uri=redirect_uri, wanted=request.query_params.get("next", "")[:LOGIN_NEXT_CHARS]
+                )
+                response = RedirectResponse(url, status_code=303, headers=SECURITY_HEADERS)
+                self._set_login_cookie(scope, response, cookie)
+                return response
+            answer = dict(request.query_params)
+            done = await login.finish(answer, cookie=visitor.login,
+                                      redirect_uri=redirect_uri)  # fmt: skip
+            caller = await self._identified(scope, done.key)
+            if isinstance(caller, Refusal):
+                status = caller.status if caller.status >= 500 else 403
+                text = (
+                    caller.text if status >= 500 else "You are logged in there, but no rule of this server names you."
+                )
+                raise LoginFailedError(text, status=status)
+            cookie = self._sessions.sealed(self._sessions.new(key=done.key))
+        except LoginFailedError as error:
+            return self._login_page(scope, visitor, fault=error.text, status=error.status)
+        except ValueError as error:
+            return self._login_page(scope, visitor, fault=str(error))
+        # A redirect would still count as coming from the issuer, and the browser would not send the cookie.
+        values = {"base": _base(scope), "version": __version__, "target": _next(done.wanted, _base(scope))}
+        response = self._with_cookie(scope, self._pages.page("logged_in.html", values), cookie)
+        self._set_login_cookie(scope, response, "")
+        return response
+
+    def _set_login_cookie(self, scope: Scope, response: Response, cookie: str) -> None:
+        """Set the cookie of a login that is under way, or delete it; the issuer's answer must bring it along."""
+        response.set_cookie(
+            login_cookie_name(scope), cookie, max_age=int(LOGIN_S) if cookie else 0, path=f"{_base(scope)}/login",
+            httponly=True, samesite="lax", secure=scope["scheme"] == "https",
+        )  # fmt: skip
+
     async def _count_try(self, scope: Scope, key: str) -> None:
         """Count a try to log in, of the address and of the key, with the limits of calls.
 
@@ -383,7 +445,7 @@ class ConsoleApp:
             text = f"There were too many tries to log in. Try again in {seconds} s."
             raise PageError(429, "Too many tries", text, retry_after_s=seconds)
 
-    def _login_page(self, scope: Scope, visitor: _Visitor, *, fault: str = "") -> Response:
+    def _login_page(self, scope: Scope, visitor: _Visitor, *, fault: str = "", status: int = 403) -> Response:
         session = visitor.session
         if session is None or session.key or session.is_local:
             # The form needs a session that it belongs to; a new one also ends that of a revoked key.
@@ -393,10 +455,13 @@ class ConsoleApp:
         values = {
             "base": _base(scope), "version": __version__, "fault": fault or _ended(visitor),
             "form_token": self._sessions.form_token(session.nonce), "next": query.get("next", ""),
-            "link": query.get("link", ""), "has_keys": identity is not None, "link_is_open": self._link.is_open,
+            "link": query.get("link", ""), "has_identity": identity is not None, "link_is_open": self._link.is_open,
+            "has_keys": identity is not None and identity.key_store is not None,
+            "issuer": "" if identity is None or identity.tokens is None else identity.tokens.issuer,
+            "has_issuer": self._issuer() is not None,
             "name": legal(self._api.gateway.catalog.name),
         }  # fmt: skip
-        response = self._pages.page("login.html", values, status=403 if fault else 200)
+        response = self._pages.page("login.html", values, status=status if fault else 200)
         return self._with_cookie(scope, response, self._sessions.sealed(session))
 
     def _to_login(self, scope: Scope, visitor: _Visitor, path: str) -> Response:

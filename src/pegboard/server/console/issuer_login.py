@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable, Mapping
 from secrets import token_urlsafe
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode, urlsplit
 
 import orjson
@@ -14,7 +14,6 @@ from pegboard.auth.jwks import KeySet
 from pegboard.auth.rejections import BadCredentialError, UnavailableError
 from pegboard.auth.rules import ConsoleRules, TokenRules
 from pegboard.auth.tokens import TokenReader
-from pegboard.connections import oauth_protocol as oauth
 from pegboard.connections.auth_settings import AuthSettings
 from pegboard.connections.connection_records import ConnectFailedError
 from pegboard.connections.grants import GrantRefusedError, exchange_code
@@ -23,9 +22,16 @@ from pegboard.connections.issuer_requests import IssuerRequests
 from pegboard.connections.issuers import Issuer, OAuthClient, TokenAnswer
 from pegboard.core.steady_clock import steady_time
 from pegboard.egress.failures import EgressError
+from pegboard.lazy import LazyModule
 from pegboard.model.record import CarriesCredentials, replace
 from pegboard.model.secret import Secret
+from pegboard.server.console.sessions import sealed_fields
 from pegboard.server.sealing import Sealing
+
+if TYPE_CHECKING:
+    from pegboard.connections import oauth_protocol as oauth
+else:
+    oauth = LazyModule("pegboard.connections.oauth_protocol")
 
 LOGIN_S = 600.0  # seconds that a person may take at the issuer
 LOGIN_STATE_CHARS = 4_000  # characters of the sealed state; browsers drop longer cookies
@@ -99,7 +105,7 @@ class IssuerLogin:
             LoginFailedError: the answer is of another login or issuer, or the issuer refuses.
         """
         payload = None if cookie is None else self._sealing.codec.open(cookie[:LOGIN_STATE_CHARS])
-        fields: Any = None if payload is None else orjson.loads(payload)
+        fields: Any = None if payload is None else sealed_fields(payload)
         if fields is None or fields[:2] != [_LOGIN, self._sealing.audience]:
             raise LoginFailedError("This browser did not begin this login. Log in again.")
         state, nonce, verifier, since, wanted = fields[2:]

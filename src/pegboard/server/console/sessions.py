@@ -52,7 +52,7 @@ class Sessions:
     def open(self, cookie: str | None) -> Session | None:
         """Return the session in a cookie; `None` if this server did not seal it, or if it is over."""
         payload = None if cookie is None else self._sealing.codec.open(cookie[:SESSION_COOKIE_CHARS])
-        fields: Any = None if payload is None else _fields(payload)
+        fields: Any = None if payload is None else sealed_fields(payload)
         if fields is None or fields[:2] != [_SESSION, self._sealing.audience]:
             return None
         session = Session(nonce=fields[2], since=fields[3], key=fields[4], is_local=fields[5])
@@ -82,13 +82,18 @@ class Sessions:
         return orjson.dumps([_FORM, self._sealing.audience, nonce])
 
 
-def _fields(payload: bytes) -> list[Any] | None:
-    """Return the fields of a session; `None` for other state that the server seals, which need not be JSON."""
+def sealed_fields(payload: bytes) -> list[Any] | None:
+    """Return the fields of a session or login; `None` for other state that the server seals, which need not be JSON."""
     try:
         fields = orjson.loads(payload)
     except orjson.JSONDecodeError:
         return None
     return fields if isinstance(fields, list) else None  # pyright: ignore[reportUnknownVariableType] - JSON of ours
+
+
+def login_cookie_name(scope: Mapping[str, Any]) -> str:
+    """Return the name of the cookie of a login that is under way at an issuer."""
+    return f"{cookie_name(scope)}-login"
 
 
 def cookie_name(scope: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from starlette.responses import RedirectResponse, Response
 
 from pegboard.model.error import CallError
+from pegboard.model.json_types import JSON
 from pegboard.model.task import TaskRecord
 from pegboard.server.console.frame import frame
 from pegboard.server.console.pages import SECURITY_HEADERS, Pages
@@ -53,11 +54,11 @@ class TasksPage:
         return self._pages.page("tasks.html", {**frame(visit, "tasks"), **values})
 
     async def show(self, visit: Visit) -> Response:
-        """Show one task; its result only to its owner, since results belong to callers."""
+        """Show one task; its result to its owner, and to operators who may see bodies."""
         tasks = _known(visit)
         record = await tasks.get(visit.path["id"], _asking(visit))
         steps = await tasks.last_steps([record])
-        shows_result = not visit.is_operator
+        shows_result = visit.sees_bodies
         result, error = record.result, record.error
         values = {
             "row": _row(record, visit.now(), steps.get(record.task_id, "")),
@@ -69,12 +70,18 @@ class TasksPage:
 
     async def cancel(self, visit: Visit) -> Response:
         """Cancel a task; one that has ended does not change."""
-        await _known(visit).cancel(visit.path["id"], _asking(visit))
+        tasks, task_id = _known(visit), visit.path["id"]
+        record = await tasks.get(task_id, _asking(visit))
+        await tasks.cancel(task_id, _asking(visit))
+        visit.note("task_cancelled", _detail(record))
         return _done(visit, "cancelled")
 
     async def resume(self, visit: Visit) -> Response:
         """Resume an interrupted task; one that runs or has ended does not change."""
-        await _known(visit).resume(visit.path["id"], _asking(visit))
+        tasks, task_id = _known(visit), visit.path["id"]
+        record = await tasks.get(task_id, _asking(visit))
+        await tasks.resume(task_id, _asking(visit))
+        visit.note("task_resumed", _detail(record))
         return _done(visit, "resumed")
 
 
@@ -102,6 +109,11 @@ def _row(record: TaskRecord, now: float, step: str) -> TaskRow:
     running = "stuck" if quiet_s > STUCK_S else "runs"
     state = {"working": running, "input_required": "asks"}.get(record.state, record.state)
     return TaskRow(record, state, ago(record.created_at, now), ago(record.updated_at, now), step)
+
+
+def _detail(record: TaskRecord) -> JSON:
+    """Return which task a person changed, and its state before."""
+    return {"task_id": record.task_id, "tool": record.tool, "state": record.state}
 
 
 def _done(visit: Visit, what: str) -> Response:

@@ -9,7 +9,9 @@ from urllib.parse import quote, urlencode
 from msgspec import Struct
 from starlette.types import Receive, Send
 
+from pegboard.core.ports import AuditEvent
 from pegboard.core.view import View
+from pegboard.model.json_types import JSON
 from pegboard.model.record import CarriesCredentials, replace
 from pegboard.server.gateway import Gateway
 from pegboard.server.health import OPERATOR
@@ -93,6 +95,9 @@ class Visit(CarriesCredentials, frozen=True, kw_only=True):
     origin: str
     """The address of the server as the browser uses it, such as `http://127.0.0.1:8420`."""
     can_log_out: bool
+    sees_bodies: bool
+    """Whether the arguments and results of calls that this person sees are shown: of their own, or to operators who
+    may."""
     receive: Receive
     send: Send
 
@@ -104,6 +109,12 @@ class Visit(CarriesCredentials, frozen=True, kw_only=True):
     def name(self) -> str:
         """The name of the person, for people and for records."""
         return self.person.user or self.person.key or self.person.credential
+
+    def note(self, event: AuditEvent, detail: JSON) -> None:
+        """Record a change that this person made in the audit, if there is one."""
+        audit = self.gateway.catalog.executor.ports.audit
+        if audit is not None:
+            audit.note(event, detail, by=self.name)
 
     @property
     def session_of(self) -> Principal:
