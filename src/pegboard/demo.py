@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import signal
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
@@ -22,7 +23,8 @@ from pegboard.lazy import LazyModule
 from pegboard.model.context import ToolContext
 from pegboard.model.error import DefinitionError, PegboardError
 from pegboard.model.profile import Profile
-from pegboard.server.app import run_http
+from pegboard.server.app import AppOptions, console_line, serve_http
+from pegboard.server.listener import bound_to
 from pegboard.server.principal import Principal
 
 if TYPE_CHECKING:
@@ -72,9 +74,12 @@ def run_demo(screen: Screen, *, once: bool = False, port: int | None = None) -> 
     catalog, config = load_catalog(config_file, env=os.environ)
     # The demo's client only connects to this machine, so it must not use a proxy.
     os.environ["NO_PROXY"] = os.environ["no_proxy"] = _LOOPBACK
-    show = Show(catalog, config, screen, config_file=config_file, once=once)
+    # Nobody has a key here; the person at the terminal opens the console with the link.
+    login_token = "" if once else secrets.token_urlsafe(24)
+    show = Show(catalog, config, screen, config_file=config_file, once=once, login_token=login_token)
+    options = AppOptions(config=show.context, console=not once, login_token=login_token)
     try:
-        run_http(catalog, show.context, host=_LOOPBACK, port=port or 0, on_ready=show.begin)
+        serve_http(catalog, options, listening=lambda: bound_to(_LOOPBACK, port or 0), on_ready=show.begin)
     except OSError as error:
         raise AddressError(f"{_LOOPBACK}:{port or 0} cannot be listened on: {error.strerror or error}.") from error
     show.end()
@@ -99,9 +104,11 @@ def _find_example(name: str) -> Path:
 class Show:
     """The visits of two callers to one server, and what they print. It runs in the loop of the server."""
 
-    def __init__(self, catalog: Catalog, config: Config, screen: Screen, *, config_file: Path, once: bool) -> None:
+    def __init__(
+        self, catalog: Catalog, config: Config, screen: Screen, *, config_file: Path, once: bool, login_token: str
+    ) -> None:
         self._catalog, self._config, self._screen, self._once = catalog, config, screen, once
-        self._file = config_file
+        self._file, self._login_token = config_file, login_token
         self._task: asyncio.Task[None] | None = None
         self._error: BaseException | None = None
         self._published: list[str] = []
@@ -149,6 +156,8 @@ class Show:
     async def _visits(self, address: str) -> None:
         say = self._say
         say(f"Serving {self._file} over MCP at {address}/reader, {address}/editor and {address}/operator")
+        if self._login_token:
+            say(console_line(address, self._login_token).rstrip())
         async with _connected(f"{address}/reader") as reader, _connected(f"{address}/editor") as editor:
             await self._lists(reader, editor)
             await self._reasons()

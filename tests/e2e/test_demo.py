@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 from mcp import Client
@@ -72,6 +73,9 @@ def test_demo_serves_on_until_it_is_interrupted(env: dict[str, str], tmp_path: P
         address = re.findall(r"Connect a client of yours to (\S+),", shown)[0]
 
         names = _tool_names(address)
+        console = re.findall(r"Console, for people: (\S+)", shown)[0]
+        with urlopen(console) as page:
+            assert "Open the console" in page.read().decode()
         demo.send_signal(signal.SIGINT)
 
         assert "show_changes" in names

@@ -401,6 +401,14 @@ def run_http(
     serve_http(catalog, options, listening=lambda: bound_to(host, port), on_ready=on_ready)
 
 
+def console_line(address: str, login_token: str) -> str:
+    """Return the line that shows where people find the console, with the one-time login link if there is one."""
+    console = f"{address.removesuffix('/mcp')}/console"
+    if login_token:
+        return f"Console, for people: {console}/login?link={login_token}\n"
+    return f"Console, for people: {console}\n"
+
+
 def serve_http(
     catalog: Catalog,
     options: AppOptions,

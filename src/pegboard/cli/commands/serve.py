@@ -259,7 +259,7 @@ def _serve_alone(serving: Serving, worker: Worker | None = None) -> Any:
             many = "" if worker is None else f", with {worker.count} workers"
             serving.say(app.addresses(address, catalog, profile=profile, note=f"{many}{note}"), url=address)
             if serving.console:
-                serving.say(_console_line(address, login_token))
+                serving.say(app.console_line(address, login_token))
             if worker is not None and bus is None:
                 serving.say(f"{_NO_BUS}\n")
         begin()
@@ -281,14 +281,6 @@ def _serve_alone(serving: Serving, worker: Worker | None = None) -> Any:
         worker=worker,
         front=serving.front,
     )
-
-
-def _console_line(address: str, login_token: str) -> str:
-    """Return the line that shows where people find the console, with the one-time login link if there is one."""
-    console = f"{address.removesuffix('/mcp')}/console"
-    if login_token:
-        return f"Console, for people: {console}/login?link={login_token}\n"
-    return f"Console, for people: {console}\n"
 
 
 def _shared_secrets(config: Config, worker: Worker | None) -> tuple[tuple[bytes, ...], str | Secret | None]:
