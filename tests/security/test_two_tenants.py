@@ -388,11 +388,11 @@ KEPT: dict[str, str] = {
         sources/mcp/personal_source.py:_lists
         tasks/places.py:_of_owners""",
     "the key is the very list of tools, the selection or the policy, and the value is made of that alone": """
-        catalog.py:cache catalog.py:checked catalog.py:kept core/selections.py:_bits core/selections.py:_by_chosen
+        catalog.py:cache catalog.py:checked catalog.py:values core/selections.py:_bits core/selections.py:_by_chosen
         core/selections.py:_left core/selections.py:_steps core/selections.py:_whole core/snapshot.py:_conditions
         core/snapshot.py:_verdicts core/snapshot.py:name_orders core/snapshot.py:near_names core/view.py:kept
         discovery/exposure.py:lists discovery/finder.py:visible discovery/meaning.py:_matrices
-        providers/exporter.py:kept server/mcp/handlers/lists.py:known""",
+        providers/exporter.py:cache server/mcp/handlers/lists.py:known""",
     "the key is the set of secrets in use, and the value finds those": "core/call/record.py:_redactors",
     "the value is a function of its key alone, with nothing of the caller": """
         auth/tokens.py:_public_keys core/inventory.py:by_group core/names.py:_glob core/schema.py:_compiled
@@ -403,7 +403,7 @@ KEPT: dict[str, str] = {
         server/host_guard.py:_good server/http_connection.py:_status_line server/mcp/headers.py:_known
         server/mcp/ready_bytes.py:_accepted sources/foreign_text.py:_is_hidden
         storage/postgres_server.py:_with_percents workspace/analyzer.py:_silent_terms
-        workspace/analyzer.py:_stemmer workspace/analyzer.py:_terms_of_run
+        language/scripts.py:stemmer workspace/analyzer.py:_terms_of_run
         workspace/postgres/postgres_database.py:_numbered""",
     "it lives for one request, call, stream or connection, or within one function": """
         agents/runtime.py:items core/agent_graph.py:waiting core/entry_change.py:by_key core/event_queue.py:_events

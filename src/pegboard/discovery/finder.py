@@ -92,6 +92,8 @@ class Finder:
         self.use_embedder(embedder)
         self._built: _Built | None = None
         self._lock = threading.Lock()
+        self.builds = 0
+        """How often an index was built or updated; tests read it."""
         renew_after_fork(self)
 
     def after_fork(self) -> None:
@@ -194,6 +196,7 @@ class Finder:
                 index = before.index.updated(changed=changed, removed=removed)
             else:
                 index = before.index
+            self.builds += 1
             self._built = built = _Built(snapshot=snapshot, known=frozenset(now), index=index)
             return built
 
