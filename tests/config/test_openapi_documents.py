@@ -330,9 +330,9 @@ PADDING = "# " + "x" * 300_000 + "\n"
     ("text", "fault"),
     [
         (BOMB, "aliases written out"),
-        ("a: &a [*a]", "stands"),
-        ("a: 1\nb: 2\na: 3", "stands twice"),
-        ("a: 1\n'a': 3", "stands twice"),
+        ("a: &a [*a]", "anchor"),
+        ("a: 1\nb: 2\na: 3", "occurs twice"),
+        ("a: 1\n'a': 3", "occurs twice"),
         ("a: " + "[" * 200 + "]" * 200, "levels"),
         ("a: !!python/object/apply:os.system [x]", "tag"),
         ("a: !env HOME", "tag"),

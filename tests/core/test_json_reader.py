@@ -124,7 +124,7 @@ def test_a_message_of_too_many_values_names_the_limit(bound: str) -> None:
     assert read_message(message, bounds=DEFAULT_BOUNDS) == {"result": [[], [], []]}
     with pytest.raises(TooManyValuesError, match=rf"more than 3 .*\(`{bound}`\)"):
         read_message(message, bounds=replace(DEFAULT_BOUNDS, **{bound: 3}))
-    with pytest.raises(ValueError, match="stands twice"):
+    with pytest.raises(ValueError, match="occurs twice"):
         read_message(b'{"a": 1, "a": 2}', bounds=DEFAULT_BOUNDS)
 
 

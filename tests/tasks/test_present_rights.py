@@ -140,7 +140,7 @@ async def test_a_store_of_keys_that_is_away_makes_the_task_wait_and_not_fail(
     async with importing.begun(key) as [task_id]:
         keys.path.write_bytes(b"no database")
         importing.goes_on.set()
-        with pytest.raises(CallError, match="goes on"):
+        with pytest.raises(CallError, match="still runs after"):
             await importing.catalog.tasks.ended(task_id, OPERATOR, timeout_s=0.1)
         keys.path.write_bytes(whole)
         assert await importing.ended(task_id) == WENT_ON
