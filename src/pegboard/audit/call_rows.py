@@ -15,10 +15,10 @@ from msgspec import Struct
 
 from pegboard.audit.audit_row import NO_STAGES, AuditRow, EventKind
 from pegboard.audit.hash_chain import Unsealed
-from pegboard.core.call.finished_call import Marks, StartedCall, UpstreamOutcome, stage_seconds
+from pegboard.core.call.finished_call import Marks, StartedCall, stage_seconds
 from pegboard.core.judge import VISIBLE
 from pegboard.core.redaction import Redactor
-from pegboard.model.call_context import AccountUse
+from pegboard.model.call_context import AccountUse, UpstreamOutcome
 from pegboard.model.caller import Caller
 from pegboard.model.decision import Decision
 from pegboard.model.json_types import JSONValue

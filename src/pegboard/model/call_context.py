@@ -50,6 +50,18 @@ class AccountUse(NamedTuple):
     scopes: tuple[str, ...]
 
 
+class UpstreamOutcome(NamedTuple):
+    """What each layer of an upstream answered to a call; empty for a layer that was not reached or does not exist.
+
+    `transport` is `ok` or the kind of the error. `protocol` is the HTTP status of a service; for an MCP server `ok`, or
+    the code of its JSON-RPC error. `tool` is `ok` or `is_error`, of MCP servers only.
+    """
+
+    transport: str = ""
+    protocol: str = ""
+    tool: str = ""
+
+
 class RunningCall(Protocol):
     """The running call behind a context, as its tool may use it."""
 
@@ -83,6 +95,10 @@ class RunningCall(Protocol):
 
     def uses_account(self, use: AccountUse) -> None:
         """Record over which account the call is sent."""
+        ...
+
+    def ends_upstream(self, outcome: UpstreamOutcome) -> None:
+        """Record what an upstream answered; the last answer counts."""
         ...
 
     async def check_standing(self) -> None:

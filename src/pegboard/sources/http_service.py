@@ -22,7 +22,7 @@ from pegboard.egress.destinations import Destinations
 from pegboard.egress.http import GuardedClient
 from pegboard.egress.responses import Response, is_json, media_type, retry_after_s, text_of
 from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
-from pegboard.model.call_context import CallContext
+from pegboard.model.call_context import CallContext, UpstreamOutcome
 from pegboard.model.error import CallError, ErrorKind
 from pegboard.model.hops import HOPS_HEADER, check_may_leave, header_of
 from pegboard.model.json_types import JSONValue, is_list, is_object
@@ -127,10 +127,15 @@ class HttpService:
             self.destinations, headers=configured, bounds=self.bounds, resolve=self.resolve
         ) as client:
             with request_span(request.method, request.url, headers) as span:
-                response = await client.request(
-                    request.method, request.url, headers=headers, body=request.body, timeout_s=self.timeout_s
-                )
+                try:
+                    response = await client.request(
+                        request.method, request.url, headers=headers, body=request.body, timeout_s=self.timeout_s
+                    )
+                except CallError as error:
+                    _record(ctx, UpstreamOutcome(error.error.kind))
+                    raise
                 note_status(span, response.status_code)
+        _record(ctx, UpstreamOutcome("ok", str(response.status_code)))
         return response
 
     def _refusal(
@@ -174,6 +179,11 @@ class HttpService:
             clean = ctx.redactor.text(clean)
         line = " ".join("".join(char if char.isprintable() else " " for char in clean).split())
         return line if len(line) <= SERVICE_EXCERPT_CHARS else line[: SERVICE_EXCERPT_CHARS - 1] + "…"
+
+
+def _record(ctx: CallContext, outcome: UpstreamOutcome) -> None:
+    if ctx.call is not None:
+        ctx.call.ends_upstream(outcome)
 
 
 def _without_path(headers: Mapping[str, str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol
 
 from pegboard.core.digests import digest
 from pegboard.core.redaction import Redactor
-from pegboard.model.call_context import AccountUse
+from pegboard.model.call_context import AccountUse, UpstreamOutcome
 from pegboard.model.caller import Caller
 from pegboard.model.decision import Decision
 from pegboard.model.error import ErrorKind
@@ -22,14 +22,6 @@ NOT_READ: Final = None
 """Stands for the arguments of a call that ended before they were read."""
 CallKind = ErrorKind | Literal["ok", "moved"]
 """`moved` is the run of a task that was stopped although the task continues, in another worker or later."""
-
-
-class UpstreamOutcome(NamedTuple):
-    """The outcome of each of an upstream's three layers, as a word such as `ok`, `503`, `lost` or `is_error`."""
-
-    transport: str = ""
-    protocol: str = ""
-    tool: str = ""
 
 
 class StartedCall(NamedTuple):

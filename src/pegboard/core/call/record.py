@@ -16,7 +16,7 @@ from pegboard.core.after_fork import leave_to_parent
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.call.budget_meter import BudgetMeter
 from pegboard.core.call.deliveries import AsyncObservers, Deliveries
-from pegboard.core.call.finished_call import CallObserver, StartedCall, UpstreamOutcome
+from pegboard.core.call.finished_call import CallObserver, StartedCall
 from pegboard.core.call.limit_keys import FloodGuard, Key, owner_of
 from pegboard.core.call.listeners import DELIVERED, Delivered, Listeners
 from pegboard.core.call.repeats import RepeatBreaker
@@ -40,7 +40,7 @@ from pegboard.core.view import View
 from pegboard.model.agent import AgentEntry, AgentResult
 from pegboard.model.bounds import Bounds
 from pegboard.model.budget import Charge, Spending, micros
-from pegboard.model.call_context import AccountUse, CallContext
+from pegboard.model.call_context import AccountUse, CallContext, UpstreamOutcome
 from pegboard.model.consent import ConsentRequest
 from pegboard.model.context import ToolContext, sharing_answers
 from pegboard.model.error import CallError
@@ -517,6 +517,10 @@ class Call(CancelScope):
     def uses_account(self, use: AccountUse) -> None:
         """Record over which account the call is sent."""
         self.account = use
+
+    def ends_upstream(self, outcome: UpstreamOutcome) -> None:
+        """Record what an upstream answered; see `RunningCall`."""
+        self.upstream = outcome
 
     @property
     def may_be_task(self) -> bool:

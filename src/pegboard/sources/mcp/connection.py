@@ -21,8 +21,8 @@ from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS, is_version_at_least
 from pydantic import TypeAdapter, ValidationError
 
-from pegboard.model.call_context import CallContext
-from pegboard.model.error import CallError
+from pegboard.model.call_context import CallContext, UpstreamOutcome
+from pegboard.model.error import CallError, ToolError
 from pegboard.model.hops import HOPS_KEY, check_may_leave
 from pegboard.model.json_types import JSON, is_list, is_object
 from pegboard.model.record import replace
@@ -369,6 +369,24 @@ class Connection:
         read: Callable[[Any], ToolResult],
         ctx: CallContext,
     ) -> ToolResult:
+        """Send a request, and record for the audit what each layer of the server answered."""
+        try:
+            result = await self._answer_to(request, answers, read, ctx)
+        except CallError as error:
+            if ctx.call is not None:
+                ctx.call.ends_upstream(_outcome_of(error.error))
+            raise
+        if ctx.call is not None:
+            ctx.call.ends_upstream(UpstreamOutcome("ok", "ok", "is_error" if result.is_error else "ok"))
+        return result
+
+    async def _answer_to(
+        self,
+        request: Callable[..., Any],
+        answers: TypeAdapter[Any],
+        read: Callable[[Any], ToolResult],
+        ctx: CallContext,
+    ) -> ToolResult:
         # A separate task, which can still notify the server after its caller is gone.
         self.evidence.on_call(ctx.caller)
         task = asyncio.create_task(self._exchange(request, answers, ctx))
@@ -450,6 +468,15 @@ def first_call_error(error: BaseException) -> CallError | None:
         return error
     inner: tuple[BaseException, ...] = getattr(error, "exceptions", ())
     return next((fault for each in inner if (fault := first_call_error(each)) is not None), None)
+
+
+def _outcome_of(error: ToolError) -> UpstreamOutcome:
+    """Return the layers that answered: the transport works if the server refused, or broke the protocol."""
+    if error.kind == "upstream_error" and "code" in error.details:
+        return UpstreamOutcome("ok", str(error.details["code"]))
+    if error.kind in ("protocol_error", "result_too_large"):
+        return UpstreamOutcome("ok", error.kind)
+    return UpstreamOutcome(error.kind)
 
 
 def _is_said_here(error: MCPError, fault: str) -> bool:
