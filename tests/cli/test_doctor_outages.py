@@ -159,8 +159,8 @@ PROBED = {
 }  # fmt: skip
 NEEDS_NONE = {
     "path", "files", "globs", "env", "name", "python", "settings", "secrets", "defaulted", "predicates", "groups",
-    "profiles", "hooks", "examples", "bounds", "default_limit", "consent_page", "skills", "lint_ignores", "warnings",
-    "open_files", "refused", "kinds", "imports", "strict", "left_out",
+    "profiles", "hooks", "examples", "bounds", "default_limit", "console", "consent_page", "skills", "lint_ignores",
+    "warnings", "open_files", "refused", "kinds", "imports", "strict", "left_out",
 }  # fmt: skip
 
 

@@ -410,7 +410,8 @@ class ConsoleApp:
         except ValueError as error:
             return self._login_page(scope, visitor, fault=str(error))
         # A redirect would still count as coming from the issuer, and the browser would not send the cookie.
-        values = {"base": _base(scope), "version": __version__, "target": _next(done.wanted, _base(scope))}
+        target = _next(done.wanted, _base(scope))
+        values = {"base": _base(scope), "version": __version__, "target": target, "refresh": f"0;url={target}"}
         response = self._with_cookie(scope, self._pages.page("logged_in.html", values), cookie)
         self._set_login_cookie(scope, response, "")
         return response
@@ -459,6 +460,7 @@ class ConsoleApp:
             "has_keys": identity is not None and identity.key_store is not None,
             "issuer": "" if identity is None or identity.tokens is None else identity.tokens.issuer,
             "has_issuer": self._issuer() is not None,
+            "start": f"{_base(scope)}/login/start?{urlencode({'next': query.get('next', '')})}",
             "name": legal(self._api.gateway.catalog.name),
         }  # fmt: skip
         response = self._pages.page("login.html", values, status=status if fault else 200)
