@@ -6,6 +6,7 @@ import asyncio
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from pathlib import Path
+from typing import cast
 
 import pytest
 from pydantic_ai import Agent, ModelSettings
@@ -13,11 +14,12 @@ from pydantic_ai import Agent, ModelSettings
 from pegboard import Secret, ToolContext
 from pegboard.config import load_catalog
 from pegboard.egress.api_transport import API_ANSWER_BYTES, API_EVENT_BYTES, API_EVENT_LINES, api_client
-from pegboard.model.agent import ModelProvider, ModelSpec
+from pegboard.model.agent import AgentSpec, ModelProvider, ModelSpec
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.models.clients.answers import model_failure
 from pegboard.models.clients.openai_client import responses_model
 from pegboard.models.language_models import LanguageModels
+from pegboard.telemetry.part_states import parts_of
 from pegboard.testing import CallsTool, ModelFailure, ModelServer, RawBytes
 from tests.egress.loopback import RawServer, Script, answer, redirect
 from tests.timing import within
@@ -110,6 +112,17 @@ async def test_a_key_comes_from_the_variable_of_the_provider_and_its_absence_is_
     assert asked == ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"]
     with pytest.raises(DefinitionError, match="http or https"):
         await models.complete(ModelSpec(provider="openai_compatible", name="m", base_url="file:///etc/passwd"), "Hello")
+    with pytest.raises(DefinitionError, match="The model 'm' of 'openai_compatible' has no `base_url`"):
+        await models.complete(ModelSpec(provider="openai_compatible", name="m"), "Hello")
+
+
+def test_a_model_that_the_host_makes_itself_has_no_endpoint_to_probe(tmp_path: Path) -> None:
+    (tmp_path / "pegboard.yaml").write_text("groups: {math: Sums}\n")
+    catalog, _ = load_catalog(tmp_path / "pegboard.yaml", env={})
+    for name, provider in (("own", "openai_compatible"), ("bought", "anthropic")):
+        model = ModelSpec(provider=cast("ModelProvider", provider), name="m")
+        catalog.agent(AgentSpec(name=name, model=model, prompt="Add.", groups=("math",)))
+    assert [part.name for part in parts_of(catalog) if part.kind == "model"] == ["of bought (https://api.anthropic.com)"]
 
 
 # ---- a bad one

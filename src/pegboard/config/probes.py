@@ -28,7 +28,7 @@ from pegboard.egress.urls import expand_path, placeholders_of
 from pegboard.model.agent import ModelSpec
 from pegboard.model.error import CallError
 from pegboard.model.probe import Part, PartKind
-from pegboard.models.language_models import base_url_of
+from pegboard.models.language_models import base_url_of, has_endpoint
 
 
 def parts_of(config: Config, catalog: Catalog, *, bus: Probed | None = None) -> Iterator[Part]:
@@ -152,7 +152,7 @@ def _models(config: Config, catalog: Catalog) -> Iterator[Part]:
     }
     known = {base_url_of(spec) for spec, _ in specs.values()}
     for agent in catalog.registry.declarations.agents.values():
-        if base_url_of(agent.spec.model) not in known:
+        if has_endpoint(agent.spec.model) and base_url_of(agent.spec.model) not in known:
             specs[f"of {agent.spec.name}"] = (agent.spec.model, agent.spec.origin)
     for name, (spec, where) in specs.items():
         yield _at(base_url_of(spec), kind="model", name=name, where=where)

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from pegboard.lazy import LazyModule
 from pegboard.model.agent import ModelProvider, ModelSpec
-from pegboard.model.error import CallError
+from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.secret import Secret
 
 if TYPE_CHECKING:
@@ -67,9 +67,9 @@ class LanguageModels:
 
         Raises:
             CallError: upstream_auth, there is no key.
-            DefinitionError: its base URL is not an http or https URL.
+            DefinitionError: it has no base URL, or one that is not an http or https URL.
         """
-        key, base_url = self._key(spec), base_url_of(spec)
+        base_url, key = base_url_of(spec), self._key(spec)
         clients = self._loops.setdefault(asyncio.get_running_loop(), {})
         client = clients.get((base_url, spec.timeout_s))
         if client is None:
@@ -111,12 +111,20 @@ class LanguageModels:
         return key.reveal()
 
 
+def has_endpoint(spec: ModelSpec) -> bool:
+    """Tell whether a model has a URL. A config requires one; Python code that makes its own models may omit it."""
+    return spec.base_url is not None or spec.provider in _ENDPOINTS
+
+
 def base_url_of(spec: ModelSpec) -> str:
-    """Return the base URL of a model."""
-    if spec.base_url is not None:
-        return spec.base_url
-    # Validation requires a base URL for providers without a default one.
-    return _ENDPOINTS[spec.provider].base_url
+    """Return the base URL of a model.
+
+    Raises:
+        DefinitionError: it has none, and its provider has no default.
+    """
+    if not has_endpoint(spec):
+        raise DefinitionError(f"The model {spec.name!r} of {spec.provider!r} has no `base_url`. Set one.")
+    return spec.base_url or _ENDPOINTS[spec.provider].base_url
 
 
 def _maker(spec: ModelSpec) -> Callable[..., Model]:
