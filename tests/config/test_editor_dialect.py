@@ -26,7 +26,9 @@ PAGES = [
     *ROOT.glob("examples/*/*.md"),
 ]
 # Files of others, pieces that stand below a key, and requests for the search: by how they begin.
-_NOT_OURS = re.compile(r"(?:#.*\n|\n)*(?:openapi:|services:| +\w+:|- |tools:\n  \"|requests:\n)")
+_NOT_OURS = re.compile(
+    r"(?:#.*\n|\n)*(?:openapi:|services:|scrape_configs:|groups:\n +- | +\w+:|- |tools:\n  \"|requests:\n)"
+)
 
 
 # Made when it is first asked for: every worker reads this module, and one of them runs it.

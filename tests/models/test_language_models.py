@@ -122,7 +122,9 @@ def test_a_model_that_the_host_makes_itself_has_no_endpoint_to_probe(tmp_path: P
     for name, provider in (("own", "openai_compatible"), ("bought", "anthropic")):
         model = ModelSpec(provider=cast("ModelProvider", provider), name="m")
         catalog.agent(AgentSpec(name=name, model=model, prompt="Add.", groups=("math",)))
-    assert [part.name for part in parts_of(catalog) if part.kind == "model"] == ["of bought (https://api.anthropic.com)"]
+    assert [part.name for part in parts_of(catalog) if part.kind == "model"] == [
+        "of bought (https://api.anthropic.com)"
+    ]
 
 
 # ---- a bad one

@@ -138,7 +138,7 @@ async def test_every_document_is_there(unpack: Unpack) -> None:
     assert [name for (name,) in rows(path, "select name from documents order by name")] == [
         "new.md", "prices.csv", "refunds.md",
     ]  # fmt: skip
-    assert versions(path) == [("documents", 3)]
+    assert versions(path) == [("documents", 4)]
 
 
 def _catalog(workspace: Workspace) -> Catalog:

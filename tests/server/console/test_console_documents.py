@@ -204,13 +204,12 @@ async def test_the_page_says_what_to_do_when_there_are_no_documents(tmp_path: Pa
         assert "No documents in attic Choose files above" in page
 
 
-async def test_a_person_without_a_profile_has_no_documents(library: Library) -> None:
-    rights = (rule(key="olga", user="olga", roles=("operator",)),)
-    library.office.catalog.identity = IdentityRules(key_store=library.office.keys.path, map=rights)
+async def test_an_operator_has_no_documents_in_a_profile_of_others(library: Library) -> None:
     async with console(library.office.catalog) as browser:
         await browser.log_in(library.office.key["olga"])
-        assert "documents belong to profiles" in text_of((await browser.get("/documents")).text)
-        assert (await browser.get("/documents/doc_1")).status_code == 404
+        assert (await browser.get("/documents?profile=desk")).status_code == 200
+        page = await browser.get("/documents/doc_1?profile=desk")
+        assert (page.status_code, "documents belong to profiles" in text_of(page.text)) == (404, True)
 
 
 def test_words_are_marked_in_any_form_and_the_rest_is_unchanged() -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias, get_args
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema, model_validator
 
 from pegboard.config.forms.value_types import (
     NUMBER,
@@ -33,6 +33,14 @@ def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
+_EACH = {"enum": [*get_args(BudgetEach)]}
+Each: TypeAlias = Annotated[
+    tuple[BudgetEach, ...],
+    BeforeValidator(_as_list),
+    WithJsonSchema({"anyOf": [_EACH, {"type": "array", "items": _EACH}]}),
+]
+
+
 class BudgetForm(Form):
     """A number of calls, or a cost, for each period."""
 
@@ -50,7 +58,7 @@ class BudgetForm(Form):
     tools: Names = Field((), description="Globs over tool names, such as `search__*`. Default: all tools.")
     profiles: Names = Field((), description="Only calls in these profiles. Default: all calls.")
     users: Names = Field((), description="Globs over user ids: only calls of these users. Default: all users.")
-    each: Annotated[tuple[BudgetEach, ...], BeforeValidator(_as_list)] = Field(
+    each: Each = Field(
         (),
         description="Count separately for each of these: user, space, agent, key, profile, tool. Default: one count "
         "for all.",
