@@ -86,7 +86,7 @@ for _ in range(200):
     [
         (tool(None), "name"),
         ("no tool", "not an object"),
-        (tool("x", "no schema"), "no object"),
+        (tool("x", "no schema"), "is not an object"),
         (tool("x", {"type": "string"}), '"type": "object"'),
         (tool("x", {"type": "object", "properties": {"a": {"type": "text"}}}), "cannot be used"),
         (tool("x", DEEP), "levels deep"),

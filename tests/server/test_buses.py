@@ -82,7 +82,7 @@ async def test_a_question_is_answered_by_all_others_and_one_to_nobody_is_known_t
 ) -> None:
     workers.theirs.on("sum", lambda _who, said: {"is": said["a"] + 1})
     answers = await workers.ours.ask("sum", {"a": 2})
-    assert (answers.said, answers.are_all) == ([{"is": 3}], True)
+    assert (answers.bodies, answers.are_all) == ([{"is": 3}], True)
     assert await workers.ours.tell("word", {}, to="0" * 16) == 0
 
 

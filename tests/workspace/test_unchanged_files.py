@@ -101,7 +101,7 @@ async def test_runs_after_changes_of_the_same_files_pause_longer_and_longer(
 ) -> None:
     """As where each run writes into the folder through another program."""
     now, pauses, runs = [0.0], list[float](), list[float]()
-    changes = asyncio.Queue[frozenset[str]]()
+    changes, over = asyncio.Queue[frozenset[str]](), asyncio.Event()
 
     async def changes_in(*_: object, **__: object) -> AsyncIterator[frozenset[str]]:
         while True:
@@ -114,7 +114,8 @@ async def test_runs_after_changes_of_the_same_files_pause_longer_and_longer(
     async def run() -> None:
         runs.append(now[0])
         if len(runs) == 13:
-            raise asyncio.CancelledError
+            over.set()
+            await asyncio.Event().wait()
         changes.put_nowait(frozenset({"log.txt"}))
 
     class Clock:
@@ -125,7 +126,10 @@ async def test_runs_after_changes_of_the_same_files_pause_longer_and_longer(
 
     monkeypatch.setattr(folder_changes, "changes_in", changes_in)
     watch = FolderWatch(tmp_path, run, on_trouble=print, is_ignored=lambda _: False, clock=Clock(), sleep=sleep)
-    with pytest.raises(asyncio.CancelledError):
-        await watch.forever()
+    watching = asyncio.create_task(watch.forever())
+    async with asyncio.timeout(60):
+        await over.wait()
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)
     # The first change after the first run is seen for the first time.
     assert pauses == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, WATCH_PAUSE_S, WATCH_PAUSE_S]

@@ -30,7 +30,7 @@ ACTIONS = {
         ),
     },
     "consent": {
-        "ls": Action("List the open questions.", "pegboard consent ls --all"),
+        "ls": Action("List the open questions, and the accounts that calls wait for.", "pegboard consent ls --all"),
         "show": Action("Print a question, answer or grant in full.", "pegboard consent show ID"),
         "approve": Action(
             "Approve a question: the call runs once when its caller repeats it.",

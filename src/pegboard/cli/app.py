@@ -90,10 +90,11 @@ COMMANDS = {
     ),
     "audit": Command("Show and check the record of calls.", "pegboard audit ls --user ann --since 1d"),
     "forget": Command(
-        "Delete what is stored about a person, and replace the name in the audit.", "pegboard forget user:ann"
+        "Delete conversations, consents, grants and connected accounts of a person, and the names in the audit.",
+        "pegboard forget user:ann",
     ),
     "usage": Command(
-        "Show the calls in the audit: how many, their errors, latency and tokens; by default of the last seven days.",
+        "Show the calls in the audit, of the last seven days by default: how many, their errors, latency and tokens.",
         "pegboard usage --by user --since 30d",
     ),
     "store": Command(
@@ -101,7 +102,7 @@ COMMANDS = {
         "pegboard store restore backups/monday --overwrite",
     ),
     "ingest": Command(
-        "Add documents to a space: a folder, a file, a web page or a feed.",
+        "Add documents to a space: a folder, a file, a page, a feed, a Git repository, a bucket or a web site.",
         "pegboard ingest handbook --space s1",
     ),
     "workspace": Command("Show and remove stored documents, and grant access to spaces.", "pegboard workspace stats"),

@@ -108,7 +108,7 @@ def _unique(pairs: list[tuple[str, JSONValue]]) -> JSON:
     found: JSON = {}
     for key, value in pairs:
         if key in found:
-            raise ValueError(f"the key {key[:100]!r} stands twice in one object")
+            raise ValueError(f"the key {key[:100]!r} occurs twice in one object")
         found[key] = value
     return found
 

@@ -76,9 +76,10 @@ class ReadableSpaces(Struct, frozen=True, kw_only=True):
             conditions.append("(documents.folder = ? or substr(documents.folder, 1, ?) = ?)")
             values += [folder, len(folder) + 1, f"{folder}/"]
         for key, value in filters.metadata.items():
-            # An unknown name has no value, and equals nothing.
-            conditions.append(db.dialect.has_metadata)
-            values += [key, orjson.dumps([filter_value(key, value)]).decode()]
+            # An unknown name has no value, and equals nothing. Metadata of people is stored as text, that of parsers
+            # and of host code with its type.
+            conditions.append(f"({db.dialect.has_metadata} or {db.dialect.has_metadata})")
+            values += [key, orjson.dumps([value]).decode(), key, orjson.dumps([filter_value(key, value)]).decode()]
         return " and ".join(conditions), values
 
 
