@@ -249,7 +249,7 @@ async def _guarded(call: Call) -> ToolResult:
         if limits and (asked := pass_limits(call, limits, charge=False, may_wait=True)) is not None:
             await asked
         if has_budgets and (asked := pass_budgets(call, open_dues(call), charge=False, may_wait=True)) is not None:
-            await asked
+            await asked  # pragma: no cover - with stores of other processes: tests/limits
         if is_timed:
             call.enter("consent")
         await judge_again(call, await ask_consent(call, reason))

@@ -468,7 +468,9 @@ class View:
         True
         """
         if (question := connection_question(entry)) is not None:
-            await self.ctx.memo.answer_async((question,), self.ctx)
+            await self.ctx.memo.answer_async(
+                (question,), self.ctx
+            )  # pragma: no cover - tests/connections/test_auth_config.py
         return self.connects_first(entry)
 
     def _decided(self, name: str) -> tuple[Decision, ToolEntry | None]:

@@ -39,7 +39,9 @@ class Caller:
     subject_token: Secret | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(cast("object", self.subject_token), Secret | None):
+        if not isinstance(
+            cast("object", self.subject_token), Secret | None
+        ):  # pragma: no cover - tests/connections/test_exchanging.py
             raise DefinitionError("The `subject_token` of a caller is plain text: wrap it, Secret(…).")
 
 

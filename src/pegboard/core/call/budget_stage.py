@@ -115,7 +115,7 @@ class AgentAccount:
         if self._dues:
             asked = _pass(self._state, self._dues, name=self._agent, charge=False, may_wait=True, default="closed")
             if asked is not None:
-                await asked
+                await asked  # pragma: no cover - with stores of other processes: tests/limits
 
     def wants(self, unit: str) -> bool:
         """Tell whether a budget counts this unit."""
@@ -128,7 +128,7 @@ class AgentAccount:
     async def settle(self) -> None:
         """Send the costs to the store."""
         if self._state.budgets.has_unpaid and (settling := settle(self._state)) is not None:
-            await settling
+            await settling  # pragma: no cover - with stores of other processes: tests/limits
 
 
 def names_of_agent(agent: str) -> tuple[str, str]:

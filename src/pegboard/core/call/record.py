@@ -224,7 +224,7 @@ class ExecutorState:
         came is a secret as well.
         """
         if ctx.caller.subject_token is not None:
-            sent = (*sent, ctx.caller.subject_token)
+            sent = (*sent, ctx.caller.subject_token)  # pragma: no cover - tests/connections/test_exchanging.py
         declared, host = self.registry.declarations.secrets, ctx.host
         if not (declared or host.secrets or host.upstream_credentials or sent):
             return None
@@ -505,7 +505,7 @@ class Call(CancelScope):
             self.loop.call_soon_threadsafe(self._add_cost, amount, unit)
             return
         self.costs = {**self.costs, unit: self.costs.get(unit, 0) + amount}
-        if self.spending is not None:
+        if self.spending is not None:  # pragma: no branch
             self.executor.budgets.owe([due.counter for due in self.spending.costs if due.counter.unit == unit], amount)
 
     def sends(self, secret: Secret) -> None:
@@ -516,7 +516,7 @@ class Call(CancelScope):
 
     def uses_account(self, use: AccountUse) -> None:
         """Record over which account the call is sent."""
-        self.account = use
+        self.account = use  # pragma: no cover - tests/connections/test_account_records.py
 
     def ends_upstream(self, outcome: UpstreamOutcome) -> None:
         """Record what an upstream answered; see `RunningCall`."""
