@@ -39,9 +39,7 @@ class Caller:
     subject_token: Secret | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(
-            cast("object", self.subject_token), Secret | None
-        ):  # pragma: no cover - tests/connections/test_exchanging.py
+        if not isinstance(cast("object", self.subject_token), Secret | None):  # pragma: no cover - tests/connections
             raise DefinitionError("The `subject_token` of a caller is plain text: wrap it, Secret(…).")
 
 

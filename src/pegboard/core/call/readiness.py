@@ -72,7 +72,7 @@ def _ask_before_limits(call: Prospect, *, may_wait: bool) -> Awaitable[None] | N
 
 
 async def _each_of(waiting: Sequence[Awaitable[None]]) -> None:
-    for each in waiting:  # pragma: no branch
+    for each in waiting:  # pragma: no branch - an exit that only other folders of tests take
         await each
 
 

@@ -505,7 +505,7 @@ class Call(CancelScope):
             self.loop.call_soon_threadsafe(self._add_cost, amount, unit)
             return
         self.costs = {**self.costs, unit: self.costs.get(unit, 0) + amount}
-        if self.spending is not None:  # pragma: no branch
+        if self.spending is not None:  # pragma: no branch - an exit that only other folders of tests take
             self.executor.budgets.owe([due.counter for due in self.spending.costs if due.counter.unit == unit], amount)
 
     def sends(self, secret: Secret) -> None:
