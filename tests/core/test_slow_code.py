@@ -38,8 +38,8 @@ class Code:
         return self.answer
 
 
-def with_predicate(*predicates: Any, available: Any = "slow") -> Catalog:
-    catalog = Catalog()
+def with_predicate(*predicates: Any, available: Any = "slow", bounds: Bounds | None = None) -> Catalog:
+    catalog = Catalog(bounds=bounds)
     for predicate in predicates:
         catalog.predicate(name="slow" if predicate is predicates[0] else "other")(predicate)
 
@@ -64,7 +64,8 @@ async def until(holds: Any) -> None:
 
 async def test_a_slow_predicate_never_holds_the_loop_of_those_who_can_wait(caplog: pytest.LogCaptureFixture) -> None:
     slow = Code(True)
-    catalog = with_predicate(slow)
+    # Six threads may take longer than a second to start on a busy machine.
+    catalog = with_predicate(slow, bounds=Bounds(predicate_s=60.0))
     assert (await catalog.view(fresh()).call("guarded")).text == "ran"
     slow.go.clear()
     slow.seconds = 0

@@ -26,6 +26,7 @@ from pegboard import (
     ToolContext,
     ToolResult,
 )
+from pegboard.model.bounds import Bounds
 from pegboard.model.caller import Caller
 from pegboard.model.consent import ConsentRequest
 from pegboard.model.record import replace
@@ -59,7 +60,7 @@ async def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenera
         store = "memory" if request.param == "memory" else f"sqlite:{tmp_path}/tasks.db"
         if request.param == "postgres":
             store = stack.enter_context(database(request.getfixturevalue("postgres_url")))
-        made = Catalog("tests", tasks=Tasks(store))
+        made = Catalog("tests", tasks=Tasks(store), bounds=Bounds(predicate_s=60.0))
         yield made
         await made.close()
 
