@@ -98,7 +98,7 @@ async def test_a_source_that_a_reload_adds_comes_in(project: Path) -> None:
         ("{path: ./handbook, space: s1}", "there are two sources 'handbook' of the space 's1'. Give one a"),
         ("{space: s1}", "a source has one of `path`, `git`, `bucket` and `sitemap`"),
         ("{path: ./a, sitemap: 'https://example.com', space: s1}", "a source has one of `path`"),
-        ("{git: {url: 'ext::sh'}, space: s1}", "is no Git repository"),
+        ("{git: {url: 'ext::sh'}, space: s1}", "is not a Git repository"),
         ("{bucket: {name: a, access_key: b}, space: s1}", "belong together"),
         ("{sitemap: 'ftp://example.com', space: s1}", "is not an http or https URL"),
     ],

@@ -12,6 +12,7 @@ import pytest
 from pegboard import Workspace
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.secret import Secret
+from pegboard.workspace.sources import bucket_source
 from pegboard.workspace.sources.bucket_source import BucketPlace
 from pegboard.workspace.sources.s3_signature import S3Keys, signed_headers
 from tests.workspace.library import ON_SQLITE_ALONE, Library
@@ -147,6 +148,19 @@ async def test_an_emptied_bucket_loses_nothing(library: Library, served: Served)
         await workspace.ingest("s3://books", space="s1")
     served.objects.update(kept)
     assert dict((await workspace.ingest("s3://books", space="s1")).counts) == {"unchanged": 6}
+    assert await ids(library) == before
+
+
+@ON_SQLITE_ALONE
+async def test_a_list_that_does_not_end_removes_nothing(
+    library: Library, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = served.workspace(library)
+    await workspace.ingest("s3://books", space="s1")
+    before = await ids(library)
+    monkeypatch.setattr(bucket_source, "BUCKET_PAGES", 2)
+    with pytest.raises(CallError, match="has more than 2 pages"):
+        await workspace.ingest("s3://books", space="s1", allow_shrink=True)
     assert await ids(library) == before
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Mapping
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -188,6 +189,23 @@ async def test_links_and_submodules_are_skipped_and_no_hook_or_filter_runs(
 
 
 @ON_SQLITE_ALONE
+async def test_a_repository_of_this_machine_fetches_nothing_from_a_server_that_its_configuration_names(
+    library: Library, repository: Path, served: str, tmp_path: Path
+) -> None:
+    """A partial clone has no contents; git would fetch them, past the rules for destinations."""
+    git(repository, "config", "uploadpack.allowFilter", "true")
+    url = served.removeprefix("git:")
+    partial = tmp_path / "partial"
+    subprocess.run(["git", "clone", "--quiet", "--no-checkout", "--filter=blob:none", url, str(partial)], check=True)
+    seen = SEEN[url.removesuffix("/handbook")]
+    before = len(seen)
+    assert before > 0
+    with suppress(CallError):
+        await Workspace(library.store).ingest(f"git:{partial}", space="s1")
+    assert len(seen) == before
+
+
+@ON_SQLITE_ALONE
 async def test_a_private_server_is_refused_unless_it_is_allowed(library: Library, served: str) -> None:
     with pytest.raises(CallError) as refused:
         await Workspace(library.store).ingest(served, space="s1")
@@ -212,12 +230,12 @@ async def test_a_token_is_sent_and_in_no_argument_or_error(library: Library, ser
 @pytest.mark.parametrize(
     ("address", "reason"),
     [
-        ("git:ext::sh -c touch% /tmp/x", "is no Git repository"),
-        ("git:file:///etc", "is no Git repository"),
-        ("git:--upload-pack=touch", "is no Git repository"),
+        ("git:ext::sh -c touch% /tmp/x", "is not a Git repository"),
+        ("git:file:///etc", "is not a Git repository"),
+        ("git:--upload-pack=touch", "is not a Git repository"),
         ("git:https://user:pass@example.com/a.git", "has a credential"),
-        ("git:https://example.com/a.git#--output=x", "is no branch or tag"),
-        ("git:https://example.com/a.git#main:../etc", "is no folder of a repository"),
+        ("git:https://example.com/a.git#--output=x", "is not the name of a branch or tag"),
+        ("git:https://example.com/a.git#main:../etc", "is not a path in a repository"),
     ],
 )
 def test_an_address_that_could_run_or_read_something_else_is_refused(address: str, reason: str) -> None:

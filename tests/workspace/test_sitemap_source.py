@@ -126,9 +126,22 @@ async def test_a_site_is_read_by_the_site_maps_of_its_robots_txt_and_as_far_as_t
     assert {bad.path.removeprefix(site.url): bad.reason for bad in report.bad} == {
         "/private/a": "robots.txt does not allow it",
         "/p1?print=1": "robots.txt does not allow it",
-        "https://other.example.com/p1": "it is on another host than the site map",
+        "https://other.example.com/p1": "it is on another server than the site map",
     }
     assert served.fetched() == ["/p0", "/p1", "/p2", "/p3"]
+
+
+@ON_SQLITE_ALONE
+async def test_a_site_map_cannot_have_another_port_of_its_host_fetched(library: Library, served: Served) -> None:
+    with answering(lambda _: Answer(b"internal")) as (other, asked):
+        served.site.more = [f"{other}/p7"]
+        report = await Workspace(library.store, allow_private=True).ingest(
+            f"sitemap:{served.site.url}/sitemap.xml", space="s1"
+        )
+    assert [(bad.path, bad.reason) for bad in report.bad] == [
+        (f"{other}/p7", "it is on another server than the site map")
+    ]
+    assert asked == []
 
 
 async def test_a_site_that_fails_for_a_while_loses_nothing(library: Library, served: Served) -> None:

@@ -157,6 +157,9 @@ class BucketSource:
                 check_count(len(listed), self.origin)
                 if not token:
                     break
+            else:
+                # A list that was cut off would look as if the other objects had been deleted.
+                raise CallError("result_too_large", f"The list of {self.origin} has more than {BUCKET_PAGES} pages.")
             self._listed, self._skipped = listed, skipped
         return self._listed
 

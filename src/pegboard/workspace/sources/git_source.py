@@ -97,14 +97,16 @@ class GitPlace(Struct, frozen=True, kw_only=True):
         """
         scheme = urlsplit(self.url).scheme if "://" in self.url else ""
         if not self.url or self.url.startswith("-") or "::" in self.url or (scheme and scheme not in _PORTS):
-            text = f"{self.url[:200]!r} is no Git repository: write https://HOST/PATH, ssh://HOST/PATH or a folder."
+            text = f"{self.url[:200]!r} is not a Git repository: write https://HOST/PATH, ssh://HOST/PATH or a folder."
             raise DefinitionError(text)
         if scheme and (urlsplit(self.url).password is not None or (scheme != "ssh" and urlsplit(self.url).username)):
             raise DefinitionError("The URL of a Git repository has a credential. Remove it, and use `token`.")
         if self.branch and not _NAME.fullmatch(self.branch):
-            raise DefinitionError(f"{self.branch[:100]!r} is no branch or tag of Git.")
+            raise DefinitionError(
+                f"{self.branch[:100]!r} is not the name of a branch or tag. Use one that git accepts."
+            )
         if ".." in self.folder.split("/") or "\0" in self.folder:
-            raise DefinitionError(f"{self.folder[:100]!r} is no folder of a repository. Write its path from the root.")
+            raise DefinitionError(f"{self.folder[:100]!r} is not a path in a repository. Write it from the root.")
         return self
 
     def server(self) -> tuple[str, int]:
@@ -321,6 +323,9 @@ class GitSource:
         if not self._place.is_local:
             settings |= await self._reached()
         env = {**_ENV, "GIT_CONFIG_COUNT": str(len(settings))}
+        if self._place.is_local:
+            # The configuration of a local repository can name a server from which git would fetch missing objects.
+            env["GIT_ALLOW_PROTOCOL"] = "none"
         # Not as arguments, which other users of the machine can see.
         for number, (name, value) in enumerate(settings.items()):
             env |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}

@@ -163,7 +163,7 @@ class SitemapSource:
 
     def _add(self, url: str, changed: str, robots: Protego, pages: dict[str, _Page], skipped: list[BadFile]) -> None:
         if not self._is_here(url):
-            skipped.append(BadFile(path=url[:500], reason="it is on another host than the site map"))
+            skipped.append(BadFile(path=url[:500], reason="it is on another server than the site map"))
             return
         if not robots.can_fetch(url, ROBOT):
             skipped.append(BadFile(path=url[:500], reason="robots.txt does not allow it"))
@@ -207,8 +207,11 @@ class SitemapSource:
         return Protego.parse(text_of(response) if response.status_code == 200 else "")
 
     def _is_here(self, url: str) -> bool:
-        """Tell whether an address is on the host of the site map; others could name it to have pages fetched."""
-        return is_address(url) and urlsplit(url).hostname == urlsplit(self._url).hostname
+        """Tell whether an address is on the server of the site map: a site must not choose what else is fetched.
+
+        The default ports of http and https count as one server.
+        """
+        return is_address(url) and _server_of(url) == _server_of(self._url)
 
     async def _pause(self) -> None:
         delay_s = None if self._robots is None else self._robots.crawl_delay(ROBOT)
@@ -220,6 +223,12 @@ class SitemapSource:
             "GET", url, headers={"user-agent": ROBOT, **headers}, timeout_s=SITEMAP_ANSWER_S,
             max_response_bytes=max_bytes,
         )  # fmt: skip
+
+
+def _server_of(url: str) -> tuple[str | None, int | None]:
+    """Return the host and port of an address; no port for the default ones."""
+    parts = urlsplit(url)
+    return parts.hostname, None if parts.port in (80, 443) else parts.port
 
 
 def _kind_of(url: str) -> str:
