@@ -195,6 +195,17 @@ async def test_an_edit_drops_the_approval_of_the_arguments_before_it(stores: Ope
     assert shop.paid == ["bob 5"]
 
 
+async def test_an_approval_of_unnamed_arguments_does_not_count_for_those_that_another_edited(stores: Open) -> None:
+    shop, people = Shop(stores(), four_eyes=True), stores()
+    asked = question_of(await shop.pay(to="bob", amount=500))
+    more = {"to": "eve", "amount": 900}
+    assert await approve(people, asked, "eve", edited=more) == "1 of 2"
+    with pytest.raises(ConsentStateError, match="'eve' has edited the arguments"):
+        await approve(people, asked, "bob")
+    assert kind(await shop.pay(to="bob", amount=500)) == "consent_required"
+    assert shop.paid == []
+
+
 async def test_edited_arguments_that_are_too_long_to_store_are_refused(stores: Open) -> None:
     shop, people = Shop(stores()), stores()
     asked = question_of(await shop.pay())

@@ -276,7 +276,7 @@ async def test_two_people_approve_over_http_and_an_approver_may_edit_the_argumen
         )
         assert (status, open_still["state"], open_still["approvers"]) == (200, "asked", ["ann@phone"])
         assert (open_still["edited"], open_still["approvalsNeeded"]) == ({"to": "eve"}, 2)
-        status, again = await shop.ask("ann", "POST", f"/v1/consents/{asked}/approve")
+        status, again = await shop.ask("ann", "POST", f"/v1/consents/{asked}/approve", {"arguments": {"to": "eve"}})
         assert (status, "Another person must, too" in again["detail"]) == (409, True)
         # The user who asked decides with no other credential either.
         assert (await shop.ask("ann again", "POST", f"/v1/consents/{asked}/approve"))[0] == 404
@@ -284,7 +284,11 @@ async def test_two_people_approve_over_http_and_an_approver_may_edit_the_argumen
             "boss", "POST", f"/v1/consents/{asked}/grant", {"calls": 2, "seconds": 60, "any": ["to"]}
         )
         assert (refused[0], "one person cannot allow several calls" in refused[1]["detail"]) == (422, True)
-        assert (await shop.ask("boss", "POST", f"/v1/consents/{asked}/approve"))[1]["state"] == "agreed"
+        # Who approves names the arguments, since they may have read those from before the edit.
+        status, unread = await shop.ask("boss", "POST", f"/v1/consents/{asked}/approve")
+        assert (status, "has edited the arguments" in unread["detail"]) == (409, True)
+        read = {"arguments": {"to": "eve"}}
+        assert (await shop.ask("boss", "POST", f"/v1/consents/{asked}/approve", read))[1]["state"] == "agreed"
         assert (await shop.pay())[0] == 200
         assert shop.paid == ["eve"]
 

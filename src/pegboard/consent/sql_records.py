@@ -92,6 +92,10 @@ _NO_APPROVER = (
     "Two people must approve this call, and your credential names no user, so it is not known whether you are one of "
     "two. Operators: add `user:` to its rule in `identity.map`."
 )
+_WAS_EDITED = (
+    "{by!r} has edited the arguments of this call. Read them, then approve in the console, or over HTTP with them as "
+    "`arguments`, so that you approve what you have read."
+)
 NO_GRANT = "Two people must approve each call of this tool, so one person cannot allow several calls in advance."
 
 
@@ -254,7 +258,8 @@ class SqlConsents:
         """Answer an open question. A yes is valid for one call within `good_s`; a no is remembered in its session.
 
         If two people must approve, the question stays open after the first yes. Both are known by `approver`, the name
-        of a user. A yes counts for the arguments that its person saw: `edited` arguments drop an earlier yes to others.
+        of a user. A yes counts for the arguments that its person saw: `edited` arguments drop an earlier yes to others,
+        and once somebody has edited them, each further yes names the arguments that it is for.
 
         Args:
             consent_id: the question.
@@ -262,7 +267,7 @@ class SqlConsents:
             decided_by: the credential or program of the person, for the record.
             good_s: seconds.
             approver: the user who decides; needed where two people must approve.
-            edited: the arguments with which the call is to run, complete and valid; `None` for those on record.
+            edited: the arguments with which the call is to run, complete and valid; `None` for those of the caller.
 
         Raises:
             ConsentStateError: there is no open question with this id, or this yes would not count.
@@ -487,10 +492,14 @@ def _decided(asked: Consent, *, is_yes: bool, approver: str, decided_by: str, ed
         return {"state": "declined", "uses": 0, "uses_left": 0}
     fields: dict[str, Any] = {"state": "agreed", "uses": 1, "uses_left": 1}
     approvers = asked.approvers
-    if edited is not None:
+    known = None if asked.edited is None else canonical_json(dict(asked.edited))
+    if edited is None and known is not None:
+        raise ConsentStateError(_WAS_EDITED.format(by=asked.edited_by))
+    if edited != known:
+        assert edited is not None
         fields |= {"edited": edited.decode("utf-8", "replace"), "edited_by": approver or decided_by}
         # Nobody has approved these arguments yet.
-        approvers = approvers if asked.edited is not None and edited == canonical_json(dict(asked.edited)) else ()
+        approvers = ()
     if asked.approvals_needed == 1:
         return fields
     if not approver:

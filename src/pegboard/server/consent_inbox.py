@@ -95,6 +95,8 @@ class ConsentInbox:
                 text = "Somebody has edited the arguments since you read them. Read them again, then decide."
                 raise CallError("consent_mismatch", text)
             new = None if edited is None else completed_arguments(self._catalog, asked, edited)
+            if read is not None and new is None and asked.edited is not None:
+                new = dict(asked.edited)  # the digest says that the person has read these
             return await store.decide(
                 asked.id, is_yes=True, decided_by=by, good_s=good_s, approver=self.approver, edited=new
             )
