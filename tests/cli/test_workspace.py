@@ -253,4 +253,4 @@ def test_metadata_of_ones_own_is_given_on_the_command_line_and_filters_searches(
     for words in (("ingest", "handbook", "--space", "s1"), ("workspace", "put", "s1", "notes", "a.md", "parking.md")):
         ran = run(*words, "--meta", "team")
         assert ran.code != 0
-        assert "'team' is no metadata. Write KEY=VALUE" in ran.err
+        assert "'team' is not metadata. Write KEY=VALUE" in ran.err

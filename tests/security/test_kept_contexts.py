@@ -127,12 +127,12 @@ async def test_ids_of_calls_and_requests_tell_nothing_of_others() -> None:
     catalog, recorder = Catalog(), Recorder()
 
     @catalog.tool
-    async def work() -> None: ...
+    async def step() -> None: ...
 
     catalog.observe(recorder)
     async with inside(http_app(catalog)) as client:
         for _ in range(300):
-            assert (await client.post("/v1/tools/work/call", json={})).status_code == 200
+            assert (await client.post("/v1/tools/step/call", json={})).status_code == 200
     for ids in ({event.call_id for event in recorder.events}, {event.request_id for event in recorder.events}):
         assert len(ids) == 300
         assert all(re.fullmatch(r"[0-9a-f]{32}", one) for one in ids)

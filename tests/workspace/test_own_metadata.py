@@ -77,8 +77,8 @@ async def test_a_commit_is_read_again_for_other_metadata(library: Library, tmp_p
     ("metadata", "reason"),
     [
         ({"title": "x"}, "The key 'title' is filled by what reads the file"),
-        ({"a b": "x"}, "is no key of metadata"),
-        ({"k" * 65: "x"}, "is no key of metadata"),
+        ({"a b": "x"}, "is not a key of metadata"),
+        ({"k" * 65: "x"}, "is not a key of metadata"),
         ({"team": ""}, "The value of 'team' has to be"),
         ({"team": "x" * 201}, "The value of 'team' has to be"),
         ({"team": ["x"]}, "The value of 'team' has to be"),

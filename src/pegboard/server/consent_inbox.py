@@ -29,7 +29,7 @@ class ConsentInbox:
     """The inbox of one person.
 
     A verified credential with the role `approver` decides the questions of other credentials, in its own space if it
-    has one. For all other callers there is no question. Decisions are noted in the audit with the person's name.
+    has one. For all other callers there is no question. Decisions are recorded in the audit with the person's name.
 
     Methods raise `CallError`: `not_found` for a record that does not exist or is not for this person,
     `consent_mismatch` for one that was decided or edited meanwhile, or that needs other people too,

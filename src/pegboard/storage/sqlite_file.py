@@ -170,7 +170,7 @@ class SqliteFile:
             self._schema.check_usable(connection)
 
     def compact(self) -> None:
-        """Write the file anew, without what was deleted from it, and empty its log.
+        """Rewrite the file without the deleted rows, and empty its log.
 
         Raises:
             StoreError: another process holds the file.

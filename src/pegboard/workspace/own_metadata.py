@@ -41,7 +41,7 @@ def metadata_of(pairs: Iterable[str]) -> dict[str, str]:
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals:
-            raise _refused(f"{pair[:100]!r} is no metadata. Write KEY=VALUE, such as team=support.")
+            raise _refused(f"{pair[:100]!r} is not metadata. Write KEY=VALUE, such as team=support.")
         metadata[key.strip()] = value.strip()
     return checked_metadata(metadata)
 
@@ -69,7 +69,7 @@ def as_text(value: object) -> str:
 
 def _checked_key(key: str) -> str:
     if not _KEY.fullmatch(key):
-        text = f"{key[:100]!r} is no key of metadata: a letter, then letters, digits, - and _, up to"
+        text = f"{key[:100]!r} is not a key of metadata: use a letter, then letters, digits, - and _, up to"
         raise _refused(f"{text} {METADATA_KEY_CHARS} characters.")
     if key.lower() in RESERVED:
         raise _refused(f"The key {key!r} is filled by what reads the file. Choose another one.")

@@ -164,7 +164,7 @@ class DocumentsPage:
 
 
 def _view(visit: Visit) -> View:
-    """Return the documents of the person who is logged in, whoever they look through."""
+    """Return the documents of the logged-in person, also when they look through another caller."""
     if visit.acts_as is None:
         raise PageError(404, "Not found", "Your credential gives no profile here, and documents belong to profiles.")
     ctx = visit.gateway.context(visit.acts_as).with_request(door="console")

@@ -192,7 +192,7 @@ def _inbox(visit: Visit) -> ConsentInbox:
 
 
 def _self(visit: Visit) -> Person | None:
-    """Return the owner of the reader's own accounts, whoever they look through."""
+    """Return the owner of the reader's own accounts, also when they look through another caller."""
     user = visit.person.user
     return None if user is None else Person(user_id=user, space_id=visit.person.space)
 
