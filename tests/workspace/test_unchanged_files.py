@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from pegboard.egress.files import Root
+from pegboard.workspace import watching
 from pegboard.workspace.sources import folder_source
+from pegboard.workspace.watching import WATCH_PAUSE_S, FolderWatch
 from tests import forking
 from tests.workspace.library import Library, files
 
@@ -90,3 +94,43 @@ def test_the_output_of_the_command_is_not_ingested(tmp_path: Path) -> None:
     assert reports.count('"added": 4') == 1, reports
     assert reports.count('"unchanged": 4') == 1
     assert '"kindsNotRead": {}' in reports
+
+
+async def test_runs_after_changes_of_the_same_files_pause_longer_and_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where each run writes into the folder through another program."""
+    now, pauses, runs = [0.0], list[float](), list[float]()
+    changes, over = asyncio.Queue[frozenset[str]](), asyncio.Event()
+
+    async def changes_in(*_: object, **__: object) -> AsyncIterator[frozenset[str]]:
+        while True:
+            yield await changes.get()
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        now[0] += seconds
+
+    async def run() -> None:
+        runs.append(now[0])
+        if len(runs) == 13:
+            over.set()
+            await asyncio.Event().wait()
+        changes.put_nowait(frozenset({"log.txt"}))
+
+    class Clock:
+        """After the tenth run it takes a while until somebody changes the file."""
+
+        def __call__(self) -> float:
+            return now[0] + (500.0 if len(runs) >= 10 and changes.empty() else 0.0)
+
+    # The lazy module that the watch reads: once another test has used it, it keeps the function of the real module.
+    monkeypatch.setattr(watching.folder_changes, "changes_in", changes_in)
+    watch = FolderWatch(tmp_path, run, on_trouble=print, is_ignored=lambda _: False, clock=Clock(), sleep=sleep)
+    task = asyncio.create_task(watch.forever())
+    async with asyncio.timeout(60):
+        await over.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    # The first change after the first run is seen for the first time.
+    assert pauses == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, WATCH_PAUSE_S, WATCH_PAUSE_S]
