@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,8 @@ import pytest
 from pegboard.connections.connection_records import ConnectionRequiredError
 from pegboard.model.error import CallError
 from pegboard.model.secret import Secret
-from tests.connections.agreeing import ANN, connect, settings_of
+from tests import forking
+from tests.connections.agreeing import ANN, KEY, connect, settings_of
 from tests.connections.test_connecting import world
 from tests.timing import PATIENCE_S
 
@@ -202,18 +201,21 @@ async def test_a_disconnection_counts_in_another_worker_within_the_time_that_it_
             await other.token(ANN, "mail")
 
 
-DYING = """
+DYING = f"""
 import asyncio, sys
-from tests.connections.agreeing import ANN, connections_in
 from pegboard.connections.auth_settings import AuthSettings
+from pegboard.connections.connection_records import Person
+from pegboard.connections.connections import Connections
+from pegboard.model.secret import Secret
 
 async def main(store, server_url, host):
-    one = connections_in(store, lease_s=0.5)
+    one = Connections.open(store, keys=[Secret({KEY.reveal()!r})])
+    one._lease_s = 0.5
     one.add(AuthSettings(source="mail", mode="user", server_url=server_url, hosts=(host,)))
-    token = await one.token(ANN, "mail")
-    await one.renewed(ANN, "mail", token)
+    person = Person(user_id="ann", space_id="acme")
+    await one.renewed(person, "mail", await one.token(person, "mail"))
     print("stored", flush=True)
-    await asyncio.sleep(3600)
+    await asyncio.Event().wait()
 
 asyncio.run(main(*sys.argv[1:]))
 """
@@ -235,22 +237,22 @@ async def test_kill_minus_nine_in_the_middle_of_a_refresh_ends_in_a_known_way_in
         uri = store if isinstance(store, str) else f"sqlite:{store}"
         script = tmp_path / "dying.py"
         script.write_text(DYING)
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, str(script), uri, here.upstream.resource, here.issuer.url.split("/")[2],
-            cwd=Path(__file__).parents[2], env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-            stdout=asyncio.subprocess.PIPE,
-        )  # fmt: skip
-        assert process.stdout is not None
-        async with asyncio.timeout(PATIENCE_S):
+        printed = tmp_path / "printed"
+        with printed.open("wb") as out:
+            words = ["python", str(script), uri, here.upstream.resource, here.issuer.url.split("/")[2]]
+            process = await asyncio.to_thread(forking.fork, words, files=(0, out.fileno(), 2))
+
+        def is_in_phase() -> bool:
             if phase == "after the token is stored":
-                while await process.stdout.readline() != b"stored\n":
-                    pass
-            else:
-                # One for the code. The issuer counts a request before it holds it.
-                while hits["token"] < 2 or (phase == "before its answer" and not hits["token:refresh_token"]):
-                    await asyncio.sleep(0.01)
+                return printed.read_bytes() == b"stored\n"
+            # One for the code. The issuer counts a request before it holds it.
+            return hits["token"] >= 2 and (phase == "before the issuer works" or hits["token:refresh_token"] > 0)
+
+        async with asyncio.timeout(PATIENCE_S):
+            while not is_in_phase():
+                await asyncio.sleep(0.01)
         process.send_signal(signal.SIGKILL)
-        await process.wait()
+        assert await asyncio.to_thread(process.wait) == -signal.SIGKILL
         if phase == "before the issuer works":
             # The request that died with its process is not worked on either.
             switches.statuses["token"] = 503
