@@ -142,10 +142,13 @@ def test_a_grant_says_for_which_credentials_it_counts_and_it_does(run: Run, acce
 def test_a_store_that_cannot_be_used_says_why_to_the_operator(run: Run, tmp_path: Path, reason: str) -> None:
     store = tmp_path / "documents.db"
     store.mkdir() if "unable" in reason else store.write_bytes(b"no database " * 400)
-    ran = run("ingest", "handbook", "--space", "s1")
+    ran = run("ingest", "handbook", "--space", "s1", "--json")
     assert ran.code == 1
-    assert f"{str(store)!r} cannot be used: " in ran.err
-    assert reason in ran.err
+    assert f"The document store cannot be used now. The operator must look at its file. Reason: {str(store)!r}: " in (
+        text := orjson.loads(ran.out)["error"]["message"]
+    )
+    assert reason in text
+    assert text in ran.err
 
 
 @pytest.mark.parametrize(

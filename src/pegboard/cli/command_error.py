@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import IntEnum
 
-from pegboard.model.error import PegboardError, Problem
+from pegboard.model.error import CallError, PegboardError, Problem
+from pegboard.storage.store_error import StoreError
 
 
 class Exit(IntEnum):
@@ -34,3 +35,14 @@ class CommandError(PegboardError):
     ) -> None:
         super().__init__(message)
         self.kind, self.code, self.problems = kind, code, tuple(problems)
+
+
+def refused(error: CallError) -> CommandError:
+    """Convert a refused call to the error of a command.
+
+    Callers do not read why a store fails, since it may quote the data of others; operators at a keyboard do.
+    """
+    text = error.error.message
+    if isinstance(error.__cause__, StoreError):
+        text = f"{text} Reason: {error.__cause__}."
+    return CommandError(text, kind=error.error.kind, code=Exit.REFUSED)

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from pegboard.cli.command_error import CommandError, Exit
+from pegboard.cli.command_error import CommandError, Exit, refused
 from pegboard.cli.options import Options
 from pegboard.cli.project import CLI_STOP_GRACE_S, load
 from pegboard.connections.connection_records import ConnectFailedError, Person
@@ -43,7 +43,7 @@ async def opened_connections(options: Options, *, source: str = "") -> AsyncGene
     except ConnectFailedError as error:
         raise CommandError(str(error), kind=error.failure, code=Exit.REFUSED) from None
     except CallError as error:
-        raise CommandError(str(error), kind=error.error.kind, code=Exit.REFUSED) from None
+        raise refused(error) from None
     finally:
         await project.catalog.close(grace_s=CLI_STOP_GRACE_S)
 

@@ -210,7 +210,18 @@ class SqliteFile:
         try:
             yield
         except (apsw.Error, sqlite3.Error, OSError) as error:
-            raise StoreError(f"{str(self.path)!r}: {error}") from error
+            raise sqlite_fault(self.path, error) from error
+
+
+def sqlite_fault(path: Path, error: Exception) -> StoreError:
+    """Return an error of SQLite for operators, with the file, and the space left where its disk is full."""
+    if "disk" in str(error):
+        # SQLite reports many full disks as "disk I/O error".
+        try:
+            check_free_space(path)
+        except StoreError as full:
+            return StoreError(f"{full}: {error}")
+    return StoreError(f"{str(path)!r}: {error}")
 
 
 def open_sqlite(path: Path, *, busy_s: float, is_writing: bool = True, is_wal: bool = False) -> SqliteConnection:

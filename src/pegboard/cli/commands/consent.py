@@ -19,7 +19,7 @@ from pegboard.auth.keyring import credential_of
 from pegboard.auth.keys import KeyStore
 from pegboard.auth.rule_matching import grant_of
 from pegboard.cli.arguments import read_arguments
-from pegboard.cli.command_error import CommandError, Exit
+from pegboard.cli.command_error import CommandError, Exit, refused
 from pegboard.cli.options import Options, SharedOptions
 from pegboard.cli.project import find_config, opened
 from pegboard.cli.recorded_change import anote_change
@@ -295,7 +295,7 @@ class _Inbox(Struct, frozen=True, kw_only=True):
         try:
             return await connections.awaited()
         except CallError as error:
-            raise CommandError(error.error.message, kind=error.error.kind, code=Exit.REFUSED) from None
+            raise refused(error) from None
         finally:
             await connections.close()
 

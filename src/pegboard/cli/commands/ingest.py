@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from pegboard.cli.command_error import CommandError, Exit
+from pegboard.cli.command_error import CommandError, Exit, refused
 from pegboard.cli.document_project import DocumentProject, document_project
 from pegboard.cli.options import Options, SharedOptions
 from pegboard.cli.terminal import Terminal
@@ -79,7 +79,7 @@ async def ingest_command(
             on_bad=lambda bad: progress.note(f"{bad.path}: {bad.reason}"),
         )
     except CallError as error:
-        raise CommandError(error.error.message, kind=error.error.kind, code=Exit.REFUSED) from None
+        raise refused(error) from None
     finally:
         progress.end()
         project.store.close()

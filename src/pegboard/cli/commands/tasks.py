@@ -9,7 +9,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from pegboard.cli.command_error import CommandError, Exit
+from pegboard.cli.command_error import CommandError, Exit, refused
 from pegboard.cli.options import Options, SharedOptions
 from pegboard.cli.project import Project, load, opened
 from pegboard.cli.terminal import Column, json_text
@@ -77,7 +77,7 @@ def _refusals() -> Generator[None]:
     try:
         yield
     except CallError as error:
-        raise CommandError(str(error), kind=error.error.kind, code=Exit.REFUSED) from None
+        raise refused(error) from None
 
 
 class _Closing:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import orjson
 from cyclopts import Parameter
 
-from pegboard.cli.command_error import CommandError, Exit
+from pegboard.cli.command_error import CommandError, Exit, refused
 from pegboard.cli.document_project import DocumentProject, document_project
 from pegboard.cli.options import Options, SharedOptions
 from pegboard.cli.project import find_config
@@ -158,7 +158,7 @@ async def _opened(options: Options) -> AsyncGenerator[DocumentProject]:
     try:
         yield project
     except CallError as error:
-        raise CommandError(error.error.message, kind=error.error.kind, code=Exit.REFUSED) from None
+        raise refused(error) from None
     finally:
         project.store.close()
 

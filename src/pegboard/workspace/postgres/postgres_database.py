@@ -290,13 +290,14 @@ def _explained() -> Generator[None]:
         raise CallError("cancelled", "The question was cancelled.") from None
     except StoreError as error:
         log.warning("The document store cannot be used: %s", error)
-        raise CallError("storage_unavailable", _UNUSABLE) from None
+        raise CallError("storage_unavailable", _UNUSABLE) from error
     except psycopg.Error as error:
-        log.warning("The document store cannot be used: %s", _reason(error))
+        reason = _reason(error)
+        log.warning("The document store cannot be used: %s", reason)
         text = (
             f"The document store cannot be used now ({type(error).__name__}). The operator must look at its database."
         )
-        raise CallError("storage_unavailable", text) from None
+        raise CallError("storage_unavailable", text) from StoreError(reason)
 
 
 def _reason(error: psycopg.Error) -> str:

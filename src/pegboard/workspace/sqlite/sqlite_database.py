@@ -18,7 +18,7 @@ from pegboard.core.call.workers import WorkerPool
 from pegboard.model.document import DocumentScope
 from pegboard.model.error import CallError
 from pegboard.storage.idle_connections import IdleConnections, StoppableWork, StoppedError
-from pegboard.storage.sqlite_file import open_sqlite
+from pegboard.storage.sqlite_file import open_sqlite, sqlite_fault
 from pegboard.storage.store_error import StoreError
 from pegboard.workspace.document_schema import SCHEMA
 from pegboard.workspace.limits import DOCUMENT_STORE_BUSY_S, DOCUMENT_STORE_CONNECTIONS
@@ -212,5 +212,6 @@ def _explained(path: Path) -> Generator[None]:
         log.warning("The document store cannot be used: %s", error)
         raise CallError("storage_unavailable", _UNUSABLE) from error
     except (apsw.Error, OSError) as error:
-        log.warning("The document store %r cannot be used: %s: %s", str(path), type(error).__name__, error)
-        raise CallError("storage_unavailable", _UNUSABLE) from error
+        fault = sqlite_fault(path, error)
+        log.warning("The document store cannot be used: %s: %s", type(error).__name__, fault)
+        raise CallError("storage_unavailable", _UNUSABLE) from fault
