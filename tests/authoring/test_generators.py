@@ -9,6 +9,7 @@ import pytest
 
 from pegboard import CallContext, Catalog, Field, ToolContext, ToolSpec
 from pegboard.authoring import function
+from pegboard.model.json_types import JSON
 from tests.timing import PATIENCE_S
 
 INTEGERS: Any = {"type": "array", "items": {"type": "integer"}}
@@ -227,3 +228,29 @@ async def test_a_parameter_called_args_is_filled_by_name_where_the_handler_takes
     view = catalog.view(ToolContext())
     assert (await view.call("one", {"args": "x", "b": "y"})).text == "xy"
     assert (await view.call("two", {"args": "x"})).text == "x"
+
+
+CITY: JSON = {"type": "object", "properties": {"city": {"type": "string"}}}
+
+
+def shout(city: str, call: CallContext) -> str:
+    return city + "!" * bool(call.call_id)
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [
+        shout,
+        lambda ctx, args, suffix="!": args["city"] + suffix,
+        lambda ctx, args, *, suffix="!": args["city"] + suffix,
+        lambda ctx, args, city="!": args["city"] + city,
+        lambda ctx, city: city + "!",
+        lambda city, ctx=None: city + "!" * (ctx is not None),
+        lambda context, **rest: rest["city"] + "!",
+        lambda city: city + "!",
+    ],
+)
+async def test_a_handler_takes_context_and_arguments_in_every_usual_form(handler: Any) -> None:
+    catalog = Catalog()
+    catalog.register(ToolSpec(name="shout", description="x", input_schema=CITY), handler)
+    assert (await catalog.view(ToolContext()).call("shout", {"city": "Oslo"})).text == "Oslo!"

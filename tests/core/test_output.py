@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
+import numpy
 import orjson
 import pydantic
 import pytest
@@ -89,6 +90,9 @@ class Colour(enum.Enum):
         ({1: "a"}, {"1": "a"}),
         ({"n": float("nan")}, {"n": None}),
         (range(3), [0, 1, 2]),
+        (numpy.int64(3), 3),
+        ({"mean": numpy.float32(1.5), "is_high": numpy.bool_(True)}, {"mean": 1.5, "is_high": True}),
+        (numpy.array([[1, 2], [3, 4]]), [[1, 2], [3, 4]]),
     ],
     ids=lambda value: repr(value)[:30],
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from pegboard.authoring.builder import builder_entries, named_later, read_built
@@ -28,6 +28,9 @@ __all__ = [
     "read_built",
     "read_registered",
 ]
+
+
+_CONTEXT_NAMES = ("ctx", "context")
 
 
 def read_registered(
@@ -59,23 +62,28 @@ def spec_handler(handler: Callable[..., Any], spec: ToolSpec) -> Handler:
     """Return a spec's handler in its normal form: `(ctx, args)`.
 
     Two forms are accepted: `(ctx, args)` with the whole object, and one parameter per property (or `**kwargs`), as in
-    functions for OpenAI definitions. In the second form a parameter annotated with a context class gets the context.
+    functions for OpenAI definitions. In the second form the context goes to a parameter that is annotated with its
+    class, or called `ctx` or `context`.
 
     Raises:
         DefinitionError: a parameter without a default is not in the schema.
     """
     check_root(spec.input_schema)
     properties = set(spec.input_schema.get("properties", {}))
-    parameters = list(inspect.signature(handler).parameters.values())
+    parameters = _filled(list(inspect.signature(handler).parameters.values()), properties)
     injected = next((item.name for item in parameters if _is_context(item.annotation)), None)
     named = [item for item in parameters if item.kind is not item.VAR_KEYWORD and item.name != injected]
     strange = [item.name for item in named if item.name not in properties]
-    if len(strange) == 2 == len(parameters) and parameters[1].name in ("ctx", "context"):
+    if len(strange) == 2 == len(parameters) and parameters[1].name in _CONTEXT_NAMES:
         names = ", ".join(item.name for item in parameters)
         raise DefinitionError(f"{spec.origin}: the handler of {spec.name!r} takes ({names}); swap them: (ctx, args).")
-    if len(parameters) == 2 and (parameters[1].name in strange or _is_whole(parameters[0], properties)):
+    if len(parameters) == 2 and _is_whole(parameters, properties):
         return handler
+    if injected is None:
+        # Without an annotation, the name of a parameter that no property fills.
+        injected = next((name for name in _CONTEXT_NAMES if name in strange), None)
     missing = [item.name for item in named if item.name in strange and item.default is item.empty]
+    missing = [name for name in missing if name != injected]
     if missing:
         raise DefinitionError(
             f"{spec.origin}: the handler of {spec.name!r} asks for {missing}, which its schema does not have. "
@@ -88,9 +96,29 @@ def spec_handler(handler: Callable[..., Any], spec: ToolSpec) -> Handler:
     return by_name
 
 
-def _is_whole(first: inspect.Parameter, properties: Collection[str]) -> bool:
-    """Tell whether a handler takes `(ctx, args)` although `args` is a property: no argument could fill the first."""
-    return first.annotation is first.empty and first.default is first.empty and first.name not in properties
+def _filled(parameters: list[inspect.Parameter], properties: set[str]) -> list[inspect.Parameter]:
+    """Leave out parameters that a call does not fill: after two, those with a default for which there is no property.
+
+    `lambda ctx, args, city=city: …` keeps the value of a loop.
+    """
+    has_whole = "args" not in properties and [item.name for item in parameters[1:2]] == ["args"]
+    by_name = set[str]() if has_whole else properties
+    return [
+        item
+        for number, item in enumerate(parameters)
+        if number < 2 or item.default is item.empty or item.name in by_name
+    ]
+
+
+def _is_whole(parameters: Sequence[inspect.Parameter], properties: Collection[str]) -> bool:
+    """Tell whether a handler takes `(ctx, args)`; if `args` is a property, only where no argument fills the first."""
+    first, second = parameters
+    if second.kind is second.VAR_KEYWORD or second.name in _CONTEXT_NAMES or _is_context(second.annotation):
+        return False
+    if second.name not in properties:
+        return True
+    is_unfilled = first.annotation is first.empty and first.default is first.empty and first.name not in properties
+    return is_unfilled and (second.name == "args" or first.name not in _CONTEXT_NAMES)
 
 
 def _is_context(annotation: Any) -> bool:

@@ -263,6 +263,9 @@ def plain_form(value: object) -> object:
         return str(value)
     if isinstance(value, timedelta):
         return _iso_duration(value)
+    if callable(to_list := getattr(kind, "tolist", None)):
+        # Numbers and arrays of NumPy, and columns of pandas and Polars.
+        return to_list(value)
     return fields_of(value)
 
 
