@@ -6,13 +6,13 @@ import { chromium as playwright } from "playwright-core";
 const told = JSON.parse(process.argv[2]);
 const { base, link, key, pages, pictures = "", widths = [390, 1280, 2560], schemes = ["light", "dark"], height = 900 } = told;
 const executablePath = process.env.PEGBOARD_CHROMIUM || await chromium.executablePath();
-const args = process.env.PEGBOARD_CHROMIUM ? ["--no-sandbox"] : chromium.args.filter((one) => !/web-security|site-isolation|insecure|bypass/.test(one));
+const args = process.env.PEGBOARD_CHROMIUM ? ["--no-sandbox"] : chromium.args.filter((one) => !/web-security|site-isolation|insecure|bypass|single-process/.test(one));
 const browser = await playwright.launch({ executablePath, args });
 const axe = await readFile(new URL("node_modules/axe-core/axe.min.js", import.meta.url), "utf8");
 const faults = [];
 
 async function opened(options) {
-  const context = await browser.newContext(options);
+  const context = await browser.newContext({ locale: "en-US", ...options });
   const page = await context.newPage();
   const seen = [];
   page.on("dialog", (dialog) => { seen.push("dialog " + dialog.message()); dialog.dismiss(); });
