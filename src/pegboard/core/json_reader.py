@@ -76,11 +76,11 @@ def parse_json(text: str | bytes, *, bounds: Bounds = DEFAULT_BOUNDS) -> JSONVal
         raise _refused(f"the text is longer than {bounds.request_body_bytes} bytes (`limits.request_body_bytes`)")
     # Counted before parsing: parsing a million small keys costs more than refusing them.
     if raw.count(b":") > bounds.json_keys and members_written(raw) > bounds.json_keys:
-        raise _refused(f"they have more than {bounds.json_keys} keys in all (`limits.json_keys`)")
+        raise _refused(f"the text has more than {bounds.json_keys} keys in all (`limits.json_keys`)")
     value = _unique(raw, bounds)
     check_bounds(value, bounds=bounds)
     if b"\\u0000" in raw and any("\0" in item for item in _texts(value)):
-        raise _refused("they have a NUL character")
+        raise _refused("the text has a NUL character (\\u0000)")
     return value
 
 
@@ -251,7 +251,7 @@ def _unique(raw: bytes, bounds: Bounds) -> JSONValue:
         # orjson treats an integer of 309 digits as out of range.
         if _LONG_NUMBER.search(raw):
             return _exactly(raw, bounds)
-        raise _refused(f"they are not JSON, or nested too deep: {_first_line(error)}") from None
+        raise _refused(f"the text is not JSON, or nested too deep: {_first_line(error)}") from None
     if len(raw) <= _COMPARED_BYTES and _few_brackets(raw, _SHALLOW) and orjson.dumps(value) == raw:
         # As in `quickly_read`. Most programs write this way; a long text is not serialised to compare it.
         return value
@@ -287,9 +287,9 @@ def _exactly(raw: bytes, bounds: Bounds) -> JSONValue:
                 text.encode()
         return value
     except RecursionError:
-        raise _refused(f"they are nested more than {bounds.json_depth} levels deep (`limits.json_depth`)") from None
+        raise _refused(f"the text is nested more than {bounds.json_depth} levels deep (`limits.json_depth`)") from None
     except UnicodeError as error:
-        raise _refused(f"they are not UTF-8: {_first_line(error)}") from None
+        raise _refused(f"the text is not UTF-8: {_first_line(error)}") from None
     except ValueError as error:
         raise _refused(_first_line(error)) from None
 
