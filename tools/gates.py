@@ -176,7 +176,7 @@ def is_banned(module: str) -> bool:
 HEAVY = frozenset({
     "aiosmtplib", "apsw", "cryptography", "dbos", "docstring_parser", "fastembed", "genai_prices", "httpx2", "jinja2",
     "jmespath", "jsonschema_rs", "jwt", "langchain_core", "limits", "mcp", "mcp_types", "numpy", "opentelemetry",
-    "psycopg", "pydantic", "pydantic_ai", "pydantic_core", "redis", "rich", "ruamel", "safetensors", "sqlalchemy",
+    "psycopg", "pydantic", "pydantic_ai", "pydantic_core", "redis", "rich", "safetensors", "sqlalchemy",
     "sqlite3", "starlette", "tiktoken", "tokenizers", "watchfiles", "yaml",
 })  # fmt: skip
 # Modules that import none of them, and take long because of what they import of ours.

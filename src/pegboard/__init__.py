@@ -80,7 +80,7 @@ __all__ = [
 ]  # fmt: skip
 
 # The help of the command line needs nothing of the library; and a library that only declares tools needs neither a
-# server (Starlette, the MCP SDK) nor a config reader (ruamel.yaml).
+# server (Starlette, the MCP SDK) nor a config reader (PyYAML).
 _LIBRARY = LazyModule("pegboard.library")
 _LAZY = {
     "AgentRuntime": LazyModule("pegboard.agents.runtime"),

@@ -328,7 +328,7 @@ import asyncio, datetime, sys
 from typing import Annotated, Literal, Optional
 import pegboard
 def assert_light():
-    heavy = ("pydantic", "docstring_parser", "mcp", "ruamel", "limits", "sqlite3", "numpy")
+    heavy = ("pydantic", "docstring_parser", "mcp", "yaml", "limits", "sqlite3", "numpy")
     assert not [name for name in heavy if name in sys.modules], [name for name in heavy if name in sys.modules]
 assert_light()
 catalog = pegboard.Catalog()

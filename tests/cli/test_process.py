@@ -36,7 +36,7 @@ HEAVY = (
     "pydantic",
     "pygments",
     "rich.markdown",
-    "ruamel.yaml",
+    "yaml",
     "starlette",
     "uvicorn",
 )
@@ -219,7 +219,7 @@ def interruptible(words: Sequence[object]) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("module", ["orjson", "cyclopts", "ruamel", "pydantic"])
+@pytest.mark.parametrize("module", ["orjson", "cyclopts", "yaml", "pydantic"])
 def test_ctrl_c_ends_quietly_also_while_something_is_imported(
     module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

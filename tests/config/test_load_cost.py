@@ -10,7 +10,7 @@ from pegboard.config.forms.agent_words import KEYS_OF_AGENT_FILES
 
 # What is heavy, and what a config of Python tools alone has no use for.
 _UNUSED = [
-    "httpcore2", "httpx2", "yaml", "pegboard.config.forms.agent_form", "pegboard.config.kinds.tool_form",
+    "httpcore2", "httpx2", "pegboard.config.forms.agent_form", "pegboard.config.kinds.tool_form",
     "pegboard.config.workspace", "pegboard.sources.builtin.kind", "pegboard.sources.mcp", "pegboard.sources.openapi",
 ]  # fmt: skip
 _LOAD = f"""

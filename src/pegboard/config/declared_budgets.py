@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from pegboard.config.build_context import BuildContext
 from pegboard.config.config import Config
 from pegboard.config.profiles import place_of
 from pegboard.config.yaml.problems import Report
-from pegboard.core.names import matches_folded, nearest
+from pegboard.core.names import nearest
 from pegboard.core.ports import BudgetStore
 from pegboard.extras import needs_package
 from pegboard.lazy import LazyModule
@@ -72,16 +71,3 @@ def declare_budgets(build: BuildContext) -> None:
                 build.report.add(place_of(at / "profiles", index).problem(text))
         budget = Budget(name=name, origin=at.origin, **form.model_dump())
         registry.change(budgets={**registry.declarations.budgets, name: budget})
-
-
-def unmatched_budget_globs(build: BuildContext) -> Iterator[str]:
-    """Yield the globs of budgets that match no tool and no agent."""
-    registry = build.catalog.registry
-    entries = registry.build().entries
-    agents = [name.casefold() for name in registry.declarations.agents]
-    for budget in registry.declarations.budgets.values():
-        for glob in budget.tools:
-            if not any(matches_folded(glob, entry.folded_names) for entry in entries) and not matches_folded(
-                glob, [*agents, *(f"agent.{name}" for name in agents)]
-            ):
-                yield glob

@@ -6,27 +6,19 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from pegboard.config.forms.validation import validated
 from pegboard.config.forms.value_types import FilledText, Form, Maybe, Text
 from pegboard.config.yaml.config_files import has_top_level_key, read_text
 from pegboard.config.yaml.parser import parse
 from pegboard.config.yaml.problems import Report
-from pegboard.config.yaml.tree import At
+from pegboard.config.yaml.tree import At, Table, plain_value
 from pegboard.discovery.example_requests import EXAMPLE_REQUEST_CHARS, EXAMPLE_REQUESTS, ExampleRequests
-from pegboard.lazy import LazyModule
-from pegboard.model.bounds import DEFAULT_BOUNDS, MIB
-from pegboard.model.error import DefinitionError, Problem
-from pegboard.model.json_types import is_object
+from pegboard.model.bounds import MIB
+from pegboard.model.error import Problem
 from pegboard.storage.whole_file import write_whole
-
-if TYPE_CHECKING:
-    from pegboard.config.yaml import plain_reader
-else:
-    plain_reader = LazyModule("pegboard.config.yaml.plain_reader")
 
 EXAMPLE_FILE_BYTES = 16 * MIB  # bytes of the file
 EXAMPLE_FILE_VALUES = 500_000  # values in the file
@@ -63,25 +55,21 @@ def read_requests(path: Path, report: Report) -> Mapping[str, ExampleRequests]:
     if isinstance(text, Problem):
         report.add(text)
         return {}
-    try:
-        # Variables are not expanded: a model wrote part of the file, and must not be able to name secrets.
-        plain = plain_reader.PlainReader(bounds=DEFAULT_BOUNDS, most_values=EXAMPLE_FILE_VALUES).read(text)
-    except DefinitionError as error:
-        # Do not quote the file unless it is one of example requests: the path may name any file.
-        is_meant = has_top_level_key(text, RequestsFile.model_fields)
-        report.add(Problem(where=str(path), message=str(error) if is_meant else _NO_REQUESTS))
-        return {}
-    if plain is not None and not (is_object(plain) and "tools" in plain):
+    root, problems = parse(text, file=str(path), scalar_keys=True, max_nodes=EXAMPLE_FILE_VALUES)
+    if problems:
+        has_tools = has_top_level_key(text, RequestsFile.model_fields)
+    else:
+        has_tools = root is None or (isinstance(root, Table) and "tools" in root.items)
+    if not has_tools:
+        # Do not quote the file: the path may name any file.
         report.add(Problem(where=str(path), message=_NO_REQUESTS))
         return {}
-    try:
-        file = RequestsFile.model_validate(plain)
-    except ValidationError:
-        # The parser of configs is slow, but reports places.
-        root, problems = parse(text, file=str(path))
-        report.add(*problems)
-        if root is not None:
-            validated(RequestsFile, plain, At(root), report=report)
+    report.add(*problems)
+    if problems or root is None:
+        return {}
+    # Variables are not expanded: a model wrote part of the file, and must not be able to name secrets.
+    file = validated(RequestsFile, plain_value(root), At(root), report=report)
+    if file is None:
         return {}
     for name, form in file.tools.items():
         report.add(*(Problem(where=str(path), path=name, message=fault) for fault in _faults(form)))

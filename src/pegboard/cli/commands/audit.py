@@ -33,7 +33,6 @@ AUDIT_FOLLOW_S = 0.5  # seconds between two looks for new rows
 _TOOL = "Only calls of this tool, by id or requested name; a glob."
 _USER = "Only calls of this user."
 _SPACE = "Only calls in this space."
-_IN_PROFILE = "Only calls through this profile."
 _KIND = "Only this outcome or event, such as ok, not_found, rate_limited, unknown, config_taken."
 _SINCE = "Only rows younger than this, such as 30m, 12h or 7d."
 _LIMIT = "How many rows at most."

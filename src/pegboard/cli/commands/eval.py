@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 from cyclopts import Parameter
@@ -15,21 +15,17 @@ from pegboard.cli.options import SharedOptions
 from pegboard.cli.project import opened
 from pegboard.cli.terminal import Column
 from pegboard.config.embedders import embedder_named
+from pegboard.config.yaml.parser import parse
+from pegboard.config.yaml.tree import plain_value
 from pegboard.core.names import nearest_one
 from pegboard.core.ports import Embedder
 from pegboard.core.view import View
 from pegboard.discovery.evaluation import RECALLED, Evaluation, JudgedRequest, evaluated
 from pegboard.discovery.finder import Finder
 from pegboard.discovery.token_count import tokenizer
-from pegboard.lazy import LazyModule
-from pegboard.model.bounds import DEFAULT_BOUNDS, MIB
+from pegboard.model.bounds import MIB
 from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSON, JSONValue
-
-if TYPE_CHECKING:
-    from pegboard.config.yaml import plain_reader
-else:
-    plain_reader = LazyModule("pegboard.config.yaml.plain_reader")
 
 EVAL_FILE_BYTES = 16 * MIB  # bytes of a file of requests
 EVAL_FILE_VALUES = 500_000  # values in it
@@ -128,8 +124,10 @@ def _read(path: Path) -> list[_Row]:
         if path.suffix.lower() in (".jsonl", ".ndjson"):
             rows = [msgspec.json.decode(line, type=_Row) for line in text.splitlines() if line.strip()]
         else:
-            reader = plain_reader.PlainReader(bounds=DEFAULT_BOUNDS, most_values=EVAL_FILE_VALUES)
-            rows = msgspec.convert(reader.read(text), _File).requests
+            root, problems = parse(text, file="line", scalar_keys=True, max_nodes=EVAL_FILE_VALUES)
+            if problems:
+                raise DefinitionError(str(problems[0]))
+            rows = msgspec.convert(None if root is None else plain_value(root), _File).requests
     except (msgspec.ValidationError, msgspec.DecodeError, DefinitionError) as error:
         raise CommandError(f"{str(path)!r} is not a file of requests: {error}. Write {_EXAMPLE}.") from None
     if not rows:

@@ -20,8 +20,6 @@ from pegboard.cli.project import find_config
 from pegboard.core.names import fold, nearest
 from pegboard.model.json_types import JSON, is_object
 
-_CLIENTS_HELP = "claude-code, claude-desktop, cursor, vscode, codex, gemini, windsurf or zed."
-
 
 def install_command(
     client: Annotated[

@@ -33,7 +33,7 @@ def read_document(path: Path) -> JSONValue:
             return tomllib.loads(text)
         if path.suffix.lower() in (".json", ".jsonc") and text.lstrip()[:1] in ("{", "[", "/"):
             return _json(text)
-        return description_value(text, bounds=_BOUNDS, is_explained=False)
+        return description_value(text, bounds=_BOUNDS)
     except (ValueError, DefinitionError, RecursionError) as error:
         # Do not quote a file of another format: it may be any file.
         reason = (
@@ -47,7 +47,7 @@ def read_document(path: Path) -> JSONValue:
 def _json(text: str) -> JSONValue:
     """Parse JSON, which may have comments, as in editors' settings."""
     try:
-        return description_value(text, bounds=_BOUNDS, is_explained=False)
+        return description_value(text, bounds=_BOUNDS)
     except DefinitionError:
         if "//" not in text and "/*" not in text and ",\n" not in text and ",]" not in text and ",}" not in text:
             raise

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import Field, model_validator
 
@@ -23,8 +23,7 @@ from pegboard.config.yaml.parser import parse
 from pegboard.config.yaml.problems import Report
 from pegboard.config.yaml.tree import plain_value
 from pegboard.core.json_reader import parse_json
-from pegboard.lazy import LazyModule
-from pegboard.model.bounds import KIB, Bounds
+from pegboard.model.bounds import Bounds
 from pegboard.model.call_intent import FilledName
 from pegboard.model.error import CallError, DefinitionError, Problem
 from pegboard.model.json_types import JSONValue
@@ -35,12 +34,7 @@ from pegboard.sources.openapi.limits import OPENAPI_DOCUMENT_KEYS, OPENAPI_DOCUM
 from pegboard.sources.openapi.openapi_source import ApiAuth, ApiSettings, OpenApiSource
 from pegboard.sources.openapi.security_schemes import SecurityNeeds
 
-if TYPE_CHECKING:
-    from pegboard.config.yaml import plain_reader
-else:
-    plain_reader = LazyModule("pegboard.config.yaml.plain_reader")
-
-OPENAPI_CAREFUL_YAML_CHARS = 256 * KIB  # size of invalid YAML that the slow parser reads again to explain the fault
+OPENAPI_YAML_VALUES = 2_000_000  # values of a description in YAML, whose positions take memory
 
 # Keys of a single tool that apply to an API as well: all of its operations have the same end date.
 _DEPRECATED = "deprecated"
@@ -258,8 +252,8 @@ def _plain(value: str | Secret) -> str:
     return value.reveal() if isinstance(value, Secret) else value
 
 
-def description_value(text: str, *, bounds: Bounds, is_explained: bool = True) -> JSONValue:
-    """Parse a description in JSON or YAML. `is_explained` allows a slow second pass to explain faults.
+def description_value(text: str, *, bounds: Bounds) -> JSONValue:
+    """Parse a description in JSON or YAML.
 
     Raises:
         DefinitionError: it is neither, or too large.
@@ -277,13 +271,9 @@ def description_value(text: str, *, bounds: Bounds, is_explained: bool = True) -
         except CallError as error:
             reason = _of_a_document(error.error.message)
             raise DefinitionError(f"cannot be read as JSON: {_unquoted(reason, text)}") from None
-    try:
-        return plain_reader.PlainReader(bounds=room, most_values=OPENAPI_DOCUMENT_KEYS).read(text)
-    except DefinitionError as error:
-        if not is_explained or len(text) > OPENAPI_CAREFUL_YAML_CHARS:
-            raise DefinitionError(f"cannot be read as YAML: {_unquoted(str(error), text)}") from None
-    # A small text is parsed again by the parser of configs, which can suggest corrections.
-    root, problems = parse(text, file="line", scalar_keys=True)
+    root, problems = parse(
+        text, file="line", scalar_keys=True, max_nodes=OPENAPI_YAML_VALUES, max_depth=OPENAPI_DOCUMENT_LEVELS
+    )
     if problems or root is None:
         reason = _unquoted(str(problems[0]), text) if problems else "it is empty"
         raise DefinitionError(f"cannot be read as YAML: {reason}")

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ruamel.yaml import YAML
+import yaml
 
 from pegboard.config.yaml.parser import parse, scalar_value
 from pegboard.config.yaml.tree import Items, Table, plain_value
@@ -207,8 +207,8 @@ def _candidates(text: str, section: str, items: Sequence[JSONValue]) -> Iterator
 
 def _composed(text: str) -> Any:
     """Return the nodes of a valid YAML text; `None` if it is empty."""
-    yaml: Any = YAML(typ="safe", pure=True)
-    return yaml.compose(text)
+    untyped: Any = yaml
+    return untyped.compose(text, Loader=untyped.SafeLoader)
 
 
 def _inside(text: str, node: Any, written: str) -> Iterator[str]:

@@ -1,38 +1,32 @@
-"""Parser: parse YAML 1.2 text to a tree, within bounds; creates only text, numbers, lists and mappings."""
+"""Parser: parse YAML 1.2 text to a tree, within bounds; creates only text, numbers, lists and mappings.
+
+libyaml scans the text; the values of scalars follow the core schema of YAML 1.2, not the 1.1 of PyYAML. If PyYAML was
+built without libyaml, its own scanner, which is slow, does the same.
+"""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from msgspec import Struct, field
-from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError
-from ruamel.yaml.events import (
-    AliasEvent,
-    DocumentStartEvent,
-    MappingEndEvent,
-    MappingStartEvent,
-    ScalarEvent,
-    SequenceEndEvent,
-    SequenceStartEvent,
-)
-from ruamel.yaml.reader import ReaderError
+import yaml
 
 from pegboard.config.yaml.tree import Items, Mark, Node, Scalar, ScalarValue, Table
 from pegboard.model.bounds import DEFAULT_BOUNDS
 from pegboard.model.error import Problem
 from pegboard.model.record import replace
 
+YAML_SLOW_CHARS = 262_144  # size of a text that may be scanned in Python
 YAML_NODES = 100_000  # nodes with all aliases expanded: a few nested aliases can mean billions
 
 MAX_DEPTH: Final = DEFAULT_BOUNDS.json_depth
 
 _STANDARD = "tag:yaml.org,2002:"
-_TEXT_TAGS = frozenset({"!", f"{_STANDARD}str"})
-_OWN_TAGS = {SequenceStartEvent: f"{_STANDARD}seq", MappingStartEvent: f"{_STANDARD}map"}
+_TEXT_TAGS = frozenset({None, "!", f"{_STANDARD}str"})
+_LIST_TAGS = frozenset({None, "!", f"{_STANDARD}seq"})
+_TABLE_TAGS = frozenset({None, "!", f"{_STANDARD}map"})
 _WORDS: dict[str, ScalarValue] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
     **dict.fromkeys(("true", "True", "TRUE"), True),
@@ -42,13 +36,19 @@ _INTEGER = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _NO_NUMBER = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 _HALF = re.compile("[\ud800-\udfff]")
+# JSON escapes a character beyond 16 bits as two halves, which libyaml refuses.
+_ESCAPED_HALF = re.compile(r"\\u[dD][89a-fA-F]")
+_FORBIDDEN = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _BASES = {"0o": 8, "0x": 16}
+# By libyaml's messages. PyYAML's own scanner has others, without hints.
 _HINTS = {
-    "mapping values are not allowed here": "a text with ': ' needs quotes, and keys of one mapping the same indent",
-    "found character '\\t' that cannot start any token": "indent with spaces, not with tabs",
+    "mapping values are not allowed": "a text with ': ' needs quotes, and keys of one mapping the same indent",
+    "found a tab character": "indent with spaces, not with tabs",
     "found unexpected end of stream": "a quote is not closed",
-    "expected <block end>": "a colon is missing after a key, or an indent differs from that of the lines above",
-    "expected ',' or": "a bracket is not closed, or a text inside brackets needs quotes",
+    "did not find expected key": "a colon is missing after a key, or an indent differs from that of the lines above",
+    "did not find expected '-'": "a dash is missing before an item, or an indent differs from that of the lines above",
+    "could not find expected ':'": "a colon is missing after a key, or an indent differs from that of the lines above",
+    "did not find expected ',' or": "a bracket is not closed, or a text inside brackets needs quotes",
 }
 
 
@@ -60,12 +60,14 @@ class _StopError(Exception):
         self.problem = problem
 
 
-def parse(text: str, *, file: str, scalar_keys: bool = False) -> tuple[Node | None, list[Problem]]:
+def parse(
+    text: str, *, file: str, scalar_keys: bool = False, max_nodes: int = YAML_NODES, max_depth: int = MAX_DEPTH
+) -> tuple[Node | None, list[Problem]]:
     """Return the tree of one YAML document, `None` if it is empty, and all of its faults.
 
     With `scalar_keys` a key such as `200:` is read as its text; otherwise it is a fault.
     """
-    composer = _Composer(file, scalar_keys=scalar_keys)
+    composer = _Composer(file, scalar_keys=scalar_keys, max_nodes=max_nodes, max_depth=max_depth)
     try:
         for event in _events(text, file):
             composer.take(event)
@@ -101,25 +103,38 @@ def scalar_value(text: str) -> ScalarValue:
 
 
 def _events(text: str, file: str) -> Iterator[Any]:
-    # The event level of ruamel keeps positions, and never runs a constructor that a tag could name.
-    yaml: Any = YAML(typ="safe", pure=True)
+    """Yield the events of a text. They have positions, and no constructor that a tag could name ever runs."""
+    forbidden = _FORBIDDEN.search(text)
+    if forbidden is not None:
+        before = text[: forbidden.start()]
+        mark = Mark(file, before.count("\n") + 1, forbidden.start() - before.rfind("\n"))
+        raise _stop(mark, f"the character U+{ord(forbidden[0]):04X} is not allowed in YAML; remove it")
+    scanners: Any = yaml
+    is_slow = len(text) <= YAML_SLOW_CHARS and _ESCAPED_HALF.search(text) is not None
+    scanner = scanners.SafeLoader(text) if is_slow else getattr(scanners, "CSafeLoader", scanners.SafeLoader)(text)
     try:
-        yield from yaml.parse(text)
-    except MarkedYAMLError as error:
-        raise _StopError(_syntax_problem(error, file)) from None
-    except ReaderError as fault:
-        error: Any = fault
-        position: int = error.position
-        before = text[:position]
-        mark = Mark(file, before.count("\n") + 1, position - before.rfind("\n"))
-        raise _stop(mark, f"the character U+{ord(text[position]):04X} is not allowed in YAML; remove it") from None
+        while (event := scanner.get_event()) is not None:
+            yield event
+    except yaml.MarkedYAMLError as error:
+        raise _StopError(_syntax_problem(error, text, file)) from None
+    except yaml.YAMLError as error:
+        raise _stop(Mark(file, 1, 1), f"no valid YAML: {error}") from None
+    finally:
+        scanner.dispose()
 
 
-def _syntax_problem(error: Any, file: str) -> Problem:
+def _syntax_problem(error: Any, text: str, file: str) -> Problem:
     reason = str(error.problem or error.context or "it cannot be read")
-    hint = next((hint for start, hint in _HINTS.items() if reason.startswith(start)), "")
     place = error.problem_mark or error.context_mark
-    mark = Mark(file, 1, 1) if place is None else Mark(file, place.line + 1, place.column + 1)
+    # libyaml puts the end of a text at the start of the next line.
+    place = None if place is not None and place.index >= len(text) else place
+    last = text.rstrip("\n")
+    end = Mark(file, last.count("\n") + 1, len(last) - last.rfind("\n"))
+    mark = end if place is None else Mark(file, place.line + 1, place.column + 1)
+    if reason == "found character that cannot start any token" and place is not None:
+        character = text[place.index : place.index + 1]
+        reason = "found a tab character here" if character == "\t" else f"no text begins with {character!r}"
+    hint = next((hint for start, hint in _HINTS.items() if reason.startswith(start)), "")
     context = f" ({error.context} that starts in line {error.context_mark.line + 1})" if error.context_mark else ""
     return Problem(where=str(mark), message=f"no valid YAML: {reason}{context}" + (f"; {hint}" if hint else ""))
 
@@ -131,31 +146,42 @@ def _stop(mark: Mark, message: str) -> _StopError:
 # ---------------------------------------------------------------- events to nodes
 
 
-class _Open(Struct, kw_only=True):
+class _Open:
     """A list or mapping that is still open. `key` is waiting for its value."""
 
-    mark: Mark
-    is_table: bool
-    anchor: str | None
-    items: list[Node] = field(default_factory=list[Node])
-    table: dict[str, Node] = field(default_factory=dict[str, Node])
-    keys: dict[str, Mark] = field(default_factory=dict[str, Mark])
-    merges: list[Table] = field(default_factory=list[Table])
-    key: Scalar | None = None
-    is_repeated: bool = False
+    __slots__ = ("anchor", "is_repeated", "is_table", "items", "key", "keys", "mark", "merges", "table")
+
+    def __init__(self, mark: Mark, anchor: str | None, *, is_table: bool) -> None:
+        self.mark, self.anchor, self.is_table = mark, anchor, is_table
+        self.items: list[Node] = []
+        self.table: dict[str, Node] = {}
+        self.keys: dict[str, Mark] = {}
+        self.merges: list[Table] = []
+        self.key: Scalar | None = None
+        self.is_repeated = False
 
 
 class _Composer:
     """Builds nodes from events, without recursion. Collects faults that do not stop parsing."""
 
-    def __init__(self, file: str, *, scalar_keys: bool) -> None:
+    def __init__(self, file: str, *, scalar_keys: bool, max_nodes: int, max_depth: int) -> None:
         self.root: Node | None = None
-        self._scalar_keys = scalar_keys
         self.problems: list[Problem] = []
+        self._scalar_keys, self._max_nodes, self._max_depth = scalar_keys, max_nodes, max_depth
         self._file = file
         self._open: list[_Open] = []
         self._anchors: dict[str, Node | None] = {}
+        self._values: dict[str, ScalarValue] = {}
         self._documents = 0
+        self._take: Mapping[object, Callable[[Any], None]] = {
+            yaml.ScalarEvent: self._scalar,
+            yaml.AliasEvent: self._alias,
+            yaml.SequenceStartEvent: self._start_list,
+            yaml.MappingStartEvent: self._start_table,
+            yaml.SequenceEndEvent: self._end_list,
+            yaml.MappingEndEvent: self._end_table,
+            yaml.DocumentStartEvent: self._document,
+        }
 
     def take(self, event: Any) -> None:
         """Process the next event.
@@ -163,55 +189,63 @@ class _Composer:
         Raises:
             _StopError: the document exceeds a bound, or there is a second one.
         """
-        mark = Mark(self._file, event.start_mark.line + 1, event.start_mark.column + 1)
-        if isinstance(event, ScalarEvent):
-            self._place(self._scalar(event, mark))
-        elif isinstance(event, AliasEvent):
-            self._place(self._alias(event, mark))
-        elif isinstance(event, SequenceStartEvent | MappingStartEvent):
-            self._start(event, mark)
-        elif isinstance(event, SequenceEndEvent | MappingEndEvent):
-            self._end()
-        elif isinstance(event, DocumentStartEvent):
-            self._document(event, mark)
+        handler = self._take.get(type(event))  # pyright: ignore[reportUnknownArgumentType] - PyYAML has no types
+        if handler is not None:
+            handler(event)
 
-    def _document(self, event: Any, mark: Mark) -> None:
+    def _mark(self, event: Any) -> Mark:
+        start = event.start_mark
+        return Mark(self._file, start.line + 1, start.column + 1)
+
+    def _document(self, event: Any) -> None:
         self._documents += 1
         if self._documents > 1:
-            raise _stop(mark, "a second document starts here; a config is one document, so remove the `---`")
+            raise _stop(
+                self._mark(event), "a second document starts here; a config is one document, so remove the `---`"
+            )
         if event.version is not None and tuple(event.version) != (1, 2):
-            self._report(mark, "`%YAML` other than 1.2; this file is read as YAML 1.2, so remove the line")
+            self._report(self._mark(event), "`%YAML` other than 1.2; this file is read as YAML 1.2, so remove the line")
 
-    def _start(self, event: Any, mark: Mark) -> None:
-        if len(self._open) >= MAX_DEPTH:
-            raise _stop(mark, f"more than {MAX_DEPTH} levels of lists and mappings inside each other")
-        self._check_tag(event.tag, mark, frozenset({None, "!", _OWN_TAGS[type(event)]}))
+    def _start_list(self, event: Any) -> None:
+        self._start(event, _LIST_TAGS, is_table=False)
+
+    def _start_table(self, event: Any) -> None:
+        self._start(event, _TABLE_TAGS, is_table=True)
+
+    def _start(self, event: Any, tags: frozenset[str | None], *, is_table: bool) -> None:
+        mark = self._mark(event)
+        if len(self._open) >= self._max_depth:
+            raise _stop(mark, f"more than {self._max_depth} levels of lists and mappings inside each other")
+        self._check_tag(event.tag, mark, tags)
         if event.anchor is not None:
             self._anchors[event.anchor] = None
-        self._open.append(_Open(mark=mark, is_table=isinstance(event, MappingStartEvent), anchor=event.anchor))
+        self._open.append(_Open(mark, event.anchor, is_table=is_table))
 
-    def _end(self) -> None:
+    def _end_list(self, event: Any) -> None:
         done = self._open.pop()
-        if not done.is_table:
-            node: Node = Items(mark=done.mark, items=tuple(done.items), **_extent(done.items))
-        else:
-            for base in done.merges:
-                for key, value in base.items.items():
-                    if key not in done.table:
-                        done.table[key], done.keys[key] = value, base.keys[key]
-            node = Table(mark=done.mark, items=done.table, keys=done.keys, **_extent(done.table.values()))
-        self._check_extent(node)
-        self._place(self._named(done.anchor, node))
+        self._finish(Items(mark=done.mark, items=tuple(done.items), **_extent(done.items)), done.anchor)
 
-    def _check_extent(self, node: Node) -> None:
-        if node.size > YAML_NODES:
+    def _end_table(self, event: Any) -> None:
+        done = self._open.pop()
+        for base in done.merges:
+            for key, value in base.items.items():
+                if key not in done.table:
+                    done.table[key], done.keys[key] = value, base.keys[key]
+        table = Table(mark=done.mark, items=done.table, keys=done.keys, **_extent(done.table.values()))
+        self._finish(table, done.anchor)
+
+    def _finish(self, node: Items | Table, anchor: str | None) -> None:
+        if node.size > self._max_nodes:
             raise _stop(
-                node.mark, f"more than {YAML_NODES:,} values, aliases written out; split the file, or use fewer aliases"
+                node.mark,
+                f"more than {self._max_nodes:,} values, aliases written out; split the file, or use fewer aliases",
             )
-        if node.depth + len(self._open) > MAX_DEPTH:
-            raise _stop(
-                node.mark, f"more than {MAX_DEPTH} levels of lists and mappings inside each other, aliases written out"
-            )
+        if node.depth + len(self._open) > self._max_depth:
+            text = f"more than {self._max_depth} levels of lists and mappings inside each other, aliases written out"
+            raise _stop(node.mark, text)
+        if anchor is not None:
+            self._anchors[anchor] = node
+        self._place(node)
 
     def _place(self, node: Node) -> None:
         """Store a finished value: as the root, the next item, a key, or the value of the waiting key."""
@@ -254,16 +288,28 @@ class _Composer:
             return
         inside.table[str(key.value)], inside.keys[str(key.value)] = node, key.mark
 
-    def _scalar(self, event: Any, mark: Mark) -> Node:
-        text = self._whole(event.value, mark)
-        is_plain = bool(event.implicit[0])
-        self._check_tag(event.tag, mark, _TEXT_TAGS | {None})
+    def _scalar(self, event: Any) -> None:
+        mark, text, is_plain = self._mark(event), event.value, bool(event.implicit[0])
+        if not text.isascii():
+            text = self._whole(text, mark)
+        self._check_tag(event.tag, mark, _TEXT_TAGS)
+        value = self._plain(text, mark) if is_plain else text
+        node = Scalar(mark=mark, value=value, text=text, is_plain=is_plain)
+        if event.anchor is not None:
+            self._anchors[event.anchor] = node
+        self._place(node)
+
+    def _plain(self, text: str, mark: Mark) -> ScalarValue:
         try:
-            value = scalar_value(text) if is_plain else text
+            return self._values[text]
+        except KeyError:
+            pass
+        try:
+            value = self._values[text] = scalar_value(text)
         except ValueError as error:
             self._report(mark, str(error))
-            value = text
-        return self._named(event.anchor, Scalar(mark=mark, value=value, text=text, is_plain=is_plain))
+            return text
+        return value
 
     def _whole(self, text: str, mark: Mark) -> str:
         """Decode characters beyond 16 bits that are escaped as surrogate pairs, as in JSON."""
@@ -275,19 +321,15 @@ class _Composer:
             self._report(mark, "half of a character is escaped here; write the character itself")
             return _HALF.sub("\ufffd", text)
 
-    def _alias(self, event: Any, mark: Mark) -> Node:
+    def _alias(self, event: Any) -> None:
         anchor: str = event.anchor
         if anchor not in self._anchors:
-            raise _stop(mark, f"the alias *{anchor} refers to no anchor; a text that begins with * needs quotes")
+            hint = "a text that begins with * needs quotes"
+            raise _stop(self._mark(event), f"the alias *{anchor} refers to no anchor; {hint}")
         node = self._anchors[anchor]
         if node is None:
-            raise _stop(mark, f"the alias *{anchor} is inside its own anchor")
-        return node
-
-    def _named(self, anchor: str | None, node: Node) -> Node:
-        if anchor is not None:
-            self._anchors[anchor] = node
-        return node
+            raise _stop(self._mark(event), f"the alias *{anchor} is inside its own anchor")
+        self._place(node)
 
     def _check_tag(self, tag: str | None, mark: Mark, fine: frozenset[str | None]) -> None:
         if tag not in fine:

@@ -15,7 +15,7 @@ Step: TypeAlias = str | int
 ScalarValue: TypeAlias = str | int | float | bool | None
 
 
-class Mark(NamedTuple):
+class Mark(Struct, frozen=True, gc=False):
     """A position in a file. Line and column count from 1."""
 
     file: str
@@ -26,7 +26,7 @@ class Mark(NamedTuple):
         return f"{self.file}:{self.line}:{self.column}"
 
 
-class Scalar(Struct, frozen=True, kw_only=True):
+class Scalar(Struct, frozen=True, kw_only=True, gc=False):
     """One value. `text` is its spelling in the file; `is_plain` means unquoted."""
 
     mark: Mark
