@@ -1,7 +1,9 @@
-"""`pegboard serve --reload` logs what a reload gave and took, as `pegboard plan` says it."""
+"""`pegboard serve` logs what a reload or a hangup gave and took, as `pegboard plan` says it."""
 
 import asyncio
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -70,4 +72,23 @@ async def test_a_reload_logs_what_it_takes_for_each_profile(tmp_path: Path) -> N
         assert "2 more changes" in third["message"]
         path.write_text(config(look=required, pay=None, new={}, **many) + "\n")
         assert "nothing that callers see has changed" in (await plans(server.said, 4))[3]["message"]
+        assert CANARY not in server.said.read_text()
+
+
+async def test_a_hangup_logs_once_what_the_new_workers_take(tmp_path: Path) -> None:
+    path = tmp_path / "pegboard.yaml"
+    path.write_text(config())
+    (tmp_path / "mine.py").write_text("def echo(**arguments: object) -> dict[str, object]:\n    return arguments\n")
+    env = {"TOKEN": CANARY}
+    async with serving(tmp_path, "--workers", "2", "--log-format", "json", env=env) as server:
+        path.write_text(config(pay={"consent": "never"}, new={"description": CANARY}))
+        os.kill(server.pid, signal.SIGHUP)
+        [first] = await plans(server.said, 1)
+        assert changes(first) == {
+            ("support", "weaker", "pay"), ("support", "gained", "new"), ("sales", "gained", "new"),
+        }  # fmt: skip
+        assert first["level"].lower() == "warning"
+        path.write_text(config(pay={"consent": "never"}, new=None))
+        os.kill(server.pid, signal.SIGHUP)
+        assert ("sales", "lost", "new") in changes((await plans(server.said, 2))[1])
         assert CANARY not in server.said.read_text()

@@ -413,7 +413,7 @@ KEPT: dict[str, str] = {
         sources/mcp/http_transport.py:_resumption sources/mcp/stdio_transport.py:progressed
         sources/openapi/schema_translation.py:waiting telemetry/served_request.py:HTTP_CARRIER
         telemetry/served_request.py:MCP_CALL telemetry/served_request.py:REQUEST_ID
-        workspace/ingest.py:working catalog.py:_while_read cli/planning/recorded_limits.py:times
+        workspace/ingest.py:working catalog.py:_while_read planning/recorded_limits.py:times
         server/console/highlights.py:is_asked""",
     "an adapter makes it for one view, which is one caller's": """
         adapters/langchain.py:_call_id adapters/langchain.py:_interrupted adapters/langchain.py:_results

@@ -20,7 +20,7 @@ from pegboard.config.registered_later import keep_registered
 from pegboard.config.yaml.config_files import find_files
 from pegboard.core.ports import Source, StatefulHandler
 from pegboard.core.redaction import Redactor
-from pegboard.model.error import PegboardError, Problem
+from pegboard.model.error import DefinitionError, PegboardError, Problem
 from pegboard.model.json_types import JSONValue
 from pegboard.model.record import replace
 from pegboard.telemetry.reload_log import log_refusal, problems_of
@@ -107,22 +107,40 @@ class Reloader:
                 now = self._known
             last = now
 
+    def mark(self) -> str:
+        """Return what identifies the contents of the files now; empty if they are as they were when last read."""
+        now = self._marks()
+        return "" if now == self._known else hashlib.sha256(repr(sorted(now.items())).encode()).hexdigest()
+
+    async def load(self) -> tuple[Catalog, Config]:
+        """Load the files as they are now, without using them.
+
+        Raises:
+            DefinitionError: they would be refused.
+        """
+        try:
+            # In a thread: imports may take long, and current callers must not wait for them.
+            loaded, config = await asyncio.to_thread(load_catalog, self._path, env=self._env, strict=self.config.strict)
+            self._check(loaded)
+        except PegboardError as error:
+            raise DefinitionError(problems_of(error)) from error
+        except Exception as error:
+            # Boundary: whatever fails in a load, the config in use still serves.
+            problem = Problem(where=str(self._path), message=f"{type(error).__name__}: {error}")
+            raise DefinitionError([problem]) from error
+        return loaded, config
+
     async def reload(self) -> bool:
         """Load the files now; return whether they were applied."""
         before = self._marks()
         try:
-            # In a thread: imports may take long, and current callers must not wait for them.
-            loaded, config = await asyncio.to_thread(load_catalog, self._path, env=self._env, strict=self.config.strict)
-            # Its sources may send requests before the swap, and must use our server id.
-            loaded.registry.server_id = self._catalog.registry.server_id
-            loaded.registry.link_key = self._catalog.registry.link_key
-            self._check(loaded)
-        except PegboardError as error:
-            self._refuse(problems_of(error), before)
+            loaded, config = await self.load()
+        except DefinitionError as error:
+            self._refuse(error.problems, before)
             return False
-        except Exception as error:  # noqa: BLE001 - boundary: whatever fails in a load, the old config still serves
-            self._refuse([Problem(where=str(self._path), message=f"{type(error).__name__}: {error}")], before)
-            return False
+        # Its sources may send requests before the swap, and must use our server id.
+        loaded.registry.server_id = self._catalog.registry.server_id
+        loaded.registry.link_key = self._catalog.registry.link_key
         continuing = self._kept(loaded)
         for name, source in loaded.registry.sources.items():
             if name not in continuing:

@@ -7,9 +7,9 @@ import hmac
 import logging
 import socket  # noqa: TID251 - listens, and calls nobody
 import sys
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from starlette.applications import Starlette
@@ -416,9 +416,12 @@ def serve_http(
     listening: Callable[[], socket.socket],
     on_ready: Callable[[str], None] | None = None,
     worker: Worker | None = None,
+    on_replaced: Callable[[], Coroutine[Any, Any, None]] | None = None,
     front: ProxySettings = NO_PROXY,
 ) -> None:
     """Serve the catalog on a socket, which is bound after everything else was checked; `worker` if there are several.
+
+    `on_replaced` is called when another worker answers in place of this one, with the current config.
 
     Raises:
         DefinitionError: the profile does not exist, or a key is too short.
@@ -439,6 +442,7 @@ def serve_http(
         drain=lambda: _drain(catalog, app, options.grace_s),
         grace_s=options.grace_s,
         worker=worker,
+        on_replaced=on_replaced,
         front=front,
         tls=None if certificate is None else certificate.context,
     )

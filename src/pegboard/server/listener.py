@@ -9,7 +9,7 @@ import logging
 import socket  # noqa: TID251 - listens, and calls nobody
 import ssl
 import threading
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -121,6 +121,7 @@ class Listener:
         drain: run when no more connections are accepted, to end streams and calls, which otherwise may last for ever.
         grace_s: for answers to be completed after the end began; then their connections are closed.
         collector: the garbage collector of the process, if the server may set it.
+        on_replaced: run before the end of a worker that another has replaced.
     """
 
     def __init__(
@@ -138,11 +139,13 @@ class Listener:
         errors: logging.Logger = log,
         worker: Worker | None = None,
         collector: Collector | None = None,
+        on_replaced: Callable[[], Coroutine[Any, Any, None]] | None = None,
     ) -> None:
         self._server = ServerState(app, header_s=header_s, root_path=root_path, on_count=self._on_count, errors=errors)
         self._listening, self._lifespan, self._tls = listening, lifespan, tls
         self._on_ready, self._drain, self._grace_s = on_ready, drain, grace_s
-        self._worker, self._collector = worker, collector
+        self._worker, self._collector, self._on_replaced = worker, collector, on_replaced
+        self._is_replaced = False
         self._most_connections = 0
         self._giving_back: asyncio.TimerHandle | None = None
 
@@ -154,6 +157,7 @@ class Listener:
     async def serve(self, ending: asyncio.Event) -> None:
         """Serve until `ending` is set."""
         draining: asyncio.Future[None] | None = None
+        telling: asyncio.Future[None] | None = None
         async with self._lifespan:
             if self._collector is not None:
                 self._collector.begin()
@@ -170,11 +174,15 @@ class Listener:
                 for connection in list(self._server.connections):
                     connection.end_after_this()
                 await asyncio.sleep(LAST_REQUESTS_S)
+            if self._is_replaced and self._on_replaced is not None:
+                telling = asyncio.ensure_future(self._on_replaced())
             if self._drain is not None:
                 draining = asyncio.ensure_future(self._drain())
             await self._close_connections()
         if draining is not None:
             await draining
+        if telling is not None:
+            await asyncio.wait([telling])
         if self._collector is not None:
             self._collector.end()
 
@@ -251,6 +259,7 @@ class Listener:
                 leave()
             elif word:
                 # Without its parent a worker ends too.
+                self._is_replaced = self._is_replaced or word == "replaced"
                 ending.set()
                 if word == "gone":
                     loop.remove_reader(worker.link)
@@ -319,6 +328,7 @@ def listen(
     drain: Callable[[], Awaitable[None]],
     grace_s: float,
     worker: Worker | None = None,
+    on_replaced: Callable[[], Coroutine[Any, Any, None]] | None = None,
     front: ProxySettings = NO_PROXY,
     tls: ssl.SSLContext | None = None,
 ) -> None:
@@ -339,6 +349,7 @@ def listen(
         tls=tls,
         worker=worker,
         collector=Collector(),
+        on_replaced=on_replaced,
     )
     with listening:
         listener.run()

@@ -36,7 +36,7 @@ WORKER_RESTART_MOST_S = 30.0  # the longest such wait
 WORKER_SETTLED_S = 10.0  # a worker that ran this long is not counted as failing again
 WORKER_END_S = 20.0  # how long a worker may take to end before it is killed
 
-_READY, _DRAIN, _LEAVE = b"r", b"d", b"l"
+_READY, _DRAIN, _LEAVE, _REPLACED = b"r", b"d", b"l", b"p"
 _REFUSED = 1  # the exit code if the first worker does not provide one
 
 
@@ -91,14 +91,17 @@ class Worker(CarriesCredentials, frozen=True, kw_only=True):
             self.link.send(_READY)
 
     def order(self) -> str:
-        """Return the parent's order, `drain` or `leave`; `""` if there is none, `gone` if the parent has ended."""
+        """Return the parent's order, `drain`, `replaced` or `leave`; `""` without one, `gone` if the parent has ended.
+
+        A worker that is `replaced` drains too: a successor with the current config answers in its place.
+        """
         try:
             word = self.link.recv(1)
         except BlockingIOError:
             return ""
         except OSError:
             word = b""
-        return {_DRAIN: "drain", _LEAVE: "leave"}.get(word, "gone")
+        return {_DRAIN: "drain", _LEAVE: "leave", _REPLACED: "replaced"}.get(word, "gone")
 
 
 class _Process(Struct, eq=False):
@@ -296,7 +299,7 @@ class Workers:
             if place.successor is not None and place.successor.is_ready:
                 if place.process is not None:
                     self._leaving.append(place.process)
-                    self._send(place.process, _DRAIN)
+                    self._send(place.process, _REPLACED)
                 place.process, place.successor, place.failures, place.due = place.successor, None, 0, None
             is_due = place.due is not None and place.due <= self.clock()
             # Start the others after the first is ready, so that an invalid config is reported once.

@@ -8,9 +8,10 @@ from cyclopts import Parameter
 
 from pegboard.cli.command_error import Exit
 from pegboard.cli.completers import tool_names
+from pegboard.cli.markdown import as_code, markdown_table
 from pegboard.cli.options import Options, SharedOptions
-from pegboard.cli.planning.markdown import as_code, markdown_table
-from pegboard.cli.planning.reach import (
+from pegboard.cli.project import Project, left_out, opened
+from pegboard.cli.reach import (
     ALL_GROUPS,
     Matrix,
     Reached,
@@ -18,7 +19,6 @@ from pegboard.cli.planning.reach import (
     reached_by_agents,
     reached_by_callers,
 )
-from pegboard.cli.project import Project, left_out, opened
 from pegboard.cli.terminal import Column
 from pegboard.model.decision import Decision
 from pegboard.model.json_types import JSON

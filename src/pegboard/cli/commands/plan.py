@@ -13,17 +13,17 @@ from cyclopts import Parameter
 
 from pegboard.catalog import Catalog
 from pegboard.cli.command_error import CommandError, Exit
+from pegboard.cli.markdown import as_code, markdown_table
 from pegboard.cli.options import Options, SharedOptions
-from pegboard.cli.planning.comparison import Side, compare
-from pegboard.cli.planning.markdown import as_code, markdown_table
-from pegboard.cli.planning.plan_record import CHANGE_ORDER, plan_record, plan_sentence
-from pegboard.cli.planning.revision import checked_out
 from pegboard.cli.project import CLI_STOP_GRACE_S, CONFIG_NAME, Project, find_config, load
+from pegboard.cli.revision import checked_out
 from pegboard.cli.terminal import Column
 from pegboard.config import Config, context_for, load_catalog
 from pegboard.discovery.token_count import tokenizer
 from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSON
+from pegboard.planning.comparison import Side, compare
+from pegboard.planning.plan_record import CHANGE_ORDER, plan_record, plan_sentence
 
 FailOn = Literal["lost", "breaking", "weaker"]
 

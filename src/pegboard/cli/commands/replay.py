@@ -18,11 +18,11 @@ from pegboard.audit.audit_row import AuditRow
 from pegboard.cli.command_error import CommandError, Exit
 from pegboard.cli.opened_audit import opened_audit
 from pegboard.cli.options import Options, SharedOptions
-from pegboard.cli.planning.comparison import Side
-from pegboard.cli.planning.replayed_calls import Kind, Replay, Replayed, Replayer
 from pegboard.cli.project import CLI_STOP_GRACE_S, CONFIG_NAME, Project, find_config, left_out, load
 from pegboard.cli.terminal import Column
 from pegboard.model.json_types import JSON
+from pegboard.planning.comparison import Side
+from pegboard.planning.replayed_calls import Kind, Replay, Replayed, Replayer
 
 FailOn = Literal["refused", "limited", "asked", "allowed", "unclear", "never"]
 

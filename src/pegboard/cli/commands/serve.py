@@ -11,6 +11,7 @@ import socket  # noqa: TID251 - listens, and calls nobody
 import ssl
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,7 +23,6 @@ from pegboard.catalog import Catalog
 from pegboard.cli.command_error import CommandError, Exit
 from pegboard.cli.log_lines import LogForm, LogLevel, log_as, tell
 from pegboard.cli.options import Options, SharedOptions, Strict
-from pegboard.cli.planning.reload_plan import log_reload, remember
 from pegboard.cli.project import Project, load
 from pegboard.config import Config
 from pegboard.config.identity import console_rules_of
@@ -33,6 +33,7 @@ from pegboard.model.context import ToolContext
 from pegboard.model.error import PegboardError
 from pegboard.model.record import replace
 from pegboard.model.secret import Secret
+from pegboard.planning.reload_plan import log_reload, log_replacement, remember
 from pegboard.platforms import platform
 from pegboard.server.host_guard import hosts_of, is_loopback
 from pegboard.server.principal import Principal, choose_profile, context_maker
@@ -50,6 +51,7 @@ else:
     app = LazyModule("pegboard.server.app")
     listener = LazyModule("pegboard.server.listener")
 
+REPLACED_PLAN_S = 30.0  # for what a replaced worker logs about the new config
 WORKERS = 64  # maximum workers of one parent
 
 _RELOAD = "Reload when the config's files change; keep the old config if the new one has errors."
@@ -231,16 +233,15 @@ def _serve_alone(serving: Serving, worker: Worker | None = None) -> Any:
     if project.catalog.identity is None and project.config.workspace is not None and project.config.space is None:
         options.terminal.note(_NO_SPACE)
     keys, bus = _shared_secrets(project.config, worker)
-    catalog, config, note, problems = project.catalog, project.config, "", _no_problems
-    begin: Callable[[], None] = _nothing
+    catalog, note, problems = project.catalog, "", _no_problems
     watches: list[asyncio.Task[None]] = []
     if worker is not None:
         _share(catalog, worker)
         problems = worker.refusals.problems
+    reloader, context_of, watch = _reloading(project, serving, worker)
+    problems, begin = _first_of(lambda: reloader.problems, problems), _nothing
     if serving.reload:
-        config, watched, begin = _reloading(project, serving, worker)
-        problems = _first_of(watched, problems)
-        note = ", and reloading what changes"
+        begin, note = watch, ", and reloading what changes"
 
     login_token = ""
     is_at_terminal = worker is None and serving.log_format == "text" and is_loopback(serving.bound_host)
@@ -267,7 +268,7 @@ def _serve_alone(serving: Serving, worker: Worker | None = None) -> Any:
     return app.serve_http(
         catalog,
         app.AppOptions(
-            config=config,
+            config=context_of,
             profile=profile,
             allowed_hosts=hosts_of(serving.bound_host, serving.names, is_open=catalog.identity is not None),
             keys=keys,
@@ -279,6 +280,7 @@ def _serve_alone(serving: Serving, worker: Worker | None = None) -> Any:
         listening=lambda: serving.bind() if worker is None else worker.listening,
         on_ready=ready,
         worker=worker,
+        on_replaced=partial(_tell_replacement, reloader, catalog, serving) if worker and worker.number == 0 else None,
         front=serving.front,
     )
 
@@ -338,8 +340,8 @@ def _refuse_http_options(options: Mapping[str, object]) -> None:
 
 def _reloading(
     project: Project, serving: Serving, worker: Worker | None
-) -> tuple[Callable[[Principal], ToolContext], Callable[[], Sequence[object]], Callable[[], None]]:
-    """Return functions that make contexts by the current config, return its problems, and start watching it."""
+) -> tuple[Reloader, Callable[[Principal], ToolContext], Callable[[], None]]:
+    """Return what reloads the config, a function that makes contexts by the current one, and one to start watching."""
     catalog, tasks = project.catalog, list[asyncio.Task[None]]()
     make_context = context_maker(project.config)
 
@@ -380,7 +382,20 @@ def _reloading(
     def begin() -> None:
         tasks.append(asyncio.get_running_loop().create_task(reloader.run()))
 
-    return context_of, lambda: reloader.problems, begin
+    return reloader, context_of, begin
+
+
+def _tell_replacement(reloader: Reloader, catalog: Catalog, serving: Serving) -> Coroutine[Any, Any, None]:
+    """Return what logs the changes of the config with which another worker has replaced this one."""
+    # Taken now: the sources stop while it runs.
+    before = remember(catalog, reloader.config)
+
+    async def tell_changes() -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(REPLACED_PLAN_S):
+                await log_replacement(before, reloader.load, say=serving.say)
+
+    return tell_changes()
 
 
 def _first_of(*sources: Callable[[], Sequence[object]]) -> Callable[[], Sequence[object]]:

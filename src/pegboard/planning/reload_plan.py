@@ -1,25 +1,26 @@
-"""Reload plan: log what a reload of the config gave and took, as `pegboard plan` would have said."""
+"""Reload plan: what a config gives and takes that replaces the one in use, as `pegboard plan` says it."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from msgspec import Struct
 
 from pegboard.catalog import Catalog
-from pegboard.cli.planning.comparison import Side, compare
-from pegboard.cli.planning.plan_record import plan_record, plan_sentence
 from pegboard.config import Config, context_for
 from pegboard.core.declarations import MirroredSource, PrivateSource
 from pegboard.core.first_listing import wait_for_listing
 from pegboard.core.ports import Source, StartsSlowly
 from pegboard.core.redaction import Redactor
 from pegboard.discovery.token_count import Tokenizer, estimated_tokens
+from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSON
 from pegboard.model.record import replace
 from pegboard.model.source_state import SourceState
 from pegboard.model.tool import ToolEntry
+from pegboard.planning.comparison import Side, compare
+from pegboard.planning.plan_record import plan_record, plan_sentence
 
 RELOAD_LISTING_S = 10.0  # seconds in which new sources must list their tools to be compared
 RELOAD_CHANGES = 10  # changes in the text of the record; its fields have all
@@ -70,6 +71,20 @@ def remember(catalog: Catalog, config: Config) -> Side:
     return Side(catalog=copy, config=config, ctx=context_for(config, session="reload"))
 
 
+def with_known_listings(before: Side, loaded: Catalog, config: Config) -> Side:
+    """Return a config that was loaded and not started; sources declared as before list what they list now."""
+    known = before.catalog.registry.sources
+    declared = [{form.value.name: form.value for form in one.tools} for one in (before.config, config)]
+
+    def listed(name: str, source: Source) -> Source:
+        is_same = name in known and all(name in forms for forms in declared) and declared[0][name] == declared[1][name]
+        return known[name] if is_same and not source.entries() else source
+
+    sources = {name: listed(name, source) for name, source in loaded.registry.sources.items()}
+    loaded.registry.swap(replace(loaded.registry.declarations, sources=sources))
+    return Side(catalog=loaded, config=config, ctx=context_for(config, session="reload"))
+
+
 async def log_reload(before: Side, catalog: Catalog, config: Config, *, say: Callable[..., None]) -> None:
     """Log what a reload changed: as a warning if callers may lose something, otherwise by `say`.
 
@@ -78,13 +93,39 @@ async def log_reload(before: Side, catalog: Catalog, config: Config, *, say: Cal
     new = [source for source in catalog.registry.sources.values() if isinstance(source, StartsSlowly)]
     await wait_for_listing(new, RELOAD_LISTING_S)
     after = Side(catalog=catalog, config=config, ctx=context_for(config, session="reload"))
+    _log(await plan_of_reload(before, after), say)
+
+
+async def log_replacement(
+    before: Side, load: Callable[[], Awaitable[tuple[Catalog, Config]]], *, say: Callable[..., None]
+) -> None:
+    """Log what the config of another process changes that replaces this one, as `log_reload` does.
+
+    No source is started: the other process has those of the new config.
+    """
+    try:
+        loaded, config = await load()
+    except DefinitionError as error:
+        log.warning("config_reload_plan: what has changed cannot be compared: %s", error.problems[0])
+        return
+    try:
+        _log(await plan_of_reload(before, with_known_listings(before, loaded, config)), say)
+    finally:
+        await loaded.close(grace_s=0.0)
+
+
+async def plan_of_reload(before: Side, after: Side) -> JSON:
+    """Return the record of the plan of a reload, without secrets; tokens are estimated from bytes."""
     plan = await compare(before, after, against="the config before", counting=_BY_BYTES)
     record: JSON = plan_record(plan, counted_by=_BY_BYTES.name)
     # Definitions may repeat a secret.
-    record = Redactor((*before.catalog.secrets, *catalog.secrets)).value(record)
+    return Redactor((*before.catalog.secrets, *after.catalog.secrets)).value(record)
+
+
+def _log(record: JSON, say: Callable[..., None]) -> None:
     text = "; ".join([plan_sentence(record).removesuffix("."), *_shown(record)])
     fields: JSON = {"event": "config_reload_plan", "plan": record}
-    if plan.count(*_GRAVE):
+    if any(record["summary"][kind] for kind in _GRAVE):
         log.warning("config_reload_plan: %s", text, extra={"fields": fields})
     else:
         say(f"config_reload_plan: {text}\n", **fields)

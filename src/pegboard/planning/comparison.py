@@ -8,14 +8,6 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from pegboard.catalog import Catalog
-from pegboard.cli.planning.guard_change import (
-    GuardChange,
-    Guarded,
-    guards_of_config,
-    guards_of_profile,
-    guards_of_tool,
-)
-from pegboard.cli.planning.schema_change import SAME, SchemaChange, compare_schemas
 from pegboard.config import Config
 from pegboard.core.validated_entry import enforced_schema
 from pegboard.core.view import View
@@ -26,6 +18,14 @@ from pegboard.model.json_types import JSON
 from pegboard.model.profile import Profile
 from pegboard.model.record import replace
 from pegboard.model.tool import ToolEntry
+from pegboard.planning.guard_change import (
+    GuardChange,
+    Guarded,
+    guards_of_config,
+    guards_of_profile,
+    guards_of_tool,
+)
+from pegboard.planning.schema_change import SAME, SchemaChange, compare_schemas
 
 EXPOSURES = ("direct", "two_tool", "search")
 

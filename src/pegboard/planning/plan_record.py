@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pegboard.cli.planning.comparison import Change, Plan
 from pegboard.model.json_types import JSON
+from pegboard.planning.comparison import Change, Plan
 
 CHANGE_ORDER = ("lost", "breaking", "unclear", "weaker", "changed", "gained", "stronger", "compatible")
 """The kinds of changes, those that may break something first."""

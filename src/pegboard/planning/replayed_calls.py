@@ -15,8 +15,6 @@ from pegboard.audit.audit_row import AuditRow
 from pegboard.audit.call_rows import place_in
 from pegboard.auth.rule_matching import grant_of
 from pegboard.auth.rules import Credential
-from pegboard.cli.planning.comparison import Side
-from pegboard.cli.planning.recorded_limits import TimedCall, limited
 from pegboard.config import context_for
 from pegboard.core.call.arguments import unaliased
 from pegboard.core.call.limit_keys import Key
@@ -31,6 +29,8 @@ from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, is_object
 from pegboard.model.rate_limit import RateLimit
 from pegboard.model.tool import ToolEntry
+from pegboard.planning.comparison import Side
+from pegboard.planning.recorded_limits import TimedCall, limited
 
 Then = Literal["ran", "asked", "limited", "refused", "stopped", "unknown"]
 """What happened: `stopped` is a refusal for load, an outage or a hook; `unknown` is a call without an end."""

@@ -1,1 +1,0 @@
-"""Planning: what a changed config gives and takes, and who reaches which tool."""
