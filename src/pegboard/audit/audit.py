@@ -9,6 +9,7 @@ import orjson
 
 from pegboard.audit.audit_row import AuditRow
 from pegboard.audit.audit_writer import AuditWriter
+from pegboard.audit.recent_calls import RecentCalls
 from pegboard.core.call.finished_call import NOT_READ, FinishedCall, StartedCall
 from pegboard.core.digests import canonical_json
 from pegboard.core.judge import VISIBLE
@@ -31,6 +32,7 @@ class Audit:
 
     def __init__(self, writer: AuditWriter, *, is_required: bool = False) -> None:
         self.writer, self.is_required = writer, is_required
+        self.recent_calls = RecentCalls(writer.store)
         self._put = writer.put
 
     @property

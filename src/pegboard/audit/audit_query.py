@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -87,16 +86,6 @@ def newest_page(store: AuditStore, wanted: AuditFilter, *, limit: int, cursor: s
     if not is_reached:
         raise LookupError("The cursor does not lead to a row; it may have been deleted. Begin again without it.")
     return Page(found, "")
-
-
-def newest_calls(store: AuditStore, *, since: float, limit: int) -> Iterator[AuditRow]:
-    """Yield a row for each call that began at `since` or later, the newest first, at most `limit`.
-
-    Raises:
-        StoreError: the store cannot be read.
-    """
-    rows = (row for _, row in _one_a_call(_read(store.newest(since=since))) if row.event in ("call", "begin"))
-    return islice(rows, limit)
 
 
 def calls_since(store: AuditStore, since: float) -> Iterator[AuditRow]:

@@ -76,12 +76,17 @@ class AuditRow(Struct, kw_only=True, omit_defaults=True):
     @property
     def has_run(self) -> bool:
         """Whether the call is known to have passed every guard."""
-        return "run" in self.stage_s or self.outcome == "ok"
+        return has_run(self.outcome, self.stage_s)
 
     @property
     def time(self) -> str:
         """The start of the call in UTC, as ISO 8601 with milliseconds."""
         return datetime.fromtimestamp(self.at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def has_run(outcome: str, stage_s: Mapping[str, float]) -> bool:
+    """Return whether a call with this outcome and these stages is known to have passed every guard."""
+    return "run" in stage_s or outcome == "ok"
 
 
 _decoder = msgspec.json.Decoder(AuditRow)

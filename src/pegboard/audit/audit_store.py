@@ -27,7 +27,10 @@ class AuditStore(Protocol):
         ...
 
     def newest(self, *, since: float) -> Iterator[bytes]:
-        """Yield the rows of all chains that began at `since` or later, the newest first."""
+        """Yield the rows of all chains that began at `since` or later, the newest first.
+
+        Rows of a single chain come in the reverse order of their numbers.
+        """
         ...
 
     def heads(self, chain: str) -> list[Head]:

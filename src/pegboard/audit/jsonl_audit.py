@@ -76,11 +76,13 @@ class JsonlAudit:
 
     def newest(self, *, since: float) -> Iterator[bytes]:
         dated: list[tuple[float, bytes]] = []
-        for chain in self.chains():
+        chains = self.chains()
+        for chain in chains:
             # Rows that cannot be read have number 0; `verify` names them.
             dated += [(row.at, row.raw) for row in self.rows(chain) if row.seq and row.at >= since]
-        # Sorted by time alone; the sort is stable, so rows of one chain stay in order.
-        dated.sort(key=lambda each: each[0])
+        if len(chains) > 1:
+            # By time alone; the sort is stable, so rows of one chain stay in order.
+            dated.sort(key=lambda each: each[0])
         return (raw for _, raw in reversed(dated))
 
     def heads(self, chain: str) -> list[Head]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Literal
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, Protocol
 
 from msgspec import Struct
 
@@ -41,44 +41,78 @@ class UsageRow(Struct, frozen=True, kw_only=True):
         return self.ran == 0
 
 
-class _Counted:
+class CountedFields(Protocol):
+    """The fields of a call by whose values calls are counted."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def tool(self) -> str: ...
+
+
+class UsageCounter:
     """The running counts of one value."""
 
-    __slots__ = ("argument_bytes", "calls", "durations_s", "errors", "result_bytes")
+    __slots__ = ("_argument_bytes", "_calls", "_durations_s", "_errors", "_result_bytes")
 
     def __init__(self) -> None:
-        self.calls = self.argument_bytes = self.result_bytes = 0
-        self.errors = Counter[str]()
-        self.durations_s = array("d")
+        self._calls = self._argument_bytes = self._result_bytes = 0
+        self._errors = Counter[str]()
+        self._durations_s = array("d")
 
     def add(self, row: AuditRow) -> None:
-        self.calls += 1
-        self.argument_bytes += row.argument_bytes
-        self.result_bytes += row.result_bytes
+        """Count a call."""
+        self._calls += 1
+        self._argument_bytes += row.argument_bytes
+        self._result_bytes += row.result_bytes
         if row.outcome != "ok":
-            self.errors[row.outcome] += 1
+            self._errors[row.outcome] += 1
         if row.has_run:
-            self.durations_s.append(row.duration_s)
+            self._durations_s.append(row.duration_s)
+
+    def add_many(
+        self,
+        outcomes: Sequence[str],
+        ran_s: Sequence[float | None],
+        argument_bytes: Sequence[int],
+        result_bytes: Sequence[int],
+    ) -> None:
+        """Count many calls at once; `ran_s` has the durations of those that ran."""
+        self._calls += len(outcomes)
+        self._argument_bytes += sum(argument_bytes)
+        self._result_bytes += sum(result_bytes)
+        self._errors.update(outcomes)
+        del self._errors["ok"]
+        self._durations_s.extend(seconds for seconds in ran_s if seconds is not None)
 
     def counted(self, name: str) -> UsageRow:
-        ordered = sorted(self.durations_s)
+        """Return the counts until now."""
+        ordered = sorted(self._durations_s)
         p50, p95, p99 = (_percentile(ordered, share) for share in (0.5, 0.95, 0.99))
         return UsageRow(
-            name=name, calls=self.calls, ran=len(ordered), errors=dict(self.errors.most_common()), p50_s=p50,
-            p95_s=p95, p99_s=p99, argument_bytes=self.argument_bytes, result_bytes=self.result_bytes,
+            name=name, calls=self._calls, ran=len(ordered), errors=dict(self._errors.most_common()), p50_s=p50,
+            p95_s=p95, p99_s=p99, argument_bytes=self._argument_bytes, result_bytes=self._result_bytes,
         )  # fmt: skip
 
 
 def usage(rows: Iterable[AuditRow], by: UsageField) -> tuple[UsageRow, list[UsageRow]]:
     """Return the counts of all calls, and those of each value of a field, the most frequent first."""
-    whole, parts = _Counted(), dict[str, _Counted]()
+    whole, parts = UsageCounter(), defaultdict[str, UsageCounter](UsageCounter)
     for row in rows:
-        # A hidden or unknown tool has no id; the requested name is what its caller wanted.
-        name = row.tool or row.name if by == "tool" else getattr(row, by)
         whole.add(row)
-        parts.setdefault(name or _NONE, _Counted()).add(row)
-    counted = [part.counted(name) for name, part in parts.items()]
-    return whole.counted(""), sorted(counted, key=lambda one: (-one.calls, one.name))
+        parts[value_of(row, by)].add(row)
+    return whole.counted(""), by_frequency(part.counted(name) for name, part in parts.items())
+
+
+def value_of(row: CountedFields, by: UsageField) -> str:
+    """Return the value of a field by which a call is counted."""
+    # A hidden or unknown tool has no id; the requested name is what its caller wanted.
+    return (row.tool or row.name if by == "tool" else getattr(row, by)) or _NONE
+
+
+def by_frequency(rows: Iterable[UsageRow]) -> list[UsageRow]:
+    """Return the rows in their order: the most frequent first, then by name."""
+    return sorted(rows, key=lambda row: (-row.calls, row.name))
 
 
 class UsageSpan(Struct, frozen=True, kw_only=True):
@@ -86,33 +120,6 @@ class UsageSpan(Struct, frozen=True, kw_only=True):
 
     at: float
     usage: UsageRow
-
-
-class UsageOverTime:
-    """Counts calls by spans of time of the same length.
-
-    Args:
-        since: the beginning of the first span, in seconds since 1970.
-        until: the end of the last one.
-        spans: their number.
-    """
-
-    def __init__(self, *, since: float, until: float, spans: int) -> None:
-        self._since, self._span_s = since, (until - since) / spans
-        self._counts = [_Counted() for _ in range(spans)]
-
-    def add(self, row: AuditRow) -> None:
-        """Count a call; one outside of all spans is left out."""
-        place = math.floor((row.at - self._since) / self._span_s)
-        if 0 <= place < len(self._counts):
-            self._counts[place].add(row)
-
-    def counted(self) -> list[UsageSpan]:
-        """Return all spans in order, also those without calls."""
-        return [
-            UsageSpan(at=self._since + place * self._span_s, usage=count.counted(""))
-            for place, count in enumerate(self._counts)
-        ]
 
 
 def _percentile(ordered: list[float], share: float) -> float | None:

@@ -12,8 +12,6 @@ from pathlib import Path
 import pytest
 
 from pegboard import Catalog, agent_tool
-from pegboard.audit.audit_row import AuditRow
-from pegboard.audit.usage import UsageOverTime
 from pegboard.config import load_catalog
 from pegboard.model.agent import AgentBudgets, ModelSpec
 from tests.agents.team import agent, playing
@@ -138,12 +136,3 @@ async def test_usage_and_agents_are_for_operators(tmp_path: Path) -> None:
                 assert (await browser.get(path)).status_code == status
             await browser.get("")
             await browser.post("/logout")
-
-
-def test_calls_are_counted_in_the_span_in_which_they_began() -> None:
-    over_time = UsageOverTime(since=100.0, until=200.0, spans=4)
-    for at, outcome in ((100.0, "ok"), (124.9, "timeout"), (125.0, "ok"), (199.9, "ok"), (99.9, "ok"), (200.0, "ok")):
-        over_time.add(AuditRow(at=at, outcome=outcome, duration_s=0.1))
-    spans = over_time.counted()
-    assert [(span.at, span.usage.calls) for span in spans] == [(100.0, 2), (125.0, 1), (150.0, 0), (175.0, 1)]
-    assert spans[0].usage.errors == {"timeout": 1}

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple, get_args
 
 from starlette.responses import Response
 
-from pegboard.audit.audit_query import newest_calls
-from pegboard.audit.audit_row import AuditRow
-from pegboard.audit.audit_store import AuditStore
-from pegboard.audit.usage import UsageField, UsageOverTime, UsageRow, UsageSpan, usage
+from pegboard.audit.recent_calls import RECENT_CALLS, CountedCalls
+from pegboard.audit.usage import UsageField, UsageRow, UsageSpan
 from pegboard.discovery.list_costs import list_costs
 from pegboard.discovery.token_count import BY_BYTES, estimated_tokens
 from pegboard.model.json_types import JSON
@@ -25,7 +23,6 @@ from pegboard.server.console.shown_time import took
 from pegboard.server.console.visit import Visit
 from pegboard.storage.store_error import StoreError
 
-USAGE_CALLS = 50_000  # newest calls that are counted; `pegboard usage` counts all
 USAGE_ROWS_SHOWN = 100  # values of a field, and never called tools
 USAGE_SPANS = 48  # points of a plot
 USAGE_LISTS = 20  # profiles whose lists are counted
@@ -46,15 +43,6 @@ class UsageLine(NamedTuple):
     tokens: int
 
 
-class Counted(NamedTuple):
-    """What the calls of a period came to."""
-
-    whole: UsageRow
-    rows: Sequence[UsageRow]
-    spans: Sequence[UsageSpan]
-    names: frozenset[str]
-
-
 class UsagePage:
     """`/console/usage`, for operators; it counts the same records as `pegboard usage`."""
 
@@ -68,38 +56,26 @@ class UsagePage:
         by = _FIELDS.get(visit.query.get("by", ""), "tool")
         values: dict[str, object] = {
             "has_audit": audit is not None, "by": by, "fields": tuple(_FIELDS), "periods": tuple(_PERIODS),
-            "period": period if period in _PERIODS else _PERIOD, "lists": await _lists(visit), "most": USAGE_CALLS,
+            "period": period if period in _PERIODS else _PERIOD, "lists": await _lists(visit), "most": RECENT_CALLS,
             "whole": None,
         }  # fmt: skip
         if audit is not None:
-            period_s = _PERIODS.get(period, _PERIODS[_PERIOD])
+            now, period_s = visit.now(), _PERIODS.get(period, _PERIODS[_PERIOD])
             try:
-                counted = await asyncio.to_thread(_counted, audit.writer.store, visit.now(), period_s, by)
+                # A call that begins while this is counted belongs to the last span.
+                counted = await asyncio.to_thread(
+                    audit.recent_calls.counted, by, since=now - period_s, until=now + 1.0, spans=USAGE_SPANS
+                )
             except StoreError as error:
                 raise PageError(503, "Not now", f"The audit cannot be read: {error}.") from None
             values.update(_values(visit, counted, period_s))
         return self._pages.page("usage.html", {**frame(visit, "usage"), **values})
 
 
-def _counted(store: AuditStore, now: float, period_s: float, by: UsageField) -> Counted:
-    # A call that begins while this is counted belongs to the last span.
-    since, names = now - period_s, set[str]()
-    over_time = UsageOverTime(since=since, until=now + 1.0, spans=USAGE_SPANS)
-
-    def noted() -> Iterator[AuditRow]:
-        for row in newest_calls(store, since=since, limit=USAGE_CALLS):
-            over_time.add(row)
-            names.add(row.tool)
-            yield row
-
-    whole, rows = usage(noted(), by)
-    return Counted(whole, rows, over_time.counted(), frozenset(names))
-
-
-def _values(visit: Visit, counted: Counted, period_s: float) -> dict[str, object]:
+def _values(visit: Visit, counted: CountedCalls, period_s: float) -> dict[str, object]:
     whole, rows = counted.whole, counted.rows
     declared = visit.gateway.registry.snapshot().entries
-    never = sorted(entry.wire_name for entry in declared if entry.qualified_id not in counted.names)
+    never = sorted(entry.wire_name for entry in declared if entry.qualified_id not in counted.tools)
     most = max((row.calls for row in rows), default=1)
     return {
         "whole": _line(whole, whole.calls or 1), "rows": [_line(row, most) for row in rows[:USAGE_ROWS_SHOWN]],
