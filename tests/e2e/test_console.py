@@ -34,6 +34,12 @@ async def walked(**told: Any) -> dict[str, Any]:
     return json.loads(said)
 
 
+def pictures(name: str) -> str:
+    """Return the folder for the pictures of a walk, in that of `PEGBOARD_PICTURES`; empty without that variable."""
+    parent = os.environ.get("PEGBOARD_PICTURES", "")
+    return parent and str(Path(parent, name))
+
+
 def shop(folder: Path, count: int) -> Catalog:
     """Return a catalog with so many tools, some of them hidden, asking or hostile."""
     catalog = Catalog("shop", consent_store=SqliteConsents(folder / "consents.db"), tasks=Tasks("memory"))
@@ -74,9 +80,7 @@ async def test_no_page_has_a_fault_in_light_and_dark_on_any_screen(tmp_path: Pat
                       ["tried", "/tools/hostile", ".try button.main"], ["eyes", "?user=ann&role=editor"],
                       ["found", "/find?find=orders"],
                       ["differ", "/compare?profile=default&b_profile=strict"]]  # fmt: skip
-        told = await walked(
-            base=f"{url}/console", link="once", pages=pages, pictures=os.environ.get("PEGBOARD_PICTURES", "")
-        )
+        told = await walked(base=f"{url}/console", link="once", pages=pages, pictures=pictures(str(count)))
     assert told["faults"] == []
     assert {name for name, length in told["texts"].items() if length < 20} == set()
     assert told["pressed"] == {"search": "q", "peg": count > 0, "help": True, "palette": "Two callers side by side"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import struct
 import wave
 import zlib
@@ -29,7 +28,7 @@ from tests.auth.parts import bearer
 from tests.connections.agreeing import connect, connections_in, settings_of
 from tests.connections.toy_issuer import ToyIssuer
 from tests.connections.toy_upstreams import McpUpstream
-from tests.e2e.test_console import walked
+from tests.e2e.test_console import pictures, walked
 from tests.security.test_console import HIDING, MARKUP
 from tests.server.doors import listening
 
@@ -152,10 +151,10 @@ async def test_the_pages_of_documents_agents_usage_and_results_have_no_fault(tmp
             ["table", f"/documents/{table}"], ["connections", "/connections"], ["agents", "/agents"],
             ["agent", "/agents/lead"], ["runs", "/agents/counter"], ["usage", "/usage?since=1h"],
             ["by-user", "/usage?by=user"], ["tree", "/tools/order_status", ".try button.main"],
-            ["parts", "/tools/chart", ".try button.main"],
+            ["parts", "/tools/chart", ".try button.main"], ["audit", "/audit"],
         ]  # fmt: skip
         told = await walked(
-            base=f"{url}/console", key=key, pages=pages, pictures=os.environ.get("PEGBOARD_PICTURES", ""),
+            base=f"{url}/console", key=key, pages=pages, pictures=pictures("kitchen"),
             drop={"path": "/documents?d_space=kitchen", "name": "tea.md", "text": "# Tea"},
         )  # fmt: skip
     assert told["faults"] == []

@@ -98,11 +98,11 @@
           cell(row, new Date(call.at * 1000).toLocaleTimeString(), "mono nowrap");
           const tool = cell(row, "", call.parent ? "mono nested" : "mono");
           tool.textContent = call.tool;
-          for (const text of [call.who, call.profile, call.door]) cell(row, text);
+          for (const text of [call.who, call.profile, call.door]) cell(row, text, "fine");
           const outcome = document.createElement("span");
           outcome.className = "tag state-runs"; outcome.textContent = "runs";
-          cell(row, "").append(outcome);
-          cell(row, "", "nowrap");
+          cell(row, "", "fine").append(outcome);
+          cell(row, "", "fine nowrap");
         }
         if (kind === "finished") {
           const outcome = row.cells[5].firstChild;

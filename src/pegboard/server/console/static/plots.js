@@ -5,7 +5,7 @@
   if (!plots) return;
   plots.hidden = false;
   const data = JSON.parse(plots.dataset.plot);
-  const colours = { calls: "--fill", errors: "--bad", p50: "--fill", p95: "--asks" };
+  const colours = { calls: "--mark", errors: "--bad", p50: "--mark", p95: "--asks" };
   const draw = () => {
     // Canvases do not know light-dark(), so a property that does asks for each colour.
     const probe = document.createElement("i");
@@ -19,9 +19,9 @@
       const names = place.dataset.lines.split(" ");
       place.replaceChildren();
       new uPlot({
-        width: Math.max(place.clientWidth, 200), height: 190, cursor: { drag: { x: false, y: false } },
+        width: Math.max(place.clientWidth, 200), height: 180, cursor: { drag: { x: false, y: false } },
         legend: { live: true }, scales: { y: { range: (_, low, high) => [0, Math.max(high, 1) * 1.05] } },
-        axes: [{ ...axis, values: (_, ticks, __, ___, step) => ticks.map((at) => (step >= 43200 ? date(at) : clock(at))) }, { ...axis, size: 54 }],
+        axes: [{ ...axis, size: 30, values: (_, ticks, __, ___, step) => ticks.map((at) => (step >= 43200 ? date(at) : clock(at))) }, { ...axis, size: 54 }],
         tzDate: (at) => uPlot.tzDate(new Date(at * 1000), "Etc/UTC"),
         series: [{ label: "UTC", value: (_, at) => (at == null ? "–" : `${date(at)} ${clock(at)}`) }, ...names.map((name) => ({ label: name, value: (_, count) => (count == null ? "–" : String(count)), stroke: shown(colours[name]), width: 2, points: { show: data[name].filter((one) => one != null).length < 3 }, spanGaps: false }))],
       }, [data.at, ...names.map((name) => data[name])], place);
