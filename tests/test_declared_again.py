@@ -11,6 +11,7 @@ import pytest
 from pegboard import Catalog, DefinitionError, DuplicateToolError, Tool, ToolContext, ToolSpec, default_catalog
 from pegboard.model.resource import ResourceSpec
 from pegboard.testing import isolated_catalog
+from tests.core.parts import FakeSource, foreign
 
 ANN = ToolContext(user_id="ann")
 DECLARATIONS = '''
@@ -196,6 +197,8 @@ async def test_default_loaders_run_as_often_as_one_likes() -> None:
         def today() -> str:
             return "water"
 
+        into.add_source(FakeSource(name="git", listed=[foreign("git", "log")]))
+        into.mirror(source=FakeSource(name="sdk", listed=[foreign("sdk", "find")]))
         into.group("own", "Ours.")
         if len(runs) == 3:
             raise RuntimeError("no")
@@ -205,7 +208,7 @@ async def test_default_loaders_run_as_often_as_one_likes() -> None:
     for _ in range(2):
         catalog.load_defaults()
     assert (await catalog.view(ANN).call("counted", {})).structured == 2
-    assert (seen, sorted(catalog.view(ANN).names())) == ([2], ["counted", "kept"])
+    assert (seen, sorted(catalog.view(ANN).names())) == ([2], ["counted", "git__log", "kept", "mcp__sdk__find"])
     before = catalog.snapshot()
     with pytest.raises(RuntimeError):
         catalog.load_defaults()
@@ -214,3 +217,4 @@ async def test_default_loaders_run_as_often_as_one_likes() -> None:
     catalog.reset()
     catalog.load_defaults()
     assert (await catalog.view(ANN).call("counted", {})).structured == 5
+    assert "git__log" in catalog.view(ANN).names()

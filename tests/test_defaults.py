@@ -54,6 +54,7 @@ def declared(catalog: Catalog) -> list[str]:
         asked.append("hook")
 
     catalog.group("empty", "Nothing yet")
+    catalog.mirror("WebSearch", groups="web")
     catalog.profile(Profile(name="cook", include=("kitchen",), exposure="direct"))
     return asked
 
@@ -79,6 +80,7 @@ async def test_reset_then_load_defaults_brings_back_all_that_code_declared() -> 
         assert sorted(catalog.view(ANN).names()) == [name for name in before if name != "by_hand"]
         assert catalog.registry.groups == {"empty": "Nothing yet"}
         assert catalog.view(ANN, profile="cook").names() == ["boil"]
+        assert catalog.view(ANN, include=["web"]).names() == ["WebSearch"]
         assert len(catalog.registry.hooks) == 1
         assert [entry.spec.name for entry in catalog.resources.view(ANN).tools()] != []
         asked.clear()
@@ -409,6 +411,8 @@ async def test_the_tools_of_a_mirrored_source_are_names_for_allow_lists_and_noth
     for wrong in ({}, {"name": "x", "source": source}, {"source": source, "full_names": ["x"]}):
         with pytest.raises(DefinitionError, match="takes a name, or source= alone"):
             catalog.mirror(**wrong)
+    with pytest.raises(DefinitionError, match=r"full_names=\['Edit', 'Write'\]"):
+        catalog.mirror(["Edit", "Write"])  # type: ignore[arg-type]
     with pytest.raises(DefinitionError, match="There is a source 'git' already"):
         catalog.mirror(source=source)
     catalog.mirror(source=FakeSource(name="odd", listed=[foreign("odd", "x")]), available="nobody_knows")

@@ -411,7 +411,8 @@ class Catalog:
         def declare(build: Callable[..., Any]) -> Callable[..., Any]:
             if callable(names):
                 ask = names
-                self.registry.add_named_later(ask, lambda _: named_later(build, ask, description, declared))
+                groups = tuple(as_list(declared["groups"] or ()))
+                self.registry.add_named_later(ask, lambda _: named_later(build, ask, description, declared), groups)
             else:
                 listed = (names,) if isinstance(names, str) else tuple(names)
                 self._add_of(build, *builder_entries(build, listed, description, declared))
@@ -495,7 +496,8 @@ class Catalog:
         >>> list(gateway.registry.sources)
         ['notes']
         """
-        self.registry.add_source(source)
+        if not self.runtime.defaults.keeps_source(source.name, self.registry):
+            self.registry.add_source(source)
 
     def agent(self, spec: AgentSpec, *, tools: Iterable[Callable[..., Any] | ToolEntry] = ()) -> None:
         """Declare an agent. `tools` are its own: functions, or values of `agent_tool`; no other view has them.
@@ -562,7 +564,7 @@ class Catalog:
         `core`.
 
         Raises:
-            DefinitionError: neither a name nor a source, or both.
+            DefinitionError: neither a name nor a source, or both; several names.
 
         >>> claude = Catalog("claude")
         >>> claude.mirror("WebSearch", groups="web")
@@ -572,8 +574,13 @@ class Catalog:
         if (name is None) is (source is None) or (source is not None and full_names is not None):
             raise DefinitionError("mirror() takes a name, or source= alone: the tools of a source have names already.")
         if source is not None:
-            self.registry.add_source(MirroredSource(source, tuple(as_list(groups)), available))
-        elif name is not None:
+            self.add_source(MirroredSource(source, tuple(as_list(groups)), available))
+        elif not isinstance(name, str):
+            text = (
+                "mirror() takes one name. For several, give the group of names one name: mirror('sentry', full_names="
+            )
+            raise DefinitionError(f"{text}{name!r}).")
+        else:
             self.registry.add_mirror(name, Mirror(tuple(as_list(groups)) or ("core",), full_names, available))
 
     def group(self, name: str, description: str = "") -> None:

@@ -97,7 +97,7 @@ def test_built_names_that_differ_from_the_declared_ones_are_an_error() -> None:
     catalog.builder(["one", "two"])(counted(made("one"), made("three"))[0])
     decision = catalog.view(ToolContext()).why("one")
     assert decision.code == "builder"
-    assert "declares ['one', 'two'] but built ['one', 'three']" in decision.reason
+    assert "declares ['one', 'two'] but built ['one', 'three']. Declare the names that it builds" in decision.reason
 
 
 def test_a_built_tool_gets_the_namespace_and_groups_of_its_declaration() -> None:
@@ -183,6 +183,15 @@ def test_names_given_by_a_callable_are_evaluated_when_they_are_asked() -> None:
     names.extend(["red", "blue"])
     assert catalog.view(ToolContext()).names() == ["red", "blue"]
     assert [tool.wire_name for tool in catalog.view(ToolContext()).tools()] == ["red", "blue"]
+
+
+def test_the_groups_of_a_builder_are_known_before_its_names_are() -> None:
+    catalog = Catalog()
+    names: list[str] = []
+    catalog.builder(lambda: names, groups=["paint", "wall"])(lambda ctx: [made(name) for name in names])
+    assert catalog.view(ToolContext(), include=["paint"]).names() == []
+    names.append("red")
+    assert catalog.view(ToolContext(), include=["wall"]).names() == ["red"]
 
 
 def test_a_builder_whose_second_name_is_taken_declares_nothing() -> None:

@@ -32,6 +32,8 @@ class NamedLater(NamedTuple):
 
     names: Callable[[], Sequence[str]]
     entries: Callable[[tuple[str, ...]], Sequence[ToolEntry]]
+    groups: tuple[str, ...] = ()
+    """Known before there is a name, so that callers can select them."""
 
 
 class Mirror(NamedTuple):

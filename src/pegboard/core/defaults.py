@@ -13,7 +13,7 @@ from pegboard.core.registry import Registry
 from pegboard.model.record import replace
 from pegboard.model.tool import ToolEntry
 
-_BY_NAME = ("predicates", "groups", "profiles", "resources")
+_BY_NAME = ("predicates", "groups", "profiles", "mirrors", "resources")
 _IN_ORDER = ("hooks", "named_later")
 
 
@@ -35,6 +35,7 @@ class Defaults:
         self._named_by_loaders: dict[str, frozenset[str]] = dict.fromkeys(_BY_NAME, frozenset[str]())
         self._listed_by_loaders: tuple[Any, ...] = ()
         self._tools_of_loaders: dict[str, ToolEntry] = {}
+        self._sources_of_loaders: frozenset[str] = frozenset()
 
     def note(self, *entries: ToolEntry) -> None:
         """Remember tools that a decorator declared."""
@@ -64,6 +65,10 @@ class Defaults:
         name = (tool.__module__, tool.__qualname__)
         known = (ref() for ref in self._classes)
         return next((each for each in known if each is not None and (each.__module__, each.__qualname__) == name), None)
+
+    def keeps_source(self, name: str, registry: Registry) -> bool:
+        """Tell whether a loader that runs again adds a source that is there; it stays as it is, with its connection."""
+        return self._is_loading and name in self._sources_of_loaders and name in registry.sources
 
     def forget(self, key: str) -> None:
         """Forget a tool that was removed or replaced; by folded qualified id."""
@@ -95,6 +100,7 @@ class Defaults:
             }
         finally:
             self._is_loading, after = False, registry.declarations
+            self._sources_of_loaders |= frozenset(after.sources) - frozenset(before.sources)
             for field in _BY_NAME:
                 new = frozenset(getattr(after, field)) - frozenset(getattr(before, field))
                 self._named_by_loaders[field] |= new
@@ -110,7 +116,7 @@ class Defaults:
         for key in self._named_by_loaders["resources"]:
             if key in declared.resources:
                 declared = declared.without(key)
-        for field in ("predicates", "groups", "profiles"):
+        for field in ("predicates", "groups", "profiles", "mirrors"):
             own = self._named_by_loaders[field]
             declared = replace(declared, **{field: {n: v for n, v in getattr(declared, field).items() if n not in own}})
         for field in _IN_ORDER:
@@ -143,6 +149,7 @@ class Defaults:
             "predicates": registry.add_predicate,
             "groups": registry.add_group,
             "profiles": lambda _, profile: registry.add_profile(profile),
+            "mirrors": registry.add_mirror,
             "resources": lambda _, entry: registry.add(entry),
         }
         for field in _BY_NAME:

@@ -208,11 +208,14 @@ class Registry:
         return known | new if new else known
 
     def add_named_later(
-        self, names: Callable[[], Sequence[str]], entries: Callable[[tuple[str, ...]], Sequence[ToolEntry]]
+        self,
+        names: Callable[[], Sequence[str]],
+        entries: Callable[[tuple[str, ...]], Sequence[ToolEntry]],
+        groups: tuple[str, ...] = (),
     ) -> None:
         """Declare tools whose names are computed again for each snapshot."""
         with self._lock:
-            self.change(named_later=(*self.declarations.named_later, NamedLater(names, entries)))
+            self.change(named_later=(*self.declarations.named_later, NamedLater(names, entries, groups)))
 
     def remove(self, name: str) -> str:
         """Remove one of our own tools or other entries, by name; return its folded qualified id.
@@ -331,6 +334,7 @@ class Registry:
         """Return the groups of the config, of every declaration, and of sources that are down."""
         own = {group for kind in KINDS for group in self.inventory(kind).groups}
         mirrored = {group for mirror in self.mirrors.values() for group in mirror.groups}
+        mirrored.update(group for later in self.declarations.named_later for group in later.groups)
         foreign = {group for source in self.sources.values() for group in source.groups()}
         return frozenset(own | mirrored | foreign | set(self.groups) | {"core"})
 

@@ -388,7 +388,10 @@ def _build_question(entry: ToolEntry, declared: Mapping[str, str], read_built: R
     def accept(built: object) -> dict[str, ToolEntry]:
         made = {item.spec.name: seal(item, bounds) for item in read_built(built, entry)}
         if not ref.is_bundle and set(made) != set(ref.names):
-            raise DefinitionError(f"the builder declares {sorted(ref.names)} but built {sorted(made)}")
+            raise DefinitionError(
+                f"the builder declares {sorted(ref.names)} but built {sorted(made)}. Declare the names that it builds, "
+                "as a list or as a function that returns them; `full_names` are names for allow-lists only"
+            )
         if ref.is_bundle:
             names = WireNames.of(map(name_parts, made.values())).by_tool
             return {name: replace(item, wire_name=names[name_parts(item)]) for name, item in made.items()}
