@@ -130,8 +130,8 @@ class Reloader:
             raise DefinitionError([problem]) from error
         return loaded, config
 
-    async def reload(self) -> bool:
-        """Load the files now; return whether they were applied."""
+    async def reload(self, *, by: str = "") -> bool:
+        """Load the files now; return whether they were applied. `by` is the person who wants it, for the audit."""
         before = self._marks()
         try:
             loaded, config = await self.load()
@@ -146,7 +146,7 @@ class Reloader:
             if name not in continuing:
                 await source.start()
         tell = None if self._plan is None else self._plan(self.config)
-        self._swap(loaded, config, continuing)
+        self._swap(loaded, config, continuing, by)
         if tell is not None:
             self._in_background(tell(self.config))
         self._remember(config, before)
@@ -165,7 +165,7 @@ class Reloader:
             if isinstance(source, Continues) and source.fits(loaded.registry.sources.get(name))
         }
 
-    def _swap(self, loaded: Catalog, config: Config, continuing: Mapping[str, Continues]) -> None:
+    def _swap(self, loaded: Catalog, config: Config, continuing: Mapping[str, Continues], by: str) -> None:
         """Replace everything without yielding to the event loop."""
         catalog = self._catalog
         retired = tuple(source for name, source in catalog.registry.sources.items() if name not in continuing)
@@ -223,7 +223,7 @@ class Reloader:
         executor.adopt_bounds()
         log.info("config_reloaded: %s", self._path)
         if self._logs_refusals:
-            note_config(catalog, config)
+            note_config(catalog, config, by=by)
         if retired:
             self._in_background(self._retire(retired, set(executor.in_flight)))
 
@@ -273,12 +273,12 @@ class Reloader:
         return {path: _mark(path) for path in paths}
 
 
-def note_config(catalog: Catalog, config: Config) -> None:
+def note_config(catalog: Catalog, config: Config, *, by: str = "") -> None:
     """Record in the audit, if there is one, that a config is in use from now on: its files with their hashes."""
     audit = catalog.executor.ports.audit
     if audit is not None:
         files: dict[str, JSONValue] = {path.name: _hash_of(path) for path in config.files[:100]}
-        audit.note("config_taken", {"config": config.path.name, "files": files})
+        audit.note("config_taken", {"config": config.path.name, "files": files}, by=by)
 
 
 def note_refusal(catalog: Catalog, problems: Sequence[Problem]) -> None:

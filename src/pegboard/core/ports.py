@@ -14,7 +14,7 @@ from pegboard.model.context import ToolContext
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.model.rate_limit import RateLimit
 from pegboard.model.secret import Secret
-from pegboard.model.source_state import SourceState
+from pegboard.model.source_state import HeldDefinition, SourceState
 from pegboard.model.tool import ToolEntry
 
 if TYPE_CHECKING:
@@ -62,6 +62,24 @@ class StartsSlowly(Protocol):
         """Wait until the first attempt to list its tools has succeeded or failed.
 
         Returns at once for a source that connects only when it is first used.
+        """
+        ...
+
+
+@runtime_checkable
+class Reviewable(Protocol):
+    """A source whose tools are pinned, so that a person accepts each change of a definition."""
+
+    def held(self) -> Sequence[HeldDefinition]:
+        """Return the tools that differ from the lock."""
+        ...
+
+    def accept_held(self, definition: HeldDefinition) -> None:
+        """Pin a tool as it is offered now, or forget one that is gone; at once for this process.
+
+        Raises:
+            CallError: `needs_review`: it is no longer as the given definition says, or the lock file was changed.
+            OSError: the lock cannot be written.
         """
         ...
 

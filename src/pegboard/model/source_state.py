@@ -7,6 +7,7 @@ from typing import Literal
 from msgspec import Struct
 
 from pegboard.model.error import ToolError
+from pegboard.model.json_types import JSON
 
 SourceStatus = Literal["ok", "connecting", "unreachable", "auth_required", "quarantined"]
 
@@ -26,3 +27,16 @@ class SourceState(Struct, frozen=True, kw_only=True):
     changed: frozenset[str] = frozenset()
     flagged: frozenset[str] = frozenset()
     fault: ToolError | None = None
+
+
+class HeldDefinition(Struct, frozen=True, kw_only=True):
+    """A tool that differs from its accepted definition.
+
+    `changes` are kinds such as `new`, `gone` or `description`. `accepted` is `None` for a new tool, `offered` for one
+    that is gone.
+    """
+
+    id: str
+    changes: tuple[str, ...]
+    accepted: JSON | None
+    offered: JSON | None

@@ -35,6 +35,7 @@ from pegboard.server.certificate import ServerCertificate
 from pegboard.server.connect_page import ConnectPage
 from pegboard.server.connection_news import ConnectionNews
 from pegboard.server.consent_page import ConsentPage
+from pegboard.server.console.pending_config import PendingConfig
 from pegboard.server.console_door import ConsoleDoor
 from pegboard.server.credential_watch import CredentialWatch
 from pegboard.server.document_watch import DocumentWatch
@@ -134,6 +135,8 @@ class AppOptions(CarriesCredentials, frozen=True, kw_only=True):
     console: bool | ConsoleRules = False
     login_token: str = ""
     """The secret of the console's one-time login link; empty for none."""
+    pending: PendingConfig | None = None
+    """The files of the config, which an operator may compare and take in the console."""
     certificate: ServerCertificate | None = None
     """The certificate that it serves itself, whose end is watched."""
 
@@ -196,6 +199,7 @@ def app_of(catalog: Catalog, options: AppOptions) -> Starlette:
             has_own_login=identify is not None,
             has_others=others.are_known,
             rules=options.console if isinstance(options.console, ConsoleRules) else ConsoleRules(),
+            pending=options.pending,
         )
         if options.console
         else None,

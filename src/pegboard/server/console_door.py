@@ -15,6 +15,7 @@ from pegboard.telemetry.part_states import PartStates
 if TYPE_CHECKING:
     from pegboard.server.console import console_app
     from pegboard.server.console.console_app import ConsoleApp
+    from pegboard.server.console.pending_config import PendingConfig
 else:
     console_app = LazyModule("pegboard.server.console.console_app")
 
@@ -31,14 +32,16 @@ class ConsoleDoor:
         has_others: whether other workers answer calls, too.
         has_own_login: whether the host identifies its callers itself.
         rules: how people log in, and what operators see.
+        pending: the files of the config, which may have changed; `None` if the host made the catalog.
     """
 
     def __init__(
         self, api: Api, part_states: PartStates, *, login_token: str = "", has_own_login: bool = False,
-        has_others: bool = False, rules: ConsoleRules = NO_RULES,
+        has_others: bool = False, rules: ConsoleRules = NO_RULES, pending: PendingConfig | None = None,
     ) -> None:  # fmt: skip
         self._api, self._part_states, self._login_token = api, part_states, login_token
         self._has_own_login, self._has_others, self._rules = has_own_login, has_others, rules
+        self._pending = pending
         self._app: ConsoleApp | None = None
 
     @property
@@ -59,6 +62,6 @@ class ConsoleDoor:
         if self._app is None:
             self._app = console_app.ConsoleApp(
                 self._api, self._part_states, login_token=self._login_token, has_own_login=self._has_own_login,
-                has_others=self._has_others, rules=self._rules,
+                has_others=self._has_others, rules=self._rules, pending=self._pending,
             )  # fmt: skip
         await self._app(scope, receive, send)

@@ -33,6 +33,7 @@ from pegboard.model.context import ToolContext
 from pegboard.model.error import PegboardError
 from pegboard.model.record import replace
 from pegboard.model.secret import Secret
+from pegboard.planning.changed_files import ChangedFiles
 from pegboard.planning.reload_plan import log_reload, log_replacement, remember
 from pegboard.platforms import platform
 from pegboard.server.host_guard import hosts_of, is_loopback
@@ -276,6 +277,7 @@ def _serve_alone(serving: Serving, worker: Worker | None = None) -> Any:
             problems=problems,
             console=console_rules_of(project.config) if serving.console else False,
             login_token=login_token,
+            pending=ChangedFiles(reloader, catalog, is_watched=serving.reload, is_alone=worker is None),
         ),
         listening=lambda: serving.bind() if worker is None else worker.listening,
         on_ready=ready,

@@ -37,6 +37,7 @@ from pegboard.server.console.login_link import LoginLink
 from pegboard.server.console.matrix_page import MatrixPage
 from pegboard.server.console.page_error import PageError, busy, no_such_page
 from pegboard.server.console.pages import SECURITY_HEADERS, Pages
+from pegboard.server.console.pending_config import PendingConfig
 from pegboard.server.console.sent_form import NO_FORM, SentForm, read_form
 from pegboard.server.console.sessions import SESSION_S, Session, Sessions, cookie_name, login_cookie_name
 from pegboard.server.console.sources_page import SourcesPage
@@ -98,16 +99,18 @@ class ConsoleApp:
         has_others: whether other workers answer calls, too.
         has_own_login: whether the host identifies its callers itself, so that the console has no login.
         rules: the client of people who log in at the issuer, and whether operators see bodies.
+        pending: the files of the config, which may have changed; `None` if the host made the catalog.
     """
 
     def __init__(
         self, api: Api, part_states: PartStates, *, login_token: str, has_own_login: bool, has_others: bool,
-        rules: ConsoleRules,
+        rules: ConsoleRules, pending: PendingConfig | None = None,
     ) -> None:  # fmt: skip
         self._rules = rules
         self._api, self._link, self._has_own_login = api, LoginLink(login_token), has_own_login
         self._sessions, self._pages = Sessions(api.sealing), Pages()
         self.live = LivePage(self._pages, has_others=has_others)
+        sources = SourcesPage(self._pages, part_states, pending, has_others=has_others)
         tasks, audit = TasksPage(self._pages), AuditPage(self._pages)
         documents, connections, agents = (
             DocumentsPage(self._pages), ConnectionsPage(self._pages), AgentsPage(self._pages)
@@ -135,7 +138,10 @@ class ConsoleApp:
             self._route("/agents", {"GET": agents.list}),
             self._route("/agents/{name}", {"GET": agents.show}),
             self._route("/usage", {"GET": UsagePage(self._pages).show}),
-            self._route("/sources", {"GET": SourcesPage(self._pages, part_states).show}),
+            self._route("/sources", {"GET": sources.show}),
+            self._route("/sources/{name}/accept", {"POST": sources.accept}),
+            self._route("/sources/config/compare", {"POST": sources.compare}),
+            self._route("/sources/config/take", {"POST": sources.take}),
             self._route("/audit", {"GET": audit.list}),
             self._route("/audit/{id}", {"GET": audit.show}),
             self._route("/consents", {"GET": inbox.list}),

@@ -75,6 +75,17 @@ class LockFile:
             return definition
         return {key: value for key, value in definition.items() if key not in _NOT_IN_FIRST}
 
+    def is_current(self) -> bool:
+        """Tell whether the file has these pins: another program may have written it since it was read."""
+        if self.path is None or not self.is_kept:
+            return True
+        try:
+            return _read(self.path.read_bytes())[0] == self._pins  # raw: the operator's own file, named by them
+        except FileNotFoundError:
+            return not self._pins
+        except (OSError, ValueError, CallError):
+            return False
+
     @property
     def servers(self) -> frozenset[str]:
         """The servers that have pins, even an empty set."""

@@ -24,7 +24,7 @@ from pegboard.model.json_types import JSON
 from pegboard.model.record import replace
 from pegboard.model.result import ToolResult
 from pegboard.model.secret import Secret
-from pegboard.model.source_state import SourceState
+from pegboard.model.source_state import HeldDefinition, SourceState
 from pegboard.model.tool import Annotations, ToolEntry, ToolSpec
 from pegboard.sources.mcp.listing import Listing
 from pegboard.sources.mcp.lock_file import LockFile
@@ -435,6 +435,10 @@ class PersonalMcpSource(McpSource):
         return self.sessions.find(session.key) is not session
 
     # ---- reload of the config
+
+    def held(self) -> Sequence[HeldDefinition]:
+        """Return nothing: each person's account may list other tools, so `pegboard lock diff --as` compares them."""
+        return ()
 
     def fits(self, other: object) -> bool:
         """Tell whether another source's settings can use these sessions."""

@@ -19,7 +19,7 @@ from pegboard.model.record import replace
 from pegboard.model.resource import PromptSpec, ResourceSpec
 from pegboard.model.result import ToolResult
 from pegboard.model.secret import Secret
-from pegboard.model.source_state import SourceState
+from pegboard.model.source_state import HeldDefinition, SourceState
 from pegboard.model.tool import ToolEntry, ToolSpec
 from pegboard.sources.composable import Composable
 from pegboard.sources.mcp.backoff import Backoff, RefreshThrottle
@@ -28,7 +28,7 @@ from pegboard.sources.mcp.evidence import Evidence
 from pegboard.sources.mcp.listing import Listing
 from pegboard.sources.mcp.lock_file import LockFile
 from pegboard.sources.mcp.resource_links import AddressOf, ResourceLinks
-from pegboard.sources.mcp.review import Reviewed, listed_of, review, trust_of
+from pegboard.sources.mcp.review import Reviewed, differences, listed_of, review, trust_of
 from pegboard.sources.mcp.server_settings import ServerSettings
 from pegboard.sources.mcp.turns import Turns
 from pegboard.sources.mcp.upstream_resources import ResourceRequest, UpstreamResources, resource_entries
@@ -519,6 +519,40 @@ class McpSource(Composable):
             OSError: the lock cannot be written.
         """
         self.lock.accept(self.name, {raw_name: self.offered()[raw_name]})
+        if self.listing is not None:
+            self._adopt(replace(self.listing))
+
+    def held(self) -> Sequence[HeldDefinition]:
+        """Return the tools that differ from the lock, as `pegboard lock diff` does; none before the first listing."""
+        if self.settings.trust == "any" or self.lock.fault or self.listing is None:
+            return ()
+        pins, offered = self.lock.pins(self.name), self.offered()
+        return [
+            HeldDefinition(id=self.qualified(name), changes=changes, accepted=pins.get(name), offered=offered.get(name))
+            for name, changes in differences(offered, self.name, self.lock).items()
+        ]
+
+    def accept_held(self, definition: HeldDefinition) -> None:
+        """Pin a tool as it is offered now, or forget one that is gone.
+
+        Raises:
+            CallError: `needs_review`: it is no longer as the given definition says, or the lock file was changed.
+            OSError: the lock cannot be written.
+        """
+        if definition not in self.held():
+            raise CallError("needs_review", f"{definition.id!r} has changed again since it was shown. Read it again.")
+        if not self.lock.is_current():
+            raise CallError(
+                "needs_review",
+                "Another program has changed pegboard.lock. Restart, or serve with --reload, to read it.",
+            )
+        shown = definition.offered or definition.accepted
+        assert shown is not None
+        raw_name = str(shown["name"])
+        if definition.offered is not None:
+            self.accept(raw_name)
+            return
+        self.lock.forget(self.name, raw_name)
         if self.listing is not None:
             self._adopt(replace(self.listing))
 
