@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pegboard.core.coroutine_runner import CancelScope, begin
+from pegboard.core.coroutine_runner import STEP_GRACE_S, STEP_GRACE_TURNS, CancelScope, begin
 from pegboard.model.record import replace
 from tests.core.parts import ANN, Recorder, kind_of, one_tool
 from tests.timing import compute
@@ -134,6 +134,34 @@ async def test_a_scope_inside_the_code_that_undoes_a_cancellation_lets_it_go_on(
         return "done"
 
     assert (await one_tool(patient).view(ANN).call("echo")).text == "done"
+
+
+async def test_cancellations_that_scopes_inside_the_code_undo_one_by_one_never_add_up(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = asyncio.get_running_loop()
+    clock, ahead_s = loop.time, 0.0
+    monkeypatch.setattr(loop, "time", lambda: clock() + ahead_s)
+
+    async def connecting(ctx: Any, args: Any) -> str:
+        nonlocal ahead_s
+        task = asyncio.current_task()
+        assert task is not None
+        # As a scope of anyio does for every connection that it opens: each is undone a moment later.
+        for _ in range(STEP_GRACE_TURNS + 2):
+            loop.call_soon(task.cancel)
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                ahead_s += STEP_GRACE_S
+                for _ in range(3):  # a part of the grace passes
+                    await asyncio.sleep(0)
+                task.uncancel()
+            await asyncio.sleep(0)
+        return "connected"
+
+    assert (await one_tool(connecting).view(ANN).call("echo")).text == "connected"
+    assert "ignored its cancellation" not in caplog.text
 
 
 async def test_code_that_refuses_even_to_be_closed_holds_nobody_up(caplog: pytest.LogCaptureFixture) -> None:

@@ -131,6 +131,25 @@ async def test_a_client_that_comes_back_by_a_second_connection_leaves_the_first(
         assert len(events) == 2
 
 
+async def test_a_client_that_comes_back_to_a_call_that_the_server_lost_hears_of_it() -> None:
+    holding = Holding()
+    tasks = list[Any]()
+
+    @holding.catalog.tool(groups="core")
+    async def lose() -> None:
+        """Wait in a task that something else in the process cancels."""
+        tasks.append(asyncio.current_task())
+        await asyncio.Event().wait()
+
+    async with clients(holding.catalog) as (client,):
+        async with client.call("lose") as stream:
+            last = await field_of(stream, "id")
+        tasks[0].cancel()
+        async with client.follow(last) as stream:
+            answer = json.loads(await asyncio.wait_for(field_of(stream, "data"), 20))
+        assert (answer["id"], answer["error"]["code"]) == (1, -32603)
+
+
 async def test_a_cancelled_call_ends_and_is_answered_as_cancelled() -> None:
     holding = Holding()
     async with clients(holding.catalog) as (client,):

@@ -317,6 +317,10 @@ class Pending:
         self._is_stopped_around |= _is_stop_of_a_scope(error)
         if self._grace is None:
             self._tick(STEP_GRACE_TURNS)
+        elif self._scope.reason is None and self._task.cancelling() == self._cancelling + 1:
+            # All cancellations before this one were undone, as by scopes that end one of several attempts to connect.
+            self._grace.cancel()
+            self._tick(STEP_GRACE_TURNS)
 
     def _tick(self, turns_left: int) -> None:
         """Count the turns of the loop in the grace period, and abandon the code at its end."""

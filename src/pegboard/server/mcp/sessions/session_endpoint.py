@@ -59,6 +59,7 @@ _ALLOWED = answer_headers(_JSON, (b"allow", b"GET, POST, DELETE"))
 _IN_A_MINUTE, _IN_A_SECOND = (answer_headers(_JSON, (b"retry-after", wait_s)) for wait_s in (b"60", b"1"))
 _PRIMED_SINCE = b"2025-11-25"
 _CANCELLED = RpcError(CANCELLED, "Request cancelled")
+_FAILED = RpcError(INTERNAL_ERROR, "Internal server error")
 _ID_IS_OPEN = "A request with the id {!r:.100} is already open in this session. Give each request its own id."
 _TOO_MANY = "This caller has as many sessions open as it may. End one with DELETE, or wait until an idle one ends."
 _TOO_LONG = "An initialize of {} bytes is too long: {} is the most. What a client can do takes far less."
@@ -356,7 +357,13 @@ class SessionEndpoint:
         stream = SessionStream(http_session.streams, exchange.send, is_primed=is_primed)
         outlet.write, outlet.end_stream = stream.message, stream.end_connection
         begun = first_step(dispatched.work)
-        done = await _finished(begun, stream, open_request) if isinstance(begun, Begun) else begun
+        try:
+            done = await _finished(begun, stream, open_request) if isinstance(begun, Begun) else begun
+        except BaseException:
+            # The connection fails with the request, and a client that resumes its stream would wait for ever.
+            if stream.is_open:
+                await stream.end(error_answer(_FAILED).message(dispatched.request_id))
+            raise
         if stream.is_open:
             await stream.end(done.message(dispatched.request_id))
         else:
