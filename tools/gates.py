@@ -47,7 +47,7 @@ LOOP_METHODS = frozenset({
 })  # fmt: skip
 RAW_MARK = re.compile(r"# raw: \S+")
 # Who may import a module by its name; ruff's ban on a module sees import statements alone.
-IMPORTERS = ("lazy.py", "config/build_context.py", "workspace/parsing/detected.py")
+IMPORTERS = ("lazy.py", "config/build_context.py", "workspace/parsing/detected.py", "workspace/parsing/foreign.py")
 
 INDEX_ADDRESS = re.compile(
     r"pypi[.]org|pythonhosted[.]org|npmjs[.](?:org|com)"

@@ -64,19 +64,19 @@ if TYPE_CHECKING:
     from pegboard.server.identify import Identified
     from pegboard.server.stdio import run_stdio
     from pegboard.tasks.tasks import Tasks
-    from pegboard.workspace.document_workspace import Workspace
+    from pegboard.workspace.document_workspace import DocumentParser, Reranker, Workspace
     from pegboard.workspace.ingest import IngestReport
     from pegboard.workspace.sources.document_source import BadFile
 
 __all__ = [
     "AgentBudgets", "AgentMemory", "AgentResult", "AgentRuntime", "AgentSpec", "AsyncPredicateError", "AudioContent",
     "BadFile", "Bounds", "Budget", "CallBudget", "CallContext", "CallError", "Catalog", "Client", "ConsentRequest",
-    "Decision", "DefinitionError", "DuplicateToolError", "Event", "EventQueue", "Field", "Fix", "GuardedRun",
-    "Guardrail", "HookCall", "Identified", "ImageContent", "IngestReport", "Message", "ModelSpec", "PegboardError",
-    "Policy", "Profile", "RateLimit", "ResourceContent", "ResourceLink", "Secret", "Tasks", "TextContent", "Tool",
-    "ToolContext", "ToolError", "ToolResult", "ToolSpec", "Toolset", "Verdict", "View", "Workspace", "__version__",
-    "agent_tool", "consent_text", "context_for", "default_catalog", "http_app", "load_catalog", "replace", "run_http",
-    "run_stdio",
+    "Decision", "DefinitionError", "DocumentParser", "DuplicateToolError", "Event", "EventQueue", "Field", "Fix",
+    "GuardedRun", "Guardrail", "HookCall", "Identified", "ImageContent", "IngestReport", "Message", "ModelSpec",
+    "PegboardError", "Policy", "Profile", "RateLimit", "Reranker", "ResourceContent", "ResourceLink", "Secret", "Tasks",
+    "TextContent", "Tool", "ToolContext", "ToolError", "ToolResult", "ToolSpec", "Toolset", "Verdict", "View",
+    "Workspace", "__version__", "agent_tool", "consent_text", "context_for", "default_catalog", "http_app",
+    "load_catalog", "replace", "run_http", "run_stdio",
 ]  # fmt: skip
 
 # The help of the command line needs nothing of the library; and a library that only declares tools needs neither a
@@ -93,6 +93,8 @@ _LAZY = {
     "Tasks": LazyModule("pegboard.tasks.tasks"),
     "BadFile": LazyModule("pegboard.workspace.sources.document_source"),
     "IngestReport": LazyModule("pegboard.workspace.ingest"),
+    "DocumentParser": LazyModule("pegboard.workspace.document_workspace"),
+    "Reranker": LazyModule("pegboard.workspace.document_workspace"),
     "Workspace": LazyModule("pegboard.workspace.document_workspace"),
 }
 

@@ -14,21 +14,30 @@ from pegboard.config.audits import audit_file_of
 from pegboard.config.build_context import BuildContext
 from pegboard.config.config import Config, Declared
 from pegboard.config.embedders import passage_embedder_of
-from pegboard.config.forms.workspace_form import LiveSourceForm, WebFetchForm, WorkspaceForm
+from pegboard.config.forms.workspace_form import (
+    LiveSourceForm,
+    ParserForm,
+    RerankerForm,
+    WebFetchForm,
+    WorkspaceForm,
+)
 from pegboard.config.language_models import models_of
 from pegboard.config.model_specs import model_spec
 from pegboard.config.stores import stores_of
 from pegboard.config.yaml.problems import Report
+from pegboard.config.yaml.tree import At
 from pegboard.core.names import nearest
 from pegboard.core.ports import DocumentSync
 from pegboard.egress.destinations import only, only_host_of
 from pegboard.extras import needs_package
 from pegboard.lazy import LazyModule
+from pegboard.model.bounds import MIB
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.secret import Secret
 from pegboard.sources.builtin import web_scrape
 from pegboard.sources.builtin.kind import Services
 from pegboard.sources.builtin.text_summarize import find_model
+from pegboard.workspace import parsers, reranking
 from pegboard.workspace.own_metadata import checked_metadata
 from pegboard.workspace.sources.s3_signature import S3Keys
 
@@ -76,10 +85,58 @@ def store_of(config: Config, report: Report) -> document_store.SqlDocumentStore 
             folder=folder,
             embedder=passage_embedder_of(config, report),
             document_chars=config.bounds.document_chars,
+            parsers=_parsers_of(config, declared, report),
         )
     except DefinitionError as error:
         report.add(at.problem(str(error)))
     return None
+
+
+def _parsers_of(config: Config, declared: Declared[WorkspaceForm], report: Report) -> parsers.Parsers:
+    """Return the parsers of a config. They are imported by the processes in which they run."""
+    form, at = declared.value, declared.at
+    named: list[tuple[ParserForm | str, At]] = [(each, at / "parsers" / key) for key, each in form.parsers.items()]
+    if form.ocr is not None:
+        named.append((form.ocr, at / "ocr"))
+    for each, place in named:
+        _, module, _ = _handler(each).split(":")
+        fault = config.imports.module_fault(module)
+        if fault is not None:
+            report.add(place.problem(fault))
+    try:
+        own = {key: _parser(each) for key, each in form.parsers.items()}
+        folder = str(config.path.absolute().parent)
+        return parsers.Parsers.of(own, None if form.ocr is None else _parser(form.ocr), folders=(folder,))
+    except DefinitionError as error:
+        report.add((at / "parsers").problem(str(error)))
+    return parsers.NO_PARSERS
+
+
+def _parser(form: ParserForm | str) -> parsers.DocumentParser:
+    if isinstance(form, str):
+        return parsers.DocumentParser(form)
+    return parsers.DocumentParser(form.handler, form.timeout_seconds, form.memory_mib * MIB)
+
+
+def _handler(form: ParserForm | RerankerForm | str) -> str:
+    return form if isinstance(form, str) else form.handler
+
+
+def _resolve_functions(build: BuildContext, declared: Declared[WorkspaceForm]) -> reranking.Reranker | None:
+    """Check that the functions of a config exist; return its reranker."""
+    form, at = declared.value, declared.at
+    for key, parser in form.parsers.items():
+        build.resolve(_handler(parser), at / "parsers" / key)
+    if form.ocr is not None:
+        build.resolve(_handler(form.ocr), at / "ocr")
+    if form.reranker is None:
+        return None
+    function = build.resolve(_handler(form.reranker), at / "reranker")
+    if function is None:
+        return None
+    if isinstance(form.reranker, str):
+        return reranking.Reranker(function)
+    return reranking.Reranker(function, passages=form.reranker.passages, timeout_s=form.reranker.timeout_seconds)
 
 
 def workspace_of(
@@ -114,6 +171,7 @@ def declare_workspace(
     if form.model is not None and form.model not in config.models:
         text = f"there is no model {form.model!r}.{nearest(form.model, config.models, label='Models')}"
         build.report.add((declared.at / "model").problem(text))
+    store.reranker = _resolve_functions(build, declared)
     model = config.models.get(form.model or "default")
     services = Services(folder=config.path.absolute().parent, bounds=config.bounds, models=models_of(build))
     catalog.use_documents(

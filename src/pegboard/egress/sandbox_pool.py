@@ -52,6 +52,7 @@ class SandboxPool:
         children: the most children.
         expected: the name of the exception with which a function refuses its bytes; the child continues after it.
         env: variables for the children.
+        folders: where else the children look for modules, after our own import path.
     """
 
     children: int
@@ -60,6 +61,7 @@ class SandboxPool:
     output_bytes: int
     expected: str
     env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    folders: tuple[str, ...] = ()
     _idle: list[_Child] = field(default_factory=list[_Child], init=False)
 
     def __post_init__(self) -> None:
@@ -108,7 +110,7 @@ class SandboxPool:
         # -I: no PYTHON* variables, no user site; -B: no byte code files.
         process = await launch(sys.executable, ["-I", "-B", str(_CHILD)], env=self.env, line_bytes=self.output_bytes)
         setup = {
-            "path": import_path(),
+            "path": [*import_path(), *self.folders],
             "limits": {
                 "RLIMIT_AS": self.memory_bytes,
                 "RLIMIT_FSIZE": 0,

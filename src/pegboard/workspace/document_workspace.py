@@ -14,6 +14,8 @@ from pegboard.model.json_types import JSON
 from pegboard.model.secret import Secret
 from pegboard.workspace.document_operations import shown, with_note
 from pegboard.workspace.ingest import IngestReport, SourceIngest
+from pegboard.workspace.parsers import DocumentParser, Parser, Parsers
+from pegboard.workspace.reranking import Rerank, Reranker
 from pegboard.workspace.source_sync import LiveSource
 from pegboard.workspace.sources.addresses import SourceAccess, name_of, source_at
 from pegboard.workspace.sources.document_source import BadFile, DocumentSource
@@ -25,6 +27,8 @@ from pegboard.workspace.stores import open_store
 from pegboard.workspace.upload import upload
 from pegboard.workspace.watching import FolderWatch, check_watchfiles
 from pegboard.workspace.web_ingest import WebIngest
+
+__all__ = ["DocumentParser", "Reranker", "Workspace"]
 
 
 class Workspace:
@@ -39,11 +43,15 @@ class Workspace:
         own_files: files that Pegboard writes, such as its other stores; they are never ingested.
         allow_hosts: allowed web hosts: `example.com`, `*.example.com`, `10.0.0.0/8`; by default all.
         allow_private: whether private and loopback addresses are allowed.
+        parsers: functions of yours that read files, by file ending or media type, such as
+            `{".dwg": drawings.read_drawing}`; they come before ours. See `DocumentParser`.
+        ocr: a function that recognizes the text in a picture, for pictures and for pages without text.
+        reranker: a function that scores the passages of a search again, `(query, passages) -> scores`. See `Reranker`.
         env: variables with credentials for `git:` and `s3:` addresses: `GIT_TOKEN`, and `AWS_ACCESS_KEY_ID`,
             `AWS_SECRET_ACCESS_KEY`, `AWS_REGION` and `AWS_ENDPOINT_URL`. Pass `os.environ` to use your own.
 
     Raises:
-        DefinitionError: the store cannot be used, or a host is invalid.
+        DefinitionError: the store cannot be used, or a host or parser is invalid.
     """
 
     def __init__(
@@ -55,6 +63,9 @@ class Workspace:
         own_files: Sequence[Path] = (),
         allow_hosts: Sequence[str] = (),
         allow_private: bool = False,
+        parsers: Mapping[str, Parser] | None = None,
+        ocr: Parser | None = None,
+        reranker: Reranker | Rerank | None = None,
         env: Mapping[str, str] | None = None,
     ) -> None:
         if isinstance(store, SqlDocumentStore):
@@ -62,6 +73,10 @@ class Workspace:
         else:
             uri = store.reveal() if isinstance(store, Secret) else store
             self.store = open_store(uri, folder=Path.cwd(), embedder=embedder)
+        if parsers or ocr:
+            self.store.parsers = Parsers.of(parsers or {}, ocr)
+        if reranker is not None:
+            self.store.reranker = reranker if isinstance(reranker, Reranker) else Reranker(reranker)
         own = (*own_files, self.store.path) if isinstance(self.store, SqliteDocumentStore) else own_files
         self._own_files = tuple(str(each.absolute()) for each in own)
         self._max_file_bytes = max_file_bytes
@@ -77,6 +92,7 @@ class Workspace:
         encoding: str | None = None,
         metadata: Mapping[str, str] | None = None,
         allow_shrink: bool = False,
+        reads_again: bool = False,
         on_progress: Callable[[IngestReport], None] = lambda _: None,
         on_bad: Callable[[BadFile], None] = lambda _: None,
     ) -> IngestReport:
@@ -97,6 +113,7 @@ class Workspace:
             metadata: of every document, such as `{"team": "support"}`, to filter searches; stored with the source.
             allow_shrink: remove deleted documents even if they are all or most of the source, or if the source was read
                 from another folder before.
+            reads_again: read unchanged files, too, for instance after a change of a parser of yours.
             on_progress: called after each stored batch.
             on_bad: called at once for each file that was skipped.
 
@@ -118,6 +135,7 @@ class Workspace:
                 encoding=encoding,
                 metadata=metadata,
                 allow_shrink=allow_shrink,
+                reads_again=reads_again,
                 on_progress=on_progress,
                 on_bad=on_bad,
             ).run()
@@ -129,6 +147,7 @@ class Workspace:
             encoding=encoding,
             metadata=metadata,
             allow_shrink=allow_shrink,
+            reads_again=reads_again,
             on_progress=on_progress,
             on_bad=on_bad,
         )
@@ -142,6 +161,7 @@ class Workspace:
         encoding: str | None = None,
         metadata: Mapping[str, str] | None = None,
         allow_shrink: bool = False,
+        reads_again: bool = False,
         on_progress: Callable[[IngestReport], None] = lambda _: None,
         on_bad: Callable[[BadFile], None] = lambda _: None,
     ) -> IngestReport:
@@ -160,6 +180,7 @@ class Workspace:
             encoding=encoding,
             metadata=metadata,
             allow_shrink=allow_shrink,
+            reads_again=reads_again,
             on_progress=on_progress,
             on_bad=on_bad,
         ).run()

@@ -21,6 +21,7 @@ from pegboard.model.record import replace
 from pegboard.models.limits import LISTED_LINE_CHARS
 from pegboard.workspace.file_reader import PARSERS, FileReader, checksum_of, with_error
 from pegboard.workspace.own_metadata import checked_metadata
+from pegboard.workspace.parsers import Parsers
 from pegboard.workspace.parsing.encoding_names import known_encoding
 from pegboard.workspace.parsing.formats import DETECTED, format_of
 from pegboard.workspace.parsing.signatures import NO_PARSER, unreadable_kind
@@ -77,7 +78,8 @@ class IngestReport:
 class _Reader(Struct, frozen=True, kw_only=True):
     """The reader of a run's files.
 
-    `reads_all` if their encoding or metadata was changed, `renamed` are new paths of old files.
+    `reads_all` if their encoding or metadata was changed, `renamed` are new paths of old files. `parsers_before` are
+    those of the last run.
     """
 
     files: FileReader
@@ -85,6 +87,14 @@ class _Reader(Struct, frozen=True, kw_only=True):
     metadata: Mapping[str, str]
     reads_all: bool
     renamed: frozenset[str]
+    parsers: Parsers
+    parsers_before: Parsers
+
+    def reads_again(self, path: str) -> bool:
+        """Tell whether a file is read again although it has not changed."""
+        return self.reads_all or (
+            self.parsers is not self.parsers_before and self.parsers.way(path) != self.parsers_before.way(path)
+        )
 
 
 class _Unchanged(Struct, frozen=True, kw_only=True):
@@ -123,6 +133,7 @@ class SourceIngest(Struct, frozen=True, kw_only=True):
             stored one.
         metadata: of every document, kept for later runs; `None` keeps the stored one.
         allow_shrink: whether the source may lose all or most of its documents.
+        reads_again: whether unchanged files are read again, such as after a change of a parser.
         on_progress: called after each stored batch; `on_bad` at once for each file that was skipped.
     """
 
@@ -135,6 +146,7 @@ class SourceIngest(Struct, frozen=True, kw_only=True):
     encoding: str | None = None
     metadata: Mapping[str, str] | None = None
     allow_shrink: bool = False
+    reads_again: bool = False
     on_progress: Observer = lambda _: None
     on_bad: Callable[[BadFile], None] = lambda _: None
 
@@ -155,7 +167,7 @@ class SourceIngest(Struct, frozen=True, kw_only=True):
         began_in = await self.source.place()
         report = IngestReport()
         version = self._version()
-        if version and encoding is None and not self.allow_shrink:
+        if version and encoding is None and not self.allow_shrink and not self.reads_again:
             known = await self.store.source_version(self.scope, self.space, self.name)
             if known is not None and known.version == version and known.origin == self.source.origin:
                 report.total = known.documents
@@ -177,11 +189,23 @@ class SourceIngest(Struct, frozen=True, kw_only=True):
         encoding, is_new = await self.store.set_encoding(self.scope, self.space, self.name, encoding)
         metadata, has_new = await self.store.set_metadata(self.scope, self.space, self.name, self.metadata)
         renamed = await self._rename(renames)
-        async with FileReader(max_chars=self.store.document_chars) as files:
+        parsers = self.store.parsers
+        recorded = await self.store.source_parsers(self.scope, self.space, self.name)
+        is_same = recorded == parsers.recorded()
+        async with FileReader(max_chars=self.store.document_chars, parsers=parsers) as files:
             reader = _Reader(
-                files=files, encoding=encoding, metadata=metadata, reads_all=is_new or has_new, renamed=renamed
+                files=files,
+                encoding=encoding,
+                metadata=metadata,
+                reads_all=is_new or has_new or self.reads_again,
+                renamed=renamed,
+                parsers=parsers,
+                parsers_before=parsers if is_same else Parsers.of_record(recorded),
             )
             await self._store_all(reader, report)
+        if not is_same and self.source.is_whole:
+            # Now that all files are read: an interrupted run reads the others again.
+            await self.store.put_source_parsers(self.scope, self.space, self.name, parsers.recorded())
         if self.source.is_whole:
             # The folder may have been unmounted while it was read.
             gone = await self._gone_files()
@@ -199,8 +223,10 @@ class SourceIngest(Struct, frozen=True, kw_only=True):
         return report
 
     def _version(self) -> str:
-        """Return the version of the place and of the metadata; empty if the place has none."""
+        """Return the version of the place, the parsers and the metadata; empty if the place has none."""
         version = self.source.version()
+        if version and self.store.parsers.recorded():
+            version += f" {sorted(self.store.parsers.recorded().items())}"
         return f"{version} {sorted(self.metadata.items())}" if version and self.metadata is not None else version
 
     # ------------------------------------------------------------ storing
@@ -232,7 +258,9 @@ class SourceIngest(Struct, frozen=True, kw_only=True):
             await self.store.put_etags(self.scope, self.space, self.name, etags)
         if batch:
             # In one batch, since switching to a thread costs as much as a page.
-            ready = await asyncio.to_thread(lambda: [*map(prepared, batch)])
+            ready = await asyncio.to_thread(
+                lambda: [replace(prepared(each), is_forced=self.reads_again) for each in batch]
+            )
             stored = await self.store.put(self.scope, self.space, self.name, ready)
             report.counts.update(each for _, each in stored)
             report.empty += empty_of(batch, stored)
@@ -278,7 +306,7 @@ class SourceIngest(Struct, frozen=True, kw_only=True):
 
     def _known_outcome(self, file: SourceFile, known: KnownFile | None, reader: _Reader) -> _Outcome | None:
         """Return the outcome of a file that has the same etag as before; `None` if it has to be read."""
-        if known is None or known.error or reader.reads_all or not file.etag or file.etag != known.etag:
+        if known is None or known.error or not file.etag or file.etag != known.etag or reader.reads_again(file.path):
             return None
         return _Unchanged(path=file.path, outcome="renamed" if file.path in reader.renamed else "unchanged")
 
@@ -289,7 +317,7 @@ class SourceIngest(Struct, frozen=True, kw_only=True):
         if name in _CONFIGS:
             # It may have addresses and passwords of stores.
             return BadFile(path=file.path, reason=f"it is a config of Pegboard{NO_PARSER}")
-        if known is None and format_of(name) is None:
+        if known is None and format_of(name) is None and not reader.parsers.reads(name):
             kind = await self._unreadable_kind(file)
             if kind is not None:
                 return BadFile(path=file.path, reason=f"it is {kind}{NO_PARSER}")
@@ -297,7 +325,7 @@ class SourceIngest(Struct, frozen=True, kw_only=True):
             size = f"{file.size_bytes / MIB:,.0f} MiB"
             return with_error(unread, f"it has {size}; at most {self.max_file_bytes / MIB:,.0f} MiB are taken")
         # A failed file is read again, since the parsers may be better now.
-        is_usable = known is not None and not known.error and not reader.reads_all
+        is_usable = known is not None and not known.error and not reader.reads_again(file.path)
         try:
             fetched = await self.source.fetch(
                 file, max_bytes=self.max_file_bytes, known_etag=known.etag if known is not None and is_usable else ""

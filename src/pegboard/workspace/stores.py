@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pegboard.core.ports import Embedder
 from pegboard.lazy import LazyModule
 from pegboard.storage.store_uri import StoreUri
+from pegboard.workspace.parsers import NO_PARSERS, Parsers
 
 if TYPE_CHECKING:
     from pegboard.workspace.postgres import postgres_store
@@ -19,7 +20,12 @@ else:
 
 
 def open_store(
-    uri: str, *, folder: Path, embedder: Embedder | None = None, document_chars: int | None = None
+    uri: str,
+    *,
+    folder: Path,
+    embedder: Embedder | None = None,
+    document_chars: int | None = None,
+    parsers: Parsers = NO_PARSERS,
 ) -> SqlDocumentStore:
     """Return the store at `sqlite:FILE`, relative to the folder, or at `postgresql://HOST/DATABASE`.
 
@@ -33,4 +39,5 @@ def open_store(
     else:
         store = sqlite_store.SqliteDocumentStore(located.path, embedder=embedder)
     store.document_chars = document_chars or store.document_chars
+    store.parsers = parsers
     return store

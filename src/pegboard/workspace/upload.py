@@ -14,6 +14,7 @@ from pegboard.model.resource import DocumentSpec
 from pegboard.model.tool import Annotations, ToolEntry, ToolSpec
 from pegboard.workspace.file_reader import FileReader
 from pegboard.workspace.own_metadata import METADATA_KEYS, checked_metadata
+from pegboard.workspace.parsers import parsers_of
 from pegboard.workspace.shown_names import can_be_shown
 
 UPLOAD_S = 300.0  # seconds to receive the file of an upload
@@ -79,7 +80,7 @@ async def upload(
     if not path or not can_be_shown(path) or ".." in parts:
         text = f"{path[:100]!r} is not a valid document path: printable names with slashes, such as policies/leave.md."
         raise CallError("invalid_arguments", text)
-    async with FileReader(max_chars=store.document_chars) as reader:
+    async with FileReader(max_chars=store.document_chars, parsers=parsers_of(store)) as reader:
         document = await reader.read(path, payload)
     if document.error:
         raise CallError("invalid_arguments", f"{path[-100:]!r} was not taken in: {document.error}.")

@@ -48,6 +48,7 @@ class WebIngest(Struct, frozen=True, kw_only=True):
         metadata: of every document.
         encoding: of a page or file without a declared one.
         allow_shrink: whether a page without text may replace one with text.
+        reads_again: whether an unchanged page is stored again.
         on_bad: called for each item that was skipped.
     """
 
@@ -61,6 +62,7 @@ class WebIngest(Struct, frozen=True, kw_only=True):
     encoding: str | None = None
     metadata: Mapping[str, str] | None = None
     allow_shrink: bool = False
+    reads_again: bool = False
     on_progress: Callable[[IngestReport], None] = lambda _: None
     on_bad: Callable[[BadFile], None] = lambda _: None
 
@@ -79,7 +81,7 @@ class WebIngest(Struct, frozen=True, kw_only=True):
         if response.status_code != 200:
             self._report_bad(report, f"the server answered {response.status_code}")
             return report
-        async with FileReader(max_chars=self.store.document_chars) as reader:
+        async with FileReader(max_chars=self.store.document_chars, parsers=self.store.parsers) as reader:
             if _is_feed(response):
                 await self._take_feed(response, reader, report)
             else:
@@ -121,7 +123,8 @@ class WebIngest(Struct, frozen=True, kw_only=True):
                 self._report_bad(report, document.error, path=document.path)
             else:
                 of_source = checked_metadata(self.metadata or {})
-                ready.append(prepared(replace(document, metadata={**of_source, **document.metadata})))
+                whole = prepared(replace(document, metadata={**of_source, **document.metadata}))
+                ready.append(replace(whole, is_forced=self.reads_again))
         stored = await self.store.put(self.scope, self.space, source, ready)
         report.counts.update(each for _, each in stored)
         report.empty += empty_of([each.document for each in ready], stored)

@@ -26,8 +26,9 @@ _SPACE = "The space that the documents belong to."
 _SOURCE = "Name of the source in that space. Default: that of the folder, repository, bucket or site, or the address."
 _ENCODING = "Encoding of texts that are not UTF-8, such as cp1252; remembered for a folder. `auto` detects it."
 _META = "KEY=VALUE that every document gets, to filter searches; repeat it. Remembered for the source."
-_NO_TEXT = "it has no text, so that no search finds it; scanned pages need text recognition (OCR) first"
+_NO_TEXT = "it has no text, so that no search finds it; scanned pages need text recognition (`workspace: {ocr: …}`)"
 _ALLOW_SHRINK = "Allow removing more than half of the source, or using another folder for it."
+_READ_AGAIN = "Read unchanged files again, for instance after changing a parser of yours."
 _WATCH = "Go on after each change in the folder, until the command is interrupted. Needs `pegboard[watch]`."
 _PROGRESS_S = 0.2
 
@@ -41,6 +42,7 @@ async def ingest_command(
     encoding: Annotated[str | None, Parameter(help=_ENCODING)] = None,
     meta: Annotated[tuple[str, ...], Parameter(help=_META, negative_iterable=())] = (),
     allow_shrink: Annotated[bool, Parameter(help=_ALLOW_SHRINK, negative="")] = False,
+    read_again: Annotated[bool, Parameter(help=_READ_AGAIN, negative="")] = False,
     watch: Annotated[bool, Parameter(help=_WATCH, negative="")] = False,
     options: SharedOptions,
 ) -> int:
@@ -75,6 +77,7 @@ async def ingest_command(
             encoding=encoding,
             metadata=metadata,
             allow_shrink=allow_shrink,
+            reads_again=read_again,
             on_progress=progress.show,
             on_bad=lambda bad: progress.note(f"{bad.path}: {bad.reason}"),
         )

@@ -283,7 +283,8 @@ async def _remove(project: DocumentProject, options: Options, space: str, source
     if options.json:
         options.terminal.json({"space": space, "source": source, "removed": removed})
     else:
-        options.terminal.say(f"Removed {source!r} from the space {space!r}, with {removed} documents.")
+        documents = "1 document" if removed == 1 else f"{removed} documents"
+        options.terminal.say(f"Removed {source!r} from the space {space!r}, with {documents}.")
 
 
 async def _embed(project: DocumentProject, options: Options) -> None:

@@ -16,6 +16,8 @@ from pegboard.config.forms.value_types import (
     Form,
     Maybe,
     PositiveNumber,
+    PositiveWhole,
+    Reference,
     definition_error,
 )
 
@@ -96,6 +98,36 @@ class LiveSourceForm(Form):
         return self
 
 
+class ParserForm(Form):
+    """A function that reads files, with its limits."""
+
+    handler: Reference = Field(description="The function, as `python:module:function`.")
+    timeout_seconds: PositiveNumber = Field(30.0, description="The time limit of one file, in seconds.")
+    memory_mib: PositiveWhole = Field(512, description="The memory of the process in which it runs, in MiB.")
+
+
+class RerankerForm(Form):
+    """A function that orders the passages of a search, with its limits."""
+
+    handler: Reference = Field(description="The function, as `python:module:function`.")
+    passages: Annotated[int, Field(ge=1, le=200)] = Field(
+        50, description="The number of passages that it gets, the best of the search."
+    )
+    timeout_seconds: PositiveNumber = Field(
+        2.0, description="The time limit of one search, in seconds; then the order of the search stays."
+    )
+
+
+ParserOrReference = Annotated[
+    Annotated[ParserForm, Tag(MAPPING)] | Annotated[Reference, Tag(TEXT)],
+    Discriminator(lambda value: MAPPING if isinstance(value, dict) else TEXT),
+]
+RerankerOrReference = Annotated[
+    Annotated[RerankerForm, Tag(MAPPING)] | Annotated[Reference, Tag(TEXT)],
+    Discriminator(lambda value: MAPPING if isinstance(value, dict) else TEXT),
+]
+
+
 class WorkspaceForm(Form):
     """The documents of all spaces, and the tools with which agents browse, search and read them."""
 
@@ -125,6 +157,27 @@ class WorkspaceForm(Form):
     )
     sources: tuple[LiveSourceForm, ...] = Field(
         (), description="Documents that a running server keeps in step with their places."
+    )
+    parsers: dict[FilledText, ParserOrReference] = Field(
+        default_factory=dict[str, "ParserForm | str"],
+        description=(
+            "Functions of yours that read files, by file ending or media type, such as "
+            "`.dwg: python:drawings:read_drawing`. They come before Pegboard's own parsers."
+        ),
+    )
+    ocr: Maybe[ParserOrReference] = Field(
+        None,
+        description=(
+            "A function that recognizes the text in a picture, `(picture, media_type) -> text`, for pictures and for "
+            "pages of a PDF without text."
+        ),
+    )
+    reranker: Maybe[RerankerOrReference] = Field(
+        None,
+        description=(
+            "A function that scores the passages of a search again, `(query, passages) -> scores`; the highest score "
+            "comes first."
+        ),
     )
     model: Maybe[FilledText] = Field(
         None,

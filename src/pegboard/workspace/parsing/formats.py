@@ -60,6 +60,13 @@ FORMATS: Final = {
         }.items()
     },
 }  # fmt: skip
+PICTURES: Final = {
+    ".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".tif": "image/tiff", ".tiff": "image/tiff",
+    ".gif": "image/gif", ".bmp": "image/bmp", ".webp": "image/webp",
+}  # fmt: skip
+"""The media types of pictures, by file ending. Only text recognition reads them."""
+PICTURE_PARSER: Final = f"{_PARSING}.foreign:parse_picture"
+OWN_PARSER: Final = f"{_PARSING}.foreign:parse_own"
 DETECTED: Final = Format("application/octet-stream", f"{_PARSING}.detected:parse_detected")
 """Of files whose ending says nothing: the parser finds out what they are."""
 _ARCHIVES: Final = (".tar.gz", ".tar.gzip")

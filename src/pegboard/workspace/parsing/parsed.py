@@ -30,7 +30,11 @@ class ParsedTable(TypedDict):
 
 
 class Parsed(TypedDict, total=False):
-    """The contents of a file. Only `text` is always present. `own` is metadata with keys of the author's choice."""
+    """The contents of a file. Only `text` is always present.
+
+    `own` is metadata with keys of the author's choice. `bare_pages` is the number of pages that show something and have
+    no text, `ocr_pages` of those whose text was recognized.
+    """
 
     text: Required[str]
     mime: str
@@ -43,6 +47,8 @@ class Parsed(TypedDict, total=False):
     encoding_from: str
     headings: list[str]
     pages: int
+    bare_pages: int
+    ocr_pages: int
     tables: list[ParsedTable]
     own: dict[str, str]
 

@@ -332,6 +332,7 @@ def document_info(db: Connection, within: ReadableSpaces, document_n: int) -> JS
     (document_id, name, folder, mime, size_bytes, char_count, checksum, metadata_text, modified_at, ingested_at, error,
      source_id, source, chunk_count) = row  # fmt: skip
     metadata: JSON = orjson.loads(str(metadata_text))
+    parser, ocr = _taken(metadata, "parser", str), _taken(metadata, "ocr", str)
     return {
         "document_id": document_id, "name": name, "path": as_path(str(folder), str(name)),
         "source_id": source_id, "source": source, "mime": mime, "size_bytes": size_bytes, "char_count": char_count,
@@ -345,6 +346,7 @@ def document_info(db: Connection, within: ReadableSpaces, document_n: int) -> JS
                 rows=_LOOKED_AT_ROWS,
             )
         ],
+        "parser": parser or "pegboard", **({"ocr": ocr} if ocr else {}),
         "encoding": _taken(metadata, "encoding", str), "encoding_from": _taken(metadata, "encoding_from", str),
         **_status(str(error), str(mime), is_empty=not chunk_count),
     }  # fmt: skip
@@ -409,7 +411,7 @@ def _why_empty(error: str, mime: str) -> str:
     if error:
         return f"Nothing could be read of this document: {error}."
     return "This document has no text" + (
-        ": its pages are pictures, or empty. Scanned pages need text recognition (OCR) first."
+        ": its pages are pictures, or empty. Scanned pages need text recognition (OCR)."
         if mime == "application/pdf"
         else "."
     )

@@ -23,7 +23,9 @@ from pegboard.model.json_types import JSON
 from pegboard.model.record import replace
 from pegboard.models.embedding.vectors import Vectors
 from pegboard.models.limits import EMBED_BATCH
+from pegboard.workspace.parsers import NO_PARSERS
 from pegboard.workspace.passage_embedder import NO_ANSWER, NO_EMBEDDER, PassageEmbedder
+from pegboard.workspace.reranking import NOT_RERANKED, Reranker
 from pegboard.workspace.store import (
     browsing,
     document_tables,
@@ -44,6 +46,7 @@ from pegboard.workspace.store.near import NearIndex
 from pegboard.workspace.store.querying import DOCUMENT_TABLES
 from pegboard.workspace.store.readable_spaces import ReadableSpaces
 from pegboard.workspace.store.renaming import Rename
+from pegboard.workspace.store.searching import Found
 from pegboard.workspace.store.source_settings import SourceRoot, SourceVersion
 from pegboard.workspace.store.sync_turns import SyncState
 from pegboard.workspace.store.writing import KnownFile, PreparedDocument, Stored, StoredFile
@@ -104,6 +107,10 @@ class SqlDocumentStore:
         """A description of the location, for people."""
         self.document_chars = DEFAULT_BOUNDS.document_chars
         """Characters of the longest text that is taken in."""
+        self.reranker: Reranker | None = None
+        """What orders the passages of a search again."""
+        self.parsers = NO_PARSERS
+        """The host's own parsers, for whoever ingests files."""
         self._is_current = False  # whether no document of an earlier analyzer is left
 
     def close(self) -> None:
@@ -227,12 +234,24 @@ class SqlDocumentStore:
         question = await self._question(query, mode)
         if not self._is_current:
             await self._read_some_again()
-        return await self._within(
-            scope,
-            lambda db, within: searching.search(
-                db, within, question, filters=filters, limit=limit, min_score=min_score, neighbours=neighbours
-            ),
-        )
+        reranker = self.reranker
+        count = limit if reranker is None else max(limit, reranker.passages)
+
+        def look(db: Connection, within: ReadableSpaces) -> Found:
+            found = searching.search(db, within, question, filters=filters, limit=count, min_score=min_score)
+            return found if reranker is not None else searching.with_neighbours(db, within, found, neighbours)
+
+        found = await self._within(scope, look)
+        if reranker is not None:
+            hits = await reranker.ordered(query, found.hits)
+            note = found.note if hits is not None else " ".join(filter(None, (found.note, NOT_RERANKED)))
+            first = replace(found, hits=(found.hits if hits is None else hits)[:limit], note=note)
+            found = first
+            if neighbours:
+                found = await self._within(
+                    scope, lambda db, within: searching.with_neighbours(db, within, first, neighbours)
+                )
+        return searching.answer_of(found)
 
     async def _read_some_again(self) -> None:
         """Read some documents of an earlier Pegboard again, if the store can be written now."""
@@ -492,6 +511,23 @@ class SqlDocumentStore:
         def put(db: Connection) -> None:
             writing.writable_space(db, scope, space)
             source_settings.put_version(db, _source(db, scope, space, source)[1], version)
+
+        await self._database.write(put, caller=scope.user)
+
+    async def source_parsers(self, scope: DocumentScope, space: str, source: str) -> dict[str, str]:
+        """Return the host's parsers that the last complete run used."""
+        return await self._database.read(
+            lambda db: source_settings.parsers_of(db, _source(db, scope, space, source)[1]), caller=scope.user
+        )
+
+    async def put_source_parsers(
+        self, scope: DocumentScope, space: str, source: str, parsers: Mapping[str, str]
+    ) -> None:
+        """Record the host's parsers that a run used."""
+
+        def put(db: Connection) -> None:
+            writing.writable_space(db, scope, space)
+            source_settings.put_parsers(db, _source(db, scope, space, source)[1], parsers)
 
         await self._database.write(put, caller=scope.user)
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from pegboard.model.document import EVERY_DOCUMENT, DocumentFilters, SearchMode
 from pegboard.model.json_types import JSON
+from pegboard.model.record import replace
 from pegboard.workspace.paging import fitting_count
 from pegboard.workspace.store.connection import Connection
 from pegboard.workspace.store.embedding import embedder_of
@@ -47,6 +48,14 @@ class Question(Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
+class Found(Struct, frozen=True, kw_only=True):
+    """The best passages for a question, best first; how they were found, and a note on that."""
+
+    hits: Sequence[JSON]
+    mode: SearchMode
+    note: str
+
+
 def search(
     db: Connection,
     within: ReadableSpaces,
@@ -55,9 +64,8 @@ def search(
     filters: DocumentFilters,
     limit: int,
     min_score: float,
-    neighbours: int = 0,
-) -> JSON:
-    """Return the best passages for a question, best first, each with so many passages before and after it."""
+) -> Found:
+    """Return the best passages for a question."""
     # Before any search: an unknown id is an error in any case.
     condition, values = within.filtered(db, filters)
     wanted = _Wanted(
@@ -72,14 +80,23 @@ def search(
         rows = _by_words(db, within, words, wanted)
     elif question.vector is not None and mode != "keyword":
         rows = _by_both(db, within, question, words, wanted)
-    hits = [_hit(*row) for row in rows]
-    if neighbours:
-        hits = [{**hit, **_neighbours(db, within, hit, neighbours)} for hit in hits]
-    count = fitting_count(hits)
-    answer: JSON = {"hits": hits[:count], "mode_used": mode, "truncated": count < len(hits)}
     if words is not None and _has_any(db, within, "chunks"):
         note = " ".join(filter(None, (note, words.note)))
-    return {**answer, "note": note} if note else answer
+    return Found(hits=[_hit(*row) for row in rows], mode=mode, note=note)
+
+
+def with_neighbours(db: Connection, within: ReadableSpaces, found: Found, count: int) -> Found:
+    """Return found passages, each with so many passages before and after it."""
+    if not count:
+        return found
+    return replace(found, hits=[{**hit, **_neighbours(db, within, hit, count)} for hit in found.hits])
+
+
+def answer_of(found: Found) -> JSON:
+    """Return the answer of a search, with as many passages as fit."""
+    count = fitting_count(found.hits)
+    answer: JSON = {"hits": found.hits[:count], "mode_used": found.mode, "truncated": count < len(found.hits)}
+    return {**answer, "note": found.note} if found.note else answer
 
 
 def _hit(

@@ -79,9 +79,19 @@ def put_metadata(db: Connection, source_n: int, metadata: Mapping[str, str]) -> 
     _put(db, source_n, "metadata", orjson.dumps(metadata, option=orjson.OPT_SORT_KEYS).decode())
 
 
+def parsers_of(db: Connection, source_n: int) -> dict[str, str]:
+    """Return the host's parsers that the last complete run used; see `Parsers.recorded`."""
+    return orjson.loads(_value(db, source_n, "parsers") or "{}")
+
+
+def put_parsers(db: Connection, source_n: int, parsers: Mapping[str, str]) -> None:
+    """Record the host's parsers that a run used."""
+    _put(db, source_n, "parsers", orjson.dumps(parsers, option=orjson.OPT_SORT_KEYS).decode())
+
+
 def remove_settings(db: Connection, source_n: int) -> None:
     """Remove the settings of a source before the source is removed."""
-    for name in ("root", "encoding", "version", "metadata"):
+    for name in ("root", "encoding", "version", "metadata", "parsers"):
         db.execute("delete from settings where name = ?", (_setting(db, source_n, name),))
 
 

@@ -56,10 +56,11 @@ class Passage(NamedTuple):
 
 
 class PreparedDocument(Struct, frozen=True, kw_only=True):
-    """A document with its searchable passages."""
+    """A document with its searchable passages. `is_forced` means that it is stored even if nothing seems changed."""
 
     document: NewDocument
     passages: tuple[Passage, ...]
+    is_forced: bool = False
 
 
 def prepared(document: NewDocument) -> PreparedDocument:
@@ -219,7 +220,8 @@ def _put_one(
     ).fetchone()
     metadata = _NUL.sub(r"\1\\ufffd", orjson.dumps(document.metadata).decode())
     # The same bytes may now be decoded differently.
-    if row is not None and (row[2], row[3], row[4]) == (document.checksum, document.error, metadata):
+    is_same = row is not None and (row[2], row[3], row[4]) == (document.checksum, document.error, metadata)
+    if row is not None and is_same and not each.is_forced:
         if row[5] != document.etag:
             db.execute("update documents set etag = ? where n = ?", (document.etag, row[0]))
         return str(row[1]), "failed" if document.error else "unchanged"

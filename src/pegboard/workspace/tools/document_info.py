@@ -49,7 +49,7 @@ TOOL = document_tool(
         "created_at": MAYBE_TEXT, "modified_at": MAYBE_TEXT, "ingested_at": TEXT, "checksum": TEXT,
         "chunk_count": WHOLE, "metadata": {"type": "object"},
         "tables": rows({"table": TEXT, "columns": {"type": "array", "items": TEXT}, "row_count": WHOLE}, note=TEXT),
-        "encoding": MAYBE_TEXT, "encoding_from": MAYBE_TEXT,
+        "parser": TEXT, "ocr": TEXT, "encoding": MAYBE_TEXT, "encoding_from": MAYBE_TEXT,
         "status": {"enum": ["ready", "empty", "failed"]}, "error": TEXT, "note": TEXT,
     },
     always=("document_id", "name", "path", "source_id", "mime", "size_bytes", "char_count", "checksum", "chunk_count",

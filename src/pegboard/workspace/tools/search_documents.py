@@ -68,7 +68,7 @@ TOOL = document_tool(
             "end": WHOLE, "source_id": TEXT,
             "why": {
                 "type": "object",
-                "properties": {"keyword_rank": MAYBE_WHOLE, "vector_rank": MAYBE_WHOLE},
+                "properties": {"keyword_rank": MAYBE_WHOLE, "vector_rank": MAYBE_WHOLE, "reranker_score": NUMBER},
                 "required": ["keyword_rank", "vector_rank"],
             },
         }, title=TEXT, headings={"type": "array", "items": TEXT}, table_head=TEXT, before=TEXT, after=TEXT),
