@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from pegboard.workspace import ingest
 from pegboard.workspace.ingest import IngestReport, describe_progress
 from pegboard.workspace.sources.folder_source import FolderSource
 from tests import forking
+from tests.timing import PATIENCE_S
 from tests.workspace.library import ON_SQLITE_ALONE, Library, files, in_space
 from tests.workspace.test_formats import HOSTILE, pdf
 
@@ -302,3 +304,38 @@ def test_progress_tells_the_total_and_the_time_left() -> None:
     # Files may appear while the folder is read.
     report.counts["added"] = 1_001
     assert describe_progress(report, 30.0) == "1,001 of 1,001 files: 1001 added"
+
+
+async def test_work_of_a_cancelled_caller_leaves_no_connection_after_the_store_is_closed(library: Library) -> None:
+    began, goes_on, ended = threading.Event(), threading.Event(), threading.Event()
+    seen: list[Any] = []
+
+    def work(db: Any) -> None:
+        seen.append(db)
+        began.set()
+        goes_on.wait()
+        # Its own statements would be interrupted.
+        ended.set()
+
+    task = asyncio.create_task(library.store._database.read(work, caller="ann"))
+    await asyncio.to_thread(began.wait)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    library.store.close()
+    goes_on.set()
+    await asyncio.to_thread(ended.wait)
+    async with asyncio.timeout(PATIENCE_S):
+        while not is_closed(seen[0]):
+            await asyncio.sleep(0)
+
+
+def is_closed(db: Any) -> bool:
+    """Tell whether a connection to either database is closed."""
+    if hasattr(db.raw, "closed"):
+        return bool(db.raw.closed)
+    try:
+        db.raw.in_transaction  # noqa: B018 - it raises
+    except apsw.ConnectionClosedError:
+        return True
+    return False

@@ -29,6 +29,7 @@ class IdleConnections(Generic[C]):
     def __init__(self, *, keep: int) -> None:
         self._keep = keep
         self._idle: list[C] = []
+        self._closings = 0
         self._lock = threading.Lock()
         renew_after_fork(self)
 
@@ -37,15 +38,23 @@ class IdleConnections(Generic[C]):
         leave_to_parent(self._idle)
         self._idle, self._lock = [], threading.Lock()
 
+    @property
+    def closings(self) -> int:
+        """How often all were closed, for `give_back`; read it before the connection is taken or opened."""
+        return self._closings
+
     def take(self) -> C | None:
         """Return a connection; `None` if there is none."""
         with self._lock:
             return self._idle.pop() if self._idle else None
 
-    def give_back(self, connection: C, *, is_sound: bool) -> None:
-        """Keep a connection for the next use, or close it if it is not sound or there are enough."""
+    def give_back(self, connection: C, *, is_sound: bool, closings: int) -> None:
+        """Keep a connection for the next use, or close it if it is not sound, or there are enough.
+
+        It is also closed if all were closed since: the work of a cancelled caller may end after that.
+        """
         with self._lock:
-            if is_sound and len(self._idle) < self._keep:
+            if is_sound and closings == self._closings and len(self._idle) < self._keep:
                 self._idle.append(connection)
                 return
         connection.close()
@@ -54,6 +63,7 @@ class IdleConnections(Generic[C]):
         """Close all of them."""
         with self._lock:
             idle, self._idle = self._idle, []
+            self._closings += 1
         for connection in idle:
             connection.close()
 

@@ -118,6 +118,7 @@ class PostgresServer:
             StoreError: the database does not answer or refuses; the message does not name the server or its user.
         """
         with self._explained():
+            closings = self._idle.closings
             raw = self._begun()
             try:
                 connection = PostgresConnection(raw)
@@ -134,7 +135,7 @@ class PostgresServer:
                 raise
             finally:
                 is_idle = raw.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
-                self._idle.give_back(raw, is_sound=is_idle and not raw.closed)
+                self._idle.give_back(raw, is_sound=is_idle and not raw.closed, closings=closings)
 
     @contextmanager
     def reading(self) -> Generator[PostgresConnection]:

@@ -212,6 +212,7 @@ class PostgresDatabase:
 
     @contextmanager
     def _transaction(self, begin: str, current: StoppableWork[PostgresConnection]) -> Generator[PostgresConnection]:
+        closings = self._idle.closings
         db = self._begun(begin)
         try:
             with current.on(db):
@@ -223,7 +224,7 @@ class PostgresDatabase:
             raise
         finally:
             is_idle = not db.raw.closed and db.raw.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
-            self._idle.give_back(db, is_sound=is_idle)
+            self._idle.give_back(db, is_sound=is_idle, closings=closings)
 
     def _begun(self, begin: str) -> PostgresConnection:
         """Return a connection in a transaction; one that the server has closed is replaced."""

@@ -131,6 +131,7 @@ class SqliteDatabase:
 
     @contextmanager
     def _connection(self) -> Generator[SqliteConnection]:
+        closings = self._idle.closings
         db = self._idle.take() or self._opened()
         is_sound = False
         try:
@@ -141,7 +142,7 @@ class SqliteDatabase:
             is_sound = not db.raw.in_transaction
             raise
         finally:
-            self._idle.give_back(db, is_sound=is_sound)
+            self._idle.give_back(db, is_sound=is_sound, closings=closings)
 
     def _opened(self) -> SqliteConnection:
         opened = open_sqlite(self.path, busy_s=DOCUMENT_STORE_BUSY_S, is_wal=True)
