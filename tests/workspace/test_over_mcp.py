@@ -42,7 +42,7 @@ from pegboard import Verdict
 
 def no_secrets(call):
     told = call.args
-    assert set(told) == {"space", "source", "path", "size_bytes", "checksum"}, told
+    assert set(told) - {"metadata"} == {"space", "source", "path", "size_bytes", "checksum"}, told
     if "secret" in told["path"] or told["size_bytes"] > 1_000_000:
         return Verdict.deny(f"{told['path']} with {told['size_bytes']} bytes is not for agents.")
 """
@@ -362,6 +362,18 @@ async def test_a_server_that_asks_nobody_has_one_space_or_says_why_there_is_noth
 async def answered(client: httpx2.AsyncClient, method: str, path: str, **options: Any) -> Any:
     answer = await client.request(method, f"/v1/documents{path}", **options)
     return answer.status_code, answer.json()
+
+
+async def test_metadata_is_given_kept_and_cleared_over_http(door: dict[str, httpx2.AsyncClient]) -> None:
+    lea = door["lea"]
+    status, stored = await sent(lea, b"one", path="told/a.txt", source="told", **{"meta.team": "support"})
+    assert status == 201, stored
+    place = f"/{stored['document_id']}"
+    for params, team in (({}, "support"), ({"meta.team": "sales"}, "sales"), ({"meta": ""}, None)):
+        assert (await answered(lea, "PUT", place, params=params, content=str(params)))[0] == 200
+        assert (await answered(lea, "GET", place))[1]["metadata"].get("team") == team
+    assert (await answered(lea, "PUT", place, params={"meta": "x"}, content=b"x"))[0] == 422
+    assert (await answered(lea, "GET", place, params={"metadata": "x"}))[0] == 400
 
 
 async def test_one_document_is_listed_shown_read_replaced_and_removed_over_http(

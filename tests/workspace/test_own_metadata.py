@@ -62,6 +62,20 @@ async def test_metadata_of_an_upload_filters_searches(library: Library) -> None:
     assert await found(library, team="support") == {"a.txt"}
 
 
+async def test_a_replaced_document_keeps_its_metadata_until_it_is_given_other_or_none(library: Library) -> None:
+    workspace = Workspace(library.store)
+    for metadata, expected in (
+        ({"team": "support"}, {"a.txt"}),
+        (None, {"a.txt"}),
+        ({"team": "x"}, set()),
+        ({}, set()),
+    ):
+        await workspace.upload(f"holiday {metadata}".encode(), space="s1", path="a.txt", metadata=metadata)
+        assert await found(library, team="support") == expected
+    assert await found(library, team="x") == set()
+    assert await found(library) == {"a.txt"}
+
+
 @ON_SQLITE_ALONE
 async def test_a_commit_is_read_again_for_other_metadata(library: Library, tmp_path: Path) -> None:
     repository = commit(tmp_path / "handbook", {"c.txt": PAGES["c.txt"]})

@@ -509,10 +509,12 @@ class DocumentStore(Protocol):
         source: str,
         type_: SourceType = "upload",
         replaces: bool = False,
+        keeps_metadata: bool = False,
     ) -> JSON:
         """Ingest one document into a source of a space; `{document_id, chunks, path, status}`.
 
-        If the path is taken, the document gets another path, or with `replaces` takes the place of the old one.
+        If the path is taken, the document gets another path, or with `replaces` takes the place of the old one. With
+        `keeps_metadata` it also keeps the keys that people gave to the old one, unless it has other values for them.
 
         Raises:
             CallError: read_only, if the scope may only read; not_found, if it does not include the space.

@@ -39,10 +39,14 @@ async def store_upload(
     path: str,
     metadata: Mapping[str, str] | None = None,
 ) -> ToolResult:
-    """Store a file by a call of the operation `upload`. The call's arguments have its size and checksum."""
+    """Store a file by a call of the operation `upload`. The call's arguments have its size and checksum.
+
+    A replaced document keeps its metadata if `metadata` is `None`.
+    """
     arguments: JSON = {
         "space": space, "source": source, "path": path, "size_bytes": len(payload),
-        "checksum": await asyncio.to_thread(_checksum, payload), **({"metadata": dict(metadata)} if metadata else {}),
+        "checksum": await asyncio.to_thread(_checksum, payload),
+        **({} if metadata is None else {"metadata": dict(metadata)}),
     }  # fmt: skip
     ctx = view.ctx
     carrying = replace(ctx, request=ctx.request._replace(attachment=Attachment(payload)))

@@ -301,13 +301,14 @@ class Workspace:
     ) -> JSON:
         """Ingest one file, replacing the document at its path in that source; its name determines the format.
 
-        `metadata` of the document, such as `{"team": "support"}`, can filter searches.
+        `metadata` of the document, such as `{"team": "support"}`, can filter searches. Without it, a replaced document
+        keeps its own; `{}` clears it.
 
         Raises:
             CallError: invalid_arguments, for an unreadable file; the store cannot be used.
         """
         scope = self.store.operator_scope(space)
-        return await upload(self.store, scope, payload, space=space, source=source, path=path, metadata=metadata or {})
+        return await upload(self.store, scope, payload, space=space, source=source, path=path, metadata=metadata)
 
     async def documents(
         self, space: str, source: str | None = None, *, folder: str = "", limit: int = 50, cursor: str | None = None

@@ -39,7 +39,7 @@ def upload_entry(store: DocumentStore, groups: Sequence[str]) -> ToolEntry:
             space=args["space"],
             source=args["source"],
             path=args["path"],
-            metadata=args.get("metadata", {}),
+            metadata=args.get("metadata"),
         )
 
     texts: JSON = {name: {"type": "string"} for name in ("space", "source", "path", "checksum")}
@@ -66,11 +66,12 @@ async def upload(
     space: str,
     source: str,
     path: str,
-    metadata: Mapping[str, object],
+    metadata: Mapping[str, object] | None,
 ) -> JSON:
     """Parse and store a file; return its id, path, number of passages and outcome.
 
-    An unreadable file is not stored, and the previous document stays.
+    An unreadable file is not stored, and the previous document stays. Without `metadata` (`None`), a replaced document
+    keeps its own.
 
     Raises:
         CallError: not_found; read_only; invalid_arguments, for an invalid name, format or content.
@@ -84,6 +85,8 @@ async def upload(
         document = await reader.read(path, payload)
     if document.error:
         raise CallError("invalid_arguments", f"{path[-100:]!r} was not taken in: {document.error}.")
-    document = replace(document, metadata={**checked_metadata(metadata), **document.metadata})
-    stored = await store.ingest(scope, document, space=space, source=source, replaces=True)
+    document = replace(document, metadata={**checked_metadata(metadata or {}), **document.metadata})
+    stored = await store.ingest(
+        scope, document, space=space, source=source, replaces=True, keeps_metadata=metadata is None
+    )
     return {**stored, "space": space, "source": source}

@@ -89,14 +89,16 @@ async def put_command(
     /,
     *,
     meta: Annotated[tuple[str, ...], Parameter(help="KEY=VALUE to filter by; repeat it.", negative_iterable=())] = (),
+    clear_meta: Annotated[bool, Parameter(help="Remove the metadata of a replaced document.", negative="")] = False,
     options: SharedOptions,
 ) -> None:
     """Store a file as a document.
 
-    An existing document at the path is replaced and keeps its id.
+    An existing document at the path is replaced. It keeps its id, and its metadata unless --meta replaces it.
     """
     async with _opened(options) as project:
-        await _put(project, options, space, source, path, file, metadata_of(meta))
+        metadata = metadata_of(meta) if meta or clear_meta else None
+        await _put(project, options, space, source, path, file, metadata)
 
 
 async def rm_command(
@@ -247,7 +249,7 @@ async def _put(
     source: str,
     path: str,
     file: Path,
-    metadata: Mapping[str, str],
+    metadata: Mapping[str, str] | None,
 ) -> None:
     limit = project.config.bounds.upload_bytes
     payload = await asyncio.to_thread(_content, file, limit)

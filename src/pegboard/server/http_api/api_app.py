@@ -156,10 +156,14 @@ def _problem_of_body(error: BodyError) -> ProblemError:
 
 
 class PathApp:
-    """One path as an ASGI app: its methods, query parameters, and handler."""
+    """One path as an ASGI app: its methods, query parameters, and handler.
+
+    A query parameter with a dot at its end, such as `meta.`, stands for all that begin with it.
+    """
 
     def __init__(self, api: Api, answers: Mapping[str, Answer], *, query: tuple[str, ...] = ()) -> None:
         self._api, self._answers, self._query = api, answers, frozenset((*query, "profile"))
+        self._prefixes = tuple(each for each in query if each.endswith("."))
         methods = {*answers, *(("HEAD",) if "GET" in answers else ())}
         self._allow = ", ".join(sorted(methods))
 
@@ -214,7 +218,7 @@ class PathApp:
         except ValueError:
             raise ProblemError(400, "bad_request", "The query has too many fields.") from None
         words = dict(pairs)
-        unknown = [name for name in words if name not in self._query]
+        unknown = [name for name in words if name not in self._query and not name.startswith(self._prefixes)]
         if unknown or len(words) != len(pairs):
             named = f"Unknown parameter {unknown[0][:100]!r}." if unknown else "A parameter is there twice."
             raise ProblemError(400, "bad_request", f"{named} Possible here, once each: {sorted(self._query)}.")

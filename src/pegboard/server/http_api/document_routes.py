@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pegboard.core.ports import DocumentGrants, DocumentKeeper, DocumentStore
 from pegboard.core.view import View
 from pegboard.model.json_types import JSON
@@ -51,7 +53,7 @@ class DocumentRoutes:
     async def upload(self, request: ApiRequest) -> Reply:
         """Store the body as a file: its path decides how it is parsed, and which file it replaces.
 
-        `?meta.team=support` gives it metadata.
+        `?meta.team=support` gives it metadata. Without it a replaced document keeps its own, and `?meta=` clears it.
         """
         store, view, entry = await self._whose("upload", request)
         space = request.query.get("space", view.ctx.space_id)
@@ -63,7 +65,10 @@ class DocumentRoutes:
         return await self._take(request, store, view, entry, place)
 
     async def replace(self, request: ApiRequest) -> Reply:
-        """Store the body as the new content of a document, which keeps its id, source and path."""
+        """Store the body as the new content of a document, which keeps its id, source, path and metadata.
+
+        `?meta.team=support` replaces its metadata, and `?meta=` clears it.
+        """
         store, view, entry = await self._whose("upload", request)
         if not isinstance(store, DocumentKeeper):
             raise not_found(_NO_DOCUMENTS)
@@ -88,12 +93,10 @@ class DocumentRoutes:
         async with self._api.uploads.place(request.principal) as slot:
             arriving = replace(request, receive=slot.counted(request.receive))
             payload = await slot.arrive(self._api.file(arriving, timeout_s=UPLOAD_S))
-            metadata = {
-                name.removeprefix(_META): text for name, text in request.query.items() if name.startswith(_META)
-            }
             result = await store_upload(
-                view, entry, payload, space=space, source=place["source"], path=place["path"], metadata=metadata
-            )
+                view, entry, payload, space=space, source=place["source"], path=place["path"],
+                metadata=_metadata(request.query),
+            )  # fmt: skip
         if result.is_error:
             raise problem_of(result, "")
         stored: JSON = result.structured
@@ -156,6 +159,14 @@ class DocumentRoutes:
         ):
             raise not_found("Not found")
         return store
+
+
+def _metadata(query: Mapping[str, str]) -> dict[str, str] | None:
+    """Return the metadata in a query; `None` if it says nothing about metadata."""
+    told = {name.removeprefix(_META): text for name, text in query.items() if name.startswith(_META)}
+    if query.get("meta"):
+        raise ProblemError(422, "invalid_arguments", "Write ?meta.KEY=VALUE for each key; ?meta= alone clears them.")
+    return told if told or "meta" in query else None
 
 
 def _whole(arguments: JSON, name: str) -> JSON:

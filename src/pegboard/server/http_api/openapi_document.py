@@ -202,6 +202,13 @@ _TAKEN = object_of(
 )  # fmt: skip
 
 
+_META: JSON = {
+    "name": "meta", "in": "query", "style": "form", "schema": {"const": ""},
+    "description": "Empty, it clears the metadata of a replaced document. `meta.KEY=VALUE` gives it other metadata; "
+    "without either it keeps its own.",
+}  # fmt: skip
+
+
 def _upload() -> JSON:
     """Return the operation that uploads a file."""
     drawn = _plain(
@@ -213,6 +220,7 @@ def _upload() -> JSON:
             _query("path", "What it is called, folders too.", {"type": "string", "minLength": 1}, required=True),
             _query("source", "The source that it belongs to.", {"type": "string", "default": "uploads"}),
             _query("space", "The space, for callers who are in none.", _TEXT),
+            _META,
         ],
         also=(422, 504),
     )
@@ -420,7 +428,7 @@ _PATHS: JSON = {
         "put": {
             **_plain(
                 "replace_document", "Replace the content of a document. For callers who may write there.", _TAKEN,
-                [_DOCUMENT_ID], also=(422, 504),
+                [_DOCUMENT_ID, _META], also=(422, 504),
             ),
             "requestBody": _FILE,
         },

@@ -53,12 +53,12 @@ class Routes:
             (
                 "/v1/documents",
                 {"GET": documents.list, "POST": documents.upload},
-                ("path", "source", "space", "folder", "limit", "cursor"),
+                ("path", "source", "space", "folder", "limit", "cursor", "meta", "meta."),
             ),
             (
                 "/v1/documents/{id}",
                 {"GET": documents.show, "PUT": documents.replace, "DELETE": documents.remove},
-                (),
+                ("meta", "meta."),
             ),
             ("/v1/documents/{id}/text", {"GET": documents.read}, ("start",)),
             (

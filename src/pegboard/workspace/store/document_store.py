@@ -401,6 +401,7 @@ class SqlDocumentStore:
         source: str,
         type_: SourceType = "upload",
         replaces: bool = False,
+        keeps_metadata: bool = False,
     ) -> JSON:
         ready = await asyncio.to_thread(writing.prepared, document)
 
@@ -409,7 +410,9 @@ class SqlDocumentStore:
             known = _known_source(db, scope, space, source)
             if replaces and known is not None and writing.has_document(db, known[1], document.path):
                 # In any type of source, which keeps its origin.
-                [(document_id, status)] = writing.put(db, space_n, known[1], [ready])
+                kept = writing.own_metadata(db, known[1], document.path) if keeps_metadata else {}
+                whole = replace(ready, document=replace(document, metadata={**kept, **document.metadata}))
+                [(document_id, status)] = writing.put(db, space_n, known[1], [whole])
                 source_settings.put_version(db, known[1], None)
                 place = browsing.place_of_document(db, ReadableSpaces.of_scope(db, scope), document_id)
                 note = {} if place["source_type"] == "upload" else {"note": REPLACED_NOTE}

@@ -17,8 +17,10 @@ from msgspec import Struct
 
 from pegboard.model.document import DocumentScope, NewDocument, SourceType
 from pegboard.model.error import CallError
+from pegboard.model.json_types import JSON
 from pegboard.workspace.analyzer import analyzed, folded_words, language_of
 from pegboard.workspace.chunking import Chunk, chunks_of
+from pegboard.workspace.own_metadata import RESERVED
 from pegboard.workspace.shown_names import can_be_shown
 from pegboard.workspace.store.connection import Connection
 from pegboard.workspace.store.readable_spaces import absent, as_path, folder_of
@@ -183,6 +185,14 @@ def has_document(db: Connection, source_n: int, path: str) -> bool:
     """Tell whether a source has a document at a path."""
     statement = "select 1 from documents where source_n = ? and folder = ? and name = ?"
     return db.execute(statement, (source_n, *split_path(path))).fetchone() is not None
+
+
+def own_metadata(db: Connection, source_n: int, path: str) -> JSON:
+    """Return the metadata of a document without the keys that parsers fill."""
+    statement = "select metadata from documents where source_n = ? and folder = ? and name = ?"
+    row: Any = db.execute(statement, (source_n, *split_path(path))).fetchone()
+    stored: JSON = {} if row is None else orjson.loads(str(row[0]))
+    return {key: value for key, value in stored.items() if key.lower() not in RESERVED}
 
 
 def free_path(db: Connection, source_n: int, path: str) -> str:
