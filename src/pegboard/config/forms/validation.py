@@ -175,7 +175,7 @@ def _explain(kind: str, ctx: Mapping[str, Any], message: str, at: At, keys: Mapp
         case "definition" | "one_key" | "null":
             return at.problem(message)
         case _ if kind in _EXPECTED:
-            return at.problem(f"expected {_EXPECTED[kind]}, not {at.shown}{_as_list(kind, at)}")
+            return at.problem(f"expected {_EXPECTED[kind]}, not {at.shown}{_as_list(kind, at)}{_in_quotes(kind, at)}")
         case _ if kind in _COMPARED:
             words, bound = _COMPARED[kind]
             return at.problem(f"must be {words} {ctx[bound]:g}, not {at.shown}")
@@ -200,6 +200,14 @@ def _as_list(kind: str, at: At) -> str:
     if not is_single or not _PLAIN.fullmatch(at.text):
         return ""
     return f"; for a single entry write `{at.steps[-1]}: [{at.text}]`"
+
+
+def _in_quotes(kind: str, at: At) -> str:
+    """Return a hint for a number, date or flag where text is expected; empty for any other value."""
+    is_plain = isinstance(at.node, Scalar) and _PLAIN.fullmatch(at.text) and at.text in at.shown
+    if kind != "string_type" or not is_plain:
+        return ""
+    return f'; put it in quotes: "{at.text}"'
 
 
 def _unknown_keys(names: Sequence[str], keys: Mapping[str, str], *, lists_all: bool) -> str:
