@@ -14,7 +14,7 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
-from mcp_types import ElicitResult
+from mcp_types import ElicitCompleteNotification, ElicitResult
 
 from pegboard import CallContext, Catalog, http_app
 from pegboard.auth.keys import KeyStore
@@ -30,6 +30,7 @@ from tests.connections.browser import Browser
 from tests.connections.toy_issuer import ToyIssuer
 from tests.connections.toy_upstreams import McpUpstream, mail_of
 from tests.server.doors import served
+from tests.timing import PATIENCE_S
 
 Answer = Any  # of a context and parameters, an `ElicitResult`; the SDK's type also names the two
 
@@ -44,11 +45,14 @@ class Desk:
     connections: Connections
 
     @asynccontextmanager
-    async def client(self, who: str, era: Any, answer: Answer | None) -> AsyncGenerator[Client]:
+    async def client(self, who: str, era: Any, answer: Answer | None, on_message: Any = None) -> AsyncGenerator[Client]:
         async with (
             httpx2.AsyncClient(headers=bearer(self.keys[who]), timeout=60) as http,
             Client(
-                streamable_http_client(f"{self.url}/mcp", http_client=http), mode=era, elicitation_callback=answer
+                streamable_http_client(f"{self.url}/mcp", http_client=http),
+                mode=era,
+                elicitation_callback=answer,
+                message_handler=on_message,
             ) as client,
         ):
             yield client
@@ -162,6 +166,39 @@ async def test_an_earlier_client_gets_the_page_with_the_error_that_its_revision_
             await here.connect("ann", asked["url"])
             result = await client.call_tool("whoami", {})
             assert result.content[0].text == "You are ann."  # type: ignore[union-attr]
+
+
+async def test_an_earlier_client_is_told_once_when_its_own_user_has_connected(tmp_path: Path) -> None:
+    async with desk(tmp_path) as here:
+        told = dict[str, list[str]](ann=[], bob=[])
+        is_told = asyncio.Event()
+
+        async def answer(_context: Any, _params: Any) -> ElicitResult:
+            raise AssertionError("the error has the page already")
+
+        def listening(who: str) -> Any:
+            async def on_message(message: Any) -> None:
+                if isinstance(message, ElicitCompleteNotification):
+                    told[who].append(message.params.elicitation_id)
+                    is_told.set()
+
+            return on_message
+
+        async with (
+            here.client("ann", "legacy", answer, listening("ann")) as ann,
+            here.client("bob", "legacy", answer, listening("bob")) as bob,
+        ):
+            asked = dict[str, Any]()
+            for who, client in (("ann", ann), ("ann", ann), ("bob", bob)):
+                with pytest.raises(MCPError) as refused:
+                    await client.call_tool("whoami", {})
+                [asked[who]] = refused.value.error.data["elicitations"]
+            for who in ("bob", "ann"):
+                is_told.clear()
+                await here.connect(who, asked[who]["url"])
+                async with asyncio.timeout(PATIENCE_S):
+                    await is_told.wait()
+        assert told == {who: [asked[who]["elicitationId"]] for who in ("ann", "bob")}
 
 
 @pytest.mark.parametrize("era", ["2026-07-28", "legacy"])

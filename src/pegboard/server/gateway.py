@@ -155,7 +155,7 @@ class Gateway(Struct, frozen=True, kw_only=True):
         if channel.refused_with is not None:
             raise RpcError(channel.refused_with, error.message)
         if error.kind == "connection_required":
-            ask_to_connect(channel, error)
+            ask_to_connect(channel, error, view.ctx.caller, self.catalog.connections)
         elif error.kind != "consent_required":
             return result
         if channel.missing:

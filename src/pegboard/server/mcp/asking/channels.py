@@ -49,5 +49,6 @@ def session_channel(request: McpRequest) -> SessionChannel:
         channel.task_ttl_s = None if ttl_ms is None else max(0, min(int(ttl_ms), _CENTURY_MS)) / 1_000
     channel.tell_through(outlet, token=request.token, level=session.level or "debug")
     channel.ask_through(outlet, session.questions, roles=request.principal.identity.roles)
+    channel.tell_through_session(session.tell_soon, session.awaited)
     channel.hops, channel.client_name = request.hops, session.client_name
     return channel

@@ -6,11 +6,14 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from pegboard.connections.connection_records import Person, person_of
+from pegboard.connections.limits import FLOW_S
 from pegboard.core.digests import digest
+from pegboard.model.caller import Caller
 from pegboard.model.error import CallError, ToolError
 from pegboard.server.mcp.asking.client_channel import ClientChannel, url_question
-from pegboard.server.mcp.asking.earlier_channel import EarlierChannel
 from pegboard.server.mcp.asking.input_required import InputRequiredChannel
+from pegboard.server.mcp.asking.unanswered_requests import SessionChannel
 from pegboard.server.mcp.protocol.jsonrpc import URL_ELICITATION_REQUIRED, RpcError
 
 if TYPE_CHECKING:
@@ -20,8 +23,10 @@ CONNECT_WAIT_S = 45.0  # seconds for which a repeated call waits for its person;
 CONNECT_POLL_S = 0.25  # seconds between two looks whether a link was used
 
 
-def ask_to_connect(channel: ClientChannel, error: ToolError) -> None:
+def ask_to_connect(channel: ClientChannel, error: ToolError, caller: Caller, connections: Connections | None) -> None:
     """Ask the user to connect, if the client can open a URL; otherwise do nothing, and the refusal has the link.
+
+    A client of 2025-11-25 is told when they have connected, if that happens in this process or is reported to it.
 
     Raises:
         RpcError: the question, for a client of 2025-11-25. Source: MCP 2025-11-25, elicitation, URL mode.
@@ -32,9 +37,34 @@ def ask_to_connect(channel: ClientChannel, error: ToolError) -> None:
     message = f"{source!r} needs an account of yours. Open this page to connect it."
     if isinstance(channel, InputRequiredChannel):
         channel.ask_to_connect(source, message, url)
-    elif isinstance(channel, EarlierChannel):
-        question = {**url_question(message, url)["params"], "elicitationId": digest({"url": url})[:32]}
+    elif isinstance(channel, SessionChannel):
+        elicitation_id, person = digest({"url": url})[:32], person_of(caller)
+        if person is not None and connections is not None:
+            _tell_when_connected(channel, elicitation_id, connections, person, source)
+        question = {**url_question(message, url)["params"], "elicitationId": elicitation_id}
         raise RpcError(URL_ELICITATION_REQUIRED, error.message, {"elicitations": [question]})
+
+
+def _tell_when_connected(
+    channel: SessionChannel, elicitation_id: str, connections: Connections, person: Person, source: str
+) -> None:
+    """Tell the client that its user has connected, for as long as the link is valid."""
+    if elicitation_id in channel.awaited:
+        return
+
+    def on_change(changed: Person, changed_source: str, is_connected: bool) -> None:
+        if is_connected and (changed, changed_source) == (person, source):
+            end()
+            channel.completed(elicitation_id)
+
+    def end() -> None:
+        timer.cancel()
+        unsubscribe()
+        channel.awaited.discard(elicitation_id)
+
+    channel.awaited.add(elicitation_id)
+    unsubscribe = connections.subscribe(on_change)
+    timer = asyncio.get_running_loop().call_later(FLOW_S, end)
 
 
 async def until_used(connections: Connections | None, urls: Sequence[str]) -> None:

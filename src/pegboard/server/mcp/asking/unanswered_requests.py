@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from pegboard.core.identifiers import new_id
@@ -98,6 +98,15 @@ class SessionChannel(Notifications, EarlierChannel):
     def ask_through(self, outlet: MessageOutlet, questions: UnansweredRequests, *, roles: Iterable[str] = ()) -> None:
         """Ask on the stream of this call, which has these roles; the answer may arrive on any connection."""
         self._asking, self._questions, self._roles = outlet, questions, roles
+
+    def tell_through_session(self, tell_soon: Callable[[JSON], None], awaited: set[str]) -> None:
+        """Send what belongs to no request with `tell_soon`. `awaited` are pages that the session's user has to open."""
+        self._tell_soon, self.awaited = tell_soon, awaited
+
+    def completed(self, elicitation_id: str) -> None:
+        """Tell the client that its user is done at a page. Source: MCP 2025-11-25, elicitation, URL mode."""
+        method, params = "notifications/elicitation/complete", {"elicitationId": elicitation_id}
+        self._tell_soon({"jsonrpc": "2.0", "method": method, "params": params})
 
     async def close_stream(self) -> None:
         await self._asking.close()

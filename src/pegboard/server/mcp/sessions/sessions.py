@@ -20,6 +20,7 @@ SESSION_TELL_S = 1.0  # for telling one session of a change
 SESSION_SUBSCRIPTIONS = 1_000  # to resources
 SESSIONS = 10_000  # sessions of earlier revisions, open at once
 SESSIONS_OF_ONE = 1_000  # a tenth of them: one credential must leave room for others
+_TELLING = set[asyncio.Future[None]]()  # the event loop keeps weak references only
 SESSION_IDLE_S = 1_800.0  # seconds without a request or an open stream before a session's state is forgotten
 
 
@@ -37,7 +38,8 @@ class Session:
 
     `with session:` holds it for one request: only a session without requests is idle. `is_open` is set by its
     `initialize`; `tell` sends messages that do not belong to a request. `name` is used in place of its id, which is a
-    secret; `ends_at` is the end of the id's validity, in seconds since 1970.
+    secret; `ends_at` is the end of the id's validity, in seconds since 1970. `awaited` has the ids of the pages that
+    its user was asked to open.
     """
 
     session_id: str = field(repr=False)
@@ -52,6 +54,7 @@ class Session:
     is_open: bool = False
     level: str | None = None
     uris: set[str] = field(default_factory=set[str])
+    awaited: set[str] = field(default_factory=set[str])
     questions: UnansweredRequests = field(default_factory=UnansweredRequests)
     tell: Callable[[JSON], Awaitable[None]] = _tell_nobody
     in_flight: int = 0
@@ -63,6 +66,12 @@ class Session:
         if len(self.uris) >= SESSION_SUBSCRIPTIONS:
             raise RpcError(INVALID_PARAMS, f"A session may subscribe to {SESSION_SUBSCRIPTIONS} resources.")
         self.uris.add(uri)
+
+    def tell_soon(self, message: JSON) -> None:
+        """Send a message that does not belong to a request, without waiting for a slow client."""
+        task = asyncio.ensure_future(_in_time(self.tell(message)))
+        _TELLING.add(task)
+        task.add_done_callback(_TELLING.discard)
 
     def __enter__(self) -> None:
         self.in_flight += 1
