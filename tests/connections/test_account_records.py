@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from pegboard import ToolContext
 from tests.connections.agreeing import ANN, connect
 from tests.connections.test_auth_config import CONNECTIONS, loaded, said
@@ -78,3 +80,28 @@ async def test_a_connection_that_its_issuer_ends_is_recorded_with_the_reason(tmp
             assert view.connects_first(view["me"]) == "me"
         rows = [row for row in rows_in(tmp_path / "audit.jsonl") if row.get("event") == "account_disconnected"]
     assert [row["detail"]["reason"] for row in rows] == ["the issuer does not refresh it: invalid_grant"]
+
+
+@pytest.mark.parametrize("source", ["mail", "me"])
+async def test_a_service_that_refuses_tokens_for_another_one_is_logged_and_its_person_told(
+    source: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with (
+        ToyIssuer().running() as issuer,
+        McpUpstream(issuer).running() as mcp,
+        ApiUpstream(issuer).running() as api,
+    ):
+        auth = {"mode": "user", "issuer": issuer.url}
+        catalog = loaded(
+            tmp_path,
+            {"name": "mail", "type": "mcp", "mcp": {"transport": "http", "url": mcp.resource}, "auth": auth},
+            {"name": "me", "type": "webhook", "description": "Say who calls.", "auth": auth,
+             "webhook": {"url": f"{api.origin}/me", "method": "GET"}},
+        )  # fmt: skip
+        async with catalog:
+            await connect(catalog.connections, issuer, ANN, source=source)
+            mcp.resource = api.resource = "https://other.example"
+            refused = (await said(catalog, "ann", {"mail": "mail__connect", "me": "me"}[source])).error
+        assert (refused.kind, f"'ann' must connect to '{source}'" in refused.message) == ("connection_required", True)
+        assert f"The service refuses a fresh token of user 'ann' for '{source}'." in caplog.messages
+        assert (mcp.hits["calls of ann"], api.hits["calls of ann"]) == (0, 0)

@@ -130,7 +130,9 @@ async def test_a_login_in_front_of_the_page_needs_no_key_and_must_be_the_person_
         assert await here.connected() == [("ann", "ann")]
 
 
-async def test_another_browser_can_neither_agree_nor_finish_after_one_has_agreed(tmp_path: Path) -> None:
+async def test_another_browser_can_neither_agree_nor_finish_after_one_has_agreed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with place(tmp_path, has_keys=False) as here, Browser(here.app) as own, Browser(here.app) as other:
         link = await here.link()
         page, second = await own.go(link), await other.go(link)
@@ -146,6 +148,7 @@ async def test_another_browser_can_neither_agree_nor_finish_after_one_has_agreed
                 stolen = await thief.go(back)
                 assert stolen.status_code == 403
                 assert "browser" in stolen.text
+        assert caplog.text.count("connect_refused: ") == 3
         assert await here.connected() == []
         assert (await own.go(back)).status_code == 200
         assert await here.connected() == [("ann", "ann")]
@@ -175,13 +178,17 @@ async def test_an_answer_of_another_issuer_is_refused_in_plain_words(
         assert "connect_refused: issuer_changed" in caplog.text
 
 
-async def test_an_issuer_whose_metadata_name_another_is_refused_before_anybody_goes_there(tmp_path: Path) -> None:
+async def test_an_issuer_whose_metadata_name_another_is_refused_before_anybody_goes_there(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with place(tmp_path, has_keys=False) as here, Browser(here.app) as browser:
         here.issuer.switches.says_issuer = "https://evil.example"
         page = await browser.go(await here.link())
         assert page.status_code in (403, 502)
         assert "<h1>Not connected</h1>" in page.text
         assert here.issuer.hits["authorize"] == 0
+        [refusal] = [line for line in caplog.messages if line.startswith("connect_refused: ")]
+        assert "are those of 'https://evil.example'" in refusal
 
 
 async def test_a_person_who_says_no_at_the_issuer_reads_that_nothing_was_connected(tmp_path: Path) -> None:
