@@ -75,6 +75,7 @@ async def test_an_operator_reads_what_changed_at_a_server_and_accepts_it_as_it_w
         await browser.post("/logout")
         await browser.log_in(shop.key["paul"])
         assert (await browser.get("/sources")).status_code == 404
+        await browser.get()
         assert (await browser.post("/sources/up/accept", read=by_name["up.read"])).status_code == 404
 
 
