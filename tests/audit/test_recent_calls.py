@@ -54,7 +54,7 @@ def call(number: int, **fields: object) -> AuditRow:
         "at": float(number), "call_id": f"c{number}", "name": f"t{number % 3}", "outcome": outcome,
         "tool": "" if outcome == "not_found" else f"main.t{number % 3}", "user": f"u{number % 5}", "space": "s",
         "stage_s": {"run": 0.1} if outcome == "timeout" else {}, "duration_s": (number * 7 % 11) / 10,
-        "argument_bytes": number, "result_bytes": 2 * number,
+        "argument_bytes": number, "result_bytes": 2 * number, "costs": {"usd": 0.1} if number % 2 else {},
     }  # fmt: skip
     return AuditRow(**{**told, **fields})  # type: ignore[arg-type]
 

@@ -50,11 +50,11 @@ def test_the_keys_of_a_config_are_those_of_the_table():
 
 
 ROW = """    Option(
-        name="cost",
+        name="fee",
         meaning="What one call costs.",
         default="none",
         check=_one_of("none", "low", "high"),
-        lands=("meta", "cost"),
+        lands=("meta", "fee"),
         yaml=YamlKey(form="text", key="price"),
     ),
 """
@@ -65,10 +65,10 @@ from pegboard.config import json_schema
 
 catalog = Catalog()
 
-@catalog.tool(cost="low")
+@catalog.tool(fee="low")
 def cheap() -> None: ...
 
-class Base(Tool, abstract=True, cost="high"):
+class Base(Tool, abstract=True, fee="high"):
     def perform(self) -> None: ...
 
 class Dear(Base, register=False):
@@ -76,7 +76,7 @@ class Dear(Base, register=False):
 
 catalog.register(Dear)
 
-@catalog.builder("built", cost="low")
+@catalog.builder("built", fee="low")
 def build(ctx):
     def built() -> None: ...
     return built
@@ -86,25 +86,25 @@ def meta(catalog, name):
     return listed["_meta"]
 
 assert [meta(catalog, name) for name in ("cheap", "dear", "built")] == [
-    {"cost": "low"}, {"cost": "high"}, {"cost": "low"}
+    {"fee": "low"}, {"fee": "high"}, {"fee": "low"}
 ], catalog.view(ToolContext()).export("mcp")
 try:
-    catalog.tool(name="odd", cost="much")(cheap)
+    catalog.tool(name="odd", fee="much")(cheap)
     raise SystemExit("a value that the row refuses was taken")
 except DefinitionError as error:
-    assert "cost='much': say none, low or high." in str(error), error
+    assert "fee='much': say none, low or high." in str(error), error
 
 Path("acme.py").write_text("def greet() -> str:\\n    return 'hello'\\n")
 Path("pegboard.yaml").write_text(
     "tools:\\n  - {name: greet, type: internal, handler: 'python:acme:greet', price: high}\\n"
 )
-assert meta(load_catalog(Path("pegboard.yaml"), env={})[0], "greet") == {"cost": "high"}
+assert meta(load_catalog(Path("pegboard.yaml"), env={})[0], "greet") == {"fee": "high"}
 assert json_schema()["$defs"]["InternalForm"]["properties"]["price"]["description"] == "What one call costs."
 
 import generate
-generate.ToolKeywords.__annotations__["cost"] = str
-row, = [line for line in generate.python_page() if line.startswith("| `cost` |")]
-assert row == "| `cost` | `str` | `'none'` | yes |  | `price` | What one call costs. |", row
+generate.ToolKeywords.__annotations__["fee"] = str
+row, = [line for line in generate.python_page() if line.startswith("| `fee` |")]
+assert row == "| `fee` | `str` | `'none'` | yes |  | `price` | What one call costs. |", row
 """
 
 

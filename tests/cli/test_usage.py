@@ -8,11 +8,16 @@ import pytest
 from tests.cli.conftest import CONFIG, Run
 from tests.cli.test_replay import recorded
 
+COST = "cost: {amount: 0.5, unit: credits}"
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     tmp_path.chmod(0o700)
-    text = CONFIG.replace("max_calls: 10", "max_calls: 3") + "audit: {store: 'sqlite:./audit.db'}\n"
+    text = (
+        CONFIG.replace("rate_limit: {max_calls: 10", f"{COST}\n    rate_limit: {{max_calls: 3")
+        + "audit: {store: 'sqlite:./audit.db'}\n"
+    )
     (tmp_path / "pegboard.yaml").write_text(text)
     return tmp_path
 
@@ -36,6 +41,8 @@ def test_usage_counts_calls_errors_latency_and_tokens_by_any_field(run: Run, fol
     first = answer["rows"][0]
     assert 0 < first["p50_s"] <= first["p95_s"] <= first["p99_s"]
     assert first["tokens"] > 500
+    costs = [one["costs"] for one in (first, answer["rows"][1], answer["total"])]
+    assert costs == [{"credits": 1.5}, {}, {"credits": 1.5}]
     assert sorted(answer["always_refused"]) == ["delete_page", "main.echo", "nothing"]
     assert answer["never_called"] == ["main.delete_page", "main.search_web", "main.shout", "main.chatter"]
     assert {one["profile"] for one in answer["lists"]} == {"chat", "operator"}
@@ -46,7 +53,9 @@ def test_usage_counts_calls_errors_latency_and_tokens_by_any_field(run: Run, fol
     assert [(row["name"], row["calls"]) for row in by_profile["rows"]] == [("chat", 2), ("operator", 2)]
     assert "never_called" not in by_profile
     shown = run("usage", "--limit", "1").out
-    assert "█" * 20 in shown
+    assert "█" in shown
+    assert "Cost" in shown
+    assert "1.5" in shown
     assert "9 calls, 4 of them ran. 4 more rows with --limit." in shown
     assert orjson.loads(run("usage", "--json", "--since", "2h", "--until", "1h").out)["total"]["calls"] == 0
 

@@ -1,16 +1,19 @@
 """`budgets:` of a config: what it declares, and what is refused or warned about."""
 
+import json
 from pathlib import Path
 
 import pytest
 
-from pegboard import Budget, ToolContext
+from pegboard import Budget, DefinitionError, ToolContext
 from pegboard.config.config_warnings import warnings
 from pegboard.config.reload import Reloader
 from pegboard.limits.memory_budgets import MemoryBudgetStore
 from pegboard.limits.redis_store import RedisBudgetStore
 from pegboard.limits.sql_budgets import SqlBudgetStore
+from pegboard.model.budget import Cost
 from pegboard.server.worker_checks import budgets_in_memory
+from pegboard.sources.mcp.lock_file import LockFile
 from tests.config.project import Project
 from tests.core.parts import kind_of
 
@@ -106,3 +109,36 @@ async def test_a_reload_takes_other_limits_and_stores_and_keeps_what_was_counted
     project(tmp_path, "{rules: {b: {per: day, calls: 2}}}")
     assert await reloader.reload()
     assert await ends(1) == ["budget_exceeded"], "this process still knows"
+
+
+COSTS = """\
+tools:
+  - {name: ask, type: internal, handler: "python:tests.cli.workshop:echo", cost: {amount: 0.25, unit: credits}}
+  - {name: ping, type: webhook, description: Ping., webhook: {url: "https://hooks.example.com/ping"}, cost: {amount: 2}}
+  - {name: shop, type: openapi, openapi: {spec: shop.json, base_url: "https://shop.example.com"}, cost: {amount: 3}}
+  - {name: files, type: mcp, mcp: {transport: stdio, command: "true"}, cost: {amount: 4}}
+"""
+
+
+def test_tools_of_each_kind_have_a_cost(tmp_path: Path) -> None:
+    operation = {"operationId": "getItem", "summary": "Get.", "responses": {"200": {"description": "done"}}}
+    document = {"openapi": "3.1.0", "info": {"title": "Shop", "version": "1"}, "paths": {"/i": {"get": operation}}}
+    (tmp_path / "shop.json").write_text(json.dumps(document))
+    pin = {"name": "list", "description": "List.", "inputSchema": {"type": "object"}}
+    LockFile(tmp_path / "pegboard.lock").accept("files", {"list": pin})
+    catalog = Project(tmp_path).write(COSTS).catalog()
+    costs = {entry.spec.name: entry.spec.cost for entry in catalog.snapshot().entries}
+    assert costs == {
+        "ask": Cost(amount=0.25, unit="credits"), "ping": Cost(amount=2), "getItem": Cost(amount=3),
+        "list": Cost(amount=4),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("cost", "problem"),
+    [("{amount: -1}", ":2:"), ("{unit: usd}", "amount"), ("{amount: 1, per: call}", "per"), ("1", "cost")],
+)
+def test_a_cost_that_cannot_be_counted_is_refused_at_its_line(tmp_path: Path, cost: str, problem: str) -> None:
+    text = COSTS.splitlines()[1].replace("{amount: 0.25, unit: credits}", cost)
+    with pytest.raises(DefinitionError, match=problem):
+        Project(tmp_path).write(f"tools:\n{text}\n").load()

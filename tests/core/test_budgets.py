@@ -15,7 +15,7 @@ from pegboard.core.call.budget_meter import BudgetMeter
 from pegboard.core.call.finished_call import FinishedCall, StartedCall
 from pegboard.core.ports import BudgetStore
 from pegboard.limits.memory_budgets import MemoryBudgetStore
-from pegboard.model.budget import MICROS, Charge, Counter, micros
+from pegboard.model.budget import MICROS, Charge, Cost, Counter, micros
 from pegboard.model.record import replace
 from tests.core.parts import ANN, Clock, kind_of
 
@@ -251,6 +251,51 @@ async def test_costs_can_be_reported_from_threads_and_wrong_ones_are_refused() -
         contexts[0].report_cost(1)
     outside_of_a_call: Any = CallContext
     outside_of_a_call(origin_context=ANN, emitter=None).report_cost(1)
+
+
+async def test_a_declared_cost_is_counted_for_each_call_that_runs_and_is_in_its_record() -> None:
+    records: list[FinishedCall] = []
+
+    class Observer:
+        times_stages = False
+
+        def started(self, call: StartedCall) -> None: ...
+
+        def finished(self, call: FinishedCall) -> None:
+            records.append(call)
+
+    catalog = shop(Budget(name="b", per="day", cost=2.5, unit="credits"))
+    catalog.executor.record(Observer())
+
+    @catalog.tool(cost={"amount": 1, "unit": "credits"})
+    async def ask(ctx: CallContext, fails: bool = False) -> str:
+        ctx.report_cost(0.25, "credits")
+        ctx.report_cost(0.5)
+        if fails:
+            raise ValueError("no")
+        return "done"
+
+    assert await ends(catalog, "ask", ctx=ANN, fails=True) == ["tool_error"]
+    assert await ends(catalog, "ask", ctx=ANN, wrong=1) == ["invalid_arguments"]
+    assert await ends(catalog, "ask", times=2) == ["ok", "budget_exceeded"]
+    assert await used(catalog) == {"b credits": 2.5}
+    each = {"credits": 1_250_000, "usd": 500_000}
+    assert [dict(record.costs) for record in records] == [each, {}, each, {}]
+
+
+@pytest.mark.parametrize(
+    ("cost", "problem"),
+    [
+        ({"amount": -1}, "A cost of -1"), ({"amount": "1"}, "A cost of '1'"), ({"amount": True}, "A cost of True"),
+        ({"amount": 1, "unit": "calls"}, "in the unit 'calls'"), ({"amount": 1, "unit": 2}, "in the unit 2"),
+        ({"amount": 1, "unit": ""}, "in the unit ''"), ({"unit": "usd"}, "is not a cost"),
+        ({"amount": 1, "per": "call"}, "is not a cost"), (1, "must be a mapping or a Cost"),
+    ],
+)  # fmt: skip
+def test_a_cost_that_cannot_be_counted_is_refused(cost: Any, problem: str) -> None:
+    with pytest.raises(DefinitionError, match=problem):
+        Catalog().tool(name="ask", cost=cost)(lambda: "done")
+    assert Cost.parse({"amount": 2}) == Cost(amount=2, unit="usd")
 
 
 async def test_the_record_of_a_call_names_the_counters_that_it_was_charged_to() -> None:

@@ -52,7 +52,7 @@ class Audit:
         # Unpacked at once, and made without calling the class: each costs a call less than reading its fields.
         (
             started, tool, entry, arguments, judge, consent, consent_id, limit_keys, kind, unknown, upstream,
-            account, duration_s, marks, ended, result, redactor,
+            account, costs, duration_s, marks, ended, result, redactor,
         ) = call  # fmt: skip
         content = result.content
         if len(content) == 1 and type(block := content[0]) is TextContent and (text := block.text).isascii():
@@ -66,7 +66,7 @@ class Audit:
         # The fields of an `EndedCall`.
         self._put((
             started, tool, entry, written, judge() if entry is None else VISIBLE, consent, consent_id, limit_keys,
-            kind, unknown, upstream, account, duration_s, marks, ended, size, redactor,
+            kind, unknown, upstream, account, costs, duration_s, marks, ended, size, redactor,
         ))  # fmt: skip
 
     def note(self, event: AuditEvent, detail: Mapping[str, JSONValue], *, by: str = "") -> None:

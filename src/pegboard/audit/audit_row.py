@@ -15,6 +15,7 @@ from pegboard.model.json_types import JSONValue
 EventKind = Literal["call", "begin"] | AuditEvent
 """`begin` is a call that was still running when the rows of its time were written; its `call` row comes later."""
 
+NO_COSTS: Mapping[str, float] = {}
 NO_STAGES: Mapping[str, float] = {}
 
 
@@ -26,8 +27,9 @@ class AuditRow(Struct, kw_only=True, omit_defaults=True):
     `tool` is the qualified id, and `name` the name that was requested. `decision` is the
     code of the judge's decision, `reason` explains it, and `rule` is the place of the rule, as `file:line`.
     `arguments` is filled only with `bodies: redacted`. `result_bytes` counts the text of the result. `connection` is
-    the id of the account over which the call was sent, `issuer` and `scopes` are those of its token. `detail` describes
-    an event that is not a call. `salt` is random, so that the hash of a row tells nothing about a forgotten name.
+    the id of the account over which the call was sent, `issuer` and `scopes` are those of its token. `costs` has the
+    amount in each unit. `detail` describes an event that is not a call. `salt` is random, so that the hash of a row
+    tells nothing about a forgotten name.
     """
 
     seq: int = 0
@@ -66,6 +68,7 @@ class AuditRow(Struct, kw_only=True, omit_defaults=True):
     connection: str = ""
     issuer: str = ""
     scopes: tuple[str, ...] = ()
+    costs: Mapping[str, float] = NO_COSTS
     duration_s: float = 0.0
     stage_s: Mapping[str, float] = NO_STAGES
     argument_bytes: int = 0

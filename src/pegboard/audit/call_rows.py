@@ -13,11 +13,12 @@ import msgspec
 import orjson
 from msgspec import Struct
 
-from pegboard.audit.audit_row import NO_STAGES, AuditRow, EventKind
+from pegboard.audit.audit_row import NO_COSTS, NO_STAGES, AuditRow, EventKind
 from pegboard.audit.hash_chain import Unsealed
 from pegboard.core.call.finished_call import Marks, StartedCall, stage_seconds
 from pegboard.core.judge import VISIBLE
 from pegboard.core.redaction import Redactor
+from pegboard.model.budget import MICROS
 from pegboard.model.call_context import AccountUse, UpstreamOutcome
 from pegboard.model.caller import Caller
 from pegboard.model.decision import Decision
@@ -26,6 +27,7 @@ from pegboard.model.tool import ToolEntry
 
 NAME_CHARS = 128  # characters of a requested name
 STAGE_FORMS = 1_000  # orders of stages whose text is kept
+UNIT_CHARS = 40  # characters of a unit of cost
 REASON_CHARS = 1_000  # characters of the reason of a decision
 
 _PLACE = re.compile(r"\(([^()\s]+:\d+)\)")
@@ -56,6 +58,7 @@ class EndedCall(NamedTuple):
     outcome_unknown: bool
     upstream: UpstreamOutcome | None
     account: AccountUse | None
+    costs: Mapping[str, int]
     duration_s: float
     marks: Marks
     ended: float
@@ -81,6 +84,7 @@ class CallPart(Struct, kw_only=True, omit_defaults=True):
     connection: str = ""
     issuer: str = ""
     scopes: tuple[str, ...] = ()
+    costs: Mapping[str, float] = NO_COSTS
     duration_s: float = 0.0
     stage_s: Mapping[str, float] = NO_STAGES
     argument_bytes: int = 0
@@ -186,7 +190,7 @@ class CallRows:
         # Unpacked at once: reading fields one by one costs more.
         (
             _, _, _, arguments, _, consent, consent_id, limit_keys, _, _,
-            upstream, account, duration_s, marks, ended, size, clean,
+            upstream, account, costs, duration_s, marks, ended, size, clean,
         ) = call  # fmt: skip
         if arguments:
             row.arguments_digest, row.argument_bytes = _digest(arguments), len(arguments)
@@ -200,6 +204,8 @@ class CallRows:
             row.transport, row.protocol, row.tool_outcome = upstream
         if account is not None:
             row.connection, row.issuer, row.scopes = account
+        if costs:
+            row.costs = {_text(unit, UNIT_CHARS, clean): amount / MICROS for unit, amount in costs.items()}
         row.duration_s, row.result_bytes = round(duration_s, 6), size
         if marks:
             row.stage_s = cast("Mapping[str, float]", stages_of(marks, ended))

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, get_args
 import msgspec
 from msgspec import Struct
 
-from pegboard.audit.audit_row import NO_STAGES, has_run
+from pegboard.audit.audit_row import NO_COSTS, NO_STAGES, has_run
 from pegboard.audit.audit_store import AuditStore
 from pegboard.audit.usage import UsageCounter, UsageField, UsageRow, UsageSpan, by_frequency, value_of
 
@@ -48,6 +48,7 @@ class _Read(Struct, gc=False):
     stage_s: Mapping[str, float] = NO_STAGES
     argument_bytes: int = 0
     result_bytes: int = 0
+    costs: Mapping[str, float] = NO_COSTS
 
 
 _decoder = msgspec.json.Decoder(_Read)
@@ -70,6 +71,7 @@ class _Columns:
         self.ran_s: list[float | None] = []
         self.argument_bytes: list[int] = []
         self.result_bytes: list[int] = []
+        self.costs: list[Mapping[str, float]] = []
         self.tool_id: list[str] = []
         self.values: dict[UsageField, list[str]] = {field: [] for field in get_args(UsageField)}
         self._same: dict[str, str] = {}
@@ -81,6 +83,7 @@ class _Columns:
         self.ran_s.append(row.duration_s if has_run(row.outcome, row.stage_s) else None)
         self.argument_bytes.append(row.argument_bytes)
         self.result_bytes.append(row.result_bytes)
+        self.costs.append(row.costs or NO_COSTS)
         self.tool_id.append(same(row.tool, row.tool))
         for field, column in self.values.items():
             value = value_of(row, field)
@@ -108,13 +111,14 @@ class _Columns:
             # One place more, since a single one would give no tuple.
             chosen = itemgetter(places[0], *places)
             counter.add_many(*(
-                chosen(column)[1:] for column in (self.outcome, self.ran_s, self.argument_bytes, self.result_bytes)
+                chosen(column)[1:]
+                for column in (self.outcome, self.ran_s, self.argument_bytes, self.result_bytes, self.costs)
             ))  # fmt: skip
         return counter
 
     def _all(self) -> tuple[list[Any], ...]:
         return (
-            self.at, self.outcome, self.ran_s, self.argument_bytes, self.result_bytes, self.tool_id,
+            self.at, self.outcome, self.ran_s, self.argument_bytes, self.result_bytes, self.costs, self.tool_id,
             *self.values.values(),
         )  # fmt: skip
 

@@ -10,7 +10,8 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
-from pegboard.audit.audit_row import AuditRow
+from pegboard.audit.audit_row import NO_COSTS, AuditRow
+from pegboard.model.budget import MICROS
 
 UsageField = Literal["tool", "profile", "user", "agent", "key", "space", "door"]
 
@@ -22,7 +23,7 @@ class UsageRow(Struct, frozen=True, kw_only=True):
 
     `ran` counts the calls that reached their tool, `errors` all others and those that failed, by kind. The percentiles
     are in seconds, over the calls that ran; `None` if none did. `argument_bytes` and `result_bytes` count the text of
-    valid arguments and of results.
+    valid arguments and of results. `costs` has the sum in each unit.
     """
 
     name: str
@@ -34,6 +35,7 @@ class UsageRow(Struct, frozen=True, kw_only=True):
     p99_s: float | None
     argument_bytes: int
     result_bytes: int
+    costs: Mapping[str, float] = NO_COSTS
 
     @property
     def is_always_refused(self) -> bool:
@@ -53,11 +55,12 @@ class CountedFields(Protocol):
 class UsageCounter:
     """The running counts of one value."""
 
-    __slots__ = ("_argument_bytes", "_calls", "_durations_s", "_errors", "_result_bytes")
+    __slots__ = ("_argument_bytes", "_calls", "_costs", "_durations_s", "_errors", "_result_bytes")
 
     def __init__(self) -> None:
         self._calls = self._argument_bytes = self._result_bytes = 0
         self._errors = Counter[str]()
+        self._costs: dict[str, int] = {}
         self._durations_s = array("d")
 
     def add(self, row: AuditRow) -> None:
@@ -65,6 +68,8 @@ class UsageCounter:
         self._calls += 1
         self._argument_bytes += row.argument_bytes
         self._result_bytes += row.result_bytes
+        if row.costs:
+            self._add_costs((row.costs,))
         if row.outcome != "ok":
             self._errors[row.outcome] += 1
         if row.has_run:
@@ -76,6 +81,7 @@ class UsageCounter:
         ran_s: Sequence[float | None],
         argument_bytes: Sequence[int],
         result_bytes: Sequence[int],
+        costs: Sequence[Mapping[str, float]],
     ) -> None:
         """Count many calls at once; `ran_s` has the durations of those that ran."""
         self._calls += len(outcomes)
@@ -84,6 +90,13 @@ class UsageCounter:
         self._errors.update(outcomes)
         del self._errors["ok"]
         self._durations_s.extend(seconds for seconds in ran_s if seconds is not None)
+        self._add_costs(filter(None, costs))
+
+    def _add_costs(self, costs: Iterable[Mapping[str, float]]) -> None:
+        for each in costs:
+            for unit, amount in each.items():
+                # Millionths, so that the sum is exact.
+                self._costs[unit] = self._costs.get(unit, 0) + round(amount * MICROS)
 
     def counted(self, name: str) -> UsageRow:
         """Return the counts until now."""
@@ -92,6 +105,7 @@ class UsageCounter:
         return UsageRow(
             name=name, calls=self._calls, ran=len(ordered), errors=dict(self._errors.most_common()), p50_s=p50,
             p95_s=p95, p99_s=p99, argument_bytes=self._argument_bytes, result_bytes=self._result_bytes,
+            costs={unit: amount / MICROS for unit, amount in sorted(self._costs.items())},
         )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from pegboard.core.json_text import json_bytes
 from pegboard.core.names import check_namespace, check_tool_name
+from pegboard.model.budget import Cost
 from pegboard.model.error import DefinitionError
 from pegboard.model.rate_limit import RateLimit
 from pegboard.model.record import replace
@@ -29,6 +30,7 @@ YamlForm = Literal[
     "aliases",
     "availability",
     "consent",
+    "cost",
     "day",
     "examples",
     "filled text",
@@ -199,6 +201,10 @@ def _as_limit(value: str | Mapping[str, Any] | RateLimit | None) -> RateLimit | 
     return value if value is None or isinstance(value, RateLimit) else RateLimit.parse(value)
 
 
+def _as_cost(value: Mapping[str, Any] | Cost | None) -> Cost | None:
+    return value if value is None or isinstance(value, Cost) else Cost.parse(value)
+
+
 # ---------------------------------------------------------------- the table
 
 
@@ -260,6 +266,16 @@ OPTIONS: Final[tuple[Option, ...]] = (
         convert=_as_limit,
         built="same",
         yaml=YamlKey(form="limit"),
+    ),
+    Option(
+        name="cost",
+        meaning="The cost of each call that runs, which budgets count: {amount, unit}.",
+        check=_all_of(
+            _of_type((Mapping, Cost, type(None)), "a mapping or a Cost"), _by_definition(Cost.parse, label="cost: ")
+        ),
+        convert=_as_cost,
+        built="same",
+        yaml=YamlKey(form="cost"),
     ),
     Option(
         name="timeout_s",

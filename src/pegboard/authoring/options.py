@@ -9,6 +9,7 @@ from msgspec import Struct, field
 
 from pegboard.authoring.option_table import BY_NAME, OPTIONS, Strings, with_options
 from pegboard.core.names import nearest
+from pegboard.model.budget import Cost
 from pegboard.model.error import DefinitionError, Problem
 from pegboard.model.json_types import JSON
 from pegboard.model.rate_limit import RateLimit
@@ -32,6 +33,7 @@ class BuilderKeywords(TypedDict, total=False):
     groups: Strings
     available: object
     rate_limit: str | Mapping[str, Any] | RateLimit | None
+    cost: Mapping[str, Any] | Cost | None
     timeout_s: float | None
     max_concurrency: int | None
     max_result_bytes: int | None

@@ -394,7 +394,7 @@ def _observe_end(call: Call, started: StartedCall, result: ToolResult, kind: Cal
         partial(decision_of, call, result), "" if asked is None else asked.answer,
         "" if asked is None else asked.consent_id,
         call.charged if not call.dues else (*call.charged, *[due.counter.key for due in call.dues]),
-        kind, error is not None and error.outcome_unknown, call.upstream, call.account,
+        kind, error is not None and error.outcome_unknown, call.upstream, call.account, call.costs,
         duration_s, call.marks, call.started + duration_s, result, call.redactor,
     ))  # fmt: skip
     for observer in call.ports.call_observers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -134,6 +135,38 @@ class Spending(NamedTuple):
 
     profile: str | None
     costs: tuple[Charge, ...]
+
+
+class Cost(Struct, frozen=True, kw_only=True):
+    """What one call of a tool costs, in a unit that budgets may limit.
+
+    >>> Cost(amount=0.006)
+    Cost(amount=0.006, unit='usd')
+
+    Raises:
+        DefinitionError: the amount is not a number from 0 to 10¹², or `unit` is empty or `calls`.
+    """
+
+    amount: float
+    unit: str = "usd"
+
+    @classmethod
+    def parse(cls, cost: Mapping[str, Any]) -> Cost:
+        """Read the mapping `{"amount": 0.006, "unit": "usd"}`; `unit` may be left out.
+
+        Raises:
+            DefinitionError: it has another form.
+        """
+        if "amount" not in cost or not cost.keys() <= {"amount", "unit"}:
+            raise DefinitionError(f'{dict(cost)!r} is not a cost; write {{"amount": 0.006, "unit": "usd"}}.')
+        return cls(**cost)
+
+    def __post_init__(self) -> None:
+        unit: Any = self.unit
+        if not _is_amount(self.amount, whole=False):
+            raise DefinitionError(f"A cost of {self.amount!r}: give a number from 0 to {BUDGET_AMOUNT:g}.")
+        if not isinstance(unit, str) or not unit or unit == CALLS:
+            raise DefinitionError(f"A cost in the unit {unit!r}: name one, such as `usd` or `tokens`.")
 
 
 def micros(amount: float) -> int:

@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from msgspec import Struct, field
 
+from pegboard.model.budget import Cost
 from pegboard.model.call_context import CallContext
 from pegboard.model.caller import Caller
 from pegboard.model.context import ToolContext
@@ -40,6 +41,7 @@ class ToolSpec(Struct, frozen=True, kw_only=True):
     `input_schema` and `output_schema` are JSON Schema 2020-12 and must not be changed in place. `aliases` maps an
     accepted argument name to its property. `available` has one of the forms of `pegboard.core.predicates`. `origin` is
     the location of the declaration. `output_check=None` means `strict` for our own tools and `warn` for foreign ones.
+    `cost` is counted for each call that runs, in addition to costs that it reports.
     `four_eyes` means that two people must approve a call, and that somebody is asked although `consent` is `never`.
     """
 
@@ -61,6 +63,7 @@ class ToolSpec(Struct, frozen=True, kw_only=True):
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
     allow_unknown: bool = False
     rate_limit: RateLimit | None = None
+    cost: Cost | None = None
     timeout_s: float | None = None
     max_concurrency: int | None = None
     max_result_bytes: int | None = None

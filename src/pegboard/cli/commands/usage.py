@@ -135,9 +135,10 @@ def _print(options: Options, answer: JSON) -> None:
     terminal, rows = options.terminal, answer["rows"]
     if rows:
         most = max(row["calls"] for row in rows)
-        heads = (answer["by"].capitalize(), "Calls", "", "Ran", "Errors", "p50", "p95", "Tokens")
+        has_costs = bool(answer["total"]["costs"])
+        heads = (answer["by"].capitalize(), "Calls", "", "Ran", "Errors", "p50", "p95", "Tokens", *["Cost"] * has_costs)
         columns = [Column(head=heads[0], style="bold"), *(Column(head=head) for head in heads[1:])]
-        terminal.table(columns, [_cells(row, most) for row in rows])
+        terminal.table(columns, [_cells(row, most)[: len(heads)] for row in rows])
         terminal.say("")
     if budgets := answer.get("budgets"):
         heads = ("Budget", "Of", "Used", "", "Left", "Begins again")
@@ -162,7 +163,20 @@ def _cells(row: JSON, most: int) -> list[str]:
     kinds = list(row["errors"].items())
     errors = [f"{kind} {count:,}" for kind, count in kinds[:_SHOWN_ERRORS]] + ["…"] * (len(kinds) > _SHOWN_ERRORS)
     times = [_ms(row["p50_s"]), _ms(row["p95_s"])]
-    return [row["name"], f"{row['calls']:,}", bar, f"{row['ran']:,}", ", ".join(errors), *times, f"{row['tokens']:,}"]
+    return [
+        row["name"],
+        f"{row['calls']:,}",
+        bar,
+        f"{row['ran']:,}",
+        ", ".join(errors),
+        *times,
+        f"{row['tokens']:,}",
+        _costs(row),
+    ]
+
+
+def _costs(row: JSON) -> str:
+    return ", ".join(f"{amount:,g} {unit}" for unit, amount in row["costs"].items())
 
 
 def _budget_cells(budget: JSON) -> list[str]:

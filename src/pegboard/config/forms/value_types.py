@@ -25,6 +25,7 @@ from pydantic_core import PydanticCustomError, core_schema
 
 from pegboard.config.yaml.environment import Expanded, concealed, typed
 from pegboard.core.names import check_namespace, check_tool_name
+from pegboard.model.budget import BUDGET_AMOUNT
 from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSONValue, is_list
 from pegboard.model.rate_limit import LimitScope, RateLimit, WhenStoreIsDown
@@ -238,6 +239,15 @@ class RateLimitForm(Form):
             "process (read-only tools only)."
         ),
     )
+
+
+class CostForm(Form):
+    """What one call of a tool costs."""
+
+    amount: Annotated[float, Strict(), Field(ge=0, le=BUDGET_AMOUNT), BeforeValidator(_as_typed)] = Field(
+        description="The amount for each call that runs."
+    )
+    unit: FilledText = Field("usd", description="The unit, such as usd or credits; budgets with this unit count it.")
 
 
 Limit: TypeAlias = Annotated[

@@ -22,6 +22,7 @@ from pegboard.config.forms.value_types import (
     MAPPING,
     TEXT,
     Anything,
+    CostForm,
     FilledText,
     Flag,
     Form,
@@ -38,6 +39,7 @@ from pegboard.config.forms.value_types import (
 from pegboard.config.parameters import read_schema
 from pegboard.config.yaml.tree import At
 from pegboard.core.validated_entry import judges
+from pegboard.model.budget import Cost
 from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSON
 from pegboard.model.record import replace
@@ -99,6 +101,7 @@ _VALUE_FORMS: Final[Mapping[YamlForm, _ValueForm]] = {
     "aliases": _ValueForm(type=Maybe[Mapping[FilledText, FilledText]]),
     "availability": _ValueForm(type=Maybe[Available], read=lambda value, at, build: availability(value)),
     "consent": _ValueForm(type=Maybe[Consent], read=_consent),
+    "cost": _ValueForm(type=Maybe[CostForm], read=lambda value, at, build: Cost(amount=value.amount, unit=value.unit)),
     "day": _ValueForm(type=Maybe[Day]),
     "examples": _ValueForm(
         type=Maybe[tuple[Example, ...]],

@@ -60,6 +60,7 @@ class FinishedCall(NamedTuple):
         limit_keys: the rate-limit windows charged for the call, and its counters of budgets.
         kind: `ok`, or the kind of its error.
         account: the account at the service behind the tool over which it was sent; `None` if it used none.
+        costs: what the call has cost, in millionths of each unit: declared by its tool, or reported while it ran.
         marks: when each stage was entered; empty unless an observer sets `times_stages`.
         result: the result that the caller gets. An observer must not keep it.
         redactor: removes the secrets in use; `None` if there are none.
@@ -77,6 +78,7 @@ class FinishedCall(NamedTuple):
     outcome_unknown: bool
     upstream: UpstreamOutcome | None
     account: AccountUse | None
+    costs: Mapping[str, int]
     duration_s: float
     marks: Marks
     ended: float

@@ -36,6 +36,8 @@ def start(call: Call) -> Any:
     if spec.max_concurrency is not None:
         call.executor.workers.enter(entry.qualified_id, cap=spec.max_concurrency, name=call.name)
     call.ran = True
+    if spec.cost is not None:
+        call.report_cost(spec.cost.amount, spec.cost.unit)
     if steps is not None:
         steps.has_run = True
     value = None
