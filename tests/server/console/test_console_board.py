@@ -100,11 +100,11 @@ async def test_a_search_leaves_the_pegs_with_its_words_and_shows_what_an_agent_w
 
 async def test_the_page_of_a_hidden_tool_has_the_reason_and_the_fix(browser: Browser) -> None:
     page = text_of((await browser.get("/tools/refund?profile=clerk")).text)
-    assert "group Hidden: no group of the profile." in page
+    assert "group Hidden: the profile includes none of its groups." in page
     assert "Reason not in include=['read'] of profile 'clerk'" in page
-    assert "Fix include 'write' After that visible" in page
+    assert "Fix include 'write' in the config, for profile clerk; then reload After that visible" in page
     # Who can reach it.
-    assert "you clerk group no group of the profile you boss visible may be used" in page
+    assert "you clerk group the profile includes none of its groups you boss visible may be used" in page
 
 
 async def test_the_page_of_a_tool_shows_what_it_takes_costs_and_how_to_call_it(browser: Browser) -> None:

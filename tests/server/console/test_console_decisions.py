@@ -74,6 +74,22 @@ def question_of(page: str) -> str:
     return path
 
 
+async def test_the_navigation_counts_the_calls_that_wait_for_this_person(bank: Bank) -> None:
+    async with console(bank.catalog) as browser:
+        for number in range(2):
+            await bank.ask(browser, order=f"ann-{number}")
+        for name, count in (("ann", "2 waiting"), ("bob", ""), ("olga", "")):
+            await browser.log_in(bank.key[name])
+            assert 'hx-get="/console/consents/waiting"' in (await browser.get("")).text
+            assert text_of((await browser.get("/consents/waiting")).text) == count
+            await browser.get("")
+            await browser.post("/logout")
+        await browser.log_in(bank.key["ann"])
+        path = question_of((await browser.get("/consents")).text)
+        await browser.post(f"{path}/decline")
+        assert text_of((await browser.get("/consents/waiting")).text) == "1 waiting"
+
+
 async def test_an_approved_call_passes_once_and_the_audit_has_the_name(bank: Bank) -> None:
     async with console(bank.catalog) as browser:
         assert await bank.ask(browser) == 403

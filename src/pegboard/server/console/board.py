@@ -23,7 +23,7 @@ BOARD_HITS = 5  # tools that the agents' search would find, above the pegs
 
 MEANINGS: Mapping[Code, str] = {
     "internal": "only for other code",
-    "group": "no group of the profile",
+    "group": "the profile includes none of its groups",
     "policy": "a rule denies it",
     "quarantine": "new or changed; not accepted yet",
     "source": "its server is down",

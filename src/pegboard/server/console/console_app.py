@@ -145,6 +145,7 @@ class ConsoleApp:
             self._route("/audit", {"GET": audit.list}),
             self._route("/audit/{id}", {"GET": audit.show}),
             self._route("/consents", {"GET": inbox.list}),
+            self._route("/consents/waiting", {"GET": inbox.waiting}),
             self._route("/consents/{id}", {"GET": inbox.show}),
             self._route("/consents/{id}/approve", {"POST": inbox.approve}),
             self._route("/consents/{id}/edit", {"GET": inbox.edit, "POST": inbox.approve_edited}),

@@ -95,6 +95,16 @@ class InboxPage:
         }  # fmt: skip
         return self._pages.page("inbox.html", {**frame(visit, "consents"), **values})
 
+    async def waiting(self, visit: Visit) -> Response:
+        """Return the number of calls that wait for this person, for the navigation, which loads it after the page."""
+        inbox = _inbox(visit)
+        try:
+            count = sum(not _has_approved(inbox, one) for one in await inbox.listed(is_open=True))
+        except CallError:
+            # The page of consents says what is wrong with the store.
+            count = 0
+        return self._pages.page("waiting.html", {"count": count})
+
     async def show(self, visit: Visit) -> Response:
         """Show one question with the form of a grant."""
         return await self._question_page(visit, {})
@@ -215,12 +225,16 @@ def _question(visit: Visit, consent: Consent) -> Question:
     ]  # fmt: skip
     who = " ".join(filter(None, parts))
     is_changed = entry is None or entry.fingerprint != consent.definition_hash
-    approver = _inbox(visit).approver
     return Question(
         consent, ago(consent.asked_at, visit.now()), who, tuple(risks), is_changed, shown_arguments_of(consent),
         None if consent.edited is None else consent.arguments, shown_digest(consent), may_edit(consent),
-        approver != "" and approver in consent.approvers,
+        _has_approved(_inbox(visit), consent),
     )  # fmt: skip
+
+
+def _has_approved(inbox: ConsentInbox, consent: Consent) -> bool:
+    """Return whether this person is one of the two who must approve, and has."""
+    return inbox.approver != "" and inbox.approver in consent.approvers
 
 
 def _changes(before: Mapping[str, JSONValue], after: Mapping[str, JSONValue]) -> list[Change]:

@@ -70,6 +70,9 @@
   const current = document.querySelector("nav a[aria-current]"), list = current && current.closest("ul");
   if (list) list.scrollLeft = current.offsetLeft - list.offsetLeft - (list.clientWidth - current.offsetWidth) / 2;
 
+  // An account is connected in another tab: show its state when the reader comes back.
+  if (document.querySelector("[data-reload]")) document.addEventListener("visibilitychange", () => { if (!document.hidden) location.reload(); });
+
   // Live calls: everything is written as text, and as often as the browser draws.
   const live = document.getElementById("live");
   if (live) {
