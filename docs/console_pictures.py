@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -48,11 +49,30 @@ for namespace, names in NAMES.items():
 """
 
 
+PAGE = ROOT / "docs" / "tutorial" / "first-tool.md"
+"""The tutorial; its picture shows its own files."""
+
+
 def main() -> None:
+    files = {"pegboard.yaml": CONFIG, "shop_tools.py": TOOLS}
+    for scheme in ("light", "dark"):
+        draw(f"console-{scheme}.png", files, "?profile=manager", scheme=scheme, height=720)
+    draw("tutorial-why.png", titled(PAGE), "/tools/delete_notes?profile=guest", scheme="light", height=560)
+
+
+def titled(page: Path) -> dict[str, str]:
+    """Return the last files that a page tells its readers to save, by name."""
+    return dict(
+        re.findall(r"^```\w+ title=(\S+)\n(.*?)^```$", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    )
+
+
+def draw(picture: str, files: Mapping[str, str], path: str, *, scheme: str, height: int) -> None:
+    """Serve a config, and store the picture of one page of its console."""
     with TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "pegboard.yaml").write_text(CONFIG, encoding="utf-8")
-        (folder / "shop_tools.py").write_text(TOOLS, encoding="utf-8")
+        for file, text in files.items():
+            (folder / file).write_text(text, encoding="utf-8")
         words = [str(Path(sys.executable).with_name("pegboard")), "serve", "--port", "0"]
         said = folder / "said"
         with said.open("wb") as stderr:
@@ -60,15 +80,14 @@ def main() -> None:
         try:
             while (found := re.search(r"people: (\S+)/login\?link=(\S+)\n", said.read_text(encoding="utf-8"))) is None:
                 time.sleep(0.1)
-            told = {"base": found[1], "link": found[2], "pages": [["console", "?profile=manager"]],
-                    "pictures": str(folder), "widths": [1280], "height": 720}  # fmt: skip
+            told = {"base": found[1], "link": found[2], "pages": [["console", path]], "pictures": str(folder),
+                    "widths": [1280], "schemes": [scheme], "height": height}  # fmt: skip
             clients = ROOT / "tests/e2e/clients"
             subprocess.run(["node", "console.mjs", json.dumps(told)], cwd=clients, check=True, env=dict(os.environ))
         finally:
             server.terminate()
             server.wait()
-        for scheme in ("light", "dark"):
-            (IMAGES / f"console-{scheme}.png").write_bytes((folder / f"console-{scheme}-1280.png").read_bytes())
+        (IMAGES / picture).write_bytes((folder / f"console-{scheme}-1280.png").read_bytes())
 
 
 if __name__ == "__main__":
