@@ -233,6 +233,24 @@ async def test_an_upstream_server_may_name_people_and_places(tmp_path: Path) -> 
             assert (await view.call(f"up__tool{number}", {"where": name, name: "x"})).text == "done"
 
 
+async def test_an_upstream_server_may_write_bounds_as_earlier_drafts_do(tmp_path: Path) -> None:
+    bounds: JSON = {
+        "above": {"type": "number", "minimum": 0, "exclusiveMinimum": True, "maximum": 9, "exclusiveMaximum": False},
+        "properties": {"properties": {"exclusiveMinimum": True, "minimum": TEXT}},
+    }
+    tools = [
+        {"name": "old", "inputSchema": {"type": "object", "properties": bounds}},
+        {"name": "odd", "inputSchema": {"type": "object", "properties": {"a": {"minLength": "one"}}}},
+    ]
+    file = telling(tmp_path, {"tools": tools, "result": {"content": [{"type": "text", "text": "done"}]}})
+    async with running(on_stdio(TELLING, str(file))) as (catalog, source):
+        (odd,) = source.rejected
+        assert '$.properties.a.minLength is "one": the value is not of type' in odd.reason
+        view = view_of(catalog)
+        assert (await view.call("up__old", {"above": 9, "properties": {"exclusiveMinimum": 1}})).text == "done"
+        assert (await view.call("up__old", {"above": 0})).is_error
+
+
 @pytest.mark.parametrize("name", PEOPLE_AND_PLACES)
 def test_a_definition_that_begins_to_name_somebody_hides_nothing(name: str) -> None:
     before: JSON = {"name": "send", "description": "Send.", "inputSchema": {"type": "object"}}

@@ -184,7 +184,14 @@ def _validator(schema: JSON) -> Any:
             )
         except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
             fault = error
-    raise DefinitionError(f"Invalid JSON Schema: {_first_line(fault)}") from fault
+    raise DefinitionError(f"Invalid JSON Schema: {_place_of(fault)}{_first_line(fault)}") from fault
+
+
+def _place_of(fault: Exception | None) -> str:
+    """Return where a schema is at fault, and the value there; empty if the engine does not say."""
+    if not isinstance(fault, jsonschema_rs.ValidationError):
+        return ""
+    return f"{json_path(fault.instance_path)} is {shown(fault.instance)}: "
 
 
 def _first_line(error: object) -> str:

@@ -157,15 +157,27 @@ def _target(root: JSON, reference: str) -> JSONValue:
 
 
 def _clean_schema(value: JSONValue, bounds: Bounds) -> JSONValue:
-    """Return a schema with clean, short prose. The depth was checked, so this may recurse."""
+    """Return a schema with clean, short prose, and bounds of today. The depth was checked, so this may recurse."""
     if is_object(value):
         return {
             key: cleaned(inner, max_bytes=bounds.description_bytes)
             if key in _PROSE and isinstance(inner, str)
             else _clean_schema(inner, bounds)
-            for key, inner in value.items()
+            for key, inner in _with_numeric_bounds(value).items()
         }
     return [_clean_schema(inner, bounds) for inner in value] if is_list(value) else value
+
+
+def _with_numeric_bounds(schema: JSON) -> JSON:
+    """Return a schema without flags at its bounds, as JSON Schema draft 4 and OpenAPI 3.0 have them."""
+    for bound in ("Minimum", "Maximum"):
+        flag, limit = schema.get(f"exclusive{bound}"), schema.get(bound.lower())
+        # A property may be called so; the limit beside the flag is a number.
+        if isinstance(flag, bool) and isinstance(limit, int | float) and not isinstance(limit, bool):
+            left_out = {f"exclusive{bound}", *([bound.lower()] if flag else [])}
+            schema = {key: inner for key, inner in schema.items() if key not in left_out}
+            schema |= {f"exclusive{bound}": limit} if flag else {}
+    return schema
 
 
 def declared_spec(definition: JSON, name: str, settings: ServerSettings) -> ToolSpec:
