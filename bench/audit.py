@@ -98,7 +98,7 @@ def run(effort: Effort = THOROUGH) -> list[Row]:
 
         def row(store: AuditStore) -> float:
             began = time.process_time()
-            store.append(maker.made_of(records, is_last=False), SIGNER, closes=False, now=1.0)
+            store.append(maker.rows_of(records, is_last=False), SIGNER, closes=False, now=1.0)
             return (time.process_time() - began) / AUDIT_BATCH_ROWS
 
         of_rows: dict[str, Cost] = {f"a row, {name}": partial(row, store) for name, store in stores.items()}
@@ -116,5 +116,5 @@ def run(effort: Effort = THOROUGH) -> list[Row]:
 
 def _made(maker: CallRows, records: Sequence[object]) -> float:
     began = time.process_time()
-    maker.made_of(records, is_last=False)
+    maker.rows_of(records, is_last=False)
     return (time.process_time() - began) / AUDIT_BATCH_ROWS

@@ -42,7 +42,7 @@ async def rows_of_calls(writer: AuditWriter) -> list[AuditRow]:
     for view in views:
         for name in ("look", "look", "look", "hidden"):
             await view.call(name, {"text": f"{name} at secret-of-ann-0123456789"})
-    bodies = [each.body for each in CallRows(has_bodies=True).made_of([*writer.queue], is_last=False)]
+    bodies = [each.body for each in CallRows(has_bodies=True).rows_of([*writer.queue], is_last=False)]
     for body in bodies:
         json.loads(body, object_pairs_hook=once)
         assert b"secret-of-ann" not in body or b'"user":"bob"' in body

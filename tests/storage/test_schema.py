@@ -51,7 +51,7 @@ def opened(uri: StoreUri, schema: Schema) -> Database:
 def test_each_step_runs_once_and_in_order(uri: StoreUri) -> None:
     with opened(uri, ONE).transaction() as connection:
         connection("insert into notes (id) values (:id)", id="a")
-    assert opened(uri, TWO).found() == 1
+    assert opened(uri, TWO).stored_version() == 1
     with pytest.raises(StoreError, match="notes have version 1, and this Pegboard needs 2"):
         with opened(uri, TWO).reading():
             raise AssertionError
@@ -65,7 +65,7 @@ def test_tables_of_before_versions_were_recorded_have_the_version_that_they_show
     with opened(uri, ONE).transaction() as connection:
         connection("insert into notes (id) values ('a')")
         connection.script("drop table pegboard_schema_versions")
-    assert opened(uri, TWO).found() == 1
+    assert opened(uri, TWO).stored_version() == 1
     assert opened(uri, TWO).migrate() == (1, 2)
 
 

@@ -47,7 +47,7 @@ class GuardOnlyView(View):
     def find(self, name: str, *, within: Snapshot | None = None, can_wait: bool = False) -> ToolEntry | None:
         """Return the tool for a name of the SDK if this caller may use it now, else `None`."""
         snapshot = within or self.snapshot
-        entry = self._meant(name, snapshot)
+        entry = self._only_match(name, snapshot)
         if entry is None or static_code(entry, self.selection, self.ctx.caller.policy) is not None:
             return None
         if can_wait:
@@ -56,7 +56,7 @@ class GuardOnlyView(View):
             return None
         return entry
 
-    def _meant(self, name: str, snapshot: Snapshot) -> ToolEntry | None:
+    def _only_match(self, name: str, snapshot: Snapshot) -> ToolEntry | None:
         mirror = self._mirrors().get(name)
         if mirror is not None:
             fingerprint = name if mirror.listed is None else mirror.listed.fingerprint
@@ -94,6 +94,6 @@ class GuardOnlyView(View):
 
     async def _answer_for(self, name: str) -> None:
         snapshot = self.snapshot
-        entry = self._meant(name, snapshot)
+        entry = self._only_match(name, snapshot)
         entries: Sequence[ToolEntry] = () if entry is None else (entry,)
         await self._answer(snapshot.conditions(entries), entries, snapshot)

@@ -43,7 +43,7 @@ async def guarded(guardrails: Sequence[Guardrail], run: GuardedRun, *, limit_s: 
     for guardrail in guardrails:
         try:
             async with asyncio.timeout(limit_s):
-                verdict = await _asked(guardrail, run, off_loop)
+                verdict = await _verdict_of(guardrail, run, off_loop)
         except Exception as error:  # boundary: foreign code; a value that cannot be judged is refused
             log.warning("The guardrail %r of agent %r failed: refused.", guardrail.name, run.agent, exc_info=True)
             raise CallError("hook_refused", f"A guardrail of the agent {run.agent!r} could not judge it.") from error
@@ -55,7 +55,7 @@ async def guarded(guardrails: Sequence[Guardrail], run: GuardedRun, *, limit_s: 
     return run.value
 
 
-async def _asked(guardrail: Guardrail, run: GuardedRun, off_loop: OffLoop) -> Verdict | None:
+async def _verdict_of(guardrail: Guardrail, run: GuardedRun, off_loop: OffLoop) -> Verdict | None:
     """Call a guardrail; a sync one in a thread, since it may be slow."""
     if inspect.iscoroutinefunction(guardrail.run):
         answer: Any = await guardrail.run(run)

@@ -38,10 +38,12 @@ class _Values:
         _defined(value)
         if isinstance(value, str) and self._start in value:
             pieces = self._split.split(value)
-            return "".join(piece if index % 2 else piece and self._kept(piece) for index, piece in enumerate(pieces))
-        return self._kept(value)
+            return "".join(
+                piece if index % 2 else piece and self._placeholder(piece) for index, piece in enumerate(pieces)
+            )
+        return self._placeholder(value)
 
-    def _kept(self, value: Any) -> str:
+    def _placeholder(self, value: Any) -> str:
         self._values.append(value)
         return f"{self._start}{len(self._values) - 1}{_CLOSE}"
 

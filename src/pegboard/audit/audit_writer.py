@@ -192,7 +192,7 @@ class AuditWriter:
         queue, records = self.queue, list[object]()
         while queue and len(records) < AUDIT_BATCH_ROWS:
             records.append(queue.popleft())
-        batch = self._rows.made_of(records, is_last=is_last)
+        batch = self._rows.rows_of(records, is_last=is_last)
         if self._lost and not queue:
             lost, self._lost = self._lost, 0
             detail = {"lost": lost, "from": self._lost_from, "to": self._wall_clock()}

@@ -115,7 +115,7 @@ class CallRows:
         """Forget the calls that began."""
         self._waiting = {}
 
-    def made_of(self, records: Iterable[object], *, is_last: bool) -> list[Unsealed]:
+    def rows_of(self, records: Iterable[object], *, is_last: bool) -> list[Unsealed]:
         """Return the rows of some records, in order. With `is_last` a call that runs gets its `begin` row at once."""
         before, self._waiting = self._waiting, {}
         rows: list[Unsealed] = []

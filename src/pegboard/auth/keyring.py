@@ -31,7 +31,7 @@ _Mark = tuple[_FileMark | None, ...]
 """The metadata of the file and its log, by which a change is noticed."""
 
 
-class _Held(NamedTuple):
+class _KeyEntry(NamedTuple):
     """A key and its credential: the same object until the file changes it."""
 
     key: ApiKey
@@ -50,7 +50,7 @@ class Keyring:
         self._store, self._clock = KeyStore(path, clock=clock), clock
         # SQLite writes changes to the log first and moves them to the file later.
         self._files = (str(path), str(path.with_name(f"{path.name}-wal")))
-        self._keys: Mapping[str, _Held] = {}
+        self._keys: Mapping[str, _KeyEntry] = {}
         self._proven = _none_proven()
         self._known: _Mark | None = None
         self._has_log = True
@@ -84,7 +84,7 @@ class Keyring:
             raise BadCredentialError(f"{known.key.state(self._clock())} key", key=known.key.name)
         return known.credential
 
-    async def _current(self) -> Mapping[str, _Held]:
+    async def _current(self) -> Mapping[str, _KeyEntry]:
         if not self._is_current():
             mark = tuple([_mark_of(path) for path in self._files])
             try:
@@ -93,7 +93,7 @@ class Keyring:
                 self._known = None
                 self._tell(str(error))
                 raise UnavailableError from None
-            self._keys = {key.id: _held(key) for key in contents.keys}
+            self._keys = {key.id: _key_entry(key) for key in contents.keys}
             self._told, self._proven = None, _none_proven()
             # The state before the read, so that a change during it is noticed by the next request.
             self._known, self._has_log = mark if self._is_settled(mark) else None, contents.has_log
@@ -119,7 +119,7 @@ class Keyring:
             self._told = text
 
 
-def _none_proven() -> BoundedCache[bytes, _Held]:
+def _none_proven() -> BoundedCache[bytes, _KeyEntry]:
     return BoundedCache(max_entries=GRANTS_REMEMBERED)
 
 
@@ -128,7 +128,7 @@ def _name_of(key: str) -> bytes:
     return blake2b(key.encode(), digest_size=_NAME_BYTES).digest()
 
 
-def _proven(key: str, keys: Mapping[str, _Held]) -> _Held:
+def _proven(key: str, keys: Mapping[str, _KeyEntry]) -> _KeyEntry:
     """Return the entry of a key.
 
     Raises:
@@ -148,8 +148,8 @@ def credential_of(key: ApiKey) -> Credential:
     return Credential(owner=f"key:{key.holder}", key=key.name, key_id=key.id)
 
 
-def _held(key: ApiKey) -> _Held:
-    return _Held(key, credential_of(key))
+def _key_entry(key: ApiKey) -> _KeyEntry:
+    return _KeyEntry(key, credential_of(key))
 
 
 def _mark_of(path: str) -> _FileMark | None:

@@ -118,7 +118,7 @@ class KeyStore:
         """
         if not _NAME.fullmatch(name):
             raise KeyStoreError(f"The name {name!r} cannot be used: take 1 to 64 of A-Z a-z 0-9 . _ @ -.")
-        text, key = self._made(name, lifetime_s)
+        text, key = self._new_key(name, lifetime_s)
         with self._changing() as connection:
             if _open_keys(connection, name):
                 conflict = (
@@ -145,14 +145,14 @@ class KeyStore:
             newest = good[-1]
             if lifetime_s is None and newest.expires_at is not None:
                 lifetime_s = newest.expires_at - newest.created_at
-            text, key = self._made(name, lifetime_s, holder=newest.holder)
+            text, key = self._new_key(name, lifetime_s, holder=newest.holder)
             ends = "UPDATE api_keys SET expires_at = min(coalesce(expires_at, :until), :until) WHERE id = :id"
             for old in good:
                 connection(ends, until=now + overlap_s, id=old.id)
             _insert(connection, key)
             return text, key
 
-    def _made(self, name: str, lifetime_s: int | None, *, holder: str | None = None) -> tuple[str, ApiKey]:
+    def _new_key(self, name: str, lifetime_s: int | None, *, holder: str | None = None) -> tuple[str, ApiKey]:
         now, key_id = int(self._clock()), secrets.token_hex(8)
         text = f"{PREFIX}{key_id}_{secrets.token_urlsafe(32)}"
         until = None if lifetime_s is None else now + lifetime_s
@@ -212,7 +212,7 @@ class KeyStore:
     @contextmanager
     def _reading(self) -> Generator[StoreConnection]:
         with _explained(self.path, "read"):
-            if 0 < self._file.found() < SCHEMA.version:
+            if 0 < self._file.stored_version() < SCHEMA.version:
                 self._file.migrate()
             with self._file.reading() as connection:
                 yield connection

@@ -100,7 +100,7 @@ def class_hooks(cls: type, base: type, instances: Instances, *, where: str) -> t
     return tuple(
         Hook(kind=kind, run=run, name=f"{owner.__name__}.{kind}", required=kind == "after")
         for owner, kind, method in _methods(cls, base, where)
-        for run in (_hook(kind, method, instances, _wanted(owner, kind, method, where)),)
+        for run in (_hook(kind, method, instances, _hook_parameters(owner, kind, method, where)),)
     )
 
 
@@ -114,7 +114,7 @@ def _methods(cls: type, base: type, where: str) -> Iterator[tuple[type, HookKind
                 yield owner, kind, method
 
 
-def _wanted(owner: type, kind: HookKind, method: Callable[..., Any], where: str) -> list[tuple[str, bool]]:
+def _hook_parameters(owner: type, kind: HookKind, method: Callable[..., Any], where: str) -> list[tuple[str, bool]]:
     """Return the parameters of a hook method, by name, and for a context whether it is the call's."""
     names = _parameters(method)
     more = _MORE[kind]

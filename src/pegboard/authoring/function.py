@@ -67,7 +67,7 @@ def _refuse_what_is_no_function(fn: Any, where: str) -> None:
     if inspect.isclass(fn):
         fault = f"{fn.__name__} is a class: derive it from Tool, or give a function that makes one."
     elif not callable(fn):
-        fault, where = f"{fn!r} cannot be called; give a function.{_meant(fn)}", ""
+        fault, where = f"{fn!r} cannot be called; give a function.{_hint_for(fn)}", ""
     elif signature.is_context_manager(fn):
         name = getattr(underlying(fn), "__name__", "it")
         fault = f"{name!r} makes a context manager, which is not a result: enter it in a function that returns a value."
@@ -75,7 +75,7 @@ def _refuse_what_is_no_function(fn: Any, where: str) -> None:
         raise DefinitionError(Problem(where=where, message=fault))
 
 
-def _meant(value: Any) -> str:
+def _hint_for(value: Any) -> str:
     """Return a hint for an object that is not a function; empty if we have none."""
     if isinstance(value, str):
         return f" A name goes in `name={value!r}`."

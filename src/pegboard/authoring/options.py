@@ -98,7 +98,7 @@ class ToolOptions(Struct, frozen=True):
             DefinitionError: an unknown keyword; the message suggests the nearest one.
         """
         unknown = [
-            Problem(where=where, message=f"unknown tool option {name!r}.{_meant(name)}")
+            Problem(where=where, message=f"unknown tool option {name!r}.{_option_hint(name)}")
             for name in keywords
             if name not in BY_NAME
         ]
@@ -140,7 +140,7 @@ class ToolOptions(Struct, frozen=True):
         return with_options(bare, {**landing, "name": name, "description": description})
 
 
-def _meant(name: str) -> str:
+def _option_hint(name: str) -> str:
     """Return the hint for an unknown option: what it is called here, or the nearest name."""
     ours = _ELSEWHERE.get(name)
     return f" Here it is called {ours!r}." if ours else nearest(name, BY_NAME, label="Options")

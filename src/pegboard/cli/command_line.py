@@ -88,7 +88,7 @@ def _report(error: Exception, terminal: Terminal, *, as_json: bool) -> int:
                 f"Write arguments of the tool without `--`: {option}=VALUE. See `pegboard call --help`."
             )
         case CycloptsError():
-            fault = CommandError(f"{error}{_meant(error)} See `{_help_of(error)}`.")
+            fault = CommandError(f"{error}{_shared_option(error)} See `{_help_of(error)}`.")
         case PegboardError():
             fault = CommandError(str(error), kind="config_invalid")
         case _:
@@ -113,7 +113,7 @@ def _help_of(error: CycloptsError) -> str:
     return " ".join(("pegboard", *(error.command_chain or ()), "--help"))
 
 
-def _meant(error: CycloptsError) -> str:
+def _shared_option(error: CycloptsError) -> str:
     """Return the shared option that was meant; cyclopts only knows those of the command."""
     option = None if "Did you mean" in str(error) else _OPTION.search(str(error))
     near = option and nearest_one(option[0], SHARED_OPTIONS)

@@ -53,7 +53,7 @@ async def reached_by_callers(project: Project, name: str) -> list[tuple[RuleCall
         (
             caller,
             [
-                await _asked(caller.name, _view(project, _identity(caller), profile), name)
+                await _reached(caller.name, _view(project, _identity(caller), profile), name)
                 for profile in caller.profiles
             ],
         )
@@ -89,5 +89,5 @@ def _view(project: Project, identity: Identity, profile: str | None) -> View:
     return project.catalog.view(project.context(identity), profile=profile)
 
 
-async def _asked(name: str, view: View, tool: str) -> Reached:
+async def _reached(name: str, view: View, tool: str) -> Reached:
     return Reached(name, view.selection.profile, await view.awhy(tool))

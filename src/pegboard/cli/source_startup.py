@@ -110,22 +110,24 @@ def needed_sources(catalog: Catalog, *, tool: str | None, profile: str | None) -
         if include is None:
             return everything
         bringing = {name for name, source in registry.sources.items() if source.groups() & set(include)}
-        return frozenset(bringing | {name for entry in snapshot.entries for name in _asked(entry.spec.available)})
+        return frozenset(
+            bringing | {name for entry in snapshot.entries for name in _sources_in_condition(entry.spec.available)}
+        )
     entry = snapshot.find(tool)
     if entry is not None:
-        return everything & {entry.source, *_asked(entry.spec.available)}
+        return everything & {entry.source, *_sources_in_condition(entry.spec.available)}
     # Not known yet: the namespace tells the source, otherwise all are needed.
     return frozenset(n for n in everything if fold(tool).startswith((fold(f"{n}__"), fold(f"{n}.")))) or everything
 
 
-def _asked(form: object) -> Iterator[str]:
+def _sources_in_condition(form: object) -> Iterator[str]:
     """Yield the sources in the availability condition of a tool."""
     if is_list(form) or isinstance(form, tuple):
         for inner in cast("Sequence[object]", form):
-            yield from _asked(inner)
+            yield from _sources_in_condition(inner)
     elif is_object(form):
         for key, inner in form.items():
             if key == "source":
                 yield str(inner)
             else:
-                yield from _asked(inner)
+                yield from _sources_in_condition(inner)

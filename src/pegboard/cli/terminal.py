@@ -65,7 +65,7 @@ class UnwritableError(Exception):
 
 
 @contextmanager
-def _told_if_unwritable() -> Generator[None]:
+def _reports_unwritable() -> Generator[None]:
     try:
         yield
     except OSError as error:
@@ -147,7 +147,7 @@ class Terminal(Struct, kw_only=True):
         Raises:
             UnwritableError: it cannot be written.
         """
-        with _told_if_unwritable():
+        with _reports_unwritable():
             self.out.flush()
 
     def abandon(self) -> None:
@@ -157,7 +157,7 @@ class Terminal(Struct, kw_only=True):
         self.out = _Nowhere()
 
     def _write(self, text: str) -> None:
-        with _told_if_unwritable():
+        with _reports_unwritable():
             self.out.write(text)
 
     def table(self, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
@@ -188,7 +188,7 @@ class Terminal(Struct, kw_only=True):
         width = None if self.out.isatty() or os.environ.get("COLUMNS") else WIDTH_WITHOUT_TERMINAL
         screen = console.Console(file=self.out, width=width, markup=False, emoji=False, highlight=False)
         # Rich writes an empty text, which a stream without a buffer may refuse.
-        with _told_if_unwritable(), screen.capture() as captured:
+        with _reports_unwritable(), screen.capture() as captured:
             screen.print(drawn, soft_wrap=soft_wrap)
         # Rich pads tables to their full width; remove that for copying and piping.
         self._write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))

@@ -136,7 +136,7 @@ def _fault(error: BaseException, module: str, module_names: Sequence[str]) -> st
         hint = f". Did you mean {near!r}?" if near else ""
         return f"there is no module {error.name!r} next to this file or among the installed packages{hint}"
     kind = type(error).__name__
-    text = "; ".join(str(error).splitlines()) + _meant(error)
+    text = "; ".join(str(error).splitlines()) + _spelling_hint(error)
     if isinstance(error, SyntaxError):
         return f"{kind}: {error.msg} ({(error.filename or module).rpartition('/')[2]}:{error.lineno})"
     frames = [
@@ -146,7 +146,7 @@ def _fault(error: BaseException, module: str, module_names: Sequence[str]) -> st
     return f"{kind}: {text}{place}"
 
 
-def _meant(error: BaseException) -> str:
+def _spelling_hint(error: BaseException) -> str:
     """Return a suggestion for a misspelled name; Python suggests one only when it prints a traceback."""
     missing = _NO_NAME.match(str(error)) if isinstance(error, ImportError) else None
     if missing is not None and (module := sys.modules.get(missing["module"])) is not None:

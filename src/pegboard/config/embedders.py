@@ -33,7 +33,7 @@ def embedder_of(config: Config, report: Report) -> Embedder | None:
     """Return the embedder of tool search; problems are reported at their place."""
     if config.embedder is None:
         return None
-    embedder = _made(config.embedder, config, report)
+    embedder = _new_embedder(config.embedder, config, report)
     if embedder is None or config.embedder.value.type in ("hashing", "static"):
         return embedder
     return cache.CachedEmbedder(embedder, config.path.absolute().parent / config.embedder.value.cache)
@@ -41,10 +41,10 @@ def embedder_of(config: Config, report: Report) -> Embedder | None:
 
 def passage_embedder_of(config: Config, report: Report) -> Embedder | None:
     """Return the embedder of documents, whose vectors are stored with them; problems are reported at their place."""
-    return None if config.passage_embedder is None else _made(config.passage_embedder, config, report)
+    return None if config.passage_embedder is None else _new_embedder(config.passage_embedder, config, report)
 
 
-def _made(declared: Declared[EmbedderForm], config: Config, report: Report) -> Embedder | None:
+def _new_embedder(declared: Declared[EmbedderForm], config: Config, report: Report) -> Embedder | None:
     form = declared.value
     if form.type == "hashing":
         return hashing.HashingEmbedder(dimension=form.dimension) if form.dimension else hashing.HashingEmbedder()

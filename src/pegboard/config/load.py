@@ -23,7 +23,7 @@ from pegboard.config.forms.validation import unknown_top_level, validated
 from pegboard.config.forms.value_types import as_names, rate_limit
 from pegboard.config.identity import key_store_of
 from pegboard.config.kinds import KINDS, Kind
-from pegboard.config.python_files import python_beside
+from pegboard.config.python_files import python_files_in
 from pegboard.config.renamed_keys import renamed
 from pegboard.config.unsupported import UNSUPPORTED, refusal
 from pegboard.config.yaml.config_files import find_files, has_top_level_key, looks_like_config, read_text
@@ -430,7 +430,7 @@ class _Load(Struct, kw_only=True):
         first = names.setdefault(key, at)
         if first is at:
             tools.append(tool)
-            self.files += tool.value.files_beside(self.path.parent)
+            self.files += tool.value.files_in(self.path.parent)
             return
         message = f"the tool {tool.value.called!r} is declared twice: first at {(first / 'name').mark}"
         self.report.add((at / "name").problem(f"{message}. {tool.value.when_repeated}"))
@@ -529,7 +529,7 @@ class _Load(Struct, kw_only=True):
         self._lose_agents_of_models()
         keys = None if main.identity is None else key_store_of(main.identity, self.path)
         examples = self._examples(main, at)
-        other_files = (folder / LOCK_NAME, *python_beside(folder), *(() if keys is None else (keys,)))
+        other_files = (folder / LOCK_NAME, *python_files_in(folder), *(() if keys is None else (keys,)))
         self.check_permissions([*self.files, *(path for path in other_files if path.exists())])
         skills = (
             {}

@@ -118,7 +118,7 @@ def forget(config: Config, person: ForgottenUser) -> Iterator[Forgotten]:
         file.compact()
 
 
-def kept_records(config: Config, person: ForgottenUser) -> Iterator[str]:
+def retained_records(config: Config, person: ForgottenUser) -> Iterator[str]:
     """Yield what `forget` leaves, as sentences."""
     keys = _stored_keys(config, person)
     for name in sorted(keys):
@@ -152,7 +152,7 @@ def _existing(config: Config) -> Iterator[tuple[DeclaredStore, _Records]]:
     """Yield the kinds of records in the stores that exist."""
     for store in stores_of(config):
         exists = store.name in PERSONAL and (store.uri.path is None or store.uri.path.exists())
-        if exists and store_database(store).found():
+        if exists and store_database(store).stored_version():
             yield from ((store, records) for records in PERSONAL[store.name])
 
 

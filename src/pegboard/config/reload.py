@@ -141,7 +141,7 @@ class Reloader:
         # Its sources may send requests before the swap, and must use our server id.
         loaded.registry.server_id = self._catalog.registry.server_id
         loaded.registry.link_key = self._catalog.registry.link_key
-        continuing = self._kept(loaded)
+        continuing = self._continued_sources(loaded)
         for name, source in loaded.registry.sources.items():
             if name not in continuing:
                 await source.start()
@@ -157,7 +157,7 @@ class Reloader:
         self._retiring.add(task)
         task.add_done_callback(self._retiring.discard)
 
-    def _kept(self, loaded: Catalog) -> dict[str, Continues]:
+    def _continued_sources(self, loaded: Catalog) -> dict[str, Continues]:
         """Return the current sources that continue, since the new config reaches them in the same way."""
         return {
             name: source

@@ -180,7 +180,7 @@ def declare_workspace(
         analyst_model=None if model is None else model_spec(model.value, config),
     )
     catalog.registry.change(document_sync=sync_of(config, store, build.report))
-    searches = any(tool.value.type == "builtin" and groups_beside(config, tool.value.name) for tool in config.tools)
+    searches = any(tool.value.type == "builtin" and groups_with_both(config, tool.value.name) for tool in config.tools)
     web_fetch = searches if form.web_fetch is None else form.web_fetch
     if searches or web_fetch:
         catalog.group("web", "Pages of the web.")
@@ -291,7 +291,7 @@ def group_names() -> set[str]:
     return {*toolset.GROUPS, "web"}
 
 
-def groups_beside(config: Config, builtin: str) -> tuple[str, ...]:
+def groups_with_both(config: Config, builtin: str) -> tuple[str, ...]:
     """Return the groups that contain both document tools and built-in tools with the same name: one tool, in both."""
     return ("web",) if config.workspace is not None and builtin == "web_search" else ()
 

@@ -84,7 +84,7 @@ OnChange = Callable[[Person, str, bool], object]
 NoteChange = Callable[[AuditEvent, JSON, str], object]
 
 
-class _KeptToken(NamedTuple):
+class _CachedToken(NamedTuple):
     """A token of one person, and until when it is used, on the monotonic clock."""
 
     token: AccessToken
@@ -131,7 +131,7 @@ class Connections:
         self._store = ConnectionStore(database, keys=keys, wall_clock=wall_clock)
         self._resolve, self._lease_s = resolve, lease_s
         self._token_kept_s, self._clock = token_kept_s, clock
-        self._kept = BoundedCache[tuple[Person, AuthSettings], _KeptToken](max_entries=KEPT_TOKENS)
+        self._kept = BoundedCache[tuple[Person, AuthSettings], _CachedToken](max_entries=KEPT_TOKENS)
         self._sources: dict[str, AuthSettings] = {}
         self._renewals: dict[tuple[str, bool], asyncio.Task[StoredConnection | None]] = {}
         self._on_change: list[OnChange] = []
@@ -472,7 +472,7 @@ class Connections:
         token = _token_of(stored)
         kept_s = self._token_kept_s if stored.renew_at is None else min(self._token_kept_s, stored.renew_at - now)
         # From before it was read: what happened meanwhile must count in time.
-        self._kept.remember((person, settings), _KeptToken(token, asked_at + kept_s))
+        self._kept.remember((person, settings), _CachedToken(token, asked_at + kept_s))
         return token
 
     async def renewed(

@@ -74,7 +74,7 @@ async def discover(
         return _configured(settings, challenge, held)
     asked = challenge
     if not challenge.resource_metadata and settings.mode == "user":
-        asked = await _asked_for(settings, requests, challenge)
+        asked = await _challenge_of(settings, requests, challenge)
     resource = await _resource_metadata(settings, requests, asked)
     offered = [] if resource is None else [str(server) for server in resource.authorization_servers]
     issuer_url = _chosen(settings, offered)
@@ -113,7 +113,7 @@ def _configured(settings: AuthSettings, challenge: Challenge, held: Sequence[str
     return Discovered(issuer=issuer, resource=resource, scopes=tuple(dict.fromkeys(wanted or challenge.scopes)))
 
 
-async def _asked_for(settings: AuthSettings, requests: IssuerRequests, known: Challenge) -> Challenge:
+async def _challenge_of(settings: AuthSettings, requests: IssuerRequests, known: Challenge) -> Challenge:
     """Ask the service without a credential, since its refusal may name metadata that are nowhere else."""
     try:
         response = await requests.get(settings.server_url, headers={"accept": "application/json, text/event-stream"})

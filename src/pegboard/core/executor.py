@@ -83,7 +83,7 @@ class Executor(ExecutorState):
         ports = self.ports
         listeners = ports.listeners
         if callbacks is not None or view.ctx.request.observers is not None:
-            view, listeners = _heard(view, callbacks, listeners)
+            view, listeners = _with_observers(view, callbacks, listeners)
         call_id = call_id or new_id()
         call = self.in_flight[call_id] = Call(view, name, args, call_id, self, ports, listeners, as_task)
         cause: BaseException | None = None
@@ -124,7 +124,7 @@ class Executor(ExecutorState):
         if delivered is not DELIVERED:
             await delivered
         if raise_errors and error is not None:
-            raise call_error(error) from _told_cause(cause, call.redactor)
+            raise call_error(error) from _shown_cause(cause, call.redactor)
         return result
 
     # -- prediction
@@ -174,7 +174,7 @@ class Executor(ExecutorState):
         self.checkers.close()
 
 
-def _heard(view: View, callbacks: Any, listeners: Listeners) -> tuple[View, Listeners]:
+def _with_observers(view: View, callbacks: Any, listeners: Listeners) -> tuple[View, Listeners]:
     """Return the view, and the observers of its call: of all calls, of the request, and of this call."""
     if callbacks is not None:
         view, callbacks = _following(view, as_observers(callbacks))
@@ -327,7 +327,7 @@ def _failed(call: Call, error: BaseException) -> ToolResult:
     return ToolResult((TextContent(shown.message),), is_error=True, error=shown)
 
 
-def _told_cause(error: BaseException | None, redactor: Redactor | None) -> BaseException | None:
+def _shown_cause(error: BaseException | None, redactor: Redactor | None) -> BaseException | None:
     """Return the cause of an error: the tool's exception, or its redacted text if it contains a secret."""
     cause = error.__cause__ if isinstance(error, CallError) else error
     if cause is None or redactor is None:

@@ -74,24 +74,24 @@ class Inventory:
     @cached_property
     def renamed(self) -> tuple[int, ...]:
         """The places of entries with former names."""
-        return self._where(lambda traits: traits.is_renamed)
+        return self._places_with(lambda traits: traits.is_renamed)
 
     @cached_property
     def conditional(self) -> tuple[int, ...]:
         """The places of entries that may be hidden by a condition."""
-        return self._where(lambda traits: traits.is_conditional)
+        return self._places_with(lambda traits: traits.is_conditional)
 
     @cached_property
     def bundles(self) -> tuple[int, ...]:
         """The places of builders whose tools are not known in advance."""
-        return self._where(lambda traits: traits.is_bundle)
+        return self._places_with(lambda traits: traits.is_bundle)
 
     @cached_property
     def tasks(self) -> tuple[int, ...]:
         """The places of tools that may run as tasks."""
-        return self._where(lambda traits: traits.may_be_task)
+        return self._places_with(lambda traits: traits.may_be_task)
 
-    def _where(self, holds: Callable[[_Traits], bool]) -> tuple[int, ...]:
+    def _places_with(self, holds: Callable[[_Traits], bool]) -> tuple[int, ...]:
         return tuple(sorted([place for traits, places in self._places.items() if holds(traits) for place in places]))
 
     def reduced_to(self, groups: Iterable[str], ids: frozenset[str], *, own: Iterable[ToolEntry]) -> Inventory:

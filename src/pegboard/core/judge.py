@@ -317,9 +317,15 @@ def _explain(code: Code, entry: ToolEntry, at: _At) -> tuple[str, str, str]:
     spec, name = entry.spec, entry.qualified_id
     match code:
         case "internal":
-            return f"{name!r} is internal-only{_where(spec.origin)}", f"host code names it: internal=[{name!r}]", name
+            return (
+                f"{name!r} is internal-only{_in_origin(spec.origin)}",
+                f"host code names it: internal=[{name!r}]",
+                name,
+            )
         case "group":
-            asked = f" of profile {at.selection.profile!r}{_where(at.selection.origin)}" if at.selection.profile else ""
+            asked = (
+                f" of profile {at.selection.profile!r}{_in_origin(at.selection.origin)}" if at.selection.profile else ""
+            )
             reason = f"not in include={list(at.selection.include or ())}{asked}; its groups are {list(spec.groups)}"
             return reason, f"include {spec.groups[0]!r}", spec.groups[0]
         case "policy":
@@ -338,11 +344,11 @@ def _explain(code: Code, entry: ToolEntry, at: _At) -> tuple[str, str, str]:
             answer = availability.answer(at.ctx, at.states)
             if answer.yes:
                 after = "remove it" if spec.replaced_by is None else f"call {spec.replaced_by!r}"
-                return f"ended on {spec.deprecated}{_where(spec.origin)}", f"{after}, or give it a later end", name
+                return f"ended on {spec.deprecated}{_in_origin(spec.origin)}", f"{after}, or give it a later end", name
             return answer.why, f"make this true: {availability.words}", name
         case _:
             fault = build_fault(entry, at.snapshot, at.ctx)
-            return f"its builder failed{_where(spec.origin)}: {fault}", "correct the builder", name
+            return f"its builder failed{_in_origin(spec.origin)}: {fault}", "correct the builder", name
 
 
 def _explain_source(source: str, states: States) -> tuple[str, str, str]:
@@ -355,7 +361,7 @@ def _explain_connection(entry: ToolEntry, at: _At) -> tuple[str, str, str]:
     missing = missing_connection(entry, at.ctx)
     assert missing is not None  # the code says so
     hidden = f"profile {at.selection.profile!r} hides tools without a connected account (`hide_unconnected`)"
-    reason = f"{missing.reason.rstrip('.')}; {hidden}{_where(at.selection.origin)}"
+    reason = f"{missing.reason.rstrip('.')}; {hidden}{_in_origin(at.selection.origin)}"
     fix = "try again later" if missing.fix is None else missing.fix.text
     return reason, fix, entry.connects_to
 
@@ -366,15 +372,15 @@ def _explain_policy(entry: ToolEntry, at: _At) -> tuple[str, str, str]:
     for layer in layers(at.selection.policy, at.own):
         denied = [glob for glob in layer.deny if denies(glob, entry)]
         if denied:
-            faults.append(f"denied by {denied}{_where(layer.origin)}")
+            faults.append(f"denied by {denied}{_in_origin(layer.origin)}")
             changes.append(f"remove {denied} from deny")
         if layer.allow is not None and not _has_glob_for(entry, layer.allow):
-            faults.append(f"not in allow={list(layer.allow)}{_where(layer.origin)}")
+            faults.append(f"not in allow={list(layer.allow)}{_in_origin(layer.origin)}")
             changes.append(f"add {entry.qualified_id!r} to allow")
     return "; ".join(faults), " and ".join(changes), entry.qualified_id
 
 
-def _where(origin: str) -> str:
+def _in_origin(origin: str) -> str:
     return f" ({origin})" if origin else ""
 
 

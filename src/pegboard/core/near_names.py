@@ -79,8 +79,8 @@ class NearNames:
             yield self._by_name[known], True
         if not _SHORT < len(name) <= _WIDTH:
             return
-        ends_alike = [known[::-1] for known in _beside(self.order.backward, name[::-1])]
-        beside = dict.fromkeys(_beside(self.order.forward, name) + ends_alike)
+        ends_alike = [known[::-1] for known in _neighbours(self.order.backward, name[::-1])]
+        beside = dict.fromkeys(_neighbours(self.order.forward, name) + ends_alike)
         starts, ends = _in_common(name, beside)
         # No name shares a longer beginning with `name` than one of its two neighbours in the order.
         for slip in range(max(0, len(name) - max(ends) - 1), max(starts) + 1):
@@ -120,7 +120,7 @@ def _starting_with(order: list[str], start: str) -> list[str] | None:
     return order[first : bisect_left(order, start + _AFTER_LETTERS, first, too_many)]
 
 
-def _beside(order: list[str], name: str) -> list[str]:
+def _neighbours(order: list[str], name: str) -> list[str]:
     """Return some names before and after the place of a name in the order."""
     place = bisect(order, name)
     return order[max(0, place - NAMES_BESIDE) : place + NAMES_BESIDE]

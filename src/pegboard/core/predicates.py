@@ -111,17 +111,17 @@ def predicate(
         except BaseException as error:  # noqa: BLE001 - boundary: foreign code
             # A failure after a wait, as of a connection, is not one of the thread.
             is_quick_failure = time.monotonic() - started <= LOOP_BLOCKED_S
-            if is_quick_failure and pace.is_slow and not is_on_loop() and pace.ran_beside(failed=True):
+            if is_quick_failure and pace.is_slow and not is_on_loop() and pace.record_thread_run(failed=True):
                 log.warning(BOUND_CODE, "Predicate", name)
             return raised_by(error)
         finally:
             held_s = time.monotonic() - started
             if held_s <= LOOP_BLOCKED_S:
                 pace.is_tried = True
-            elif is_on_loop() and pace.held_the_loop():
+            elif is_on_loop() and pace.record_loop_run():
                 log.warning(SLOW_CODE, "Predicate", name, held_s * 1e3)
         if pace.is_slow and not is_on_loop():
-            pace.ran_beside(failed=False)
+            pace.record_thread_run(failed=False)
         late = not blocking and held_s > limit_s
         return no(f"took more than {limit_s:g} s") if late else found
 

@@ -174,12 +174,12 @@ class _Escapes:
         if self._mark.search(text) is None or len(parts := self._parts.split(text)) == 1:
             return [text], [text]
         # A text may consist of escapes, but has few different ones.
-        said = {escape: self._said(escape) for escape in {*parts[1::2]}}
+        said = {escape: self._unescaped(escape) for escape in {*parts[1::2]}}
         read = parts.copy()
         read[1::2] = map(said.__getitem__, parts[1::2])
         return parts, read
 
-    def _said(self, escape: str) -> str:
+    def _unescaped(self, escape: str) -> str:
         match = self._escape.fullmatch(escape)
         assert match is not None
         kind, digits = next((kind, digits) for kind, digits in match.groupdict().items() if digits is not None)

@@ -360,7 +360,7 @@ class Registry:
         if newest is not None and not self.declarations.named_later:
             return newest
         with self._lock:
-            names = tuple(_asked(each.names) for each in self.declarations.named_later)
+            names = tuple(_names_or_none(each.names) for each in self.declarations.named_later)
             if names != self._named_later:
                 self._named_later = names
                 self.changed()
@@ -508,7 +508,7 @@ class LiveStates:
             return SourceState(status="unreachable", is_up=False, reason=type(error).__name__)
 
 
-def _asked(names: Callable[[], Sequence[str]]) -> tuple[str, ...]:
+def _names_or_none(names: Callable[[], Sequence[str]]) -> tuple[str, ...]:
     try:
         return tuple(names())
     except Exception:  # noqa: BLE001 - boundary: foreign code

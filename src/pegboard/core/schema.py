@@ -447,11 +447,11 @@ def _unexpected(
     steps: list[str | int], rule: str, names: list[str], instance: JSON, known: JSON, left: list[int]
 ) -> Iterator[ArgumentProblem]:
     for name in names:
-        message = f"{name[:_VALUE_CHARS]!r} {NO_ARGUMENT}{_meant(name, instance, known, left)}"
+        message = f"{name[:_VALUE_CHARS]!r} {NO_ARGUMENT}{_missing_name(name, instance, known, left)}"
         yield ArgumentProblem(json_path([*steps, name]), rule, message, shown(instance.get(name)))
 
 
-def _meant(name: str, instance: JSON, known: JSON, left: list[int]) -> str:
+def _missing_name(name: str, instance: JSON, known: JSON, left: list[int]) -> str:
     """Return the missing property that an unknown name was probably meant to be. Comparing names is slow."""
     if left[0] <= 0 or len(name) > MAX_NAME_CHARS:
         return ""

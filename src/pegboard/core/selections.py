@@ -22,7 +22,7 @@ _AS_DIGITS = bytes.maketrans(b"\0\1", b"01")
 _FROM_DIGITS = bytes.maketrans(b"01", b"\0\1")
 
 
-class KeptTools(tuple[ToolEntry, ...]):
+class SharedTools(tuple[ToolEntry, ...]):
     """Tools of a snapshot that many callers share: one tuple for all, so that derived data can be cached by it."""
 
     chosen: bytes
@@ -42,7 +42,7 @@ class Alike(NamedTuple):
 class Selected(NamedTuple):
     """The selected entries; among those that may be hidden, the groups of equal condition and the built ones."""
 
-    entries: KeptTools
+    entries: SharedTools
     alike: tuple[Alike, ...]
     built: tuple[int, ...]
 
@@ -145,7 +145,7 @@ class Selections:
         known = self._by_chosen.get(chosen)
         if known is not None:
             return known
-        entries = KeptTools(picked(self._entries, chosen))
+        entries = SharedTools(picked(self._entries, chosen))
         entries.chosen = chosen
         alike, built = self._conditions
         if 0 in chosen:

@@ -244,7 +244,7 @@ class View:
         ['Add two numbers.', 'Halve a number.']
         """
         snapshot = within or self.snapshot
-        left = self._left(snapshot)
+        left = self._selection_without_hidden(snapshot)
         if not left.built:
             return left.entries
         states = self._parts.registry.states()
@@ -265,7 +265,7 @@ class View:
         self._selected_of = snapshot, selected
         return selected
 
-    def _left(self, snapshot: Snapshot) -> Selected:
+    def _selection_without_hidden(self, snapshot: Snapshot) -> Selected:
         """Return the selection without hidden tools; built tools are not checked.
 
         Tools with equal conditions are judged together: the cost depends on the conditions, not on the tools.
@@ -310,7 +310,7 @@ class View:
         ['mcp__office__add', 'mcp__office__halve']
         """
         snapshot = self.snapshot
-        left = self._left(snapshot)
+        left = self._selection_without_hidden(snapshot)
         kept: BoundedCache[int, _Named] = snapshot.cache.setdefault("names", BoundedCache(max_entries=NAME_LISTS))
         # The value keeps the tools alive, so that their id cannot be reused.
         named = kept.get(id(left.entries)) or kept.remember(id(left.entries), _named(left))

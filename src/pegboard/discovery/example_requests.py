@@ -102,7 +102,7 @@ async def write_requests(
     unsaved = in_a_row = 0
     asked = iter(missing[:at_most])
     try:
-        while in_a_row < _FAILURES and (batch := _taken(asked, _AT_ONCE)):
+        while in_a_row < _FAILURES and (batch := _first_texts(asked, _AT_ONCE)):
             for text, answer in zip(
                 batch, await asyncio.gather(*(_requests_for(t, model) for t in batch)), strict=True
             ):
@@ -128,7 +128,7 @@ async def write_requests(
     )
 
 
-def _taken(texts: Iterator[ToolText], count: int) -> list[ToolText]:
+def _first_texts(texts: Iterator[ToolText], count: int) -> list[ToolText]:
     return [text for _, text in zip(range(count), texts, strict=False)]
 
 

@@ -20,7 +20,7 @@ from pegboard.core.names import META_NAMESPACE
 from pegboard.core.ports import Embedder
 from pegboard.core.registry import Registry
 from pegboard.core.schema import compile_schema
-from pegboard.core.selections import KeptTools
+from pegboard.core.selections import SharedTools
 from pegboard.core.snapshot import Plan, Snapshot
 from pegboard.core.view import View
 from pegboard.discovery.finder import Finder
@@ -151,7 +151,7 @@ class ExposedView(View):
         digest = CatalogListing.of(visible).digest(budget_tokens=_DIGEST_TOKENS[mode])
         digest += custom_agents(visible, snapshot.declared.agents)
         listed = (*(self._entry(name, digest=digest) for name in self.meta_tools), *self._pinned(visible))
-        if type(visible) is KeptTools:
+        if type(visible) is SharedTools:
             lists.remember(key, (visible, listed))
         return listed
 

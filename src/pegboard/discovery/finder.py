@@ -14,7 +14,7 @@ from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.json_text import json_bytes
 from pegboard.core.ports import Embedder
 from pegboard.core.registry import Registry
-from pegboard.core.selections import KeptTools
+from pegboard.core.selections import SharedTools
 from pegboard.core.snapshot import Snapshot
 from pegboard.core.view import View
 from pegboard.discovery.example_requests import ExampleRequests
@@ -219,7 +219,7 @@ class Finder:
             return index, index.among(by_id.keys())
 
         index, visible = await asyncio.to_thread(make) if len(built.known) > _MADE_AT_ONCE else make()
-        if not own and type(tools) is KeptTools:
+        if not own and type(tools) is SharedTools:
             # Callers with the same selection share the list, unless it has tools made for one caller.
             built.visible.remember(id(tools), (tools, visible))
         return index, visible

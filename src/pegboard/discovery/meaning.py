@@ -111,7 +111,7 @@ class Meaning:
             if isinstance(error, ValueError):
                 # Vectors of another dimension: the model was replaced, so the old vectors are useless.
                 self._forget()
-            return self._failed(f"{type(error).__name__}: {_said(error.__str__)}")
+            return self._failed(f"{type(error).__name__}: {_own_description(error.__str__)}")
         if self._has_failed:
             log.info("The embedder %r answers again.", self._name)
             self._has_failed = False
@@ -119,7 +119,7 @@ class Meaning:
 
     @property
     def _name(self) -> str:
-        return _said(lambda: self._embedder.model_id)
+        return _own_description(lambda: self._embedder.model_id)
 
     def _failed(self, why: str) -> str:
         if not self._has_failed:
@@ -209,7 +209,7 @@ class Meaning:
             await asyncio.sleep(0)  # requests are computed on this thread, too
 
 
-def _said(ask: Callable[[], str]) -> str:
+def _own_description(ask: Callable[[], str]) -> str:
     """Return a shortened description that foreign code gives of itself, or a note that it gives none."""
     try:
         return ask()[:LISTED_LINE_CHARS]

@@ -64,11 +64,11 @@ class RedisLink:
         """
         words = [b"%d" % len(keys), *keys, *arguments]
         try:
-            return await self._asked(b"EVALSHA", self._digest, words)
+            return await self._run_script(b"EVALSHA", self._digest, words)
         except NoScriptError:
-            return await self._asked(b"EVAL", self._script, words)
+            return await self._run_script(b"EVAL", self._script, words)
 
-    async def _asked(self, command: bytes, script: bytes, words: Sequence[bytes]) -> Any:
+    async def _run_script(self, command: bytes, script: bytes, words: Sequence[bytes]) -> Any:
         if self._reader.done():
             raise ConnectionError(_OVER)
         # If the timer is running, the current step began before this request.

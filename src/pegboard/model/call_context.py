@@ -106,7 +106,7 @@ class RunningCall(Protocol):
         ...
 
 
-class _AskedClient:
+class _RecheckingClient:
     """The client of a running call. A person may take an hour to answer, so the call is checked again after each wait.
 
     Questions are redacted like results before they leave the server.
@@ -259,7 +259,7 @@ class CallContext(ToolContext):
         return (
             client
             if client is None or self.call is None
-            else cast("Client", _AskedClient(client, self.call, self.redactor))
+            else cast("Client", _RecheckingClient(client, self.call, self.redactor))
         )
 
     def progress(self, fraction: float, message: str = "") -> Awaitable[None]:

@@ -16,7 +16,7 @@ class LoopRecord:
         self.is_tried = is_tried
         self.is_slow = self._is_proven = self._is_bound = False
 
-    def held_the_loop(self) -> bool:
+    def record_loop_run(self) -> bool:
         """Record a run that blocked the loop; return True if the code should run in a thread from now on."""
         moves, self.is_tried = not (self.is_slow or self._is_bound), True
         self.is_slow = self.is_slow or moves
@@ -26,7 +26,7 @@ class LoopRecord:
         """Record the first run, which was in a thread."""
         self.is_tried, self.is_slow = True, is_slow
 
-    def ran_beside(self, *, failed: bool) -> bool:
+    def record_thread_run(self, *, failed: bool) -> bool:
         """Record a run in a thread; return True if the code should run on the loop again."""
         if failed and not self._is_proven:
             moves, self._is_bound, self.is_slow = self.is_slow, True, False

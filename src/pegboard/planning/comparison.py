@@ -136,9 +136,10 @@ async def _profile_plan(name: str | None, before: Side, after: Side, counting: T
             wanted += [entry.wire_name for entry in (*view.tools(), *view.app_tools())]
     wanted = list(dict.fromkeys(wanted))
     old, new = [
-        await _seen(view, wanted, side, counting, name) for view, side in zip(views, (before, after), strict=True)
+        await _profile_tools(view, wanted, side, counting, name)
+        for view, side in zip(views, (before, after), strict=True)
     ]
-    changes = [*_given_and_taken(old, new, before, after)]
+    changes = [*_visibility_changes(old, new, before, after)]
     if views[0] is not None and views[1] is not None:
         changes += [_guard(change, None) for change in guards_of_profile(old.profile, new.profile)]
     for tool in wanted:
@@ -149,7 +150,9 @@ async def _profile_plan(name: str | None, before: Side, after: Side, counting: T
     return ProfilePlan(profile=name, changes=tuple(changes), tokens=tokens, shown_as=(old.shown_as, new.shown_as))
 
 
-async def _seen(view: View | None, names: Sequence[str], side: Side, counting: Tokenizer, profile: str | None) -> Seen:
+async def _profile_tools(
+    view: View | None, names: Sequence[str], side: Side, counting: Tokenizer, profile: str | None
+) -> Seen:
     if view is None:
         answer = Answer(None, "profile", f"there is no profile {profile!r}")
         return Seen(
@@ -185,7 +188,7 @@ async def _seen(view: View | None, names: Sequence[str], side: Side, counting: T
     )
 
 
-def _given_and_taken(old: Seen, new: Seen, before: Side, after: Side) -> Iterator[Change]:
+def _visibility_changes(old: Seen, new: Seen, before: Side, after: Side) -> Iterator[Change]:
     for name in old.names:
         answer = new.answers[name]
         if answer.entry is None and not _is_unlisted(old.answers[name].entry, after):

@@ -102,7 +102,7 @@ def then_of(row: AuditRow) -> Then:
     return "limited" if row.outcome == "rate_limited" and "rate_limit" in row.stage_s else "stopped"
 
 
-class _Held(NamedTuple):
+class _PendingCall(NamedTuple):
     """A call that waits for the decision of the limits."""
 
     row: AuditRow
@@ -124,7 +124,7 @@ class Replayer:
         self._counts = Counter[Kind]()
         self._assumed: dict[str, set[str]] = {}
         self._timed: list[TimedCall] = []
-        self._held: dict[int, _Held] = {}
+        self._held: dict[int, _PendingCall] = {}
         self._profiles: dict[str, tuple[str, str]] = {}
         self._of_agents: list[AuditRow] = []
         self._tools: dict[str, AgentTools] = {}
@@ -342,7 +342,7 @@ class Replayer:
         at = row.at + sum(row.stage_s.get(stage, 0.0) for stage in _BEFORE_LIMITS)
         was = {"ran": "passed", "limited": "limited"}.get(then, "unknown")
         self._timed.append(TimedCall(at, number, hits, cast("Any", was)))
-        self._held[number] = _Held(_slim(row), then, verdict)
+        self._held[number] = _PendingCall(_slim(row), then, verdict)
 
     def _count(self, row: AuditRow, then: Then, verdict: Verdict) -> None:
         if not self._wanted.accepts(row):

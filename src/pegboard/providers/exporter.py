@@ -11,7 +11,7 @@ from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.entry_change import picked, places_of
 from pegboard.core.json_reader import parse_json
 from pegboard.core.json_text import json_bytes, json_value
-from pegboard.core.selections import KeptTools
+from pegboard.core.selections import SharedTools
 from pegboard.core.snapshot import Snapshot
 from pegboard.core.view import View
 from pegboard.model.error import CallError
@@ -50,17 +50,17 @@ class Exporter:
 
     def to_bytes(self, view: View, *, within: Snapshot | None = None) -> bytes:
         """Return the visible tools as a JSON array. `within`: the snapshot to use, if the caller has one."""
-        return self._kept_of(view, within or view.snapshot, "lists", _as_array)
+        return self._cached(view, within or view.snapshot, "lists", _as_array)
 
     def size_bytes(self, view: View, *, within: Snapshot | None = None) -> int:
         """Return the length of `to_bytes` without building it, since it may be megabytes."""
-        return self._kept_of(view, within or view.snapshot, "sizes", _size_of_array)
+        return self._cached(view, within or view.snapshot, "sizes", _size_of_array)
 
-    def _kept_of(self, view: View, snapshot: Snapshot, kind: str, make: Callable[[Sequence[bytes]], T]) -> T:
+    def _cached(self, view: View, snapshot: Snapshot, kind: str, make: Callable[[Sequence[bytes]], T]) -> T:
         """Return a value made from the visible tools as JSON; cached for callers with the same tools."""
         tools = view.tools(within=snapshot)
         # Without tools made for this caller, the tuple belongs to the snapshot, so its id is a cache key.
-        chosen = tools.chosen if type(tools) is KeptTools else None
+        chosen = tools.chosen if type(tools) is SharedTools else None
         key = (self._kept_as, tuple(map(id, tools)) if chosen is None else id(tools))
         cache: BoundedCache[Any, tuple[tuple[ToolEntry, ...], T]] = snapshot.cache.setdefault(
             kind, BoundedCache(max_entries=PROVIDER_LISTS)
@@ -76,7 +76,7 @@ class Exporter:
 
     def _each(self, tools: Sequence[ToolEntry], snapshot: Snapshot) -> Sequence[bytes]:
         """Return each tool of a view as JSON."""
-        if type(tools) is KeptTools:
+        if type(tools) is SharedTools:
             return self._chosen_bytes(snapshot, tools.chosen)
         return [self.tool_bytes(entry, snapshot) for entry in tools]
 

@@ -117,7 +117,7 @@ class Authenticator:
         """Identify the caller from the ASGI scope, and remove the credential from the scope."""
         if self._identify is not None:
             caller = await identified(self._identify, scope)
-            return caller if isinstance(caller, Refusal) else self._known_to_host(caller)
+            return caller if isinstance(caller, Refusal) else self._from_host(caller)
         rules = self._registry.declarations.identity
         if rules is None:
             return _ANYBODY
@@ -249,7 +249,7 @@ class Authenticator:
         caller = Authenticated(identity=identity, profiles=grant.profiles or None)
         return self._admitted.remember(id(grant), _Admitted(grant, profiles, caller)).caller
 
-    def _known_to_host(self, caller: Identified) -> Authenticated | Refusal:
+    def _from_host(self, caller: Identified) -> Authenticated | Refusal:
         if not self._are_declared(caller.profiles):
             log.warning("identify gave %r the profiles %s: one does not exist, or none", caller.user, caller.profiles)
             return _NOT_HERE

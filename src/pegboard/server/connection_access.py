@@ -34,7 +34,7 @@ class ConnectionAccess(Struct, frozen=True, kw_only=True):
         """
         return [one for one in await self.connections.listed() if self._may_see(one)]
 
-    async def found(self, connection_id: str) -> Connection | None:
+    async def connection(self, connection_id: str) -> Connection | None:
         """Return one connection; `None` for one that this caller may not see, as for an unknown one.
 
         Raises:

@@ -73,9 +73,9 @@ class ConsentInbox:
         listed = await answered(store.listed(is_open=is_open, space_id=self._person.space))
         return [consent for consent in listed if self.may_decide(consent)]
 
-    async def found(self, consent_id: str) -> Consent:
+    async def record(self, consent_id: str) -> Consent:
         """Return one record."""
-        return (await self._found(consent_id))[1]
+        return (await self._stored(consent_id))[1]
 
     async def approve(
         self, consent_id: str, *, good_s: float, edited: JSON | None = None, read: str | None = None
@@ -128,7 +128,7 @@ class ConsentInbox:
     async def _decided(
         self, consent_id: str, decide: Callable[[SqlConsents, Consent], Awaitable[Consent]], decision: Decision
     ) -> Consent:
-        store, asked = await self._found(consent_id)
+        store, asked = await self._stored(consent_id)
         try:
             decided = await answered(decide(store, asked))
         except ConsentStateError as error:
@@ -141,7 +141,7 @@ class ConsentInbox:
             audit.note(event, detail, by=person.user or person.key or person.credential)
         return decided
 
-    async def _found(self, consent_id: str) -> tuple[SqlConsents, Consent]:
+    async def _stored(self, consent_id: str) -> tuple[SqlConsents, Consent]:
         store = self.store
         consent = None if store is None else await answered(store.shown(consent_id))
         if store is None or consent is None or not self.may_decide(consent):

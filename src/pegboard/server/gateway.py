@@ -115,14 +115,17 @@ class Gateway(Struct, frozen=True, kw_only=True):
         result = await self.run(view, name, arguments, channel)
         if not isinstance(result, ToolResult):
             return result
-        if result.task_id is not None and (created := await self._made_task(result.task_id, ctx, channel)) is not None:
+        if (
+            result.task_id is not None
+            and (created := await self._task_for_client(result.task_id, ctx, channel)) is not None
+        ):
             return created
         schema = await _promised(view, name) if is_earlier and result.has_structured else None
         shown = mcp_result(result, output_schema=schema, wrap_structured=is_earlier)
         shown.setdefault("isError", False)
         return shown
 
-    async def _made_task(self, task_id: str, ctx: ToolContext, channel: ClientChannel) -> JSON | None:
+    async def _task_for_client(self, task_id: str, ctx: ToolContext, channel: ClientChannel) -> JSON | None:
         """Return the task that a client receives in place of a result; `None` if it does not support tasks."""
         if isinstance(channel, EarlierChannel):
             if not channel.wants_task:

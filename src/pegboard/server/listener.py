@@ -21,7 +21,7 @@ from pegboard.platforms import platform
 from pegboard.server.access_log import AccessLog
 from pegboard.server.access_log import log as access_log
 from pegboard.server.http_connection import HttpConnection, ServerState
-from pegboard.server.process_exit import leave, leave_if_held
+from pegboard.server.process_exit import exit_despite_threads, leave
 from pegboard.server.process_memory import Collector
 from pegboard.server.proxy_settings import NO_PROXY, ProxySettings
 from pegboard.server.trusted_proxies import TrustedProxies
@@ -152,7 +152,7 @@ class Listener:
     def run(self) -> None:
         """Serve in a new loop until SIGTERM or SIGINT; a second signal ends the process at once."""
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            runner.run(self._until_told())
+            runner.run(self._until_stopped())
 
     async def serve(self, ending: asyncio.Event) -> None:
         """Serve until `ending` is set."""
@@ -232,7 +232,7 @@ class Listener:
 
     # -- the end
 
-    async def _until_told(self) -> None:
+    async def _until_stopped(self) -> None:
         ending = asyncio.Event()
 
         def end() -> None:
@@ -353,4 +353,4 @@ def listen(
     )
     with listening:
         listener.run()
-    leave_if_held()
+    exit_despite_threads()

@@ -64,7 +64,7 @@ class PostgresTransport:
                     if is_away:
                         log.warning("The bus of the workers is back.")
                     is_away = False
-                    await self._heard(connection, hear)
+                    await self._join_parts(connection, hear)
             except (psycopg.Error, OSError) as error:
                 stop_if_cancelled()
                 if not is_away:
@@ -74,7 +74,7 @@ class PostgresTransport:
                 is_away = True
                 await asyncio.sleep(BUS_AGAIN_S)
 
-    async def _heard(self, connection: Any, hear: Callable[[bytes], None]) -> None:
+    async def _join_parts(self, connection: Any, hear: Callable[[bytes], None]) -> None:
         """Join the parts of a message; parts of other messages may be in between."""
         parts: list[str] = []
         begun = ""

@@ -10,7 +10,7 @@ import threading
 EXIT_THREAD_S = 0.5  # seconds for threads that still run when the process ends
 
 
-def leave_if_held() -> None:
+def exit_despite_threads() -> None:
     """End the process if worker threads are still running: a tool that never returns must not keep it alive."""
     if threading.current_thread() is not threading.main_thread():
         return

@@ -42,7 +42,7 @@ from pegboard.server.mcp.ready_bytes import ready_bytes
 from pegboard.server.mcp.sessions.session_ids import Client
 from pegboard.server.mcp.sessions.sessions import Sessions
 from pegboard.server.principal import Identity, Principal, choose_profile
-from pegboard.server.process_exit import leave, leave_if_held
+from pegboard.server.process_exit import exit_despite_threads, leave
 from pegboard.server.sealing import sealing_with
 from pegboard.server.stdio_streams import LineStreams, LineTooLongError, standard_streams
 from pegboard.telemetry.call_log import log_calls
@@ -84,7 +84,7 @@ def run_stdio(
     who = Identity.of(identity)
     principal = Principal(identity=who, profile=chosen, session=who.session or "stdio", door="stdio")
     asyncio.run(serve_stdio(catalog, gateway_of(catalog, config), principal, grace_s=grace_s))
-    leave_if_held()
+    exit_despite_threads()
 
 
 async def serve_stdio(

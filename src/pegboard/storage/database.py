@@ -38,7 +38,7 @@ class Database(Protocol):
         """
         ...
 
-    def found(self) -> int:
+    def stored_version(self) -> int:
         """Return the version of the tables; 0 if there are none.
 
         Raises:

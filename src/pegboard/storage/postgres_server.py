@@ -148,14 +148,14 @@ class PostgresServer:
             self._schema.check(connection)
             yield connection
 
-    def found(self) -> int:
+    def stored_version(self) -> int:
         """Return the version of the tables; 0 if there are none.
 
         Raises:
             StoreError: the database does not answer.
         """
         with self._unchecked() as connection:
-            return self._schema.found(connection)
+            return self._schema.stored_version(connection)
 
     def probe(self) -> None:
         """Check that the database answers and takes changes; nothing is changed.
@@ -175,7 +175,7 @@ class PostgresServer:
         Raises:
             StoreError: the database does not answer or refuses, or has a version that cannot be migrated.
         """
-        before = self.found()
+        before = self.stored_version()
         with self.transaction():
             return before, self._schema.version
 

@@ -142,14 +142,14 @@ class SqliteFile:
             self._schema.check(connection)
             yield connection
 
-    def found(self) -> int:
+    def stored_version(self) -> int:
         """Return the version of the tables in a file that exists; 0 if it has none.
 
         Raises:
             StoreError: the file is missing or cannot be read, or other users may write it.
         """
         with self._unchecked() as connection:
-            return self._schema.found(connection)
+            return self._schema.stored_version(connection)
 
     def probe(self) -> None:
         """Check that the file can be read and written, or created; nothing is created or changed.
@@ -184,7 +184,7 @@ class SqliteFile:
         Raises:
             StoreError: the file cannot be used, or has a version that cannot be migrated.
         """
-        before = self.found() if self.path.exists() else 0
+        before = self.stored_version() if self.path.exists() else 0
         with self.transaction():
             return before, self._schema.version
 

@@ -77,7 +77,7 @@ class Schema(Struct, frozen=True, kw_only=True):
         """The version that this Pegboard works with."""
         return self.first + len(self.sqlite) - 1
 
-    def found(self, connection: StoreConnection) -> int:
+    def stored_version(self, connection: StoreConnection) -> int:
         """Return the version of the tables that are there; 0 if there are none."""
         recorded = self._recorded(connection)
         return self.unrecorded(connection) if recorded is None else recorded
@@ -92,7 +92,7 @@ class Schema(Struct, frozen=True, kw_only=True):
         Raises:
             StoreError: the tables are missing, older or newer.
         """
-        version = self.found(connection)
+        version = self.stored_version(connection)
         if version == 0:
             raise StoreError(f"it holds no {self.name}")
         if version < self.version:
@@ -108,7 +108,7 @@ class Schema(Struct, frozen=True, kw_only=True):
         Raises:
             StoreError: the tables were written by a newer Pegboard.
         """
-        self._refuse_newer(self.found(connection))
+        self._refuse_newer(self.stored_version(connection))
 
     def migrate(self, connection: StoreConnection) -> tuple[int, int]:
         """Create the tables, or bring them to the current version. Return the version before and after.
@@ -121,7 +121,7 @@ class Schema(Struct, frozen=True, kw_only=True):
         if self.is_current(connection):
             return self.version, self.version
         connection.lock_schema()
-        before = self.found(connection)
+        before = self.stored_version(connection)
         self._refuse_newer(before)
         if 0 < before < self.first:
             raise StoreError(

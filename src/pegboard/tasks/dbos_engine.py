@@ -80,7 +80,7 @@ class DbosEngine:
         self._lease = WorkerLease(
             self._tables,
             self._lifelines,
-            client=lambda: self._known,
+            client=lambda: self._existing_client,
             stop_runs=self._stop_all,
             run_again=self._begin_again,
         )
@@ -209,7 +209,7 @@ class DbosEngine:
         late = [task_id for task_id, at in tuple(self._ended_at.items()) if now - at > TASK_LEASE_S]
         if not late:
             return
-        left = self._known.list_workflows(
+        left = self._existing_client.list_workflows(
             workflow_ids=late, status="PENDING", executor_id=self._lease.worker, load_input=False, load_output=False
         )
         for each in left:
@@ -227,7 +227,7 @@ class DbosEngine:
             self._at_home(self._answered, task_id, key, answer)
         running = list(self._running)
         if running:
-            ended = self._known.list_workflows(
+            ended = self._existing_client.list_workflows(
                 workflow_ids=running, status="CANCELLED", load_input=False, load_output=False
             )
             for each in ended:
@@ -316,7 +316,7 @@ class DbosEngine:
         assert self._home is not None
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_awaited(work), self._home))
 
-    async def asked(self, task_id: str, key: str, question: Question) -> JSON:
+    async def answer_to(self, task_id: str, key: str, question: Question) -> JSON:
         """Ask the person, and wait for the answer."""
         waiting = self._asked[task_id, key] = asyncio.get_running_loop().create_future()
         try:
@@ -339,9 +339,9 @@ class DbosEngine:
 
     async def was_begun(self, task_id: str) -> bool:
         """Tell whether a task that runs here was started before; true if the database does not respond."""
-        ask = partial(self._known.list_workflows, workflow_ids=[task_id], load_input=False, load_output=False)
+        ask = partial(self._existing_client.list_workflows, workflow_ids=[task_id], load_input=False, load_output=False)
         try:
-            [row] = await _asked_of_store(ask)
+            [row] = await _in_store_thread(ask)
         except (OSError, ValueError):
             return True
         return row.recovery_attempts != 1
@@ -349,11 +349,15 @@ class DbosEngine:
     async def was_cancelled(self, task_id: str) -> bool:
         """Tell whether a task whose run was stopped was cancelled; false if the database does not respond."""
         ask = partial(
-            self._known.list_workflows, workflow_ids=[task_id], status="CANCELLED", load_input=False, load_output=False
+            self._existing_client.list_workflows,
+            workflow_ids=[task_id],
+            status="CANCELLED",
+            load_input=False,
+            load_output=False,
         )
         try:
             async with asyncio.timeout(TASK_STORE_S):
-                return bool(await _asked_of_store(ask))
+                return bool(await _in_store_thread(ask))
         except OSError:
             return False
 
@@ -364,7 +368,7 @@ class DbosEngine:
     # -- requests
 
     @property
-    def _known(self) -> DBOSClient:
+    def _existing_client(self) -> DBOSClient:
         assert self._client is not None
         return self._client
 
@@ -410,19 +414,19 @@ class DbosEngine:
     def _records(self, ids: Sequence[str]) -> list[TaskRecord]:
         # Read first, since they are removed once they are written.
         notes = dict(self._notes)
-        stored = self._tables.kept(ids) if ids else {}
+        stored = self._tables.rows_of(ids) if ids else {}
         if not stored:
             # DBOS would list all tasks.
             return []
-        rows = self._known.list_workflows(workflow_ids=list(stored))
+        rows = self._existing_client.list_workflows(workflow_ids=list(stored))
         return [_record(row, stored[row.workflow_id], notes.get(row.workflow_id)) for row in rows]
 
     async def last_steps(self, task_ids: Sequence[str]) -> Mapping[str, str]:
         """Return the name of the last recorded step of each of these tasks that has one."""
-        return await _asked_of_store(self._last_steps, task_ids)
+        return await _in_store_thread(self._last_steps, task_ids)
 
     def _last_steps(self, ids: Sequence[str]) -> Mapping[str, str]:
-        steps = ((task_id, self._known.list_workflow_steps(task_id, load_output=False)) for task_id in ids)
+        steps = ((task_id, self._existing_client.list_workflow_steps(task_id, load_output=False)) for task_id in ids)
         return {task_id: recorded[-1]["function_name"] for task_id, recorded in steps if recorded}
 
     async def answer(self, task_id: str, answers: Mapping[str, JSON]) -> None:
@@ -435,15 +439,15 @@ class DbosEngine:
 
     async def cancel(self, task_id: str) -> None:
         """Cancel a task, unless it has ended."""
-        await _asked_of_store(self._known.cancel_workflow, task_id)
+        await _in_store_thread(self._existing_client.cancel_workflow, task_id)
         self._stop(task_id)
 
     async def resume(self, task_id: str) -> bool:
         """Run a task here that no worker runs; `False` if one may."""
-        return await _asked_of_store(self._resume, task_id)
+        return await _in_store_thread(self._resume, task_id)
 
     def _resume(self, task_id: str) -> bool:
-        [row] = self._known.list_workflows(workflow_ids=[task_id], load_input=False, load_output=False)
+        [row] = self._existing_client.list_workflows(workflow_ids=[task_id], load_input=False, load_output=False)
         if row.status != "PENDING":
             # Queued tasks are taken by any free worker.
             return row.status in _ACTIVE
@@ -474,13 +478,13 @@ class DbosEngine:
         """Delete the tasks that expired before `now`."""
         ids = await _away(self._tables.expired, now)
         if ids:
-            await _asked_of_store(self._known.cancel_workflows, list(ids))
+            await _in_store_thread(self._existing_client.cancel_workflows, list(ids))
             for task_id in ids:
                 self._stop(task_id)
             if ending := [self._running[task_id] for task_id in ids if task_id in self._running]:
                 # Before their records are deleted: a task that has not run returns its approval.
                 await asyncio.wait(ending, timeout=TASK_STORE_S)
-            await _asked_of_store(self._known.delete_workflows, list(ids))
+            await _in_store_thread(self._existing_client.delete_workflows, list(ids))
             await _away(self._tables.forget, ids)
         return len(ids)
 
@@ -540,13 +544,13 @@ class _DbosJournal:
         """
         text = digest(question_to_json(question))
 
-        async def asked() -> JSON:
+        async def ask_person() -> JSON:
             try:
-                return {"question": text, "answer": await self._engine.asked(self._task_id, key, question)}
+                return {"question": text, "answer": await self._engine.answer_to(self._task_id, key, question)}
             except OtherQuestionError:
                 return {"question": "another"}
 
-        recorded = await self.once(key, asked)
+        recorded = await self.once(key, ask_person)
         if recorded.get("question") != text:
             raise CallError(
                 "needs_review",
@@ -574,7 +578,7 @@ async def _away(act: Callable[..., T], *args: Any) -> T:
     return await asyncio.get_running_loop().run_in_executor(None, lambda: Context().run(act, *args))
 
 
-async def _asked_of_store(act: Callable[..., T], *args: Any) -> T:
+async def _in_store_thread(act: Callable[..., T], *args: Any) -> T:
     """Run blocking code that uses the database in a thread.
 
     Raises:

@@ -38,7 +38,7 @@ class JsonSerializer(Serializer):
         """Return the value, or the error."""
         data: Any = json.loads(serialized_data)
         is_error = is_object(data) and data.keys() == {_ERROR}
-        return KeptError(data[_ERROR]) if is_error else data
+        return StoredError(data[_ERROR]) if is_error else data
 
     def name(self) -> str:
         """Return the name of this format in the database."""
@@ -74,7 +74,7 @@ def reason_of(error: SQLAlchemyError) -> str:
     return type(cause).__name__
 
 
-class KeptError(Exception):
+class StoredError(Exception):
     """An error that ended the run of a task, as stored."""
 
 

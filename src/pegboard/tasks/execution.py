@@ -157,7 +157,7 @@ class Execution:
         self._places = Places(executor.registry.bounds.calls_in_flight)
         self._giving_back: set[asyncio.Future[None]] = set()
 
-    def begin_anew(self) -> None:
+    def move_to_new_loop(self) -> None:
         """Move to another event loop; nothing may be running."""
         self._places = Places(self._executor.registry.bounds.calls_in_flight)
 

@@ -67,7 +67,7 @@ class TaskSteps:
         timeout_s: float | None,
     ) -> object:
         """Return the recorded result of a step, or run the step if there is none."""
-        await self._judge_anew()
+        await self._end_if_forbidden()
         if name in self._names:
             raise CallError("tool_error", same_step(name))
         self._names.add(name)
@@ -124,13 +124,13 @@ class TaskSteps:
 
     async def ask(self, question: str, schema: JSONValue) -> JSONValue:
         """Ask the person the task belongs to, and return the answer."""
-        await self._judge_anew()
+        await self._end_if_forbidden()
         self._asked += 1
         form, is_single = form_of(schema)
         asked = Question(message=question, form=form, is_single=is_single)
         answer = await self._place.free_for(self._journal.answer(f"question-{self._asked}", asked))
         # The question may have been open for days.
-        await self._judge_anew()
+        await self._end_if_forbidden()
         action = answer.get("action")
         content: JSON | None = answer.get("content")
         if action == "decline":
@@ -139,7 +139,7 @@ class TaskSteps:
             raise CallError("consent_required", f"The person closed the question without an answer: {question}")
         return content["answer"] if is_single else content
 
-    async def _judge_anew(self) -> None:
+    async def _end_if_forbidden(self) -> None:
         """Raise the error that ends the task: its rights may have been removed since it began."""
         try:
             if self.refusal is None:

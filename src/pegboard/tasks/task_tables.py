@@ -107,7 +107,7 @@ class TaskTables:
         with self._database.transaction() as connection:
             return [task_id for (task_id,) in connection(sql, owner=owner, most=most)]
 
-    def kept(self, task_ids: Iterable[str]) -> dict[str, Kept]:
+    def rows_of(self, task_ids: Iterable[str]) -> dict[str, Kept]:
         """Return the stored data of tasks, with their open questions."""
         these, ids = _in(task_ids)
         tasks = f"select task_id, fraction, message from pegboard_tasks where task_id in {these}"  # noqa: S608 - our own names

@@ -208,7 +208,7 @@ class Tasks:
                 engine: Engine = InProcessEngine(clock, is_shared=lambda: executor.ports.is_shared)
                 if self._uri is not None:
                     engine = await asyncio.wrap_future(self._loading(self._uri, clock))
-                self._execution.begin_anew()
+                self._execution.move_to_new_loop()
                 await engine.wake(self._execution.run)
                 self._engine = engine
                 self._sweeping = asyncio.create_task(self._sweep(engine))
@@ -312,7 +312,7 @@ class Tasks:
         Raises:
             CallError: `not_found`, for an unknown id and for another's alike; `storage_unavailable`.
         """
-        return (await self._found(task_id, ctx))[1]
+        return (await self._engine_and_record(task_id, ctx))[1]
 
     async def several(self, task_ids: Sequence[str], ctx: Asking) -> Sequence[TaskRecord]:
         """Return the tasks among these that belong to this caller, in this order.
@@ -351,7 +351,7 @@ class Tasks:
         Raises:
             CallError: `not_found`; `invalid_arguments`, if an answer does not fit its question: then none is accepted.
         """
-        engine, record = await self._found(task_id, ctx)
+        engine, record = await self._engine_and_record(task_id, ctx)
         if not isinstance(cast("object", answers), Mapping):
             raise CallError("invalid_arguments", f"The answers must be an object by key: {{KEY: {_ANSWER}}}.")
         waiting = {key: answer for key, answer in answers.items() if key in record.questions}
@@ -373,7 +373,7 @@ class Tasks:
         Raises:
             CallError: `not_found`.
         """
-        engine, record = await self._found(task_id, ctx)
+        engine, record = await self._engine_and_record(task_id, ctx)
         if not record.is_over:
             with _available():
                 await engine.cancel(task_id)
@@ -386,7 +386,7 @@ class Tasks:
         Raises:
             CallError: `not_found`.
         """
-        engine, record = await self._found(task_id, ctx)
+        engine, record = await self._engine_and_record(task_id, ctx)
         with _available():
             return not record.is_over and await engine.resume(task_id)
 
@@ -411,7 +411,7 @@ class Tasks:
         clock = self._executor.ports.clock
         ends = None if timeout_s is None else clock() + timeout_s
         while True:
-            engine, record = await self._found(task_id, ctx)
+            engine, record = await self._engine_and_record(task_id, ctx)
             if record.is_over:
                 return record
             left_s = TASK_LOOK_S if ends is None else ends - clock()
@@ -434,7 +434,7 @@ class Tasks:
                 wait.cancel()
             await asyncio.gather(*waiting, return_exceptions=True)
 
-    async def _found(self, task_id: str, ctx: Asking) -> tuple[Engine, TaskRecord]:
+    async def _engine_and_record(self, task_id: str, ctx: Asking) -> tuple[Engine, TaskRecord]:
         with _available():
             engine = await self._opened()
             record = await engine.read(task_id)

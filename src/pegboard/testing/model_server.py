@@ -158,7 +158,7 @@ class ModelServer:
             return
         answer = _Answer(wire_format, request, turn, next(self._numbers), send)
         answering = asyncio.ensure_future(answer.give())
-        leaving = asyncio.ensure_future(_left(receive))
+        leaving = asyncio.ensure_future(_client_left(receive))
         try:
             await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
             if not answering.done():
@@ -287,7 +287,7 @@ async def _read(receive: Receive) -> bytes:
     return bytes(body)
 
 
-async def _left(receive: Receive) -> None:
+async def _client_left(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 

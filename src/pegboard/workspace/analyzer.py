@@ -75,7 +75,7 @@ def analyzed(texts: Iterable[str], language: str) -> Analysis:
     return Analysis(Counter([term for terms, _ in runs for term in terms]), sum([words for _, words in runs]))
 
 
-def asked_words(text: str, languages: Collection[str]) -> list[AskedWord]:
+def words_of_question(text: str, languages: Collection[str]) -> list[AskedWord]:
     """Return the words of a question, in order and with repetitions.
 
     Stop words of its language are left out, unless it has no others.
@@ -92,14 +92,14 @@ def asked_words(text: str, languages: Collection[str]) -> list[AskedWord]:
     spoken = [language for language, count in counts.items() if count == most]
     tried = tuple(dict.fromkeys((*(spoken if len(spoken) == 1 else (*spoken, *languages)), DEFAULT_LANGUAGE)))
     silent = frozenset[str]().union(*(STOP_WORDS[language] for language in spoken))
-    asked = [*_asked(text, tried)]
+    asked = [*_question_words(text, tried)]
     telling = [each for each in asked if each.word not in silent and not each.is_whole]
     if not telling:
         return [each for each in asked if not each.is_whole]
     return [each for each in asked if each.is_whole or each.word not in silent]
 
 
-def _asked(text: str, languages: Sequence[str]) -> Iterator[AskedWord]:
+def _question_words(text: str, languages: Sequence[str]) -> Iterator[AskedWord]:
     before = ""
     for run in _runs_of(text):
         pieces = _SIGN.split(run)

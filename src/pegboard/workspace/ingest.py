@@ -368,7 +368,7 @@ class SourceIngest(Struct, frozen=True, kw_only=True):
         first: list[StoredFile] = []
         async for some in self._stored():
             total += len(some)
-            gone = await self.source.gone(some)
+            gone = await self.source.without_file(some)
             count += len(gone)
             first += gone[: RENAMED_FILES - len(first)]
         return _GoneFiles(count=count, total=total, first=first)
@@ -467,7 +467,7 @@ class SourceIngest(Struct, frozen=True, kw_only=True):
         """
         removed = 0
         async for some in self._stored():
-            gone = await self.source.gone(some)
+            gone = await self.source.without_file(some)
             if gone:
                 # Checked after the files: a folder that was moved or unmounted before would seem empty.
                 await self._check_place(began_in)

@@ -34,13 +34,13 @@ def place_of(cursor: str | None, *kinds: type) -> tuple[Any, ...] | None:
         place = orjson.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
     except (binascii.Error, ValueError):
         place = None
-    if not is_list(place) or [type(each) for each in place] != list(kinds) or not all(map(_may_be_given, place)):
+    if not is_list(place) or [type(each) for each in place] != list(kinds) or not all(map(_is_valid_item, place)):
         text = f"The cursor {cursor[:40]!r} was not given by this list. Leave it out to begin anew."
         raise CallError("invalid_arguments", text)
     return tuple(place)
 
 
-def _may_be_given(each: JSONValue) -> bool:
+def _is_valid_item(each: JSONValue) -> bool:
     """Tell whether a list could have returned it: numbers are small, and stored texts have no NUL."""
     return abs(each) < _NUMBERS if isinstance(each, int) else "\0" not in each
 

@@ -58,7 +58,7 @@ class PassageEmbedder:
         length = self._embedder.dimension or self._length
         if length is None:
             # Unknown before its first answer.
-            length = self._length = (await self._asked(["dimension"], EMBED_READ_S)).shape[1]
+            length = self._length = (await self._vectors_within(["dimension"], EMBED_READ_S)).shape[1]
         how = ":terms" if self._is_hashing else ":prefixed" if prefixes_of(self.model_id) != _NO_PREFIXES else ""
         return f"{self._embedder.model_id}:{length}{how}"
 
@@ -68,7 +68,7 @@ class PassageEmbedder:
             return None
         try:
             await self._load(EMBED_LOAD_S)
-            vectors = await self._asked([prefixes_of(self.model_id)[0] + text], EMBED_WAIT_S)
+            vectors = await self._vectors_within([prefixes_of(self.model_id)[0] + text], EMBED_WAIT_S)
         except Exception as error:  # noqa: BLE001 - boundary: an embedder is foreign code, and no reason to find nothing
             self._rests_until = self._clock() + EMBED_REST_S
             why = f"{type(error).__name__}: {str(error)[:LISTED_LINE_CHARS]}"
@@ -83,7 +83,7 @@ class PassageEmbedder:
             Exception: any exception of the embedder; TimeoutError.
         """
         _, before = prefixes_of(self.model_id)
-        return await self._asked([before + text for text in texts], EMBED_READ_S)
+        return await self._vectors_within([before + text for text in texts], EMBED_READ_S)
 
     @property
     def model_id(self) -> str:
@@ -96,7 +96,7 @@ class PassageEmbedder:
             async with asyncio.timeout(wait_s):
                 await asyncio.wrap_future(self._thread.start(loaded(self._embedder)))
 
-    async def _asked(self, texts: Sequence[str], wait_s: float) -> Vectors:
+    async def _vectors_within(self, texts: Sequence[str], wait_s: float) -> Vectors:
         if self._is_hashing:
             # It weighs all words equally, although many words of a sentence carry no meaning.
             texts = [" ".join(telling_terms(text)) for text in texts]

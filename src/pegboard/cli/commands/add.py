@@ -155,10 +155,10 @@ async def _added(adding: _Adding, catalog: Catalog, proposal: Proposal, choice: 
     tools: list[Offered] = []
     definitions: Mapping[str, JSON] = {}
     if not adding.is_offline:
-        tools, definitions = await _found(catalog, str(entry["name"]), options)
+        tools, definitions = await _offered_tools(catalog, str(entry["name"]), options)
     if not options.json:
         _show(options, tools)
-    choice = _asked(choice, tools, options) if adding.is_asked else choice
+    choice = _choice_at_terminal(choice, tools, options) if adding.is_asked else choice
     proposal = replace(proposal, tools=(_in_named_group(_guarded(entry, tools, choice), file, choice),))
     text = _with_included_groups(file, file.with_proposal(proposal), proposal.tools[0], choice)
     if options.chosen_profile is not None:
@@ -201,7 +201,7 @@ def _tried(file: ConfigFile, proposal: Proposal, group: Sequence[str]) -> str:
     return file.with_proposal(replace(proposal, tools=(tried,)))
 
 
-async def _found(catalog: Catalog, name: str, options: Options) -> tuple[list[Offered], Mapping[str, JSON]]:
+async def _offered_tools(catalog: Catalog, name: str, options: Options) -> tuple[list[Offered], Mapping[str, JSON]]:
     """Connect and return the tools, and for an MCP server its definition of each, by its own names.
 
     Raises:
@@ -276,7 +276,7 @@ class _Added(Struct, frozen=True, kw_only=True):
     held: tuple[str, ...]
 
 
-def _asked(choice: _Choice, tools: Sequence[Offered], options: Options) -> _Choice:
+def _choice_at_terminal(choice: _Choice, tools: Sequence[Offered], options: Options) -> _Choice:
     """Return the choice with the answers of the person at the keyboard."""
     reading = [tool for tool in tools if tool.only_reads]
     if not choice.group and reading and len(reading) < len(tools):

@@ -148,7 +148,7 @@ async def grant_command(
             fingerprints = {key: fingerprint for fingerprint, key in inbox.key_names().items()}
             giving = replace(giving, credential=fingerprints.get(credential, credential))
         planned = await _planned(inbox.store, name, giving, span_s(lasting, now=time.time()), options)
-        if not _is_given(planned, giving, inbox.key_names(), options):
+        if not _is_confirmed(planned, giving, inbox.key_names(), options):
             return Exit.DONE if giving.is_preview else Exit.REFUSED
         consent = await inbox.store.grant(planned.grant, decided_by=_person(), question_id=planned.question_id)
         await _note(inbox, options, consent, "granted")
@@ -246,7 +246,7 @@ def _values(scope: _Scope, spec: ToolSpec | None) -> JSON:
     return values
 
 
-def _is_given(planned: _Planned, giving: _Giving, key_names: Mapping[str, str], options: Options) -> bool:
+def _is_confirmed(planned: _Planned, giving: _Giving, key_names: Mapping[str, str], options: Options) -> bool:
     """Show the fixed and open arguments of a grant, and ask the person at the terminal, if there is one."""
     text, terminal = _named(grant_text(planned.grant), key_names), options.terminal
     if giving.is_preview and options.json:

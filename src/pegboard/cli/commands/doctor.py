@@ -112,7 +112,7 @@ async def doctor_command(
             probes |= await probe_all(part for part in parts if part.source)
             findings = [
                 *(_source(source, faults.get(source.name, "")) for source in sources.values()),
-                *_left_out(project),
+                *_omitted_findings(project),
                 *_lock(project),
                 *_keys(project),
                 await _memory(),
@@ -227,7 +227,7 @@ def _source(source: Source, fault: str) -> Finding:
     return Finding(kind="source", name=source.name, state="ok", detail=detail)
 
 
-def _left_out(project: Project) -> Iterator[Finding]:
+def _omitted_findings(project: Project) -> Iterator[Finding]:
     for problem in project.config.left_out:
         name = f"{problem.where}: {problem.path}" if problem.path else problem.where
         yield Finding(kind="config", name=name, state="left out", detail=problem.message, is_wrong=True)

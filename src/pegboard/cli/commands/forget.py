@@ -14,7 +14,7 @@ from pegboard.cli.project import find_config
 from pegboard.cli.recorded_change import note_change
 from pegboard.cli.terminal import Column
 from pegboard.config import load
-from pegboard.config.personal_data import Forgotten, forget, kept_records, person_named, personal_records
+from pegboard.config.personal_data import Forgotten, forget, person_named, personal_records, retained_records
 from pegboard.extras import needs_package
 from pegboard.model.error import DefinitionError
 from pegboard.storage.store_error import StoreError
@@ -44,7 +44,7 @@ def forget_command(
     try:
         for row in forget(config, person) if yes else personal_records(config, person):
             rows.append(row)
-        kept = list(kept_records(config, person))
+        kept = list(retained_records(config, person))
     except ImportError as error:
         raise CommandError(needs_package(error.name, "postgres"), kind="store_refused", code=Exit.REFUSED) from None
     except (StoreError, DefinitionError, OSError) as error:

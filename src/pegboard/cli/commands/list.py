@@ -35,7 +35,7 @@ async def list_command(
     async with opened(options, lists_only=not hidden_too, only_reads=True) as (project, view):
         await view.prepare()
         tools: list[JSON] = project.clean(await _rows(view, hidden_too=hidden_too), view.ctx)
-        rejected: list[JSON] = project.clean(_left_out(view) if hidden_too else [], view.ctx)
+        rejected: list[JSON] = project.clean(_rejected_tools(view) if hidden_too else [], view.ctx)
         problems: list[str] = project.clean(left_out(project.config), view.ctx)
         profiles = sorted(project.catalog.registry.profiles)
     if options.json:
@@ -65,7 +65,7 @@ async def _rows(view: View, *, hidden_too: bool) -> list[JSON]:
     return rows + [row(entry, VISIBLE) for entry in shown.values()]
 
 
-def _left_out(view: View) -> list[JSON]:
+def _rejected_tools(view: View) -> list[JSON]:
     """Return the tools of servers and APIs that were rejected, each with the reason."""
     sources = view.snapshot.declared.sources
     return [

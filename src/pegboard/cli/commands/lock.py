@@ -117,7 +117,7 @@ def _server_of(name: str, known: Sequence[str]) -> str:
 def _seen(source: McpSource, lock: LockFile) -> Server:
     state = source.state()
     if isinstance(source, PersonalMcpSource) and state.status == "ok":
-        return _seen_by_person(source, lock)
+        return _personal_server_of(source, lock)
     if state.status != "ok":
         return Server(source=source, fault=state.reason or f"it is {state.status}")
     offered = source.offered()
@@ -132,7 +132,7 @@ async def _list_as_person(source: PersonalMcpSource, options: Options) -> None:
         raise CommandError(str(error), kind=error.error.kind, code=Exit.REFUSED) from None
 
 
-def _seen_by_person(source: PersonalMcpSource, lock: LockFile) -> Server:
+def _personal_server_of(source: PersonalMcpSource, lock: LockFile) -> Server:
     offered = source.offered()
     if not offered:
         note = "lists its tools over a person's account: add --as user=NAME to compare them"

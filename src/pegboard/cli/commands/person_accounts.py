@@ -50,7 +50,7 @@ async def ls_command(*, user: OfUser = None, options: SharedOptions) -> None:
 async def show_command(name: Name, /, *, user: OfUser = None, options: SharedOptions) -> None:
     """Print a connection, without its tokens."""
     async with opened_connections(options) as connections:
-        shown = connection_json(await _found(connections, name, user))
+        shown = connection_json(await _connection_named(connections, name, user))
     if options.json:
         options.terminal.json(shown)
     else:
@@ -60,7 +60,7 @@ async def show_command(name: Name, /, *, user: OfUser = None, options: SharedOpt
 async def disconnect_command(name: Name, /, *, user: OfUser = None, options: SharedOptions) -> None:
     """Delete a connection, and revoke its tokens at the issuer."""
     async with opened_connections(options) as connections:
-        found = await _found(connections, name, user)
+        found = await _connection_named(connections, name, user)
         ended = await connections.disconnect(found.id, by=person())
     if ended is None:
         raise _unknown(name)
@@ -79,7 +79,7 @@ async def _listed(connections: Connections, user: str | None) -> Sequence[Connec
     return [each for each in found if user is None or each.person.user_id == user]
 
 
-async def _found(connections: Connections, name: str, user: str | None) -> Connection:
+async def _connection_named(connections: Connections, name: str, user: str | None) -> Connection:
     """Return the connection with an id, or the one of a user to a source."""
     by_id = await connections.shown(name)
     if by_id is not None and user in (None, by_id.person.user_id):

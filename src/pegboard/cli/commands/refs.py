@@ -38,7 +38,7 @@ async def refs_command(
             raise CommandError(f"{str(path)!r} does not exist.", kind="not_found")
     async with opened(options, lists_only=True, only_reads=True) as (project, view):
         await view.prepare()
-        known = _known(project)
+        known = _known_names(project)
         files = dict.fromkeys(file for path in paths for file in _files(path))
         references = [(file, dead) for file in files for dead in dead_references(_text(file), known)]
     if options.json:
@@ -51,7 +51,7 @@ async def refs_command(
     return Exit.REFUSED if references else Exit.DONE
 
 
-def _known(project: Project) -> KnownNames:
+def _known_names(project: Project) -> KnownNames:
     registry = project.catalog.registry
     meta = {name for profile in registry.profiles.values() for name in MetaNames.renamed(profile.rename)}
     more = {*meta, *registry.mirrors}

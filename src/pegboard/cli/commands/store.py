@@ -79,7 +79,7 @@ def _migrated(store: DeclaredStore, *, dry_run: bool) -> Row:
     schema, database = SCHEMAS[store.name], store_database(store)
     if store.uri.path is not None and not store.uri.path.exists():
         return store.name, _place(store), "", "not created yet"
-    before = database.found()
+    before = database.stored_version()
     if before == 0:
         return store.name, _place(store), "", "not created yet"
     if dry_run:
@@ -119,7 +119,7 @@ def _restored(stores: list[DeclaredStore], folder: Path, *, overwrite: bool) -> 
 
 
 def _refuse_newer(backup: Path, schema: Schema) -> None:
-    version = SqliteFile(backup, schema, busy_s=BUSY_S).found()
+    version = SqliteFile(backup, schema, busy_s=BUSY_S).stored_version()
     if version > schema.version:
         raise StoreError(
             f"{str(backup)!r} holds {schema.name} of version {version}; this Pegboard knows {schema.version}"

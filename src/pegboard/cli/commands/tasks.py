@@ -66,7 +66,7 @@ async def resume_command(task_id: TaskId, /, *, options: SharedOptions) -> Exit:
 async def _stored(options: Options) -> AsyncGenerator[Tasks]:
     """Open the store of tasks, without their tools."""
     with _refusals():
-        tasks = _kept(load(options))
+        tasks = _task_service(load(options))
         async with aclosing(_Closing(tasks)):
             await tasks.look()
             yield tasks
@@ -87,7 +87,7 @@ class _Closing:
         self.aclose = tasks.close
 
 
-def _kept(project: Project) -> Tasks:
+def _task_service(project: Project) -> Tasks:
     if project.catalog.executor.ports.tasks is None:
         raise CommandError('There are no tasks: the config has no `tasks: {store: "sqlite:./tasks.db"}`.')
     tasks = project.catalog.tasks
@@ -99,7 +99,7 @@ def _kept(project: Project) -> Tasks:
 
 async def _resume(task_id: str, options: Options) -> Exit:
     async with opened(options) as (project, _):
-        tasks = _kept(project)
+        tasks = _task_service(project)
         if not await tasks.resume(task_id, OPERATOR):
             record = await tasks.get(task_id, OPERATOR)
             why = f"it has ended ({record.state})" if record.is_over else "a living worker has it"

@@ -215,7 +215,7 @@ def _of_file(words: AddedWords, path: Path) -> Proposal:
         entry = _api_entry(words, name, literal(relative(path, words.folder)), writer)
         if words.base_url is None and not _names_server(document):
             raise CommandError(f"{str(path)!r} does not name the URL of the API; add --base-url https://….")
-        if not words.headers and (asked := _asked_credentials(document)):
+        if not words.headers and (asked := _credentials_of(document)):
             writer.left_out.append(f"credentials: the API asks for {asked}; give them with --header 'Name: value'")
         return writer.proposal(entry)
     if is_registry_entry(document):
@@ -247,7 +247,7 @@ def _names_server(document: JSON) -> bool:
     return "servers" in document or "host" in document or "swagger" in document
 
 
-def _asked_credentials(document: JSON) -> str:
+def _credentials_of(document: JSON) -> str:
     components = document.get("components")
     schemes = components.get("securitySchemes") if is_object(components) else document.get("securityDefinitions")
     return ", ".join(str(name) for name in schemes) if is_object(schemes) else ""

@@ -164,17 +164,17 @@ class _ServerReader:
                 )
                 values[str(name)] = self._value(str(name), text, at=f"{self._at}.env.{name}")
         for name in _texts(server.get("env_vars")):
-            values[name] = self.writer.wanted(name, at=f"for {self._at}.env_vars")
+            values[name] = self.writer.variable(name, at=f"for {self._at}.env_vars")
         if values:
             entry["env"] = values
         cwd = server.get("cwd")
         if isinstance(cwd, str) and cwd:
             entry["cwd"] = literal(relative(self._beside / Path(self._word(cwd)).expanduser(), self._folder))
-        elif any(self._is_beside(word) for word in (program, *words)):
+        elif any(self._is_file_here(word) for word in (program, *words)):
             entry["cwd"] = literal(relative(self._beside, self._folder))
         return entry
 
-    def _is_beside(self, word: str) -> bool:
+    def _is_file_here(self, word: str) -> bool:
         if word.startswith(("-", "/", "~", "@")) or not word:
             return False
         try:
@@ -200,11 +200,11 @@ class _ServerReader:
                 self.writer.left_out.append(f"{self._at}.headers.{name}: its value is not a string")
         variable = server.get("bearer_token_env_var")
         if isinstance(variable, str) and re.fullmatch(r"[A-Za-z_]\w*", variable):
-            headers["Authorization"] = f"Bearer {self.writer.wanted(variable, at=f'for {self._at}')}"
+            headers["Authorization"] = f"Bearer {self.writer.variable(variable, at=f'for {self._at}')}"
         named = server.get("env_http_headers")
         for name, from_env in named.items() if is_object(named) else ():
             if isinstance(from_env, str) and re.fullmatch(r"[A-Za-z_]\w*", from_env):
-                headers[str(name)] = self.writer.wanted(from_env, at=f"for {self._at}")
+                headers[str(name)] = self.writer.variable(from_env, at=f"for {self._at}")
         return {**entry, "headers": headers} if headers else entry
 
     def _header(self, name: str, value: str) -> str:
@@ -270,7 +270,7 @@ class _ServerReader:
             if match[3]:
                 pieces.append(f"${{{variable}{match[3]}}}")
             else:
-                pieces.append(self.writer.wanted(variable, at=f"for {at}"))
+                pieces.append(self.writer.variable(variable, at=f"for {at}"))
             end = match.end()
         return "".join([*pieces, self._between(text[end:], at=at)])
 

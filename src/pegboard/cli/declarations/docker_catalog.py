@@ -80,7 +80,7 @@ def _container(server: JSON, image: str, writer: EntryWriter, *, at: str) -> JSO
     for secret in _objects(server.get("secrets")):
         variable = secret.get("env")
         if isinstance(variable, str) and re.fullmatch(r"[A-Za-z_]\w*", variable):
-            env[variable] = writer.wanted(variable, at=f"for {at}")
+            env[variable] = writer.variable(variable, at=f"for {at}")
     for field in _objects(server.get("env")):
         variable, value = field.get("name"), field.get("value")
         if isinstance(variable, str) and re.fullmatch(r"[A-Za-z_]\w*", variable):
@@ -121,7 +121,7 @@ def _filled(text: str, writer: EntryWriter, *, at: str, name: str = "") -> str:
     for match in re.finditer(rf"{_TEMPLATE.pattern}|\$\{{([A-Za-z_]\w*)\}}", text):
         pieces.append(literal(text[end : match.start()]))
         variable = match[3] or variable_for(match[1].rpartition(".")[2], label=writer.label)
-        pieces.append(writer.wanted(variable, at=f"for {at}"))
+        pieces.append(writer.variable(variable, at=f"for {at}"))
         end = match.end()
     if not pieces and name:
         return writer.value(name, text, at=at)

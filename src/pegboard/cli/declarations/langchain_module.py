@@ -46,7 +46,7 @@ def langchain_proposal(word: str, *, folder: Path) -> Proposal:
     match = _REFERENCE.fullmatch(word)
     assert match is not None
     module, path = match[1], match[2]
-    tools = _found(module, path, folder)
+    tools = _imported_object(module, path, folder)
     try:
         count = len(langchain.declared(tools, groups=["langchain"]))
     except ImportError:
@@ -71,7 +71,7 @@ def langchain_proposal(word: str, *, folder: Path) -> Proposal:
     return Proposal(python=(name,), files={f"{name}.py": text})
 
 
-def _found(module: str, path: str, folder: Path) -> Any:
+def _imported_object(module: str, path: str, folder: Path) -> Any:
     """Import the object as a config would, so that modules next to the config are found."""
     top = module.partition(".")[0]
     if (place := hidden_modules(folder, top).get(top)) is not None:

@@ -110,7 +110,7 @@ class EntryWriter:
         self.exports.append(Export(variable=variable, found_at=found_at, value=Secret(text)))
         return f"${{{variable}}}"
 
-    def wanted(self, variable: str, *, at: str) -> str:
+    def variable(self, variable: str, *, at: str) -> str:
         """Return `${VARIABLE}` for a value that does not exist yet."""
         if all(export.variable != variable for export in self.exports):
             self.exports.append(Export(variable=variable, found_at=at))

@@ -161,7 +161,7 @@ def _input(field: JSON, writer: EntryWriter, *, name: str, at: str, is_flag: boo
         return literal(text) if re.search(r"[{}$]", text) else f"${{{variable}:-{text}}}"
     if field.get("isRequired", field.get("is_required")) is True or is_secret:
         note = field.get("description")
-        return writer.wanted(variable_for(name, label=writer.label), at=str(note)[:200] if note else f"for {at}")
+        return writer.variable(variable_for(name, label=writer.label), at=str(note)[:200] if note else f"for {at}")
     if is_flag and not {"description", "valueHint", "format", "choices"} & field.keys():
         return ""
     if is_flag:

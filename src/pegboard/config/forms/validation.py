@@ -108,7 +108,7 @@ def explain(
         (loc[:-1], suggestion)
         for fault in faults
         if fault["type"] == "extra_forbidden" and (loc := _keys_of(fault["loc"]))
-        if (suggestion := _meant_key(str(loc[-1]), _keys(model, loc))) is not None
+        if (suggestion := _nearest_key(str(loc[-1]), _keys(model, loc))) is not None
     }
     unknown: dict[tuple[Step, ...], list[str]] = {}
     for fault in faults:
@@ -189,7 +189,7 @@ def _explain(kind: str, ctx: Mapping[str, Any], message: str, at: At, keys: Mapp
             return at.problem(f"{message}, not {at.shown}")
 
 
-def _meant_key(name: str, keys: Mapping[str, str]) -> str | None:
+def _nearest_key(name: str, keys: Mapping[str, str]) -> str | None:
     other = _OTHER_WORDS.get(name.casefold())
     return other if other in keys else nearest_one(name, sorted(keys))
 
@@ -225,7 +225,7 @@ def _hint(name: str, holders: Iterable[type[BaseModel]]) -> str | None:
     keys = _keys_of_forms(holders)
     if (elsewhere := _OF_OTHER_FILES.get(re.sub("[_-]", "", name.casefold()))) is not None:
         return elsewhere
-    if (suggestion := _meant_key(name, keys)) is not None:
+    if (suggestion := _nearest_key(name, keys)) is not None:
         return f"Did you mean {suggestion!r}?"
     if (place := _one_level_deeper(name, holders)) is not None:
         key, inner = place
@@ -246,7 +246,7 @@ def _one_level_deeper(name: str, holders: Iterable[type[BaseModel]]) -> tuple[st
         if not _is_of_many(field.annotation)
         for inner in _keys_of_forms(_forms(field.annotation))
     }
-    suggestion = _meant_key(name, dict.fromkeys(places, ""))
+    suggestion = _nearest_key(name, dict.fromkeys(places, ""))
     return None if suggestion is None else (places[suggestion], suggestion)
 
 

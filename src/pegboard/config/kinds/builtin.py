@@ -13,7 +13,7 @@ from pegboard.config.forms.validation import explain
 from pegboard.config.forms.value_types import Concealed, Maybe, Text, ToolName
 from pegboard.config.kinds.tool_form import ToolForm, check_aliases, check_examples, overlaid
 from pegboard.config.language_models import models_of
-from pegboard.config.workspace import groups_beside
+from pegboard.config.workspace import groups_with_both
 from pegboard.core.names import nearest
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.record import replace
@@ -71,7 +71,7 @@ def declare(tool: Declared[BuiltinForm], build: BuildContext) -> None:
         return
     build.catalog.add_secrets(*settings.secrets())
     spec = replace(overlaid(entry.spec, tool, build), name=form.called)
-    spec = replace(spec, groups=tuple(dict.fromkeys((*spec.groups, *groups_beside(build.config, form.name)))))
+    spec = replace(spec, groups=tuple(dict.fromkeys((*spec.groups, *groups_with_both(build.config, form.name)))))
     entry = replace(entry, spec=check_aliases(spec, tool, build), fingerprint="", wire_name="")
     try:
         build.catalog.registry.add(entry)

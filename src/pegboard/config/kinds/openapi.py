@@ -113,7 +113,7 @@ class OpenApiForm(ToolForm):
         None, description="How Pegboard authenticates at the API. Default: `openapi: {auth}`."
     )
 
-    def files_beside(self, folder: Path) -> Sequence[Path]:
+    def files_in(self, folder: Path) -> Sequence[Path]:
         """Return the files of the description in the config's folder, which are watched for changes."""
         return () if _is_url(self.openapi.spec) else (folder / self.openapi.spec,)
 

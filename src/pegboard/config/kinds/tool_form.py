@@ -172,7 +172,7 @@ class ToolForm(_OptionsForm):
         """A hint for two tools with the same name."""
         return "Rename one"
 
-    def files_beside(self, folder: Path) -> Sequence[Path]:
+    def files_in(self, folder: Path) -> Sequence[Path]:
         """Return its files in the config's folder `folder`, which are watched for changes."""
         return ()
 

@@ -158,7 +158,7 @@ def _charges(
         if not _accepts(budget, ctx.caller.user_id, profile, folded_names):
             continue
         begins_s, ends_s = budget.window_at(state.ports.wall_clock())
-        who = _who(budget, ctx, profile, tool)
+        who = _counter_key(budget, ctx, profile, tool)
         if budget.calls is not None:
             counter = Counter(budget.name, CALLS, who, begins_s, ends_s)
             charges.append(Charge(counter, MICROS, budget.calls * MICROS, budget))
@@ -179,7 +179,7 @@ def _accepts(budget: Budget, user: str | None, profile: str | None, names: Seque
     )
 
 
-def _who(budget: Budget, ctx: ToolContext, profile: str | None, tool: str) -> tuple[str | None, ...]:
+def _counter_key(budget: Budget, ctx: ToolContext, profile: str | None, tool: str) -> tuple[str | None, ...]:
     if not budget.each:
         return ()
     caller = ctx.caller

@@ -77,7 +77,7 @@ async def ask_consent(call: Call, reason: str) -> ConsentRequest:
         answer = await _of_store(call, call.ports.consents.recall(request))
     # A host and a client answer for one person, who may be the one who asks.
     if answer is None and request.approvals_needed == 1:
-        answer = await _asked(call, request)
+        answer = await _first_answer(call, request)
     if answer is None:
         raise await _unanswered(call, asked)
     asked.answer, asked.consent_id = "yes" if answer.is_yes else "no", answer.consent_id
@@ -105,10 +105,10 @@ async def missing_yes(call: Asked) -> str | None:
     except OSError as error:
         text = f"{call.name!r} is not run: whether a person agreed cannot be looked up now. Try again in a moment."
         raise CallError("storage_unavailable", text, retryable=True) from error
-    return f"{who_must(call)} agree first" + (f", {progress} have" if progress else "")
+    return f"{deciders_of(call)} agree first" + (f", {progress} have" if progress else "")
 
 
-def who_must(call: Asked) -> str:
+def deciders_of(call: Asked) -> str:
     """Return who decides about a call, for a sentence that goes on with `agree`."""
     return "two people other than the caller must" if call.entry.spec.four_eyes else "a person must"
 
@@ -136,7 +136,7 @@ async def _carried(call: Call, request: ConsentRequest) -> ConsentAnswer | None:
     return answer._replace(edited=await _of_store(call, consents.edited(answer.consent_id)))
 
 
-async def _asked(call: Call, request: ConsentRequest) -> ConsentAnswer | None:
+async def _first_answer(call: Call, request: ConsentRequest) -> ConsentAnswer | None:
     """Ask each way in turn until one has an answer, and record it; `None` if none has."""
     ctx = call.view.ctx
     answer, decided_by = None, "host"
@@ -155,7 +155,7 @@ async def _asked(call: Call, request: ConsentRequest) -> ConsentAnswer | None:
 async def _unanswered(call: Call, asked: AskedConsent) -> CallError:
     """Return the refusal of a call that nobody has answered; its question is filed where there is an inbox."""
     consents, request = call.ports.consents, asked.request
-    text = f"{call.name!r} was not run: {who_must(call)} agree first ({request.reason})."
+    text = f"{call.name!r} was not run: {deciders_of(call)} agree first ({request.reason})."
     if not consents.takes_questions:
         return CallError("consent_required", text if request.approvals_needed == 1 else f"{text} {_NO_INBOX}")
     if request.approvals_needed > 1 and request.user_id is None:

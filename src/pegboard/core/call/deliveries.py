@@ -65,9 +65,9 @@ class Deliveries:
         """Return an awaitable for the observers, if the call must wait for them."""
         if self._last is None and self._last_of_answer is None:
             return DELIVERED
-        return Delivered(partial(self._heard, self._last_of_answer, self._last))
+        return Delivered(partial(self._settled, self._last_of_answer, self._last))
 
-    async def _heard(self, answering: asyncio.Task[None] | None, delivering: asyncio.Task[None] | None) -> None:
+    async def _settled(self, answering: asyncio.Task[None] | None, delivering: asyncio.Task[None] | None) -> None:
         if answering is not None:
             await asyncio.wait([answering])
         if delivering is None or self._observers.lag:

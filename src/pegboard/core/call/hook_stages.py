@@ -128,7 +128,7 @@ def run_hook(hook: Hook, args: tuple[object, ...], call: Call, scope: CancelScop
     answer = _beside_the_loop(hook, args, call) if hook.pace.is_slow else hook.run(*args)
     if answer is None or not is_awaitable(answer):
         held_s = perf_counter() - started
-        if held_s > LOOP_BLOCKED_S and is_on_loop() and hook.pace.held_the_loop():
+        if held_s > LOOP_BLOCKED_S and is_on_loop() and hook.pace.record_loop_run():
             log.warning(SLOW_CODE, "Hook", describe(hook), held_s * 1e3)
     else:
         outer, inner = scope or call, CancelScope(hook.name)
@@ -153,10 +153,10 @@ async def _beside_the_loop(hook: Hook, args: tuple[object, ...], call: Call) -> 
     except (CallError, asyncio.CancelledError):
         raise
     except BaseException:
-        if hook.pace.ran_beside(failed=True):
+        if hook.pace.record_thread_run(failed=True):
             log.warning(BOUND_CODE, "Hook", describe(hook))
         raise
-    hook.pace.ran_beside(failed=False)
+    hook.pace.record_thread_run(failed=False)
     here = copy_context()
     for variable, value in seen.items():
         if variable not in here or here[variable] is not value:

@@ -20,10 +20,10 @@ def call_digest(args: JSON, schema: JSON) -> str:
     Compares as JSON Schema does: numbers by value (1, 1.0 and 1e0 are equal, true is not 1), objects in any order. A
     value equal to its default counts as omitted, at any depth within properties, items and references.
     """
-    return digest(_meant(args, schema, schema))
+    return digest(_canonical(args, schema, schema))
 
 
-def _meant(value: JSONValue, schema: JSONValue, whole: JSON) -> JSONValue:
+def _canonical(value: JSONValue, schema: JSONValue, whole: JSON) -> JSONValue:
     """Return a value in canonical form. The value only shrinks on the way down, since a default may contain itself."""
     if is_object(value):
         schema = _resolved(schema, whole)
@@ -32,15 +32,17 @@ def _meant(value: JSONValue, schema: JSONValue, whole: JSON) -> JSONValue:
         meant: JSON = {}
         for name, item in value.items():
             inner = declared.get(name, others)
-            item = _meant(item, inner, whole)  # noqa: PLW2901 - its spelling alone is another
-            if not (is_object(inner) and "default" in inner and _equal(item, _meant(inner["default"], inner, whole))):
+            item = _canonical(item, inner, whole)  # noqa: PLW2901 - its spelling alone is another
+            if not (
+                is_object(inner) and "default" in inner and _equal(item, _canonical(inner["default"], inner, whole))
+            ):
                 meant[name] = item
         return meant
     if is_list(value):
         if _PLAIN.issuperset(map(type, value)):
             return value
         inner = _resolved(schema, whole).get("items")
-        return [_meant(item, inner, whole) for item in value]
+        return [_canonical(item, inner, whole) for item in value]
     return _number(value) if type(value) is float else value
 
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from pegboard.core.call.begin import check_start
 from pegboard.core.call.budget_stage import dues_of, pass_budgets
-from pegboard.core.call.consent_stage import can_be_asked, missing_yes, standing_reason, who_must
+from pegboard.core.call.consent_stage import can_be_asked, deciders_of, missing_yes, standing_reason
 from pegboard.core.call.rate_limit import pass_limits, windows_of
 from pegboard.core.call.record import Prospect
 from pegboard.core.call.resolve import absent, check_standing, may_use_interface
@@ -29,7 +29,7 @@ def blocked(call: Prospect) -> Blocked | None:
     try:
         _ask_before_limits(call, may_wait=False)
         if standing_reason(call) is not None:
-            raise _waits_for_yes(call, f"{who_must(call)} agree first")
+            raise _waits_for_yes(call, f"{deciders_of(call)} agree first")
         _ask_source(call)
         return missing_connection(call.entry, call.view.ctx)
     except CallError as refused:

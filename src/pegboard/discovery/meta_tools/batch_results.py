@@ -46,7 +46,7 @@ def shown_outcomes(done: Sequence[Outcome], *, cap_bytes: int) -> ToolResult:
         item = _shown(outcome, first_block=len(media) + 1)
         size = len(json_bytes(item)) + sum(_size(block) for block in blocks)
         if size > left:
-            item, blocks = _left_out(outcome), []
+            item, blocks = _without_data(outcome), []
             size = len(json_bytes(item))
         left -= size
         items.append(item)
@@ -89,7 +89,7 @@ def _head(outcome: Outcome) -> JSON:
     }
 
 
-def _left_out(outcome: Outcome) -> JSON:
+def _without_data(outcome: Outcome) -> JSON:
     note = "left out: the results of this batch are too large together. Call it alone, or ask it for less."
     return {**_head(outcome), "data": None, "note": note}
 

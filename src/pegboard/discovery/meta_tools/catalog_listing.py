@@ -111,7 +111,7 @@ def custom_agents(entries: Iterable[ToolEntry], agents: Mapping[str, AgentEntry]
             declared = agents.get(entry.agent)
             own = "" if declared is None else one_line(declared.spec.description)
             # For an agent without a description, use that of its first tool with one.
-            described[entry.agent] = described.get(entry.agent) or own or _said_of(entry)
+            described[entry.agent] = described.get(entry.agent) or own or _agent_description(entry)
     if not described:
         return ""
     for described_too in (True, False):
@@ -125,7 +125,7 @@ def custom_agents(entries: Iterable[ToolEntry], agents: Mapping[str, AgentEntry]
     return f"\n\nCustom Agents: {len(described)}"
 
 
-def _said_of(entry: ToolEntry) -> str:
+def _agent_description(entry: ToolEntry) -> str:
     """Return the tool's description of its agent; empty if it is generated."""
     said = one_line(entry.spec.description)
     return "" if said == invocation(entry.agent or "") else said

@@ -230,7 +230,7 @@ class Index:
         if not any(group.is_known for group in request.groups):
             chance = min(chance, _GUESSED)
         by_words = scores, chance
-        begun = self._beginnings.found(query, len(self._ids))
+        begun = self._beginnings.scores(query, len(self._ids))
         if begun is not None and (begun := begun[tools.seen]).any():
             known = tools.vocabulary().known
             scores, chance = completed(scores, chance, begun, is_word=known(stem(query.strip().lower())))

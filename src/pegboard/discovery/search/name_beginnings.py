@@ -42,7 +42,7 @@ class NameBeginnings:
         self._forms: Sequence[str] = sorted(places)
         self._places = places
 
-    def found(self, query: str, count: int) -> Vector | None:
+    def scores(self, query: str, count: int) -> Vector | None:
         """Return how well the names of `count` tools begin with the request; `None` if none does."""
         bare = query.strip()
         if not _BARE.fullmatch(bare) or len(begin := _joined(bare)) < _LEAST_LETTERS:

@@ -58,7 +58,7 @@ class OpenAIEmbedder:
             ) as client:
                 rows: list[Any] = []
                 for start in range(0, len(texts), EMBED_BATCH):
-                    rows += await self._asked(client, texts[start : start + EMBED_BATCH])
+                    rows += await self._embedded(client, texts[start : start + EMBED_BATCH])
         except CallError as exc:
             secrets = (self.api_key,) if self.api_key else ()
             raise CredentialRedactor(secrets).error(exc) from None
@@ -66,7 +66,7 @@ class OpenAIEmbedder:
         self.dimension = vectors.shape[1]
         return vectors
 
-    async def _asked(self, client: GuardedClient, texts: Sequence[str]) -> list[Any]:
+    async def _embedded(self, client: GuardedClient, texts: Sequence[str]) -> list[Any]:
         body: JSON = {"model": self.name, "input": list(texts), "encoding_format": "float"}
         if self._is_asked_for:
             body["dimensions"] = self.dimension

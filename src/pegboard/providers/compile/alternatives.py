@@ -50,13 +50,13 @@ def _branches(
     nodes: list[Node] = []
     for number, branch in enumerate(branches):
         spot = place.at(keyword, number)
-        node = compiler.node(_beside(compiler, base, branch, spot) if base else branch, spot)
+        node = compiler.node(_with_base(compiler, base, branch, spot) if base else branch, spot)
         if is_exact or all(known.schema != node.schema for known in nodes):
             nodes.append(node)
     return nodes
 
 
-def _beside(compiler: Compiler, base: JSON, branch: JSONValue, place: Place) -> JSON:
+def _with_base(compiler: Compiler, base: JSON, branch: JSONValue, place: Place) -> JSON:
     own, _ = compiler.flat(branch if is_object(branch) else {}, place)
     return merged(base, own, lambda key: compiler.lose(place, key, "widened", _UNMERGED.format(key)))
 

@@ -81,7 +81,7 @@ def _retyped(value: JSONValue, types: list[str], args: JSON, steps: Steps) -> It
     if isinstance(value, str):
         parsed = value_in(value)
         if parsed is not NotJSON and _fits(parsed, types):
-            yield _put(args, steps, parsed, _what(value, parsed))
+            yield _put(args, steps, parsed, _guess_name(value, parsed))
         if unfenced(value) == value and looks_structured(value):
             # Broken JSON is not wrapped as a single value of a list.
             return
@@ -89,7 +89,7 @@ def _retyped(value: JSONValue, types: list[str], args: JSON, steps: Steps) -> It
         yield _put(args, steps, [value], "single_value")
 
 
-def _what(text: str, parsed: JSONValue) -> What:
+def _guess_name(text: str, parsed: JSONValue) -> What:
     if unfenced(text) != text:
         return "code_fence"
     if is_object(parsed) or is_list(parsed):
@@ -127,7 +127,7 @@ def _listed(value: JSONValue, options: list[Any], args: JSON, steps: Steps) -> I
     parsed = value_in(value)
     for option in options:
         if option == parsed and type(option) is type(parsed) and not isinstance(option, str):
-            yield _put(args, steps, option, _what(value, option))
+            yield _put(args, steps, option, _guess_name(value, option))
 
 
 def _letters(text: str) -> str:

@@ -64,7 +64,7 @@ class BoardPage:
 
     async def show(self, visit: Visit) -> Response:
         view, query = visit.view(), visit.query.get("q", "").strip()[:BOARD_QUERY_CHARS]
-        found = await _found(visit, view, query) if query else None
+        found = await _search_result(visit, view, query) if query else None
         shown = [pair for pair in await pegs_of(visit, view) if not query or _matches(pair[0], query)]
         pegs = [peg for _, peg in shown]
         rails = list(_rails(pegs, [entry.spec.namespace for entry, _ in shown]))
@@ -108,7 +108,7 @@ def _rails(pegs: Sequence[Peg], namespaces: Sequence[str]) -> Iterator[Rail]:
         yield Rail(namespace, those, sum(peg.code == "visible" for peg in those))
 
 
-async def _found(visit: Visit, view: View, query: str) -> Found:
+async def _search_result(visit: Visit, view: View, query: str) -> Found:
     """Return what an agent's search would find; the search index does not learn from people who look."""
     [found] = await visit.gateway.catalog.discovery.finder.search(view, [query], limit=BOARD_HITS)
     return found

@@ -59,7 +59,7 @@ class ConnectionsPage:
     async def disconnect(self, visit: Visit) -> Response:
         """Delete a connection, and revoke its tokens at the issuer."""
         access = _access(visit)
-        found = None if access is None else await access.found(visit.path["id"])
+        found = None if access is None else await access.connection(visit.path["id"])
         ended = None if access is None or found is None else await access.connections.disconnect(found.id)
         if ended is None:
             raise PageError(404, "Not found", f"There is no connection {visit.path['id']!r}.")

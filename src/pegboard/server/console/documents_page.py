@@ -212,7 +212,7 @@ def _row(item: JSON, now: float) -> DocumentRow:
     folder, _, name = item["path"].strip("/").rpartition("/")
     return DocumentRow(
         item["document_id"], item["source"], folder, name, item["mime"], size(item["size_bytes"]),
-        _when(item["ingested_at"], now), item["status"], item.get("error", ""),
+        _age(item["ingested_at"], now), item["status"], item.get("error", ""),
     )  # fmt: skip
 
 
@@ -235,7 +235,7 @@ def _words(value: JSONValue) -> str:
     return ", ".join(map(_words, value)) if is_list(value) else str(value)
 
 
-def _when(iso: str, now: float) -> str:
+def _age(iso: str, now: float) -> str:
     return ago(datetime.fromisoformat(iso).timestamp(), now)
 
 

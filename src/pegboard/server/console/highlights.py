@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
-from pegboard.workspace.analyzer import DEFAULT_LANGUAGE, asked_words, folded_words, language_of, stems_of
+from pegboard.workspace.analyzer import DEFAULT_LANGUAGE, folded_words, language_of, stems_of, words_of_question
 
 _WORD = re.compile(r"\w+")
 
@@ -22,7 +22,7 @@ class Piece(NamedTuple):
 def highlighted(text: str, query: str) -> list[Piece]:
     """Return a text in pieces; words are compared as the search does, so `leave` marks `leaves`."""
     languages = (language_of(text), DEFAULT_LANGUAGE)
-    asked = frozenset(term for word in asked_words(query, languages) for term in word.terms)
+    asked = frozenset(term for word in words_of_question(query, languages) for term in word.terms)
     return list(_pieces(text, languages, asked))
 
 

@@ -113,11 +113,11 @@ class InboxPage:
         """Approve one call, with the arguments that the page showed."""
         read = visit.form.get("read")
         decided = await _inbox(visit).approve(visit.path["id"], good_s=CONSENT_GOOD_S, read=read)
-        return _done(visit, "approved" if decided.state == "agreed" else "one_of_two")
+        return _back_to_inbox(visit, "approved" if decided.state == "agreed" else "one_of_two")
 
     async def edit(self, visit: Visit) -> Response:
         """Show a form with the arguments of the call."""
-        consent = await _inbox(visit).found(visit.path["id"])
+        consent = await _inbox(visit).record(visit.path["id"])
         if not may_edit(consent):
             text = "The arguments cannot be edited: they hold values that are not shown, or are too long to be stored."
             raise PageError(409, "Not possible", text)
@@ -126,7 +126,7 @@ class InboxPage:
     async def approve_edited(self, visit: Visit) -> Response:
         """Show what the edited call would run with, and how it differs; approve it once the person has read that."""
         inbox, form = _inbox(visit), visit.form
-        consent = await inbox.found(visit.path["id"])
+        consent = await inbox.record(visit.path["id"])
         text = form.get("json", "")
         try:
             edited = completed_arguments(visit.gateway.catalog, consent, whole_arguments(text))
@@ -141,7 +141,7 @@ class InboxPage:
         decided = await inbox.approve(
             consent.id, good_s=CONSENT_GOOD_S, edited=edited, read=shown_digest(consent)
         )  # fmt: skip
-        return _done(visit, "edited" if decided.state == "agreed" else "one_of_two")
+        return _back_to_inbox(visit, "edited" if decided.state == "agreed" else "one_of_two")
 
     def _edit_page(
         self, visit: Visit, consent: Consent, text: str, *, edited: JSON | None = None, fault: str = ""
@@ -158,17 +158,17 @@ class InboxPage:
     async def decline(self, visit: Visit) -> Response:
         """Decline, which holds for the caller's session."""
         await _inbox(visit).decline(visit.path["id"], good_s=CONSENT_GOOD_S)
-        return _done(visit, "declined")
+        return _back_to_inbox(visit, "declined")
 
     async def revoke(self, visit: Visit) -> Response:
         """Revoke an answer or a grant."""
         await _inbox(visit).forget(visit.path["id"])
-        return _done(visit, "revoked")
+        return _back_to_inbox(visit, "revoked")
 
     async def grant(self, visit: Visit) -> Response:
         """Show what a grant would allow, in words; give it if the person has read that."""
         inbox, consent_id, form = _inbox(visit), visit.path["id"], visit.form
-        asked = await inbox.found(consent_id)
+        asked = await inbox.record(consent_id)
         try:
             text = grant_text(_grant(asked, form))
         except ValueError as error:
@@ -177,12 +177,12 @@ class InboxPage:
         if form.get("read") != digest(text):
             return await self._question_page(visit, form, scope=text)
         await inbox.grant(consent_id, lambda question: _grant(question, form))
-        return _done(visit, "granted")
+        return _back_to_inbox(visit, "granted")
 
     async def _question_page(
         self, visit: Visit, form: Mapping[str, str], *, fault: str = "", scope: str = ""
     ) -> Response:
-        consent = await _inbox(visit).found(visit.path["id"])
+        consent = await _inbox(visit).record(visit.path["id"])
         asked = consent.arguments or {}
         names = [
             *asked,
@@ -207,7 +207,7 @@ def _self(visit: Visit) -> Person | None:
     return None if user is None else Person(user_id=user, space_id=visit.person.space)
 
 
-def _done(visit: Visit, what: str) -> Response:
+def _back_to_inbox(visit: Visit, what: str) -> Response:
     return RedirectResponse(visit.url("/consents", done=what), status_code=303, headers=SECURITY_HEADERS)
 
 

@@ -55,7 +55,7 @@ class TasksPage:
 
     async def show(self, visit: Visit) -> Response:
         """Show one task; its result to its owner, and to operators who may see bodies."""
-        tasks = _known(visit)
+        tasks = _task_service(visit)
         record = await tasks.get(visit.path["id"], _asking(visit))
         steps = await tasks.last_steps([record])
         shows_result = visit.sees_bodies
@@ -70,19 +70,19 @@ class TasksPage:
 
     async def cancel(self, visit: Visit) -> Response:
         """Cancel a task; one that has ended does not change."""
-        tasks, task_id = _known(visit), visit.path["id"]
+        tasks, task_id = _task_service(visit), visit.path["id"]
         record = await tasks.get(task_id, _asking(visit))
         await tasks.cancel(task_id, _asking(visit))
         visit.note("task_cancelled", _detail(record))
-        return _done(visit, "cancelled")
+        return _back_to_tasks(visit, "cancelled")
 
     async def resume(self, visit: Visit) -> Response:
         """Resume an interrupted task; one that runs or has ended does not change."""
-        tasks, task_id = _known(visit), visit.path["id"]
+        tasks, task_id = _task_service(visit), visit.path["id"]
         record = await tasks.get(task_id, _asking(visit))
         await tasks.resume(task_id, _asking(visit))
         visit.note("task_resumed", _detail(record))
-        return _done(visit, "resumed")
+        return _back_to_tasks(visit, "resumed")
 
 
 def _tasks(visit: Visit) -> Tasks | None:
@@ -90,7 +90,7 @@ def _tasks(visit: Visit) -> Tasks | None:
     return None if catalog.executor.ports.tasks is None else catalog.tasks
 
 
-def _known(visit: Visit) -> Tasks:
+def _task_service(visit: Visit) -> Tasks:
     tasks = _tasks(visit)
     if tasks is None:
         raise CallError("not_found", "This server keeps no tasks.")
@@ -116,5 +116,5 @@ def _detail(record: TaskRecord) -> JSON:
     return {"task_id": record.task_id, "tool": record.tool, "state": record.state}
 
 
-def _done(visit: Visit, what: str) -> Response:
+def _back_to_tasks(visit: Visit, what: str) -> Response:
     return RedirectResponse(visit.url("/tasks", done=what), status_code=303, headers=SECURITY_HEADERS)

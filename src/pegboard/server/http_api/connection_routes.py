@@ -61,11 +61,11 @@ class ConnectionRoutes:
 
     async def show(self, request: ApiRequest) -> Reply:
         """Answer with one connection."""
-        return json_reply(connection_json((await self._found(request))[1]))
+        return json_reply(connection_json((await self._connection(request))[1]))
 
     async def end(self, request: ApiRequest) -> Reply:
         """Delete a connection, and revoke its tokens at the issuer."""
-        connections, connection = await self._found(request)
+        connections, connection = await self._connection(request)
         who = request.principal.identity
         ended = await answered(connections.disconnect(connection.id, by=who.user or who.key or who.credential))
         if ended is None:
@@ -82,9 +82,9 @@ class ConnectionRoutes:
             raise not_found("Not found")
         return access
 
-    async def _found(self, request: ApiRequest) -> tuple[Connections, Connection]:
+    async def _connection(self, request: ApiRequest) -> tuple[Connections, Connection]:
         access, connection_id = self._access(request), request.path["id"]
-        connection = await answered(access.found(connection_id))
+        connection = await answered(access.connection(connection_id))
         if connection is None:
             raise _unknown(connection_id)
         return access.connections, connection

@@ -37,7 +37,7 @@ class ConsentRoutes:
 
     async def show(self, request: ApiRequest) -> Reply:
         """Answer with one record."""
-        return _reply(await answered(self._inbox(request).found(request.path["id"])))
+        return _reply(await answered(self._inbox(request).record(request.path["id"])))
 
     async def approve(self, request: ApiRequest) -> Reply:
         """Approve an open question: the same call passes once, within a number of seconds.
@@ -46,7 +46,7 @@ class ConsentRoutes:
         first of them.
         """
         body = await self._body(request, "seconds", "arguments")
-        inbox = await self._found(request)
+        inbox = await self._inbox_with_record(request)
         good_s, edited = _number(body, "seconds", CONSENT_GOOD_S), body.get("arguments")
         if edited is not None and not is_object(edited):
             raise ProblemError(422, "invalid_arguments", "arguments: an object of arguments is needed.")
@@ -64,7 +64,7 @@ class ConsentRoutes:
         Arguments not in `where`, `same` or `any` must be absent or have their default, unless `anyOther` is true.
         """
         body = await self._body(request, "calls", "seconds", "where", "same", "any", "anyOther", "preview")
-        inbox = await self._found(request)
+        inbox = await self._inbox_with_record(request)
         where = body.get("where", {})
         if not is_object(where):
             raise ProblemError(422, "invalid_arguments", "where: an object of arguments and their values is needed.")
@@ -77,7 +77,7 @@ class ConsentRoutes:
         def grant_of(asked: Consent) -> Grant:
             return grant_for(asked, calls=int(calls), lasts_s=seconds, where=where, any_other=any_other, **names)
 
-        asked = await answered(inbox.found(request.path["id"]))
+        asked = await answered(inbox.record(request.path["id"]))
         try:
             text = grant_text(grant_of(asked))
         except ValueError as error:
@@ -96,10 +96,10 @@ class ConsentRoutes:
     def _inbox(self, request: ApiRequest) -> ConsentInbox:
         return ConsentInbox(self._api.gateway.catalog, request.principal.identity)
 
-    async def _found(self, request: ApiRequest) -> ConsentInbox:
+    async def _inbox_with_record(self, request: ApiRequest) -> ConsentInbox:
         """Return the inbox if it has the record: faults of a body must not show that a record exists."""
         inbox = self._inbox(request)
-        await answered(inbox.found(request.path["id"]))
+        await answered(inbox.record(request.path["id"]))
         return inbox
 
     async def _body(self, request: ApiRequest, *known: str) -> JSON:

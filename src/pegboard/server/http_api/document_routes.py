@@ -55,7 +55,7 @@ class DocumentRoutes:
 
         `?meta.team=support` gives it metadata. Without it a replaced document keeps its own, and `?meta=` clears it.
         """
-        store, view, entry = await self._whose("upload", request)
+        store, view, entry = await self._store_view_and_entry("upload", request)
         space = request.query.get("space", view.ctx.space_id)
         if space is None:
             raise ProblemError(422, "invalid_arguments", "Name the space that the document is for: ?space=NAME.")
@@ -69,7 +69,7 @@ class DocumentRoutes:
 
         `?meta.team=support` replaces its metadata, and `?meta=` clears it.
         """
-        store, view, entry = await self._whose("upload", request)
+        store, view, entry = await self._store_view_and_entry("upload", request)
         if not isinstance(store, DocumentKeeper):
             raise not_found(_NO_DOCUMENTS)
         place = await answered(store.place_of_document(await answered(store.scope(view.ctx)), request.path["id"]))
@@ -134,13 +134,15 @@ class DocumentRoutes:
 
     async def _call(self, operation: DocumentOperation, request: ApiRequest, arguments: JSON) -> JSON:
         """Return the result of a guarded call of an operation."""
-        _, view, entry = await self._whose(operation, request)
+        _, view, entry = await self._store_view_and_entry(operation, request)
         result = await view.call(entry.qualified_id, arguments)
         if result.is_error:
             raise problem_of(result, "")
         return result.structured
 
-    async def _whose(self, operation: DocumentOperation, request: ApiRequest) -> tuple[DocumentStore, View, ToolEntry]:
+    async def _store_view_and_entry(
+        self, operation: DocumentOperation, request: ApiRequest
+    ) -> tuple[DocumentStore, View, ToolEntry]:
         """Return the store, view and entry for a caller who may use them; others get the unknown path's answer."""
         gateway = self._api.gateway
         view = gateway.resource_view(request.principal)

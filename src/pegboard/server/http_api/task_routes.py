@@ -23,17 +23,17 @@ class TaskRoutes:
 
     async def list(self, request: ApiRequest) -> Reply:
         """Return the tasks of this caller, the newest first."""
-        tasks, ctx = self._whose(request)
+        tasks, ctx = self._tasks_and_context(request)
         return json_reply({"tasks": [task_json(record) for record in await answered(tasks.list(ctx))]})
 
     async def show(self, request: ApiRequest) -> Reply:
         """Return one task, with its result where it has ended."""
-        tasks, ctx = self._whose(request)
+        tasks, ctx = self._tasks_and_context(request)
         return json_reply(task_json(await answered(tasks.get(request.path["id"], ctx))))
 
     async def answer(self, request: ApiRequest) -> Reply:
         """Answer a task's questions: by key `{"action", "content"}`."""
-        tasks, ctx = self._whose(request)
+        tasks, ctx = self._tasks_and_context(request)
         answers = await self._api.body(request)
         record = await answered(tasks.get(request.path["id"], ctx))
         strange = [key for key in answers if key not in record.questions]
@@ -44,17 +44,17 @@ class TaskRoutes:
 
     async def cancel(self, request: ApiRequest) -> Reply:
         """Cancel a task; an ended task does not change."""
-        tasks, ctx = self._whose(request)
+        tasks, ctx = self._tasks_and_context(request)
         await answered(tasks.cancel(request.path["id"], ctx))
         return await self.show(request)
 
     async def resume(self, request: ApiRequest) -> Reply:
         """Resume an interrupted task; one that runs or has ended does not change."""
-        tasks, ctx = self._whose(request)
+        tasks, ctx = self._tasks_and_context(request)
         await answered(tasks.resume(request.path["id"], ctx))
         return await self.show(request)
 
-    def _whose(self, request: ApiRequest) -> tuple[Tasks, ToolContext]:
+    def _tasks_and_context(self, request: ApiRequest) -> tuple[Tasks, ToolContext]:
         gateway = self._api.gateway
         if gateway.catalog.executor.ports.tasks is None:
             raise not_found("This server keeps no tasks.")

@@ -143,7 +143,7 @@ class DisconnectWatcher:
             await asyncio.sleep(STREAM_PING_S)
 
 
-class HeldConnection:
+class OpenStream:
     """A connection that is kept open for later messages until its client leaves or it is released.
 
     There can be thousands at a time. If the server supports it, no task is used: the app finishes the request and only
@@ -168,14 +168,14 @@ class HeldConnection:
         hold: Callable[[Callable[[], None]], bool] | None = getattr(send, "hold", None)
         self._ping_later()
         if hold is not None:
-            if not hold(self._left):
-                self._left()
+            if not hold(self._client_left):
+                self._client_left()
             return
         holder = self._holder = asyncio.current_task()
         assert holder is not None
         try:
             await _client_leaves(receive)
-            self._left()
+            self._client_left()
         except asyncio.CancelledError:
             # It was released, and only we want its task to end.
             if not (self._is_over and holder.uncancel() == 0):
@@ -188,7 +188,7 @@ class HeldConnection:
         """End it."""
         self._end(has_left=False)
 
-    def _left(self) -> None:
+    def _client_left(self) -> None:
         self._end(has_left=True)
 
     def _end(self, *, has_left: bool) -> None:

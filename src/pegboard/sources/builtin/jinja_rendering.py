@@ -98,15 +98,15 @@ def filled(environment: Environment, template: str, names: Mapping[str, Any], ma
                 raise OutputTooLargeError(f"The template gave more than {max_chars} characters. Ask for less.")
             pieces.append(piece)
     except SecurityError as exc:
-        raise TemplateRefusedError(f"{_where(exc, template)}it reaches for what is not data.") from None
+        raise TemplateRefusedError(f"{_line_of(exc, template)}it reaches for what is not data.") from None
     except (TemplateError, TemplateRefusedError) as exc:
-        raise TemplateRefusedError(f"{_where(exc, template)}{str(exc).rstrip('.')}.") from None
+        raise TemplateRefusedError(f"{_line_of(exc, template)}{str(exc).rstrip('.')}.") from None
     except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError) as exc:
-        raise TemplateRefusedError(f"{_where(exc, template)}{type(exc).__name__}: {str(exc)[:200]}.") from None
+        raise TemplateRefusedError(f"{_line_of(exc, template)}{type(exc).__name__}: {str(exc)[:200]}.") from None
     return "".join(pieces)
 
 
-def _where(error: BaseException, template: str) -> str:
+def _line_of(error: BaseException, template: str) -> str:
     """Return the line of an error in a multi-line template, without its text, which callers may not see."""
     if "\n" not in template.strip():
         return ""

@@ -53,7 +53,7 @@ class ElicitationRelay:
         finally:
             self._running.remove(ctx)
 
-    def _asked(self) -> CallContext | None:
+    def _only_asking_call(self) -> CallContext | None:
         """Return the call that a question of an earlier revision belongs to; `None` if it is ambiguous."""
         calling = _calling.get()
         if calling is not None:
@@ -69,7 +69,7 @@ class ElicitationRelay:
     ) -> types.ElicitResult | types.ErrorData:
         """Answer a question of an earlier revision, which does not name its call."""
         del context
-        if (asked := self._asked()) is None:
+        if (asked := self._only_asking_call()) is None:
             return types.ErrorData(code=types.INVALID_REQUEST, message="It is not clear whom to ask")
         try:
             return await self._ask_caller(params, asked)

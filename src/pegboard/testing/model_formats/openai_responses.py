@@ -136,7 +136,7 @@ class _Stream:
             return
         yield self._of_text("response.output_text.done", text=self._text, logprobs=[])
         yield self._of_text("response.content_part.done", part=_text_part(self._text))
-        yield from self._done(_item(self._text, self._number, len(self.items)))
+        yield from self._finish_item(_item(self._text, self._number, len(self.items)))
         self._is_open = False
 
     def call(self, call: CallsTool) -> Iterator[bytes]:
@@ -149,14 +149,14 @@ class _Stream:
             yield self.event("response.function_call_arguments.delta", **place, delta=piece)
         done = "response.function_call_arguments.done"
         yield self.event(done, **place, name=call.name, arguments=call.json_text)
-        yield from self._done(item)
+        yield from self._finish_item(item)
 
     def _of_text(self, kind: str, **fields: Any) -> bytes:
         index = len(self.items)
         item_id = f"msg_{self._number}_{index}"
         return self.event(kind, item_id=item_id, output_index=index, content_index=0, **fields)
 
-    def _done(self, item: dict[str, Any]) -> Iterator[bytes]:
+    def _finish_item(self, item: dict[str, Any]) -> Iterator[bytes]:
         yield self.event("response.output_item.done", output_index=len(self.items), item=item)
         self.items.append(item)
 

@@ -52,8 +52,8 @@ def parse_epub(_: object, payload: bytes) -> Parsed:
             texts.append(page["text"])
             headings += page.get("headings", [])
     parsed = Parsed(text="\n\n".join(text for text in texts if text), headings=headings_of(headings))
-    title, author = _told(package, "title"), _told(package, "creator")
-    language, created = _told(package, "language"), _told(package, "date")
+    title, author = _metadata(package, "title"), _metadata(package, "creator")
+    language, created = _metadata(package, "language"), _metadata(package, "date")
     if title or headings:
         parsed["title"] = title or headings[0]
     if author:
@@ -76,5 +76,5 @@ def _chapters(package: Any, folder: str) -> list[str]:
     return list(dict.fromkeys(pages[each] for each in order if each in pages))
 
 
-def _told(package: Any, name: str) -> str:
+def _metadata(package: Any, name: str) -> str:
     return next((one_line(each.text) for each in package.iter(f"{_DUBLIN_CORE}{name}") if each.text), "")

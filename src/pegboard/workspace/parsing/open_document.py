@@ -42,7 +42,7 @@ def parse_odt(_: object, payload: bytes) -> Parsed:
     parsed = Parsed(text=_joined(parts), headings=headings_of(headings), tables=tables)
     if headings:
         parsed["title"] = headings[0]
-    return _told(parsed, document)
+    return _add_metadata(parsed, document)
 
 
 def parse_odp(_: object, payload: bytes) -> Parsed:
@@ -54,7 +54,7 @@ def parse_odp(_: object, payload: bytes) -> Parsed:
         names.append(one_line(str(page.get_attribute("draw:name") or "")) or f"Slide {number}")
         parts.append(f"# {names[-1]}")
         parts += (str(each.inner_text) for each in page.get_elements(_PARAGRAPHS))
-    return _told(Parsed(text=_joined(parts), headings=headings_of(names), pages=len(names)), document)
+    return _add_metadata(Parsed(text=_joined(parts), headings=headings_of(names), pages=len(names)), document)
 
 
 def _document(payload: bytes) -> Any:
@@ -84,7 +84,7 @@ def _joined(parts: list[str]) -> str:
     return cleaned("\n\n".join(part.strip() for part in parts if part.strip()))
 
 
-def _told(parsed: Parsed, document: Any) -> Parsed:
+def _add_metadata(parsed: Parsed, document: Any) -> Parsed:
     """Add a file's metadata to its parsed contents."""
     try:
         title, author = document.meta.title, document.meta.creator

@@ -40,16 +40,16 @@ def build_near_indexes(db: Connection, *, exact_passages: int) -> Iterator[NearI
     db.execute("select set_config('maintenance_work_mem', ?, false)", (f"{NEAR_INDEX_MEMORY_MIB}MB",))
     large: list[Any] = db.execute("select n from spaces where chunk_count > ? order by n", (exact_passages,)).fetchall()
     for (space_n,) in large if mark else ():
-        if _taken(db, "pg_try_advisory_lock", space_n):
+        if _is_locked(db, "pg_try_advisory_lock", space_n):
             try:
                 made = _brought_up(db, int(space_n), str(mark), exact_passages)
                 if made is not None:
                     yield made
             finally:
-                _taken(db, "pg_advisory_unlock", space_n)
+                _is_locked(db, "pg_advisory_unlock", space_n)
 
 
-def _taken(db: Connection, function: str, space_n: int) -> bool:
+def _is_locked(db: Connection, function: str, space_n: int) -> bool:
     row: Any = db.execute(f"select {function}(?, ?)", (_LOCK, space_n)).fetchone()
     return bool(row[0])
 

@@ -137,7 +137,7 @@ class BucketSource:
         # The object may have changed since the list was made.
         return Fetched(payload=response.body, etag=response.headers.get("etag", file.etag))
 
-    async def gone(self, documents: Sequence[StoredFile]) -> list[StoredFile]:
+    async def without_file(self, documents: Sequence[StoredFile]) -> list[StoredFile]:
         listed = await self._all()
         return [each for each in documents if path_of_stored(each) not in listed]
 

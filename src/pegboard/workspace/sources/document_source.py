@@ -96,7 +96,7 @@ class DocumentSource(Protocol):
         """
         ...
 
-    async def gone(self, documents: Sequence[StoredFile]) -> list[StoredFile]:
+    async def without_file(self, documents: Sequence[StoredFile]) -> list[StoredFile]:
         """Return the documents whose files are gone."""
         ...
 

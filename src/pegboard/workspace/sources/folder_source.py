@@ -101,7 +101,7 @@ class FolderSource:
     async def fetch(self, file: SourceFile, *, max_bytes: int, known_etag: str) -> Fetched | None:
         return await asyncio.to_thread(self._settled, file.path, max_bytes)
 
-    async def gone(self, documents: Sequence[StoredFile]) -> list[StoredFile]:
+    async def without_file(self, documents: Sequence[StoredFile]) -> list[StoredFile]:
         return await asyncio.to_thread(lambda: [each for each in documents if not self._is_there(each)])
 
     # ------------------------------------------------------------ in threads

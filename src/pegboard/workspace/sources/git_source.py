@@ -204,7 +204,7 @@ class GitSource:
             raise CallError("result_too_large", f"it has more than {max_bytes / MIB:,.0f} MiB")
         return Fetched(payload=await self._content(file.etag), etag=file.etag)
 
-    async def gone(self, documents: Sequence[StoredFile]) -> list[StoredFile]:
+    async def without_file(self, documents: Sequence[StoredFile]) -> list[StoredFile]:
         blobs = await self._listed()
         return [each for each in documents if path_of_stored(each) not in blobs]
 

@@ -133,7 +133,7 @@ class SitemapSource:
         name = (path_of(response.url, media_type(response)) or file.path).rpartition("/")[2]
         return Fetched(payload=payload_of(response), etag=file.etag or response.headers.get("etag", ""), name=name)
 
-    async def gone(self, documents: Sequence[StoredFile]) -> list[StoredFile]:
+    async def without_file(self, documents: Sequence[StoredFile]) -> list[StoredFile]:
         pages = await self._all()
         return [each for each in documents if (path := path_of_stored(each)) not in pages or path in self._gone]
 

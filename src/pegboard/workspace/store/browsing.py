@@ -78,7 +78,7 @@ def list_documents(db: Connection, within: ReadableSpaces, *, limit: int) -> lis
     return [
         {
             "space": space, "source": source, "source_id": source_id, "path": as_path(folder, name), "mime": mime,
-            "size_bytes": size_bytes, "title": _taken(orjson.loads(metadata), "title", str),
+            "size_bytes": size_bytes, "title": _pop_value(orjson.loads(metadata), "title", str),
         }
         for space, source, source_id, folder, name, mime, size_bytes, metadata in rows
     ]  # fmt: skip
@@ -332,12 +332,12 @@ def document_info(db: Connection, within: ReadableSpaces, document_n: int) -> JS
     (document_id, name, folder, mime, size_bytes, char_count, checksum, metadata_text, modified_at, ingested_at, error,
      source_id, source, chunk_count) = row  # fmt: skip
     metadata: JSON = orjson.loads(str(metadata_text))
-    parser, ocr = _taken(metadata, "parser", str), _taken(metadata, "ocr", str)
+    parser, ocr = _pop_value(metadata, "parser", str), _pop_value(metadata, "ocr", str)
     return {
         "document_id": document_id, "name": name, "path": as_path(str(folder), str(name)),
         "source_id": source_id, "source": source, "mime": mime, "size_bytes": size_bytes, "char_count": char_count,
-        "pages": _taken(metadata, "pages", int), "language": _taken(metadata, "language", str),
-        "created_at": _taken(metadata, "created", str), "modified_at": modified_at, "ingested_at": ingested_at,
+        "pages": _pop_value(metadata, "pages", int), "language": _pop_value(metadata, "language", str),
+        "created_at": _pop_value(metadata, "created", str), "modified_at": modified_at, "ingested_at": ingested_at,
         "checksum": checksum, "chunk_count": chunk_count, "metadata": metadata,
         "tables": [
             {"table": each["table"], "columns": each["columns"], "row_count": each["row_count"], **_notes_of(each)}
@@ -347,7 +347,7 @@ def document_info(db: Connection, within: ReadableSpaces, document_n: int) -> JS
             )
         ],
         "parser": parser or "pegboard", **({"ocr": ocr} if ocr else {}),
-        "encoding": _taken(metadata, "encoding", str), "encoding_from": _taken(metadata, "encoding_from", str),
+        "encoding": _pop_value(metadata, "encoding", str), "encoding_from": _pop_value(metadata, "encoding_from", str),
         **_status(str(error), str(mime), is_empty=not chunk_count),
     }  # fmt: skip
 
@@ -361,10 +361,10 @@ def _status(error: str, mime: str, *, is_empty: bool) -> JSON:
     """Return whether a document could be read, and the reason if it has no text."""
     if error:
         return {"status": "failed", "error": error}
-    return {"status": "empty", "note": _why_empty("", mime)} if is_empty else {"status": "ready"}
+    return {"status": "empty", "note": _empty_reason("", mime)} if is_empty else {"status": "ready"}
 
 
-def _taken(metadata: JSON, name: str, kind: type) -> Any:
+def _pop_value(metadata: JSON, name: str, kind: type) -> Any:
     """Remove a value from the metadata; a value of another type is custom and stays."""
     return metadata.pop(name) if type(metadata.get(name)) is kind else None
 
@@ -396,7 +396,7 @@ def read_document(db: Connection, document_n: int, *, start: int, end: int) -> J
     ).fetchone()
     assert row is not None
     document_id, name, total, text = str(row[0]), str(row[1]), row[2], str(row[3])
-    note = _why_empty(row[4], row[5]) if total == 0 else ""
+    note = _empty_reason(row[4], row[5]) if total == 0 else ""
     shown = _fitting(text)
     stop = min(start, total) + len(shown)
     return {
@@ -406,7 +406,7 @@ def read_document(db: Connection, document_n: int, *, start: int, end: int) -> J
     }  # fmt: skip
 
 
-def _why_empty(error: str, mime: str) -> str:
+def _empty_reason(error: str, mime: str) -> str:
     """Return why a document has no text, so that it is not taken for an empty one."""
     if error:
         return f"Nothing could be read of this document: {error}."

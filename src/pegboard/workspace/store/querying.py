@@ -90,7 +90,7 @@ def chosen_tables(
         known = {table.shown.lower(): table for table in tables}
         for name in names:
             if name.lower() not in known:
-                raise CallError("not_found", f"There is no table {name[:100]!r} here.{_what_there_is(tables)}")
+                raise CallError("not_found", f"There is no table {name[:100]!r} here.{_existing_tables(tables)}")
         tables = [known[name.lower()] for name in dict.fromkeys(names)]
     return tables
 
@@ -115,7 +115,7 @@ def query(copy: Copy, tables: Sequence[StoredTable], sql: str, *, limit: int, ti
         except CallError as error:
             reason = error.error.message
             if "no such table" in reason:
-                raise CallError("invalid_arguments", f"{reason}{_what_there_is(tables)}") from None
+                raise CallError("invalid_arguments", f"{reason}{_existing_tables(tables)}") from None
             if "no such column" in reason and named:
                 raise CallError("invalid_arguments", f"{reason}{_columns_of(named)}") from None
             raise
@@ -155,7 +155,7 @@ def _as_written(name: str) -> str:
     return name if _PLAIN_NAME.fullmatch(name) and name.upper() not in apsw.keywords else quoted(name)
 
 
-def _what_there_is(tables: Sequence[StoredTable]) -> str:
+def _existing_tables(tables: Sequence[StoredTable]) -> str:
     if not tables:
         return " There are no tables in these documents."
     shown = ", ".join(table.shown for table in tables[:_SHOWN_NAMES])

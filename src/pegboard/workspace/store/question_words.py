@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from pegboard.workspace.analyzer import DEFAULT_LANGUAGE, AskedWord, asked_words, stems_of
+from pegboard.workspace.analyzer import DEFAULT_LANGUAGE, AskedWord, stems_of, words_of_question
 from pegboard.workspace.store.connection import Connection
 from pegboard.workspace.store.readable_spaces import ReadableSpaces
 from pegboard.workspace.store.scoring import best_score, idf, part_of_score
@@ -61,7 +61,7 @@ class QuestionWords(Struct, frozen=True, kw_only=True):
         ).fetchone()
         passages, total = int(size[0]), float(size[1])
         languages = _languages_in(db, within)
-        counts = Counter(asked_words(text, languages))
+        counts = Counter(words_of_question(text, languages))
         asked = [each for each, _ in counts.most_common(SEARCH_COUNTED_TERMS)]
         if not asked or not passages:
             return cls()

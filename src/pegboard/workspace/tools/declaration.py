@@ -139,7 +139,7 @@ def document_spec(
     )
 
 
-def where_space_is_set(tool: DocumentTool) -> DocumentTool:
+def needs_one_space(tool: DocumentTool) -> DocumentTool:
     """Return the tool, hidden from callers without a single space."""
     return replace(tool, spec=replace(tool.spec, available=SpaceIsSet()))
 

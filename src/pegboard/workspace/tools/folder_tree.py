@@ -12,8 +12,8 @@ from pegboard.workspace.tools.declaration import (
     TEXT,
     WHOLE,
     document_tool,
+    needs_one_space,
     up_to,
-    where_space_is_set,
 )
 
 
@@ -28,7 +28,7 @@ async def _look(store: DocumentStore, scope: DocumentScope, args: JSON) -> JSON:
     )
 
 
-TOOL = where_space_is_set(
+TOOL = needs_one_space(
     document_tool(
         "folder_tree",
         "Show the folders of a source below one of them, as a drawn tree and as JSON, with how many documents each "

@@ -14,9 +14,9 @@ from pegboard.workspace.tools.declaration import (
     TEXT,
     WHOLE,
     document_tool,
+    needs_one_space,
     rows,
     up_to,
-    where_space_is_set,
 )
 
 
@@ -26,7 +26,7 @@ async def _look(store: DocumentStore, scope: DocumentScope, args: JSON) -> JSON:
     )
 
 
-TOOL = where_space_is_set(
+TOOL = needs_one_space(
     document_tool(
         "list_folder_contents",
         "List what stands in one folder of a source: its folders first, then its documents, by name.",

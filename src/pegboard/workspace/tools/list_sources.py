@@ -11,9 +11,9 @@ from pegboard.workspace.tools.declaration import (
     TEXT,
     WHOLE,
     document_tool,
+    needs_one_space,
     rows,
     up_to,
-    where_space_is_set,
 )
 
 
@@ -23,7 +23,7 @@ async def _look(store: DocumentStore, scope: DocumentScope, args: JSON) -> JSON:
     )
 
 
-TOOL = where_space_is_set(
+TOOL = needs_one_space(
     document_tool(
         "list_sources",
         "List the sources of documents in this space, such as a handbook or a folder of contracts, by name.",

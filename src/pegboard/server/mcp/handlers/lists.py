@@ -10,7 +10,7 @@ import orjson
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.digests import digest
 from pegboard.core.ports import LeadsElsewhere
-from pegboard.core.selections import KeptTools
+from pegboard.core.selections import SharedTools
 from pegboard.core.snapshot import Snapshot
 from pegboard.core.view import View
 from pegboard.model.error import CallError
@@ -262,9 +262,9 @@ def _for_apps(view: View, snapshot: Snapshot, capabilities: JSON) -> tuple[ToolE
 
 def _generation(snapshot: Snapshot, tools: tuple[ToolEntry, ...]) -> str:
     """Return an identifier of a list; for lists shared by many callers it is computed once, not per page."""
-    if type(tools) is not KeptTools:
+    if type(tools) is not SharedTools:
         return digest([(entry.wire_name, entry.fingerprint) for entry in tools])
-    known: BoundedCache[int, tuple[KeptTools, str]] = snapshot.cache.setdefault(
+    known: BoundedCache[int, tuple[SharedTools, str]] = snapshot.cache.setdefault(
         "generations", BoundedCache(max_entries=PROVIDER_LISTS)
     )
     kept = known.get(id(tools))

@@ -100,7 +100,7 @@ class HttpSession:
         self.era = Era(self.session)
         self.headers = answer_headers(_JSON, (b"mcp-session-id", self.session.session_id.encode()))
 
-    def whose(self, principal: Principal) -> Principal:
+    def caller_in_session(self, principal: Principal) -> Principal:
         """Return the caller within its session; usually the same object as for the previous request."""
         if self._asking is None or (self._asking[0] is not principal and self._asking[0] != principal):
             self._asking = principal, principal.in_session(self.session.name)
@@ -242,9 +242,9 @@ class SessionEndpoint:
                 session.is_open = True
             return self._http_sessions[session]
         session = self._sessions.reopen(named, principal)
-        return None if session is None else self._known(session, principal)
+        return None if session is None else self._opened_session(session, principal)
 
-    def _known(self, session: Session, principal: Principal) -> HttpSession:
+    def _opened_session(self, session: Session, principal: Principal) -> HttpSession:
         streams = SessionStreams(session.session_id, self._sessions.worker)
         opened = HttpSession(session=session, principal=principal, streams=streams)
         if self._shared is not None:
@@ -266,7 +266,7 @@ class SessionEndpoint:
             await send_whole(exchange.send, 200, refusal)
         else:
             client = client_of(params)
-            opened = self._known(self._sessions.open(principal, client), principal)
+            opened = self._opened_session(self._sessions.open(principal, client), principal)
             result = Answer((json_bytes(initialization(self._gateway, client.version)),))
             await _reply(exchange.send, 200, result.message(json_bytes(request["id"])), opened)
 
@@ -328,7 +328,7 @@ class SessionEndpoint:
         is_wish = self._shared is not None and request["method"] in _WISHES
         before = Wishes(session.level, set(session.uris)) if is_wish else None
         try:
-            principal = http_session.whose(exchange.principal)
+            principal = http_session.caller_in_session(exchange.principal)
             dispatched = self._ready and self._ready.recognise_earlier(request, principal, http_session.era)
             dispatched = dispatched or self._dispatcher.dispatch(request, http_session.era, principal)
             if isinstance(dispatched, Answer):

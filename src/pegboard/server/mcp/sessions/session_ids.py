@@ -55,7 +55,7 @@ class SessionIds:
     def seal(self, owner: str, client: Client) -> tuple[str, OpenedId]:
         """Return a new id for an owner, and its content; capabilities are reduced to those used here."""
         ends_at = int(self._clock() + SESSION_S)
-        known = Client(client.version, _asked_for(client.capabilities), client.name[:CLIENT_NAME_CHARS])
+        known = Client(client.version, _used_capabilities(client.capabilities), client.name[:CLIENT_NAME_CHARS])
         payload = orjson.dumps([ends_at, *known])
         return self._sealing.codec.seal(self._binding(owner) + payload), OpenedId(known, ends_at)
 
@@ -91,7 +91,7 @@ def name_of(session_id: str) -> bytes:
     return sha256(session_id.encode()).digest()[:_BINDING_BYTES]
 
 
-def _asked_for(capabilities: JSON) -> JSON:
+def _used_capabilities(capabilities: JSON) -> JSON:
     """Return only the capabilities that are used here, to keep ids short."""
     known: JSON = {}
     for name, modes in (("elicitation", ("form", "url")), ("sampling", ("tools", "context")), ("roots", ())):

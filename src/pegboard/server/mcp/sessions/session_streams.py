@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from starlette.types import Receive, Send
 
-from pegboard.server.mcp.event_streams import SSE_HEADERS, EventStream, HeldConnection
+from pegboard.server.mcp.event_streams import SSE_HEADERS, EventStream, OpenStream
 from pegboard.server.mcp.limits import RECONNECT_MS, SESSION_BYTES, SESSION_MESSAGES
 
 Watch = Callable[[Callable[[], None]], Callable[[], None]]
@@ -20,7 +20,7 @@ _PREFIX = "p"
 """The prefix of event ids; the name of the worker that keeps them follows if there are several."""
 
 
-class KeptEvent(NamedTuple):
+class StoredEvent(NamedTuple):
     """An event of one stream, as it was sent."""
 
     stream: SessionStream
@@ -40,9 +40,9 @@ class SessionStreams:
         self._prefix = f"{_PREFIX}{worker}-" if worker else _PREFIX
         self._head = f"id: {self._prefix}".encode()
         self.own: SessionStream | None = None
-        self.held: list[HeldConnection] = []
+        self.held: list[OpenStream] = []
         self.is_over = False
-        self._events: dict[int, KeptEvent] = {}
+        self._events: dict[int, StoredEvent] = {}
         self._next = self._bytes = 0
 
     def end(self) -> None:
@@ -55,7 +55,7 @@ class SessionStreams:
         """Return an event with a new id, and keep it for clients that lose it."""
         self._next += 1
         event = b"%b%d\r\n%bdata: %b\r\n\r\n" % (self._head, self._next, head, data)
-        self._events[self._next] = KeptEvent(stream, event)
+        self._events[self._next] = StoredEvent(stream, event)
         self._bytes += len(event)
         while len(self._events) > SESSION_MESSAGES or (self._bytes > SESSION_BYTES and len(self._events) > 1):
             self._bytes -= len(self._events.pop(next(iter(self._events))).event)
@@ -91,7 +91,7 @@ class SessionStream(EventStream):
         super().__init__(_nowhere if send is None else send)
         self._streams, self._is_primed = streams, is_primed
         self.is_attached = send is not None
-        self._held: HeldConnection | None = None
+        self._held: OpenStream | None = None
 
     def headers(self) -> list[tuple[bytes, bytes]]:
         return [*SSE_HEADERS, (b"mcp-session-id", self._streams.session_id.encode())]
@@ -171,7 +171,7 @@ class SessionStream(EventStream):
                 if not (self.is_ended or has_left):
                     saying.append(_say_soon(send({"type": "http.response.body", "body": b""})))
 
-        held = self._held = HeldConnection(self.ping, over)
+        held = self._held = OpenStream(self.ping, over)
         forget = watch(held.let_go)
         session.__enter__()
         self._streams.held.append(held)

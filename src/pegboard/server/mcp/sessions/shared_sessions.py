@@ -154,7 +154,7 @@ class SharedSessions:
         """Send a client the rest of another worker's stream; `False` if that worker does not answer."""
         follow = new_id()
         queue = self._following[follow] = asyncio.Queue[JSON]()
-        leaving = asyncio.create_task(_left(receive))
+        leaving = asyncio.create_task(_client_left(receive))
         try:
             body: JSON = {"session": session.name, "last": last, "follow": follow}
             if not await self._bus.tell("session.resume", body, to=worker):
@@ -217,7 +217,7 @@ def other_keeper_of(last_event_id: str, worker: str) -> str | None:
     return None if match is None or match[1] == worker else match[1]
 
 
-async def _left(receive: Receive) -> None:
+async def _client_left(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
