@@ -19,6 +19,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from pegboard import Catalog, DefinitionError, Secret, ToolContext, http_app, load_catalog
 from pegboard.auth.keys import KeyStore
+from pegboard.config.config_warnings import warnings
 from pegboard.connections.auth_settings import AuthSettings
 from pegboard.connections.exchanged_credentials import ExchangedCredentials
 from pegboard.model.caller import Caller
@@ -395,3 +396,23 @@ def test_a_token_in_plain_text_and_settings_that_exchange_nothing_are_refused() 
     assert "a token" not in repr((ctx, ctx.caller, ctx.subject_token))
     with pytest.raises(DefinitionError, match="subject_token"):
         ctx.child(subject_token=Secret("another"))
+
+
+def test_check_warns_of_a_source_that_exchanges_tokens_which_the_server_does_not_accept(tmp_path: Path) -> None:
+    auth = {
+        "mode": "exchange",
+        "issuer": "https://login.example",
+        "client_id": "pegboard",
+        "client_secret": "${SECRET}",
+    }
+    hook = {"name": "me", "type": "webhook", "description": "Say.", "webhook": {"url": "https://x.example"}}
+    path, told = tmp_path / "pegboard.yaml", list[list[str]]()
+    for jwt_rules in ({}, {"jwt": {"issuer": ISSUER, "audience": AUDIENCE, "jwks_url": "https://login.example/keys"}}):
+        rules = [{"when": {"key": "ann"}, "user": "ann", "profiles": []}]
+        identity = {"api_keys": {"store": "sqlite:./keys.db"}, "map": rules, **jwt_rules}
+        path.write_text(json.dumps({"name": "acme", "tools": [{**hook, "auth": auth}], "identity": identity}))
+        catalog, config = load_catalog(path, env=ENV)
+        told.append([problem.message for problem in warnings(config, catalog)])
+    assert told[1] == []
+    [text] = told[0]
+    assert "`exchange` exchanges the token with which a person comes, and this server accepts none" in text

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pegboard.catalog import Catalog
 from pegboard.config.config import Config, Declared
 from pegboard.config.forms.profile_form import ProfileForm
+from pegboard.config.forms.source_auth_form import SourceAuthForm
 from pegboard.config.profiles import globs_of, place_of, unmatched_globs
 from pegboard.config.python_modules import hidden_module, hidden_modules
 from pegboard.core.call.budget_stage import names_of_agent
@@ -37,6 +38,7 @@ def warnings(config: Config, catalog: Catalog) -> list[Problem]:
         ]
         problems += _idle_pins(declared, catalog)
     problems += _idle_budgets(config, catalog)
+    problems += _exchanges_without_tokens(config)
     for tool in config.tools:
         source = catalog.registry.sources.get(tool.value.name)
         if unmet := getattr(source, "unmet", ""):
@@ -52,6 +54,21 @@ def warnings(config: Config, catalog: Catalog) -> list[Problem]:
         for name, place in hidden_modules(config.path.absolute().parent).items()
     ]
     return [*problems, *_idle_permissions(config, catalog), *_unreachable_tools(catalog)]
+
+
+def _exchanges_without_tokens(config: Config) -> Iterator[Problem]:
+    """Yield a warning for each source that exchanges the tokens of its callers, if the server accepts none."""
+    accepts_tokens = config.identity is not None and config.identity.value.jwt is not None
+    if accepts_tokens or "identity" in config.refused.sections:
+        return
+    for tool in config.tools:
+        auth: object = getattr(tool.value, "auth", None)
+        if isinstance(auth, SourceAuthForm) and auth.exchanges_tokens:
+            text = (
+                f"`{auth.mode}` exchanges the token with which a person comes, and this server accepts none: every "
+                "call over HTTP will be refused. Add `identity: {jwt: …}`"
+            )
+            yield (tool.at / "auth" / "mode").problem(text)
 
 
 def _idle_budgets(config: Config, catalog: Catalog) -> Iterator[Problem]:

@@ -155,7 +155,12 @@ class SourceAuthForm(Form):
     @property
     def is_personal(self) -> bool:
         """Whether each person has their own token."""
-        return self.mode in ("user", "exchange", "id_jag")
+        return self.mode == "user" or self.exchanges_tokens
+
+    @property
+    def exchanges_tokens(self) -> bool:
+        """Whether a person's token is exchanged for the one with which they come."""
+        return self.mode in ("exchange", "id_jag")
 
     def static_headers(self) -> dict[str, str | Secret]:
         """Return the headers that are sent with every request."""
