@@ -20,6 +20,7 @@ from pegboard.testing import CallsTool, Hold, ModelFailure, ModelServer
 from tests import forking
 from tests.server.http_callers import heard
 from tests.server.processes import Server, serving
+from tests.timing import PATIENCE_S
 
 TEAM = Path(__file__).parents[2] / "examples" / "team"
 PLAY = runpy.run_path(str(TEAM / "models.py"))["play"]
@@ -77,6 +78,7 @@ profiles:
   careful: {deny: ["*look_up"]}
   team: {include: [core]}
   other: {include: []}
+audit: {store: "jsonl:./audit.jsonl"}
 """
 
 
@@ -169,6 +171,30 @@ async def test_over_http_the_answer_comes_at_once_or_after_its_events(served: Se
         for event in events if event.name in ("on_tool_call", "on_sub_agent_tool_call")
     ]  # fmt: skip
     assert sorted(called) == sorted(CALLS)
+
+
+def rows_of(served: Server) -> list[dict[str, Any]]:
+    path = served.said.parent / "audit.jsonl"
+    return [json.loads(line)["row"] for line in path.read_text().splitlines()] if path.exists() else []
+
+
+async def test_a_run_over_http_has_an_audit_row_with_the_request_of_its_calls(served: Server) -> None:
+    def of_lead() -> list[dict[str, Any]]:
+        return [row for row in rows_of(served) if row.get("name") == "agent.lead" and row.get("event") is None]
+
+    before = len(of_lead())
+    await run_over_http(served, "application/json", query="Write about Acme.", context={"company": "Acme"})
+    async with httpx2.AsyncClient(timeout=60) as client:
+        await client.post(f"{served.url}/v1/agents/lead/run?profile=quiet", json={"query": "Write."})
+    async with asyncio.timeout(PATIENCE_S):
+        while len(of_lead()) < before + 2:
+            await asyncio.sleep(0.05)
+    ran, refused = of_lead()[before:]
+    assert (ran["tool"], ran["outcome"], ran["door"], ran["profile"]) == ("agent.lead", "ok", "http", "all")
+    assert ran["costs"]["tokens"] > 0
+    assert (refused["outcome"], refused["profile"], "tool" in refused) == ("not_found", "quiet", False)
+    joined = [row["name"] for row in rows_of(served) if row.get("request_id") == ran["request_id"]]
+    assert sorted(set(joined)) == ["agent.lead", "check", "draft", "look_up", "research"]
 
 
 async def test_a_client_that_leaves_cancels_the_run_and_its_request_to_the_model(

@@ -20,10 +20,11 @@ from pegboard import (
     ToolSpec,
     Verdict,
 )
-from pegboard.core.call.finished_call import FinishedCall, StartedCall
+from pegboard.core.call.finished_call import FinishedCall, FinishedRun, StartedCall
 from pegboard.core.call.record import Call
 from pegboard.core.digests import digest
 from pegboard.core.executor import decision_of
+from pegboard.model.budget import Spending
 from pegboard.model.error import ERROR_KINDS
 from pegboard.model.record import replace
 from pegboard.model.source_state import SourceState
@@ -254,6 +255,7 @@ class AuditFake:
 
     def __init__(self) -> None:
         self.is_up, self.begun, self.rows = True, list[StartedCall](), list[FinishedCall]()
+        self.runs: list[FinishedRun] = []
 
     def note(self, event: str, detail: object, *, by: str = "") -> None: ...
 
@@ -265,6 +267,12 @@ class AuditFake:
 
     def finished(self, call: FinishedCall) -> None:
         self.rows.append(call)
+
+    def begin_run(self, started: StartedCall) -> None:
+        self.begun.append(started)
+
+    def end_run(self, run: FinishedRun) -> None:
+        self.runs.append(run)
 
 
 async def test_while_a_required_audit_is_down_only_reading_goes_on() -> None:
@@ -280,6 +288,21 @@ async def test_while_a_required_audit_is_down_only_reading_goes_on() -> None:
     assert [kind_of(await view.call(name)) for name in ("write", "read")] == ["audit_unavailable", "ok"]
     audit.is_up = True
     assert kind_of(await view.call("write")) == "ok"
+
+
+def test_the_audit_records_a_run_of_an_agent_with_its_request_and_profile() -> None:
+    audit, clock = AuditFake(), Clock()
+    catalog = Catalog(clock=clock)
+    recorder = catalog.executor.observe_run(ANN, "lead", "r0")
+    recorder.end("ok", arguments=None, costs={}, output=None)
+    catalog.executor.swap(replace(catalog.executor.ports, audit=audit))
+    ctx = ANN.with_request(id="q1", spending=Spending("support", ()))
+    recorder = catalog.executor.observe_run(ctx, "lead", "r1")
+    clock.now += 2.0
+    recorder.end("timeout", arguments={"query": "x"}, costs={"usd": 5}, output="half")
+    [run], [started] = audit.runs, audit.begun
+    assert run == FinishedRun(started, "lead", {"query": "x"}, "timeout", {"usd": 5}, 2.0, "half")
+    assert (started.call_id, started.request_id, started.name, started.profile) == ("r1", "q1", "agent.lead", "support")
 
 
 async def test_who_records_calls_hears_of_each_once_with_all_that_an_audit_needs() -> None:

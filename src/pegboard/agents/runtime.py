@@ -28,10 +28,12 @@ from pegboard.agents.templates import SandboxedTemplates
 from pegboard.core.call.listeners import SubAgentObservers, as_observers
 from pegboard.core.call.output import clean_error
 from pegboard.core.names import nearest
+from pegboard.core.ports import RunRecorder
 from pegboard.core.redaction import Redactor
 from pegboard.core.registry import Registry
 from pegboard.core.view import AgentTools, View, ViewParts
 from pegboard.model.agent import AgentEntry, AgentResult, AgentSpec, ModelSpec, RunStatus
+from pegboard.model.budget import micros
 from pegboard.model.call_context import CallContext
 from pegboard.model.context import ToolContext
 from pegboard.model.error import CallError, ToolError
@@ -132,8 +134,15 @@ class AgentRuntime:
         redactor = self._redactor(whole)
         if entry.spec.secrets is not None:
             whole = _with_secrets(whole, entry.spec.secrets)
+        run_id = run_id or os.urandom(8).hex()
+        recorder = self._parts.runner.observe_run(whole, agent, run_id)
         whole = replace(whole, agent=agent)
-        return await self._ended(entry, query, context or {}, whole, on_text or _unheard, run_id, redactor)
+        result: AgentResult | None = None
+        try:
+            result = await self._ended(entry, query, context or {}, whole, on_text or _unheard, run_id, redactor)
+            return result
+        finally:
+            _record(recorder, query, context or {}, result)
 
     async def stream(self, agent: str, query: str, **options: Any) -> AsyncGenerator[StreamItem]:
         """Run an agent, and yield its text and events as they come, then its `AgentResult`. Arguments as for `run`.
@@ -407,6 +416,20 @@ class AgentRuntime:
                 state.models.pop(next(iter(state.models)))
             known = state.models[id(spec)] = (spec, self.make_model(spec))
         return known[1]
+
+
+def _record(recorder: RunRecorder, query: str, context: Mapping[str, JSONValue], result: AgentResult | None) -> None:
+    """Record the end of a run; without a result it was cancelled."""
+    arguments: JSONValue = {"query": query, "context": dict(context)}
+    if result is None:
+        recorder.end("cancelled", arguments=arguments, costs={}, output=None)
+        return
+    usage = result.usage
+    costs = {"tokens": micros(usage.input_tokens + usage.output_tokens)}
+    if usage.usd is not None:
+        costs["usd"] = micros(float(usage.usd))
+    kind = "ok" if result.error is None else result.error.kind
+    recorder.end(kind, arguments=arguments, costs=costs, output=result.output)
 
 
 class _Running:

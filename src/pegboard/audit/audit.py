@@ -10,7 +10,7 @@ import orjson
 from pegboard.audit.audit_row import AuditRow
 from pegboard.audit.audit_writer import AuditWriter
 from pegboard.audit.recent_calls import RecentCalls
-from pegboard.core.call.finished_call import NOT_READ, FinishedCall, StartedCall
+from pegboard.core.call.finished_call import NOT_READ, FinishedCall, FinishedRun, StartedCall
 from pegboard.core.digests import canonical_json
 from pegboard.core.judge import VISIBLE
 from pegboard.core.ports import AuditEvent
@@ -68,6 +68,14 @@ class Audit:
             started, tool, entry, written, judge() if entry is None else VISIBLE, consent, consent_id, limit_keys,
             kind, unknown, upstream, account, costs, duration_s, marks, ended, size, redactor,
         ))  # fmt: skip
+
+    def begin_run(self, started: StartedCall) -> None:
+        """Record the start of an agent's run; it becomes a row only if the run takes longer than a batch."""
+        self._put(started)
+
+    def end_run(self, run: FinishedRun) -> None:
+        """Record an agent's run that has ended."""
+        self._put(run._replace(arguments=canonical_json(run.arguments), output=len(canonical_json(run.output))))
 
     def note(self, event: AuditEvent, detail: Mapping[str, JSONValue], *, by: str = "") -> None:
         """Record a change of what may be called; `detail` must contain no secret."""

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from pegboard.audit.audit_row import NO_COSTS, NO_STAGES, AuditRow, EventKind
 from pegboard.audit.hash_chain import Unsealed
-from pegboard.core.call.finished_call import Marks, StartedCall, stage_seconds
+from pegboard.core.call.finished_call import FinishedRun, Marks, StartedCall, stage_seconds
 from pegboard.core.judge import VISIBLE
 from pegboard.core.redaction import Redactor
 from pegboard.model.budget import MICROS
@@ -129,6 +129,11 @@ class CallRows:
                 if before.pop(key, None) is None:
                     self._waiting.pop(key, None)
                 rows.append(Unsealed(call.started.at, self._body_of(call)))
+            elif kind is FinishedRun:
+                run = cast("FinishedRun", record)
+                if before.pop(id(run.started), None) is None:
+                    self._waiting.pop(id(run.started), None)
+                rows.append(self.unsealed(self._run_row(run)))
             elif isinstance(record, AuditRow):
                 rows.append(self.unsealed(record))
         running = [*before.values()]
@@ -205,10 +210,25 @@ class CallRows:
         if account is not None:
             row.connection, row.issuer, row.scopes = account
         if costs:
-            row.costs = {_text(unit, UNIT_CHARS, clean): amount / MICROS for unit, amount in costs.items()}
+            row.costs = _costs_of(costs, clean)
         row.duration_s, row.result_bytes = round(duration_s, 6), size
         if marks:
             row.stage_s = cast("Mapping[str, float]", stages_of(marks, ended))
+
+    def _run_row(self, run: FinishedRun) -> AuditRow:
+        """Return the row of an agent's run. Its arguments are canonical JSON, and its output the number of bytes."""
+        began = run.started
+        row = self._begun(began, began.redactor, event="call", rule="", outcome=run.kind, is_unknown=False)
+        row.tool = "" if run.kind == "not_found" else _text(began.name, NAME_CHARS, began.redactor)
+        arguments = cast("bytes", run.arguments)
+        row.arguments_digest, row.argument_bytes = _digest(arguments), len(arguments)
+        if self._has_bodies:
+            row.arguments = _body(arguments, began.redactor)
+        row.costs = _costs_of(run.costs, began.redactor)
+        row.duration_s, row.result_bytes = round(run.duration_s, 6), cast("int", run.output)
+        if run.kind == "ok":
+            row.decision = VISIBLE.code
+        return row
 
     def _begin_row(self, call: StartedCall) -> AuditRow:
         return self._begun(call, call.redactor, event="begin", rule=call.rule, outcome="unknown", is_unknown=True)
@@ -286,6 +306,10 @@ def _text(text: str, most: int, redactor: Redactor | None) -> str:
         text = redactor.text(text)
     text = text[:most]
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
+def _costs_of(costs: Mapping[str, int], clean: Redactor | None) -> Mapping[str, float]:
+    return {_text(unit, UNIT_CHARS, clean): amount / MICROS for unit, amount in costs.items()}
 
 
 def _digest(arguments: bytes) -> str:

@@ -26,6 +26,7 @@ from pegboard.core.call.listeners import (
     as_observers,
     joined,
 )
+from pegboard.core.call.observed_run import ObservedRun
 from pegboard.core.call.output import checked, clean_error, finished
 from pegboard.core.call.rate_limit import limits_of, pass_limits
 from pegboard.core.call.readiness import ablocked, blocked
@@ -140,6 +141,10 @@ class Executor(ExecutorState):
     def account(self, ctx: ToolContext, agent: str) -> AgentAccount:
         """Return the budgets of cost that a run of this agent falls under."""
         return AgentAccount(self, ctx, agent)
+
+    def observe_run(self, ctx: ToolContext, agent: str, run_id: str) -> ObservedRun:
+        """Record that a run of an agent begins which no call of a tool surrounds."""
+        return ObservedRun(self, ctx, agent, run_id)
 
     def off_loop(self, code: Callable[[], Any], ctx: ToolContext) -> Awaitable[Any]:
         """Run code that has blocked the event loop in a worker thread, which counts towards its caller's share."""

@@ -11,6 +11,7 @@ from pegboard.model.call_context import AccountUse
 from pegboard.model.caller import Caller
 from pegboard.model.consent import ConsentAnswer, ConsentRequest
 from pegboard.model.context import ToolContext
+from pegboard.model.error import ErrorKind
 from pegboard.model.json_types import JSON, JSONValue
 from pegboard.model.rate_limit import RateLimit
 from pegboard.model.secret import Secret
@@ -342,6 +343,16 @@ class AuditLog(Protocol):
 
     async def close(self) -> None:
         """Write what is left."""
+        ...
+
+
+class RunRecorder(Protocol):
+    """Records the end of an agent's run that no call of a tool surrounds."""
+
+    def end(
+        self, kind: ErrorKind | Literal["ok"], *, arguments: JSONValue, costs: Mapping[str, int], output: JSONValue
+    ) -> None:
+        """Record it. `costs` are in millionths of each unit."""
         ...
 
 

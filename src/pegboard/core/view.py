@@ -25,7 +25,7 @@ from pegboard.core.judge import (
 from pegboard.core.lifecycle import after_end, has_ended
 from pegboard.core.names import listing, nearest, nearest_one
 from pegboard.core.near_names import NearNames
-from pegboard.core.ports import CostAccount, ListsForPersons
+from pegboard.core.ports import CostAccount, ListsForPersons, RunRecorder
 from pegboard.core.predicates import Availability, Conditions, States
 from pegboard.core.registry import Kind, Registry
 from pegboard.core.selections import Selected
@@ -74,6 +74,10 @@ class CallRunner(Protocol):
 
     def account(self, ctx: ToolContext, agent: str) -> CostAccount:
         """Return the budgets of cost that a run of this agent falls under."""
+        ...
+
+    def observe_run(self, ctx: ToolContext, agent: str, run_id: str) -> RunRecorder:
+        """Record that a run of an agent begins which no call of a tool surrounds."""
         ...
 
     def off_loop(self, code: Callable[[], Any], ctx: ToolContext) -> Awaitable[Any]:

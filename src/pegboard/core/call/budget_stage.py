@@ -227,6 +227,7 @@ async def _pass_remote(
     try:
         # What had to be settled first returns no amounts.
         used = await asked or await cast("Awaitable[Sequence[int]]", state.ports.budgets.charge(dues))
+        state.budgets_are_away = False
     except OSError as error:
         used = _without_store(state, dues, name=name, default=default, error=error)
     _refuse_spent(state, dues, used, name)
@@ -259,7 +260,9 @@ def _without_store(
 ) -> Sequence[int]:
     """Return what this process has counted, if that decides while the store is away."""
     rules = [(due.budget and due.budget.when_store_is_down) or default for due in dues]
-    log.warning("The store of budgets is down (%s); %r is decided by %s.", error, name, sorted(set(rules)))
+    level = logging.DEBUG if state.budgets_are_away else logging.WARNING
+    state.budgets_are_away = True
+    log.log(level, "The store of budgets is down (%s); %r is decided by %s.", error, name, sorted(set(rules)))
     if "closed" in rules:
         raise CallError("ratelimit_unavailable", STORE_DOWN.format(name=name, what="budget"))
     local = [due for due, rule in zip(dues, rules, strict=True) if rule == "local"]

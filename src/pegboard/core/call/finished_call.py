@@ -111,6 +111,21 @@ class FinishedCall(NamedTuple):
         return stage_seconds(self.marks, self.ended)
 
 
+class FinishedRun(NamedTuple):
+    """An agent's run that has ended and that no call of a tool surrounds, including refused ones.
+
+    `arguments` are the query and the variables of the prompt. `costs` are in millionths of each unit.
+    """
+
+    started: StartedCall
+    agent: str
+    arguments: JSONValue
+    kind: CallKind
+    costs: Mapping[str, int]
+    duration_s: float
+    output: JSONValue
+
+
 class CallObserver(Protocol):
     """Receives both records of every call: audit, traces, metrics. Its exceptions are logged and change nothing.
 

@@ -78,6 +78,7 @@ def pass_limits(call: Asked, hits: Hits, *, charge: bool, may_wait: bool) -> Awa
 async def _pass_remote(call: Asked, hits: Hits, asked: Awaitable[float | None], *, charge: bool) -> None:
     try:
         wait_s = await asked
+        call.executor.limits_are_away = False
     except OSError as error:
         wait_s = _without_store(call, hits, charge=charge, error=error)
     if wait_s != 0.0:
@@ -99,7 +100,10 @@ def rule_without_store(declared: WhenStoreIsDown | None, tool: ToolSpec) -> When
 
 def _without_store(call: Asked, hits: Hits, *, charge: bool, error: OSError) -> float | None:
     rules = [rule_without_store(limit.when_store_is_down, call.entry.spec) for _, limit in hits]
-    log.warning("The rate limit store is down (%s); %r is decided by %s.", error, call.name, sorted(set(rules)))
+    # Once in an outage: every later call of it would repeat the same.
+    level = logging.DEBUG if call.executor.limits_are_away else logging.WARNING
+    call.executor.limits_are_away = True
+    log.log(level, "The rate limit store is down (%s); %r is decided by %s.", error, call.name, sorted(set(rules)))
     if "closed" in rules:
         raise CallError("ratelimit_unavailable", STORE_DOWN.format(name=call.name, what="rate limit"))
     local = [hit for hit, rule in zip(hits, rules, strict=True) if rule == "local"]

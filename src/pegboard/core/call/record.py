@@ -16,7 +16,7 @@ from pegboard.core.after_fork import leave_to_parent
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.call.budget_meter import BudgetMeter
 from pegboard.core.call.deliveries import AsyncObservers, Deliveries
-from pegboard.core.call.finished_call import CallObserver, StartedCall
+from pegboard.core.call.finished_call import CallObserver, FinishedRun, StartedCall
 from pegboard.core.call.limit_keys import FloodGuard, Key, owner_of
 from pegboard.core.call.listeners import DELIVERED, Delivered, Listeners
 from pegboard.core.call.repeats import RepeatBreaker
@@ -102,6 +102,18 @@ class AgentRunner(Protocol):
         ...
 
 
+class CallAudit(AuditLog, Protocol):
+    """The audit, as calls and agents' runs use it."""
+
+    def begin_run(self, started: StartedCall) -> None:
+        """Record the start of an agent's run that no call of a tool surrounds."""
+        ...
+
+    def end_run(self, run: FinishedRun) -> None:
+        """Record the end of such a run."""
+        ...
+
+
 class Ports(Struct, frozen=True, kw_only=True, eq=False):
     """What an executor needs from other packages, as one frozen value.
 
@@ -126,7 +138,7 @@ class Ports(Struct, frozen=True, kw_only=True, eq=False):
     used_answers: UsedAnswers | None = None
     tasks: TaskEngine | None = None
     agents: AgentRunner | None = None
-    audit: AuditLog | None = None
+    audit: CallAudit | None = None
     audit_required: bool = False
     repair: Callable[[Call, Callable[[object], JSON]], bool] = lambda call, judge: False
     listeners: Listeners = field(default_factory=Listeners)
@@ -177,6 +189,8 @@ class ExecutorState:
         self.flood = FloodGuard(allowed, ports.invalid_calls)
         self.repeats = RepeatBreaker(ports.clock)
         self.budgets = BudgetMeter()
+        self.limits_are_away = self.budgets_are_away = False
+        """Whether the last call that asked the shared store got no answer, which is logged once."""
         self._redactors = BoundedCache[tuple[Secret, ...], Redactor](max_entries=REDACTORS_REMEMBERED)
         self._swapping = Lock()
         registry.wall_clock = ports.wall_clock

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any
@@ -62,6 +63,8 @@ class AgentRoutes:
         name, view = request.path["name"], self._view(request)
         catalog = self._api.gateway.catalog
         if name not in catalog.registry.declarations.agents or not await may_run(name, view):
+            recorder = catalog.executor.observe_run(caller_of(view), name, os.urandom(8).hex())
+            recorder.end("not_found", arguments=None, costs={}, output=None)
             # The same words as for an unknown agent, so that nobody learns which agents others have.
             raise not_found(f"No agent named {name[:100]!r} is available to this caller.")
         asked = AgentQuery.of(await self._api.body(request))
