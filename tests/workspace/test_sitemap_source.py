@@ -8,7 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from pegboard import Workspace
+from pegboard.egress.destinations import Destinations
 from pegboard.model.error import CallError, DefinitionError
+from pegboard.workspace.failed_files import FAILED_RETRY_S, FailedFiles
+from pegboard.workspace.ingest import IngestReport
 from pegboard.workspace.sources.sitemap_source import SitemapSource
 from tests.workspace.library import ON_SQLITE_ALONE, Library
 from tests.workspace.test_watching import ids
@@ -215,3 +218,37 @@ async def test_a_private_site_is_refused_unless_it_is_allowed(library: Library, 
     assert refused.value.error.kind == "blocked_destination"
     with pytest.raises(DefinitionError, match="is no site map"):
         await Workspace(library.store).ingest("sitemap:ftp://example.com", space="s1")
+
+
+@ON_SQLITE_ALONE
+async def test_pages_that_fail_are_tried_again_with_growing_pauses_or_when_they_change(
+    library: Library, served: Served
+) -> None:
+    site, now = served.site, [0.0]
+    workspace, failed = Workspace(library.store, allow_private=True), FailedFiles(clock=lambda: now[0])
+
+    async def run() -> IngestReport:
+        place = SitemapSource(f"{site.url}/sitemap.xml", Destinations(allow_private=True))
+        return await workspace.ingest_from(place, space="s1", source="site", failed=failed)
+
+    await run()
+    served.fetched()
+    site.failing = Answer(status=503)
+    site.changed = dict.fromkeys(site.pages, "2026-02-02")
+    first = await run()
+    assert (served.fetched(), len(first.bad), first.waiting) == ([*site.pages], 4, 0)
+    again = await run()
+    assert (served.fetched(), again.bad, again.waiting, again.has_changes) == ([], [], 4, False)
+    site.changed["/p1"] = "2026-03-03"
+    await run()
+    assert served.fetched() == ["/p1"]
+    now[0] = FAILED_RETRY_S
+    await run()
+    assert served.fetched() == ["/p0", "/p1", "/p2", "/p3"]
+    now[0] = 2 * FAILED_RETRY_S
+    await run()
+    assert served.fetched() == []
+    site.failing = Answer()
+    now[0] = 4 * FAILED_RETRY_S
+    assert dict((await run()).counts) == {"unchanged": 4}
+    assert served.fetched() == [*site.pages]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 from pegboard.core.ports import Embedder
@@ -13,6 +12,7 @@ from pegboard.model.document import Access
 from pegboard.model.json_types import JSON
 from pegboard.model.secret import Secret
 from pegboard.workspace.document_operations import shown, with_note
+from pegboard.workspace.failed_files import FailedFiles
 from pegboard.workspace.ingest import IngestReport, SourceIngest
 from pegboard.workspace.parsers import DocumentParser, Parser, Parsers
 from pegboard.workspace.reranking import Rerank, Reranker
@@ -162,10 +162,11 @@ class Workspace:
         metadata: Mapping[str, str] | None = None,
         allow_shrink: bool = False,
         reads_again: bool = False,
+        failed: FailedFiles | None = None,
         on_progress: Callable[[IngestReport], None] = lambda _: None,
         on_bad: Callable[[BadFile], None] = lambda _: None,
     ) -> IngestReport:
-        """Ingest the files of a place, as `ingest` does.
+        """Ingest the files of a place, as `ingest` does. `failed` files of earlier runs are tried again with pauses.
 
         Raises:
             CallError: the store or the place cannot be used; `needs_review` without `allow_shrink`.
@@ -181,6 +182,7 @@ class Workspace:
             metadata=metadata,
             allow_shrink=allow_shrink,
             reads_again=reads_again,
+            failed=failed,
             on_progress=on_progress,
             on_bad=on_bad,
         ).run()
@@ -217,16 +219,17 @@ class Workspace:
         Raises:
             DefinitionError: there is no such folder, or the package `watchfiles` is missing.
         """
-        path = Path(folder)
+        path, failed = Path(folder), FailedFiles()
 
         async def run() -> None:
             on_report(
-                await self.ingest(
-                    path,
+                await self.ingest_from(
+                    FolderSource(path, is_own=self._is_own),
                     space=space,
-                    source=source,
+                    source=source or name_of(str(path)),
                     encoding=encoding,
                     metadata=metadata,
+                    failed=failed,
                     on_progress=on_progress,
                     on_bad=on_bad,
                 )
@@ -252,11 +255,19 @@ class Workspace:
         """
         if watches:
             check_watchfiles()
+        name, failed = source or name_of(str(folder)), FailedFiles()
         return LiveSource(
             space=space,
-            name=source or name_of(str(folder)),
+            name=name,
             origin=str(folder),
-            ingest=partial(self.ingest, folder, space=space, source=source, encoding=encoding, metadata=metadata),
+            ingest=lambda: self.ingest_from(
+                FolderSource(folder, is_own=self._is_own),
+                space=space,
+                source=name,
+                encoding=encoding,
+                metadata=metadata,
+                failed=failed,
+            ),
             every_s=every_s,
             watched=folder if watches else None,
             is_ignored=self._ignoring(),
@@ -273,11 +284,14 @@ class Workspace:
         every_s: float,
     ) -> LiveSource:
         """Return a place for `SourceSync`; `make` returns its source for each run."""
+        failed = FailedFiles()
         return LiveSource(
             space=space,
             name=source,
             origin=make().origin,
-            ingest=lambda: self.ingest_from(make(), space=space, source=source, encoding=encoding, metadata=metadata),
+            ingest=lambda: self.ingest_from(
+                make(), space=space, source=source, encoding=encoding, metadata=metadata, failed=failed
+            ),
             every_s=every_s,
         )
 

@@ -19,6 +19,7 @@ from pegboard.model.document import DocumentScope, NewDocument
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.record import replace
 from pegboard.models.limits import LISTED_LINE_CHARS
+from pegboard.workspace.failed_files import FailedFiles
 from pegboard.workspace.file_reader import PARSERS, FileReader, checksum_of, with_error
 from pegboard.workspace.own_metadata import checked_metadata
 from pegboard.workspace.parsers import Parsers
@@ -53,6 +54,8 @@ class IngestReport:
     embedder_fault: str = ""
     empty: list[str] = field(default_factory=list[str])
     bad: list[BadFile] = field(default_factory=list[BadFile])
+    waiting: int = 0
+    """Files that could not be read lately, and are tried again later. They count as failed."""
     kinds_not_read: Counter[str] = field(default_factory=Counter[str])
     """Files that no parser reads, such as pictures, by their endings."""
     not_read: list[BadFile] = field(default_factory=list[BadFile])
@@ -66,7 +69,9 @@ class IngestReport:
     @property
     def has_changes(self) -> bool:
         """Whether the run changed anything, or skipped a file."""
-        return self.counts.total() > self.counts["unchanged"] or bool(self.removed or self.embedded or self.bad)
+        return self.counts.total() > self.counts["unchanged"] + self.waiting or bool(
+            self.removed or self.embedded or self.bad
+        )
 
     def add_not_read(self, file: BadFile) -> None:
         """Count a file that no parser reads."""
@@ -100,13 +105,14 @@ class _Reader(Struct, frozen=True, kw_only=True):
 class _Unchanged(Struct, frozen=True, kw_only=True):
     """A file whose document stays as it is. `etag` is its version now, to be recorded; empty if it is known.
 
-    `kept` says why the file could not be read; empty if it was.
+    `kept` says why the file could not be read; empty if it was. `is_waiting` means that it was not tried.
     """
 
     path: str
     outcome: Stored = "unchanged"
     etag: str = ""
     kept: str = ""
+    is_waiting: bool = False
 
 
 _Outcome = NewDocument | BadFile | _Unchanged
@@ -133,6 +139,7 @@ class SourceIngest(Struct, frozen=True, kw_only=True):
             stored one.
         metadata: of every document, kept for later runs; `None` keeps the stored one.
         allow_shrink: whether the source may lose all or most of its documents.
+        failed: the files that earlier runs could not read; those are not tried again in each run.
         reads_again: whether unchanged files are read again, such as after a change of a parser.
         on_progress: called after each stored batch; `on_bad` at once for each file that was skipped.
     """
@@ -146,6 +153,7 @@ class SourceIngest(Struct, frozen=True, kw_only=True):
     encoding: str | None = None
     metadata: Mapping[str, str] | None = None
     allow_shrink: bool = False
+    failed: FailedFiles | None = None
     reads_again: bool = False
     on_progress: Observer = lambda _: None
     on_bad: Callable[[BadFile], None] = lambda _: None
@@ -214,7 +222,7 @@ class SourceIngest(Struct, frozen=True, kw_only=True):
                 report.removed = await self._remove_gone(began_in)
             if began_in is not None:
                 await self.store.put_source_root(self.scope, self.space, self.name, began_in)
-        if version and not report.bad:
+        if version and not (report.bad or report.waiting):
             done = SourceVersion(self._version(), self.source.origin, sum(report.counts.values()))
             await self.store.put_source_version(self.scope, self.space, self.name, done)
         await self.store.end_source(self.scope, self.space, self.name)
@@ -242,6 +250,7 @@ class SourceIngest(Struct, frozen=True, kw_only=True):
                     report.add_not_read(outcome)
                 elif isinstance(outcome, _Unchanged):
                     report.counts[outcome.outcome] += 1
+                    report.waiting += outcome.is_waiting
                     if outcome.kept:
                         self._report_bad(report, BadFile(path=outcome.path, reason=outcome.kept))
                     etags |= {outcome.path: outcome.etag} if outcome.etag else {}
@@ -286,7 +295,7 @@ class SourceIngest(Struct, frozen=True, kw_only=True):
                     reading_bytes -= size_bytes
                     yield ended
                 size_bytes = min(file.size_bytes, self.max_file_bytes)
-                working.append((asyncio.create_task(self._document(file, reader, known)), size_bytes))
+                working.append((asyncio.create_task(self._tried(file, reader, known)), size_bytes))
                 reading_bytes += size_bytes
             while working:
                 ended = await working[0][0]
@@ -305,10 +314,27 @@ class SourceIngest(Struct, frozen=True, kw_only=True):
                 yield file, known.get(file.path)
 
     def _known_outcome(self, file: SourceFile, known: KnownFile | None, reader: _Reader) -> _Outcome | None:
-        """Return the outcome of a file that has the same etag as before; `None` if it has to be read."""
+        """Return the outcome of a file with the etag of before, or of one that failed; `None` if it has to be read."""
+        failure = None if self.failed is None else self.failed.waiting(file.path, file.etag)
+        if failure is not None and not reader.reads_again(file.path):
+            if failure.is_not_read:
+                return BadFile(path=file.path, reason=failure.reason)
+            return _Unchanged(path=file.path, outcome="failed", is_waiting=True)
         if known is None or known.error or not file.etag or file.etag != known.etag or reader.reads_again(file.path):
             return None
         return _Unchanged(path=file.path, outcome="renamed" if file.path in reader.renamed else "unchanged")
+
+    async def _tried(self, file: SourceFile, reader: _Reader, known: KnownFile | None) -> _Outcome:
+        """Return the outcome of reading a file, and remember a failure."""
+        outcome = await self._document(file, reader, known)
+        if self.failed is not None:
+            if isinstance(outcome, BadFile):
+                self.failed.put(file.path, file.etag, outcome.reason, is_not_read=True)
+            elif reason := outcome.error if isinstance(outcome, NewDocument) else outcome.kept:
+                self.failed.put(file.path, file.etag, reason)
+            else:
+                self.failed.remove(file.path)
+        return outcome
 
     async def _document(self, file: SourceFile, reader: _Reader, known: KnownFile | None) -> _Outcome:
         """Return the document in a file, that it is stored already, or why nothing reads it."""

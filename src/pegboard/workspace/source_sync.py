@@ -229,14 +229,19 @@ class _Turn:
         now = self._sync.wall_time()
         documents = sum(report.counts.values()) - report.counts["failed"]
         self._state = replace(
-            self._state, tried_at=now, synced_at=now, documents=documents, failures=len(report.bad), trouble=""
+            self._state,
+            tried_at=now,
+            synced_at=now,
+            documents=documents,
+            failures=len(report.bad) + report.waiting,
+            trouble="",
         )
         if self._trouble:
             log.warning("The documents of %r in the space %r are read again.", self._source.name, self._source.space)
             self._trouble = ""
         if report.has_changes:
             fields = {"event": "documents_synced", "space": self._source.space, "source": self._source.name,
-                      "documents": documents, "failures": len(report.bad)}  # fmt: skip
+                      "documents": documents, "failures": self._state.failures}  # fmt: skip
             log.info("documents_synced: %s of %r in the space %r", describe(report), self._source.name,
                      self._source.space, extra={"fields": fields})  # fmt: skip
         await self._put()
