@@ -197,6 +197,12 @@ async def test_rich_text_and_notebooks_are_read(reader: FileReader) -> None:
 MANUAL = b"""'\\" t
 .\\" a comment
 .TH LAMP 1 "2026"
+.ss \\n[.ss] 0
+.if  \\n[.g] \\{\\
+.  am URL
+.    ad l
+.  .
+.\\}
 .SH NAME
 lamp \\- light \\fIa room\\fR
 .de XX
@@ -224,6 +230,19 @@ CASES: list[tuple[str, Callable[[], bytes], str, str]] = [
     ("notes.md.gz", lambda: gzip.compress(b"# Notes\n"), "text/markdown", "# Notes\n"),
     ("lamp.1", lambda: MANUAL, "text/troff", "# LAMP(1)\n\n## NAME\n\nlamp - light a room\n\n## OPTIONS\n\n-v, --verbose\nTell more."),  # noqa: E501
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("source", "title"),
+    [
+        (MANUAL, "LAMP(1): light a room"),
+        (b".Dd today\n.Dt LAMP 1\n.Sh NAME\n.Nm lamp\n.Nd light a room\n.Sh OPTIONS\nnone\n", "LAMP(1): light a room"),
+        ('.TH LAMP 1\n.SH 名前\nlamp \\- 部屋を照らす\n.SH 書式\n'.encode(), "LAMP(1): 部屋を照らす"),
+        (b".TH LAMP 1\n.SH NAME\nlamp\n.SH OPTIONS\n-v - more\n", "LAMP(1)"),
+    ],
+)  # fmt: skip
+async def test_the_title_of_a_manual_page_says_what_it_is_about(reader: FileReader, source: bytes, title: str) -> None:
+    assert (await reader.read("lamp.1", source)).metadata["title"] == title
 
 
 @pytest.mark.parametrize(("name", "content", "mime", "text"), CASES, ids=[case[0] for case in CASES])

@@ -13,7 +13,7 @@ _BREAKS: Final = frozenset("PP P LP Pp TP TQ IP HP sp br It Bl El RS RE Bd Ed nf
 # Requests and macros without text.
 _SILENT: Final = frozenset(
     "ad na nh hy hw ne in ti ft ps ta tr nr ds if ie el so mso ll pl bp ce cs rr rm als lf UE ME YS SY "
-    "PD DT UC AT Dd Dt Os Sm Ek Bk Rs Re TS TE EQ EN".split()
+    "ss LINKSTYLE PD DT UC AT Dd Dt Os Sm Ek Bk Rs Re TS TE EQ EN".split()
 )
 _ALTERNATING: Final = frozenset("BR RB IR RI BI IB".split())
 _DEFINITIONS: Final = frozenset({"de", "ig", "am", "de1"})
@@ -28,6 +28,8 @@ _ESCAPE: Final = re.compile(
     r"\\(?:f(?:\[[^\]\n]{0,20}\]|\(..|.)|s[-+]?\d{0,2}|[hvwlLSHnDobxzY]'[^'\n]{0,100}'|\*?\[([^\]\n]{1,30})\]|\*?\((..)"
     r"|\*(.)|n(?:\(..|\[[^\]\n]{0,30}\]|.)|m(?:\(..|\[[^\]\n]{0,30}\]|.)|(.)|$)"
 )
+# The first section of a page, `NAME` in its language: `chmod - change file mode bits`.
+_SUMMARY: Final = re.compile(r"## [^\n]+\n+[^#\n]{1,500}?\s[-–—]+\s(?=\S)(.{1,500}?)(?=\n\s*\n|\n#|\Z)", re.DOTALL)
 _SIGNS: Final = {"-": "-", "e": "\\", "\\": "\\", "'": "'", "`": "`", " ": " ", "~": " ", "0": " ", ".": "."}
 
 
@@ -36,10 +38,11 @@ def parse_roff(options: object, payload: bytes) -> Parsed:
     source = decode(options, payload)
     text: list[str] = []
     headings: list[str] = []
-    title, until = "", ""
+    title, summary, until = "", "", ""
     for line in cleaned(source.text).replace("\\\n", "").split("\n"):
         if until:
-            until = "" if line.startswith(until) else until
+            # Inside of conditions it is indented: `.  .` ends a definition as `..` does.
+            until = "" if line.startswith(".") and f".{line[1:].lstrip()}".startswith(until) else until
             continue
         if not line.startswith((".", "'")):
             text.append(_plain(line))
@@ -52,6 +55,9 @@ def parse_roff(options: object, payload: bytes) -> Parsed:
             until = f".{words[1]}" if len(words) > 1 and name in ("de", "am") else ".."
         elif name in ("TH", "Dt") and words:
             title = f"{words[0]}({words[1]})" if len(words) > 1 else words[0]
+        elif name == "Nd":
+            summary = summary or one_line(" ".join(words))
+            text.append(" ".join(words))
         elif name in ("SH", "Sh", "SS", "Ss"):
             heading = one_line(" ".join(words))
             if heading:
@@ -66,7 +72,10 @@ def parse_roff(options: object, payload: bytes) -> Parsed:
     joined = re.sub(r"\n{3,}", "\n\n", "\n".join(text)).strip()
     parsed = Parsed(text=f"# {one_line(title)}\n\n{joined}" if title else joined, headings=headings_of(headings))
     if title:
-        parsed["title"] = one_line(title)
+        # Its summary tells a reader of a hit what the page is about, and every passage is found by it.
+        named = _SUMMARY.match(joined)
+        summary = summary or (one_line(named[1]) if named else "")
+        parsed["title"] = one_line(f"{title}: {summary}" if summary else title)
     return source.mark(parsed)
 
 
