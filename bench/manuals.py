@@ -2,9 +2,9 @@
 
     python -m bench.manuals [--packages FOLDER]
 
-Downloads `manpages`, `manpages-de`, `manpages-fr` and `manpages-ja` with `apt-get download` (or takes the files of a
-folder) and writes `build/manuals/documents.jsonl`. Nothing of it is part of this repository; without it the bench says
-so and goes on.
+Downloads `manpages`, `manpages-de`, `manpages-fr` and `manpages-ja` with `apt-get download` to `build/manuals` (or
+takes the files of a folder) and writes `build/manuals/documents.jsonl`. Nothing of it is part of this repository;
+without it the bench says so and goes on.
 
 The bench asks two kinds of questions. Those of `bench/requests/manuals.jsonl` were written and judged by hand, before
 anything was tuned: typing errors, compounds, codes, numbers, dates, headings, tables, and plain questions.
@@ -22,7 +22,6 @@ import random
 import re
 import subprocess
 import tarfile
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -117,8 +116,8 @@ def _plain(text: str) -> str:
     return text
 
 
-def pages_of(package: Path, language: str) -> Iterator[Row]:
-    """Yield the pages of a package; links to other pages are left out."""
+def files_of(package: Path, language: str) -> Iterator[tuple[str, bytes]]:
+    """Yield the id and the packed content of each page of a package; links to other pages are left out."""
     unpacked = subprocess.run(["dpkg-deb", "--fsys-tarfile", str(package)], check=True, capture_output=True).stdout
     with tarfile.open(fileobj=io.BytesIO(unpacked)) as archive:
         for member in archive:
@@ -126,10 +125,15 @@ def pages_of(package: Path, language: str) -> Iterator[Row]:
             file = archive.extractfile(member) if place and member.isfile() else None
             if place is None or file is None or (place["language"] or "en") != language:
                 continue
-            text = plain_text(gzip.decompress(file.read()).decode("utf-8", "replace"))
-            if len(text) < 400:
-                continue
-            yield _page(f"{language}/{place['name']}", language, text)
+            yield f"{language}/{place['name']}", file.read()
+
+
+def pages_of(package: Path, language: str) -> Iterator[Row]:
+    """Yield the pages of a package."""
+    for id_, content in files_of(package, language):
+        text = plain_text(gzip.decompress(content).decode("utf-8", "replace"))
+        if len(text) >= 400:
+            yield _page(id_, language, text)
 
 
 def _page(id_: str, language: str, text: str) -> Row:
@@ -157,11 +161,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--packages", type=Path, help="a folder with the .deb files; downloaded without it")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as own:
-        folder = options.packages or Path(own)
-        if options.packages is None:
-            subprocess.run(["apt-get", "download", *PACKAGES], cwd=own, check=True)
-        print(f"{make(folder)} pages in {DOCUMENTS}")
+    folder: Path = options.packages or DOCUMENTS.parent
+    if options.packages is None and not all(any(folder.glob(f"{package}_*.deb")) for package in PACKAGES):
+        folder.mkdir(parents=True, exist_ok=True)
+        subprocess.run(["apt-get", "download", *PACKAGES], cwd=folder, check=True)
+    print(f"{make(folder)} pages in {DOCUMENTS}")
 
 
 if __name__ == "__main__":
