@@ -144,5 +144,10 @@ async def test_names_and_long_texts_of_public_apis_are_accepted(pattern: str, va
 
 
 def test_an_invalid_class_is_still_refused() -> None:
-    with pytest.raises(DefinitionError, match="Invalid JSON Schema"):
+    with pytest.raises(DefinitionError, match=r"Invalid JSON Schema: \$\.pattern: the value is not a"):
         compile_schema({"pattern": "^[z-a]{1,500}$"})
+
+
+def test_a_fault_without_a_place_is_told_without_one() -> None:
+    with pytest.raises(DefinitionError, match="Invalid JSON Schema: Invalid URI reference"):
+        compile_schema({"properties": {"a": {"$id": "http://["}}})

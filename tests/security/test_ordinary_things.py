@@ -245,7 +245,7 @@ async def test_an_upstream_server_may_write_bounds_as_earlier_drafts_do(tmp_path
     file = telling(tmp_path, {"tools": tools, "result": {"content": [{"type": "text", "text": "done"}]}})
     async with running(on_stdio(TELLING, str(file))) as (catalog, source):
         (odd,) = source.rejected
-        assert '$.properties.a.minLength is "one": the value is not of type' in odd.reason
+        assert "$.properties.a.minLength: the value is not of type" in odd.reason
         view = view_of(catalog)
         assert (await view.call("up__old", {"above": 9, "properties": {"exclusiveMinimum": 1}})).text == "done"
         assert (await view.call("up__old", {"above": 0})).is_error

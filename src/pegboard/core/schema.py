@@ -188,10 +188,12 @@ def _validator(schema: JSON) -> Any:
 
 
 def _place_of(fault: Exception | None) -> str:
-    """Return where a schema is at fault, and the value there; empty if the engine does not say."""
-    if not isinstance(fault, jsonschema_rs.ValidationError):
-        return ""
-    return f"{json_path(fault.instance_path)} is {shown(fault.instance)}: "
+    """Return where a schema is at fault; empty if the engine does not say.
+
+    The value is left out: a pattern may have been rewritten with its lengths.
+    """
+    place = fault.instance_path if isinstance(fault, jsonschema_rs.ValidationError) else []
+    return f"{json_path(place)}: " if place else ""
 
 
 def _first_line(error: object) -> str:
