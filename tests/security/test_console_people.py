@@ -118,7 +118,7 @@ class House:
 
     def _filled(self, path: str) -> str:
         before, place, after = PLACE.split(path) if PLACE.search(path) else (path, "", "")
-        own = {**self.ids, "tools": "pay", "agents": "writer"}
+        own = {**self.ids, "tools": "pay", "agents": "writer", "sources": "mail"}
         return before + own[before.strip("/")] + after if place else path
 
 
