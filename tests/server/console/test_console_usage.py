@@ -22,7 +22,7 @@ from tests.timing import PATIENCE_S
 SHOP = """
 from pegboard import default_catalog
 
-@default_catalog.tool(groups=("core", "math"))
+@default_catalog.tool(groups=("core", "math"), cost={"amount": 0.25, "unit": "EUR"})
 def add(a: int, b: int) -> int:
     return a + b
 
@@ -70,6 +70,8 @@ async def shown(browser: Browser, path: str, words: str) -> str:
 async def test_usage_counts_the_calls_of_the_audit_by_tool_and_other_fields(shop: Browser) -> None:
     page = await shown(shop, "/usage", "calls 6")
     assert "calls 6 ran 4 failed or refused 2" in page
+    assert re.search(r"cost in EUR 0\.75 ", page)
+    assert re.search(r"main\.add 4 3 .* 0\.75 EUR delete_all", page)
     assert re.search(r"main\.add 4 3 invalid_arguments 1 [\d.]+ .s [\d.]+ .s", page)
     assert re.search(r"delete_all 1 0 always refused not_found 1", page)
     assert "Never called 1 of 3 tools unused" in page

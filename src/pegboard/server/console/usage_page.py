@@ -41,6 +41,7 @@ class UsageLine(NamedTuple):
     p50: str
     p95: str
     tokens: int
+    costs: str
 
 
 class UsagePage:
@@ -91,7 +92,8 @@ def _line(row: UsageRow, most: int) -> UsageLine:
     errors = ", ".join(f"{kind} {count:,}" for kind, count in row.errors.items())
     times = ["" if seconds is None else took(seconds) for seconds in (row.p50_s, row.p95_s)]
     tokens = estimated_tokens(row.argument_bytes + row.result_bytes)
-    return UsageLine(row, round(100 * row.calls / most), errors, times[0], times[1], tokens)
+    costs = ", ".join(f"{amount:,g} {unit}" for unit, amount in row.costs.items())
+    return UsageLine(row, round(100 * row.calls / most), errors, times[0], times[1], tokens, costs)
 
 
 def _plot(spans: Sequence[UsageSpan]) -> JSON:
