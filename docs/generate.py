@@ -1,7 +1,7 @@
-"""Generate: write docs/reference/ from the package, so that it says what the package does.
+"""Write docs/reference/ from the package, so that the pages cannot fall behind the code.
 
 python docs/generate.py           write the pages
-python docs/generate.py --check   tell which are not current, and end with 1 if any is
+python docs/generate.py --check   list the outdated pages; exit with 1 if there are any
 """
 
 # ruff: noqa: E501 - a table reads best with a row a line
@@ -45,111 +45,117 @@ HEAD = "<!-- Written by docs/generate.py. Do not edit: run it again. -->\n<!-- f
 
 REQUESTS = {
     400: (
-        "A word of the query is unknown, wrong or there twice, or the body is not strict JSON.",
-        "Correct it; `detail` names it.",
+        "A query parameter is unknown, invalid or repeated, or the body is not strict JSON.",
+        "Correct the request; `detail` names the problem.",
     ),
     401: (
-        "No credential, or one that is not valid.",
-        "Send `Authorization: Bearer …`; `WWW-Authenticate` tells where to get a token.",
+        "The credential is missing or not valid.",
+        "Send `Authorization: Bearer …`; `WWW-Authenticate` says where to get a token.",
     ),
     403: (
-        "The credential may do nothing here, lacks a scope, or the `Origin` is not one of the server's names.",
+        "The credential has no rights here or lacks a scope, or the `Origin` is not allowed.",
         "Ask the operator.",
     ),
-    404: ("No such path, profile, cursor or running call for this caller.", "Look at `/openapi.json`."),
-    405: ("The path has no such method.", "Take one of `Allow`."),
-    408: ("The body was not complete in time.", "Send it again."),
+    404: ("This caller has no such path, profile, cursor or running call.", "See `/openapi.json`."),
+    405: ("The path does not support this method.", "Use one of the methods in `Allow`."),
+    408: ("The body did not arrive in time.", "Send it again."),
     413: ("The body is longer than `request_body_bytes` of the [limits](limits.md).", "Send less."),
     415: ("The body is compressed, or is not `application/json`.", "Send plain JSON."),
-    421: ("The `Host` is not one of the server's names.", "Use one that `--allow-host` gives."),
-    429: ("Too many event streams are open.", "Close one, or wait for `Retry-After`."),
-    500: ("A fault in the server.", "Its log has it."),
-    503: ("As many requests as may be are running, or credentials cannot be checked.", "Wait for `Retry-After`."),
+    421: (
+        "The `Host` is not a name of this server.",
+        "Use an address of the server, or have the name added with `--allow-host`.",
+    ),
+    429: ("Too many event streams are open.", "Close one, or retry after `Retry-After`."),
+    500: ("The server failed.", "Look in its log."),
+    503: (
+        "The server has reached its limit of requests, or cannot check credentials now.",
+        "Retry after `Retry-After`.",
+    ),
 }
 
 KINDS = {
-    "not_found": ("No such tool for this caller: unknown, hidden, denied and internal-only read the same.", "List the tools."),
-    "invalid_arguments": ("The arguments do not fit the schema. `details.problems` has each with its path.", "Correct them and call again."),
-    "rate_limited": ("The limit is reached. The call cost nothing.", "Wait `retry_after_s`, or use another tool."),
-    "ratelimit_unavailable": ("The shared store of limits is away, and the tool is not read-only.", "Try again later."),
-    "consent_required": ("A person must agree first, and nobody could be asked.", "Use a client that can ask, or give `approve=` in the context."),
-    "consent_declined": ("A person said no.", "Do not ask again; choose another way."),
-    "consent_expired": ("Nobody answered in time.", "Ask again when somebody is there."),
-    "consent_mismatch": ("The arguments or the tool changed after the yes.", "Ask again for the call as it is now."),
+    "not_found": ("This caller has no such tool. Unknown, hidden, denied and internal-only tools give the same answer.", "List the tools."),
+    "invalid_arguments": ("The arguments do not match the schema. `details.problems` lists each problem with its path.", "Correct them and call again."),
+    "rate_limited": ("A rate limit is reached. This call did not count.", "Wait `retry_after_s` seconds, or use another tool."),
+    "ratelimit_unavailable": ("The shared limit store is unavailable, and the tool is not read-only.", "Try again later."),
+    "consent_required": ("A person must approve the call, and nobody could be asked.", "Use a client that can ask, or pass `approve=` in the context."),
+    "consent_declined": ("A person declined the call.", "Do not ask again; try something else."),
+    "consent_expired": ("Nobody answered in time.", "Call again when somebody can answer."),
+    "consent_mismatch": ("The arguments or the tool changed after the approval.", "Ask for approval of the call as it is now."),
     "connection_required": (
-        "The person must connect an account first, or connect it again.",
-        "Open the link in the error, or run `pegboard connect SOURCE`; then call again.",
+        "The person has to connect an account first, or reconnect it.",
+        "Open the link in the error or run `pegboard connect SOURCE`, then call again.",
     ),
-    "hook_refused": ("A before-hook denied the call, failed, or hung.", "Read the reason; change the call."),
-    "timeout": ("The tool took longer than its timeout.", "Ask for less, or raise `timeout_s`. Check `outcome_unknown`."),
-    "cancelled": ("The call was cancelled.", "Call again if it is still wanted."),
-    "busy": ("Too many calls are running, in the process or of this tool.", "Try again."),
-    "budget_exceeded": ("A budget of the request, the agent or the caller is used up.", "Finish with what is known; the text says when a budget begins again."),
-    "recursion_limit": ("Agents, or gateways, called each other too deep or in a ring.", "Do it at this level."),
-    "upstream_unavailable": ("A source is away.", "Try again, or use another tool."),
-    "upstream_lost": ("A source went away during the call. The action may have happened.", "Check before you repeat it."),
-    "upstream_error": ("A service answered with an error.", "Read the message."),
-    "upstream_auth": ("A service wants other credentials.", "The operator mends them."),
-    "protocol_error": ("The other side broke its protocol.", "Report it to the operator."),
-    "blocked_destination": ("The address may not be called.", "Name a public address, or have it allowed."),
+    "hook_refused": ("A before-hook denied the call, failed or timed out.", "Read the reason and change the call."),
+    "timeout": ("The tool took longer than its timeout.", "Ask for less, or raise `timeout_s`. `outcome_unknown` says whether the tool may still have taken effect."),
+    "cancelled": ("The call was cancelled.", "Call again if you still need the result."),
+    "busy": ("Too many calls are running, of this tool or in this process.", "Try again."),
+    "budget_exceeded": ("A budget of the request, agent or caller is used up.", "Finish with what you have. The message says when the budget resets."),
+    "recursion_limit": ("Agents or gateways called each other too deeply or in a circle.", "Do the work at this level."),
+    "upstream_unavailable": ("A source is unavailable.", "Try again, or use another tool."),
+    "upstream_lost": ("The connection to a source broke during the call. The action may have happened.", "Check before you repeat the call."),
+    "upstream_error": ("An upstream service returned an error.", "Read the message."),
+    "upstream_auth": ("An upstream service rejected the credentials.", "The operator has to correct them."),
+    "protocol_error": ("The upstream server violated its protocol.", "Report it to the operator."),
+    "blocked_destination": ("Calls to this address are not allowed.", "Use a public address, or ask the operator to allow this one."),
     "result_too_large": ("The result is larger than the limit.", "Ask for less."),
-    "output_invalid": ("The tool's result does not fit its output schema.", "A fault of the tool: report it."),
-    "template_error": ("A template could not be filled in.", "The operator mends it."),
-    "read_only": ("This would write, and only reading is allowed.", "Read only."),
-    "schema_too_complex": ("A schema is deeper or larger than the limits.", "Simplify it."),
+    "output_invalid": ("The result does not match the tool's output schema.", "This is a bug in the tool: report it."),
+    "template_error": ("A template could not be rendered.", "The operator has to correct it."),
+    "read_only": ("The call would write, and only reading is allowed.", "Limit it to reading."),
+    "schema_too_complex": ("A schema is too deep or too large.", "Simplify it."),
     "needs_review": (
-        "The definition of a foreign tool changed since it was accepted; or an ingest would remove most of a source.",
-        "The operator reviews it.",
+        "The definition of an upstream tool changed after it was accepted, or an ingest would remove most of a source.",
+        "The operator has to review the change.",
     ),
-    "storage_unavailable": ("Something could not be stored. The old content is kept.", "Try again later."),
-    "audit_unavailable": ("The audit log is required and away.", "Try again later."),
-    "shutting_down": ("The server is stopping.", "Connect again."),
-    "tool_error": ("The tool failed. What it raised is in the log, under the id of the call.", "Try another way."),
-    "config_invalid": ("The configuration cannot be honoured.", "`pegboard check` says where and why."),
+    "storage_unavailable": ("Data could not be stored. The old content is kept.", "Try again later."),
+    "audit_unavailable": ("The audit log is required but unavailable.", "Try again later."),
+    "shutting_down": ("The server is shutting down.", "Connect again."),
+    "tool_error": ("The tool failed. The exception is in the log, under the id of the call.", "Try something else."),
+    "config_invalid": ("The configuration is not valid.", "`pegboard check` says where and why."),
 }  # fmt: skip
 
 CODES = {
     "unknown": ("No tool has this name.", "Correct the name."),
-    "internal": ("The tool is `internal_only`.", "Host code names it: `view(ctx, internal=[…])`."),
-    "group": ("None of its groups is included.", "Include one of them."),
-    "policy": ("Denied, or not on the allow list.", "Take it off `deny`, or add it to `allow`."),
-    "quarantine": ("New or suspicious since its source was pinned.", "Accept it."),
-    "source": ("Its source is down.", "Bring it up."),
+    "internal": ("The tool is `internal_only`.", "Name it in host code: `view(ctx, internal=[…])`."),
+    "group": ("None of its groups is included.", "Include one of its groups."),
+    "policy": ("It is denied, or not on the allow list.", "Remove it from `deny`, or add it to `allow`."),
+    "quarantine": ("It is new, changed or suspicious since its source was locked.", "Review and accept it."),
+    "source": ("Its source is unavailable.", "Start or repair the source."),
     "connection": (
-        "The caller has not connected the account that it needs. Hides it only with `hide_unconnected`; else it is the fix of a visible tool.",
-        "Connect it: `pegboard connect SOURCE`, or the link in the answer to a call.",
+        "The caller has not connected the account that the tool needs. Only `hide_unconnected` hides it; otherwise the tool stays visible and this is its fix.",
+        "Connect the account with `pegboard connect SOURCE`, or through the link in the answer to a call.",
     ),
-    "factory": ("The context has no such factory.", "Supply it: `ToolContext(factories={…})`."),
-    "available": ("Its condition does not hold now.", "Make it hold."),
-    "builder": ("Its builder failed.", "Mend the builder."),
+    "factory": ("The context lacks a factory that the tool needs.", "Pass it: `ToolContext(factories={…})`."),
+    "available": ("Its `available` condition is false now.", "Make the condition true."),
+    "builder": ("Its builder failed.", "Repair the builder."),
     "visible": ("The caller may use it.", "–"),
 }
 
 HOOKS = {
     "before": (
         "`hook(call) -> Verdict \\| None`",
-        "Allow, deny, ask, or replace the arguments. One that fails denies.",
+        "Allows, denies, asks for approval, or replaces the arguments. If the hook fails, the call is denied.",
     ),
     "around": (
         "`hook(call, proceed) -> value`",
-        "Awaits `proceed()` and returns a value. One that fails fails the call.",
+        "Awaits `proceed()` and returns a value. If the hook fails, the call fails.",
     ),
-    "after": ("`hook(call, result) -> value \\| None`", "After a success. A value replaces the result."),
-    "on_error": ("`hook(call, result)`", "After a failure. Changes nothing."),
-    "on_complete": ("`hook(call, result)`", "After every call, however it ended. Changes nothing."),
+    "after": ("`hook(call, result) -> value \\| None`", "Runs after a success. A returned value replaces the result."),
+    "on_error": ("`hook(call, result)`", "Runs after a failure. Cannot change the result."),
+    "on_complete": ("`hook(call, result)`", "Runs after every call, however it ended. Cannot change the result."),
 }
 
 EVENTS = {
-    "on_tool_call": "A call began.",
-    "on_tool_result": "It ended: exactly once a call, whatever happened. `ok` tells how.",
-    "on_sub_agent_start": "A sub-agent began inside of a call.",
-    "on_sub_agent_chunk": "It wrote some text.",
-    "on_sub_agent_tool_call": "It called a tool.",
-    "on_sub_agent_tool_result": "That call ended.",
+    "on_tool_call": "A call started.",
+    "on_tool_result": "A call ended. Sent exactly once per call; `ok` says whether it succeeded.",
+    "on_sub_agent_start": "A sub-agent started inside a call.",
+    "on_sub_agent_chunk": "The sub-agent wrote some text.",
+    "on_sub_agent_tool_call": "The sub-agent called a tool.",
+    "on_sub_agent_tool_result": "A call by the sub-agent ended.",
     "on_sub_agent_end": "The sub-agent ended.",
-    "on_progress": "A tool said how far it is.",
-    "on_batch_started": "Several calls began together.",
-    "on_batch_completed": "All of them ended.",
+    "on_progress": "A tool reported progress.",
+    "on_batch_started": "A batch of calls started.",
+    "on_batch_completed": "All calls of the batch ended.",
 }
 
 
@@ -158,51 +164,51 @@ EVENTS = {
 
 def errors_page() -> Iterator[str]:
     """Yield the lines of errors.md."""
-    yield from _opening("Error kinds and codes", "What each error means, and what to do next.")
-    yield "A failed call is a `ToolResult` with `is_error` and a `ToolError`. Its `kind` is one of these, and no other."
-    yield "*Again* tells whether the same call may work later (`retryable`), *HTTP* the status below `/v1`.\n"
+    yield from _opening("Error kinds and codes", "What each error means and what to do about it.")
+    yield "A failed call returns a `ToolResult` with `is_error` set and a `ToolError`. Its `kind` is one of the following."
+    yield "*Retry* says whether the same call may succeed later (`retryable`). *HTTP* is the status under `/v1`.\n"
     rows = [
         (f"`{kind}`", *KINDS[kind], "yes" if CallError(kind, "").error.retryable else "", str(STATUS_OF_KIND[kind]))  # type: ignore[arg-type, index]
         for kind in KINDS
     ]
-    yield from _table(("Kind", "What happened", "What to do", "Again", "HTTP"), rows)
+    yield from _table(("Kind", "What happened", "What to do", "Retry", "HTTP"), rows)
     yield "Over MCP, `not_found` is the JSON-RPC error −32602. The others are results with `isError: true`.\n"
-    yield "## What a request over plain HTTP is refused for\n"
-    yield "Before a tool is looked at. The answer is problem details as well, with one of these as `kind`.\n"
+    yield "## Errors of HTTP requests\n"
+    yield "These requests are refused before any tool is looked up. The answer is a problem details document with one of these kinds.\n"
     rows = [(f"`{KIND_OF_STATUS[status]}`", *REQUESTS[status], str(status)) for status in KIND_OF_STATUS]
     yield from _table(("Kind", "What happened", "What to do", "HTTP"), rows)
     yield "## Why a tool is hidden\n"
-    yield "`view.why(name)` and `pegboard why` answer with the first code that is met, in this order.\n"
+    yield "`view.why(name)` and `pegboard why` return the first code that applies, in this order.\n"
     yield from _table(("Code", "Meaning", "Smallest change"), [(f"`{code}`", *CODES[code]) for code in CODES])
 
 
 def config_page() -> Iterator[str]:
     """Yield the lines of config.md."""
     yield from _opening("Configuration", "Every key of `pegboard.yaml`.")
-    yield "`pegboard schema` prints the same as JSON Schema, and [your editor](../howto/editor.md) completes and checks with it."
-    yield "`${NAME}` and `${NAME:-default}` in a value come from the environment, `${file:/run/secrets/key}` from a file (without the end of its last line; a path that is not absolute begins beside the config); `$${` is the plain text `${`. `$NAME`, `{{NAME}}`, `%NAME%` and the like mean nothing here: where a secret is expected they are refused, elsewhere `check` warns of them.\n"
+    yield "`pegboard schema` prints the same as JSON Schema. [Your editor](../howto/editor.md) uses it to complete and check the file."
+    yield "`${NAME}` and `${NAME:-default}` read an environment variable. `${file:/run/secrets/key}` reads a file and drops its final newline; a relative path starts at the folder of the config. Write `$${` for a literal `${`. Other forms such as `$NAME`, `{{NAME}}` and `%NAME%` are not expanded: where a secret is expected they are refused, elsewhere `check` warns about them.\n"
     schema = json_schema()
     yield "## The file\n"
     yield from _keys(schema)
     for name, part in schema["$defs"].items():
         if name == "Limits":
-            yield "## limits\n\nThe names and defaults stand in [Limits](limits.md).\n"
+            yield "## limits\n\nSee [Limits](limits.md) for the names and defaults.\n"
         elif "properties" in part:
             yield f"## {_spaced(name)}\n"
             yield f"{_in_a_line(part.get('description', ''))}\n"
             yield from _keys(part)
     yield "## Not in this version\n"
-    yield "These are refused by name, with file, line and column.\n"
+    yield "These keys are refused, with file, line and column.\n"
     rows = [
         (f"`{key.replace('.*', '[]')}`", reason) for key, reason in UNSUPPORTED.items() if not key.startswith("spec.")
     ]
-    yield from _table(("Key", "What holds instead"), rows)
+    yield from _table(("Key", "What to use instead"), rows)
 
 
 def agents_page() -> Iterator[str]:
     """Yield the lines of agents.md."""
-    yield from _opening("Agent files", "Every key of an agent's file, and what is refused.")
-    yield "An agent's file is named under `files:` of the config. [Run agents](../howto/agents.md) shows some.\n"
+    yield from _opening("Agent files", "Every key of an agent file, and the keys that are refused.")
+    yield "List agent files under `files:` in the config. [Run agents](../howto/agents.md) has examples.\n"
     forms = [(AgentFile, "validation"), (AstromeshFile, "validation")]
     drawn = models_json_schema(forms, ref_template="#/$defs/{model}")[1]["$defs"]
     for name, part in drawn.items():
@@ -210,16 +216,16 @@ def agents_page() -> Iterator[str]:
             yield f"## {_spaced(name)}\n"
             yield f"{_in_a_line(part.get('description', ''))}\n"
             yield from _keys(part)
-    yield "## Refused by name\n"
-    yield "Keys and values of `astromesh/v1` that cannot be honoured; every other unknown key is refused as such.\n"
+    yield "## Keys that are refused\n"
+    yield "These keys and values of `astromesh/v1` are not supported. Any other unknown key is refused too.\n"
     rows = [(f"`{key}`", reason) for key, reason in UNSUPPORTED.items() if key.startswith("spec.")]
-    yield from _table(("Key", "What holds instead"), rows)
+    yield from _table(("Key", "What to use instead"), rows)
 
 
 def cli_page() -> Iterator[str]:
     """Yield the lines of cli.md."""
     yield from _opening("Command line", "Every command and option of `pegboard`.")
-    yield "Exit codes: 0 done, 1 the tool or the judge said no, 2 wrong usage or configuration.\n"
+    yield "Exit codes: 0 for success, 1 if the tool failed or the check found a problem, 2 for wrong usage or an invalid configuration.\n"
     yield from _fenced(_help([]))
     for name, command in COMMANDS.items():
         yield f"## pegboard {name}\n"
@@ -232,8 +238,7 @@ def cli_page() -> Iterator[str]:
 def limits_page() -> Iterator[str]:
     """Yield the lines of limits.md."""
     yield from _opening("Limits", "Every limit that you can change, with its default.")
-    yield "Change them with `Catalog(bounds=Bounds(…))` in Python or `limits:` in the config. Limits that nobody needs to"
-    yield "change are constants of the module that uses them, or in the `limits.py` of its folder.\n"
+    yield "Change them with `Catalog(bounds=Bounds(…))` in Python or `limits:` in the config.\n"
     rows: list[tuple[str, ...]] = []
     for line in inspect.getsource(Bounds).splitlines():
         if line.startswith("    # "):
@@ -249,14 +254,14 @@ def python_page() -> Iterator[str]:
     """Yield the lines of python.md."""
     yield from _opening("Python", "Every public name of `pegboard`, every hook and every event.")
     yield "## Hook points\n"
-    yield 'The same words serve as `@catalog.before("glob")`, as methods of a class tool, and as `on:` in the config.\n'
+    yield 'Use these names as decorators (`@catalog.before("glob")`), as methods of a class tool, or under `on:` in the config.\n'
     yield from _table(("Point", "Signature", "What it may do"), [(f"`{name}`", *HOOKS[name]) for name in HOOKS])
     yield "## Events\n"
-    yield "`catalog.observe(observer)` sends them to any object that has methods of these names, each taking an `Event`.\n"
+    yield "`catalog.observe(observer)` calls the methods of `observer` that have these names, each with an `Event`.\n"
     yield from _table(("Event", "When"), [(f"`{name}`", EVENTS[name]) for name in EVENTS])
     yield "## Options of a tool\n"
-    yield "Keywords of `@catalog.tool(…)` and of class tools, `class X(Tool, …)`. `@catalog.builder(…)` has what is marked."
-    yield "A subclass inherits what is not *own*; *merged* mappings are joined. In a config each tool has a `name` as well.\n"
+    yield "Keyword arguments of `@catalog.tool(…)` and of class tools, `class X(Tool, …)`. `@catalog.builder(…)` takes those marked *yes*."
+    yield "A subclass inherits every option except those marked *own*, and merges the mappings marked *merged*. In a config, each tool also has a `name`.\n"
     rows = [
         (
             f"`{option.name}`",
@@ -276,9 +281,9 @@ def python_page() -> Iterator[str]:
 
 def builtins_page() -> Iterator[str]:
     """Yield the lines of builtins.md."""
-    yield from _opening("Built-in tools", "The arguments, the configuration and the result of each built-in tool.")
-    yield "Name one in `tools:` as `{name: read_file, type: builtin, config: {roots: [files]}}`; what else may stand there"
-    yield "is under [builtin](config.md#builtin). [examples/builtins](../../examples/builtins/README.md) has all of them.\n"
+    yield from _opening("Built-in tools", "The arguments, configuration and result of each built-in tool.")
+    yield "Add one under `tools:` as `{name: read_file, type: builtin, config: {roots: [files]}}`. All keys are listed under"
+    yield "[builtin](config.md#builtin). [examples/builtins](../../examples/builtins/README.md) uses every built-in tool.\n"
     for name in BUILTINS:
         kind = builtin_kind(name)
         spec, config = kind.spec, kind.config.model_json_schema()
@@ -336,7 +341,7 @@ def _keys(schema: dict[str, Any], head: str = "Key (* required)") -> Iterator[st
 
 
 def _values(head: str, schema: dict[str, Any]) -> Iterator[str]:
-    """Yield a table like that of `_keys`, with the values that hold where nothing is said."""
+    """Yield a table like that of `_keys`, with the default values."""
     required = schema.get("required", [])
     rows = [
         (
@@ -351,7 +356,7 @@ def _values(head: str, schema: dict[str, Any]) -> Iterator[str]:
 
 
 def _kind(part: dict[str, Any]) -> str:
-    """Return what may stand at a key, in a few words."""
+    """Return the kind of value a key takes, in a few words."""
     if "const" in part:
         return str(part["const"])
     if "enum" in part:
@@ -394,7 +399,7 @@ def _help(words: list[str]) -> str:
 def _described(name: str, thing: Any) -> Iterator[str]:
     yield f"## {name}\n"
     if not (inspect.isclass(thing) or inspect.isfunction(thing)):
-        yield f"The `{type(thing).__name__}` on which class tools register themselves.\n"
+        yield f"The `{type(thing).__name__}` that class tools register on.\n"
         return
     if name not in _MADE_FOR_YOU:
         yield from _fenced(_signature(name, thing))
@@ -478,7 +483,7 @@ def _annotation(kind: Any) -> Any:
 
 
 def _yaml_key(option: Option) -> str:
-    """Return where a config says an option; ``""`` where it cannot."""
+    """Return the key of an option in a config, or ``""`` if it has none."""
     if option.yaml is None:
         return ""
     return f"`{option.yaml.within}.{option.yaml_key}`" if option.yaml.within else f"`{option.yaml_key}`"
@@ -500,7 +505,7 @@ def _escaped(text: str) -> str:
 
 
 def check_complete() -> None:
-    """Refuse to write pages that leave something out."""
+    """Refuse to write pages with a missing entry."""
     for words, known in (
         (KINDS, ERROR_KINDS),
         (REQUESTS, KIND_OF_STATUS),
@@ -526,8 +531,8 @@ def main(words: list[str]) -> int:
         stale.append(name)
         if "--check" not in words:
             path.write_text(text, encoding="utf-8")
-    verb = "not current: run python docs/generate.py" if "--check" in words else "written"
-    print("\n".join(f"{name}: {verb}" for name in stale) or "Every page is current.")
+    verb = "outdated: run python docs/generate.py" if "--check" in words else "written"
+    print("\n".join(f"{name}: {verb}" for name in stale) or "Every page is up to date.")
     return 1 if stale and "--check" in words else 0
 
 

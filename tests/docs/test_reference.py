@@ -30,7 +30,7 @@ def test_the_reference_is_current() -> None:
         [sys.executable, DOCS / "generate.py", "--check"], capture_output=True, text=True, timeout=120
     )
 
-    assert (done.returncode, done.stdout.strip()) == (0, "Every page is current."), done.stdout + done.stderr
+    assert (done.returncode, done.stdout.strip()) == (0, "Every page is up to date."), done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("name", pegboard.__all__)
