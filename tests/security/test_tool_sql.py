@@ -11,6 +11,7 @@ import threading
 import time
 from contextlib import closing
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -154,22 +155,33 @@ RUNAWAY = [
 
 @pytest.mark.parametrize("query", RUNAWAY)
 async def test_sql_08_sqlite_runaway_queries_end_at_the_deadline_and_block_nobody(lite: Shelf, query: str) -> None:
-    # The best of three: the machine has other things to do too.
-    assert is_within(await soonest(lite, query, beside=6), 0.2)
+    assert is_within(await soonest(lite, query), 0.2)
 
 
-async def soonest(tools: Shelf, query: str, *, beside: int) -> float:
-    """Return how much after its deadline of a second a query ends; of three, unless the first is quick enough.
+async def soonest(tools: Shelf, query: str) -> float:
+    """Return how long after its deadline of a second a query ends: the first good try, or the best of three.
 
-    In that second at least `beside` others are answered.
+    The machine may be busy, so one try must show all: the query was stopped inside the engine, with its thread free
+    again, and meanwhile others were answered (a query that blocks them lets one or two through, at its end).
     """
-    found = await late_by(tools, query, beside)
-    for _ in range(2):
-        found = found if found < 0.2 else min(found, await late_by(tools, query, beside))
-    return found
+    tries: list[RunawayQuery] = []
+    while len(tries) < 3 and not any(each.late_s < 0.2 and each.blocks_nobody for each in tries):
+        tries.append(await run_away(tools, query))
+    assert any(each.blocks_nobody for each in tries), tries
+    return min(each.late_s for each in tries if each.blocks_nobody)
 
 
-async def late_by(tools: Shelf, query: str, beside: int) -> float:
+class RunawayQuery(NamedTuple):
+    late_s: float
+    answered: int
+    message: str
+
+    @property
+    def blocks_nobody(self) -> bool:
+        return self.answered > 2 and "did not finish within 1 s" in self.message
+
+
+async def run_away(tools: Shelf, query: str) -> RunawayQuery:
     started = time.monotonic()
     running = asyncio.create_task(tools.error("sql_query", {"query": query}))
     answered = 0
@@ -178,10 +190,8 @@ async def late_by(tools: Shelf, query: str, beside: int) -> float:
         answered += 1
         await asyncio.sleep(0.01)
     error = await running
-    # In these words it was stopped inside the engine, and its thread is free again.
-    assert (error.kind, "did not finish within 1 s" in error.message) == ("timeout", True)
-    assert answered >= beside
-    return time.monotonic() - started - 1
+    assert error.kind == "timeout"
+    return RunawayQuery(time.monotonic() - started - 1, answered, error.message)
 
 
 LONG = "replace(hex(zeroblob(2000000)), '0', 'z')"

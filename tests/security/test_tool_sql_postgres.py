@@ -436,7 +436,7 @@ async def test_sql_08_a_postgres_that_hangs_is_left_alone_at_the_deadline(pg: Sh
 async def test_sql_08_postgres_runaway_queries_end_at_the_deadline_and_block_nobody(
     pg: Shelf, postgres_url: str, query: str
 ) -> None:
-    assert is_within(await soonest(pg, query, beside=3), 0.2)
+    assert is_within(await soonest(pg, query), 0.2)
     # Nor does the server go on with it.
     active = "SELECT query FROM pg_stat_activity WHERE application_name = 'pegboard' AND state = 'active'"
     with psycopg.connect(postgres_url, autocommit=True) as connection:
