@@ -30,6 +30,7 @@ ALONE = (
     "agents",
     "clients",
     "credentials",
+    "connections",
     "capacity",
     "scale",
     "proxy",
