@@ -100,6 +100,7 @@ async def worlds(folder: Path, workers: int) -> AsyncGenerator[Worlds]:
 STEP = st.tuples(st.integers(0, 1), st.sampled_from(sorted(PEOPLE)), st.sampled_from(OPS))
 
 
+@pytest.mark.hypothesis  # its property is an inner function, which `make soak` would not find
 @pytest.mark.parametrize("workers", [1, 2])
 def test_nothing_of_one_person_reaches_the_other(tmp_path_factory: pytest.TempPathFactory, workers: int) -> None:
     @settings(

@@ -225,6 +225,7 @@ async def interleave(here: Two, chance: random.Random, steps: int) -> None:
     assert here.links["ann"].isdisjoint(here.links["bob"])
 
 
+@pytest.mark.hypothesis  # its property is an inner function, which `make soak` would not find
 # Each of two workers serves both people, so it shares among them whatever a single one would.
 @pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.soak), 2])
 @pytest.mark.parametrize("store", ["sqlite", pytest.param("postgres", marks=pytest.mark.soak)])
