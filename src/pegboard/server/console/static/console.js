@@ -68,7 +68,12 @@
   addCopy(document);
   // On a phone the navigation scrolls: begin with the tab of this page in sight.
   const current = document.querySelector("nav a[aria-current]"), list = current && current.closest("ul");
-  if (list) list.scrollLeft = current.offsetLeft - list.offsetLeft - (list.clientWidth - current.offsetWidth) / 2;
+  const showTab = () => { list.scrollLeft = current.offsetLeft - list.offsetLeft - (list.clientWidth - current.offsetWidth) / 2; };
+  if (list) {
+    showTab();
+    // The number of waiting calls comes later, and is wider than its place.
+    new MutationObserver(showTab).observe(list, {childList: true, subtree: true});
+  }
 
   // An account is connected in another tab: show its state when the reader comes back.
   if (document.querySelector("[data-reload]")) document.addEventListener("visibilitychange", () => { if (!document.hidden) location.reload(); });
