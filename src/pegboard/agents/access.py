@@ -51,7 +51,7 @@ def caller_of(view: View) -> ToolContext:
 
 
 def selection_of(agent: AgentEntry, registry: Registry) -> Selection:
-    """Return what an agent selects: its groups and its private tools, and the tools that its declaration names."""
+    """Return the tools selected by an agent: its groups, its private tools, and the tools named in its declaration."""
     spec = agent.spec
     # Tools that its declaration names are opened, as for host code.
     named = frozenset(spec.shared) | {tool.qualified_id for tool in registry.own_tools(agent)}

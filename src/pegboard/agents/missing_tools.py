@@ -25,7 +25,7 @@ class MissingTool(Struct, frozen=True, kw_only=True):
 async def missing_tools(
     spec: AgentSpec, view: View, own: Sequence[ToolEntry], tools: Sequence[ToolEntry]
 ) -> tuple[MissingTool, ...]:
-    """Return what an agent declares that is not among the tools of its view, with the reason for each."""
+    """Return the declared tools that an agent's view lacks, with the reason for each."""
     present = {entry.qualified_id for entry in tools}
     missing: list[MissingTool] = []
     for name in dict.fromkeys((*(entry.qualified_id for entry in own), *spec.shared)):

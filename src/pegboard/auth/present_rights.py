@@ -62,7 +62,7 @@ async def present_caller(
 
 
 class Standing(NamedTuple):
-    """What opened a stream: the stored proof, the id of the key or the end of the token, and the profile."""
+    """The credential that opened a stream: the stored proof, the id of the key or end of the token, and the profile."""
 
     proof: str
     key_id: str
@@ -90,7 +90,7 @@ async def ended_standings(
 
 def _stands(rules: IdentityRules | None, standing: Standing, key: ApiKey | None, now: float) -> bool:
     if rules is None or not standing.proof:
-        # Without rules everybody is let in without a credential, and only those.
+        # Without rules only callers without a credential are admitted.
         return rules is None and not standing.proof
     if standing.proof == ANONYMOUS_PROOF:
         return rules.anonymous is not None and standing.profile in (None, *rules.anonymous.profiles)

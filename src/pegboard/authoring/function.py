@@ -185,7 +185,7 @@ def _collecting_async(handler: Handler) -> Handler:
                 _check_count(items)
                 items.append(value)
         finally:
-            # What holds a connection lets it go now, not when it is collected as garbage.
+            # An open connection is closed now, not when it is collected as garbage.
             close: Any = getattr(iterator, "aclose", None)
             if close is not None:
                 await close()

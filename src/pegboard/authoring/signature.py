@@ -268,7 +268,7 @@ def context_type(annotation: Any) -> type[ToolContext] | None:
 
 
 def asks_for_call(method: Callable[..., Any], name: str, *, where: str) -> bool:
-    """Tell which context a method's parameter `name` gets: the call's, unless it is annotated with the request's.
+    """Return the context that a method's parameter `name` gets: the call's, unless it is annotated with the request's.
 
     Only this annotation is resolved, not the rest of the signature.
 

@@ -16,7 +16,7 @@ from pegboard.storage.store_error import StoreError
 
 
 def person() -> str:
-    """Return who runs the command, as records name them."""
+    """Return the name of the person who runs the command, for records."""
     try:
         return f"cli:{getpass.getuser()}"
     except (KeyError, OSError, ImportError):

@@ -51,7 +51,7 @@ def completed(form: SourceAuthForm, needs: SecurityNeeds) -> CompletedAuth:
 
 
 def _with_key(form: SourceAuthForm, needs: SecurityNeeds) -> CompletedAuth:
-    """Return where an API key goes."""
+    """Return the form with the place of its API key."""
     scheme = _chosen(form, [each for each in needs.schemes if _takes_key(each)], needs)
     if scheme is None:
         known = ", ".join(map(str, needs.schemes)) or "none"
@@ -75,7 +75,7 @@ def _with_key(form: SourceAuthForm, needs: SecurityNeeds) -> CompletedAuth:
 
 
 def _with_issuer(form: SourceAuthForm, needs: SecurityNeeds) -> CompletedAuth:
-    """Return where people agree, and for which scopes."""
+    """Return the form with the endpoints of its issuer and its scopes."""
     scheme = _chosen(form, [each for each in needs.schemes if each.type in ("oauth2", "openIdConnect")], needs)
     if scheme is None:
         # The service itself may name its issuer (RFC 9728).

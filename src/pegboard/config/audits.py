@@ -71,7 +71,7 @@ def record_change(config: Config, event: AuditEvent, detail: Mapping[str, JSONVa
 
 
 def signer_of(config: Config) -> HeadSigner:
-    """Return what signs the heads of the config's audit."""
+    """Return the signer for the heads of the config's audit."""
     key = None if config.audit is None else config.audit.value.sign_key
     # A variable that expands to nothing is not a key: anybody could sign with it.
     return HeadSigner((Secret(key) if isinstance(key, str) else key) or None)

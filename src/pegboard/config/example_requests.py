@@ -24,9 +24,9 @@ EXAMPLE_FILE_BYTES = 16 * MIB  # bytes of the file
 EXAMPLE_FILE_VALUES = 500_000  # values in the file
 
 _HEAD = """\
-# What people ask for, tool by tool: the search of tools reads it beside what the tools say of themselves.
+# Example requests for each tool. Tool search uses them in addition to the tools' own descriptions.
 # `pegboard search --write-examples` writes it. Review it like code, and change what is wrong. `definition` marks what
-# the tool was then: once it changes, its requests are stale, count for nothing, and the next run writes them anew.
+# the tool at that time: once it changes, its requests are stale, are ignored, and the next run replaces them.
 # Requests without it are yours; they stay as they are, whatever becomes of the tool. No other comment is kept.
 """
 _NO_REQUESTS = "this is not a file of example requests: no line begins with `tools:`"

@@ -54,7 +54,7 @@ NOT_PERSONAL: Final[Mapping[str, str]] = {
 
 
 class Forgotten(Struct, frozen=True, kw_only=True):
-    """How many records of a person a store has, or had."""
+    """The number of records about a person in a store."""
 
     store: str
     what: str
@@ -119,7 +119,7 @@ def forget(config: Config, person: ForgottenUser) -> Iterator[Forgotten]:
 
 
 def retained_records(config: Config, person: ForgottenUser) -> Iterator[str]:
-    """Yield what `forget` leaves, as sentences."""
+    """Yield sentences about the data that `forget` does not delete."""
     keys = _stored_keys(config, person)
     for name in sorted(keys):
         yield f"The name of the API key {name!r}. Revoke it first: `pegboard keys revoke {name}`."

@@ -108,7 +108,7 @@ class Reloader:
             last = now
 
     def mark(self) -> str:
-        """Return what identifies the contents of the files now; empty if they are as they were when last read."""
+        """Return a digest of the files now; empty if nothing changed since they were last read."""
         now = self._marks()
         return "" if now == self._known else hashlib.sha256(repr(sorted(now.items())).encode()).hexdigest()
 

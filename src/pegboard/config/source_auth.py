@@ -33,7 +33,7 @@ else:
 
 
 class SourceAuth(CarriesCredentials, frozen=True, kw_only=True):
-    """What a source sends: fixed headers, its own token, or that of the caller's person."""
+    """The authentication of a source: fixed headers, its own token, or the token of the calling person."""
 
     headers: Mapping[str, str | Secret] = field(default_factory=dict[str, "str | Secret"])
     service: ServiceCredentials | None = None
@@ -41,7 +41,7 @@ class SourceAuth(CarriesCredentials, frozen=True, kw_only=True):
 
     @property
     def credentials(self) -> ServiceCredentials | PersonCredentials | None:
-        """Where the tokens come from, whosever they are."""
+        """The provider of the tokens, of the source or of persons."""
         return self.service or self.personal
 
 
@@ -86,7 +86,7 @@ class Upstream(CarriesCredentials, frozen=True, kw_only=True):
 
 
 def source_auth(form: SourceAuthForm | None, at: At, build: BuildContext, upstream: Upstream) -> SourceAuth | None:
-    """Return what `auth:` of a source says; `None` after reporting a problem.
+    """Return the authentication declared by a source's `auth:`; `None` after reporting a problem.
 
     Args:
         form: the section.

@@ -40,7 +40,7 @@ UNSUPPORTED: Final[Mapping[str, str]] = {
 
 
 def refusal(steps: Sequence[Step], value: str | None = None) -> str | None:
-    """Return why a documented key, or one value of it, is refused; `None` if it is supported."""
+    """Return the reason for refusing a documented key, or one value of it; `None` if it is supported."""
     if steps[:2] == ("spec", "tools"):
         steps = steps[1:]
     spot = ".".join("*" if i == 1 and steps[0] in _SECTIONS_OF_MANY else str(step) for i, step in enumerate(steps))

@@ -189,7 +189,7 @@ def declare_workspace(
 
 
 def sync_of(config: Config, store: document_store.SqlDocumentStore, report: Report) -> DocumentSync | None:
-    """Return what keeps the sources of a config in step; `None` if it has none."""
+    """Return the service that syncs the sources of a config; `None` if it has none."""
     declared = config.workspace
     if declared is None or not declared.value.sources:
         return None

@@ -188,7 +188,7 @@ class Connections:
         return settings
 
     def issuer_requests(self, settings: AuthSettings) -> IssuerRequests:
-        """Return what sends the requests of a source to its issuer."""
+        """Return the client that sends a source's requests to its issuer."""
         return IssuerRequests(settings, resolve=self._resolve)
 
     def subscribe(self, on_change: OnChange) -> Callable[[], None]:
@@ -202,7 +202,7 @@ class Connections:
         return lambda: self._on_change.remove(on_change)
 
     def changed_elsewhere(self, person: Person, source: str, *, is_connected: bool) -> None:
-        """Take note of a change that another process has stored: nothing that was kept here is used any more."""
+        """Drop everything cached here, after a change that another process has stored."""
         self._notify(person, source, is_connected=is_connected)
 
     def _notify(self, person: Person, source: str, *, is_connected: bool) -> None:
@@ -229,7 +229,7 @@ class Connections:
     async def begin(
         self, person: Person, source: str, challenge: Challenge = NO_CHALLENGE, *, redirect_uri: str | None = None
     ) -> ConnectLink:
-        """Return a link with which this person can connect to a source; the open one, if there is one.
+        """Return a link for connecting this person to a source; an open link is reused.
 
         Nothing is sent. `redirect_uri` replaces that of `public_url`, for a command that listens on loopback.
 
@@ -249,7 +249,7 @@ class Connections:
         return ConnectLink(url=url, ticket=Secret(flow.ticket), expires_at=flow.expires_at)
 
     async def opened(self, ticket: str, *, person: Person | None = None) -> PendingConnection:
-        """Return what the person behind a link is asked. Discovers the issuer at the first time.
+        """Return the question for the person who opened a link. The first call discovers the issuer.
 
         `person` is the reader, if the door knows.
 
@@ -288,7 +288,7 @@ class Connections:
         return _authorization_url(flow, client, challenge=pkce.code_challenge, state=state)
 
     async def awaited(self, person: Person | None = None) -> list[AwaitedConnection]:
-        """Return what waits for a person to connect, or for all persons: one entry for each source, the newest link.
+        """Return the newest open link for each source, of one person or of all.
 
         Only links to the page are among them: nobody else can open the address of a command.
 
@@ -317,7 +317,7 @@ class Connections:
         return await _answered(self._store.flow(ticket)) is not None
 
     async def decline(self, ticket: str, *, browser: str) -> None:
-        """Use up a link whose person does not agree."""
+        """Invalidate a link after its person declined."""
         await _answered(self._store.drop_flow(ticket, browser=browser))
 
     async def finish(
@@ -331,7 +331,7 @@ class Connections:
         person: Person | None = None,
         redirect_uri: str | None = None,
     ) -> Connection:
-        """Exchange the code that the issuer sent the browser back with, and store the connection. Works once.
+        """Exchange the authorization code of the redirect for tokens, and store the connection. Works once.
 
         Args:
             state: as it came back.
@@ -478,7 +478,7 @@ class Connections:
     async def renewed(
         self, person: Person, source: str, refused: AccessToken, challenge: Challenge = NO_CHALLENGE
     ) -> AccessToken:
-        """Return another token than one that the service refused with 401. Refreshes once for all who ask.
+        """Return a new token after the service refused one with 401. Concurrent callers share one refresh.
 
         Raises:
             ConnectionRequiredError: no other token can be had.
@@ -587,7 +587,7 @@ class Connections:
                 self._note("account_disconnected", shown, by="", reason=f"the issuer does not refresh it: {error.code}")
                 self._notify(shown.person, shown.source, is_connected=False)
             else:
-                # Perhaps not the issuer's own answer, but that of something in between.
+                # The answer may come from a proxy in between and not from the issuer.
                 await _answered(self._store.release(shown.id, by=by))
             return None
         except (EgressError, ConnectFailedError) as error:
@@ -658,7 +658,7 @@ class Connections:
         return Disconnected(connection=shown, is_revoked=not reason, reason=reason)
 
     async def _revoked(self, stored: StoredConnection, requests: IssuerRequests) -> str:
-        """Revoke tokens; return why not, or nothing."""
+        """Revoke tokens; return the reason if that failed, else an empty text."""
         if not stored.issuer.revocation_url:
             return f"the issuer {stored.issuer.issuer!r} offers no revocation"
         tokens = [] if stored.refresh is None else [(stored.refresh, "refresh_token")]
@@ -714,7 +714,7 @@ def _check_reader(flow: Flow, reader: Person | None) -> None:
 
 
 def _check_redirect(flow: Flow, came_to: str) -> None:
-    """Refuse an answer that came to another address than the one that the issuer was told."""
+    """Refuse an answer that arrived at another address than the redirect URI sent to the issuer."""
     if came_to != flow.redirect_uri:
         text = (
             f"The issuer was told to send you back to {flow.redirect_uri!r}, and you came to {came_to!r}. Nothing was "
@@ -738,7 +738,7 @@ def _check_answer(issuer: Issuer, iss: str | None) -> None:
 
 
 def _check_page(issuer: Issuer, settings: AuthSettings) -> None:
-    """Refuse to send a browser to a page that others on the way could read or replace."""
+    """Refuse a page without https, which could be read or replaced on the way."""
     url = issuer.authorization_url
     if not url:
         raise ConnectFailedError("not_supported", f"The issuer {issuer.issuer!r} asks no persons.")

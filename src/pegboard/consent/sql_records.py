@@ -57,7 +57,7 @@ SCHEMA = Schema(
     name="consents",
     sqlite=(_TABLES, "alter table consents add column parameters text;", _FOUR_EYES),
     tables=("consents", "used_answers"),
-    # Who may use the tables need not be able to read the versions.
+    # A login that may use the tables may lack the right to read their versions.
     unrecorded=lambda connection: (
         int(connection.has("used_answers"))
         + int(connection.has("consents", "parameters"))
@@ -134,7 +134,7 @@ class SqlConsents:
                 try:
                     return work(execute, now)
                 except ConsentStateError as error:
-                    # What was found to have expired stays recorded.
+                    # Committed, so that expiries found here stay recorded.
                     refused = error
             raise refused
 
@@ -178,7 +178,7 @@ class SqlConsents:
         return await self._do(work)
 
     async def progress(self, request: ConsentRequest) -> str:
-        """Return how far an open question of this caller is; see `ports.ConsentRecords`."""
+        """Return the progress of this caller's open question; see `ports.ConsentRecords`."""
 
         def work(run: Run, now: float) -> str:
             rows = run(
@@ -366,7 +366,7 @@ def _recall(run: Run, now: float, request: ConsentRequest) -> ConsentAnswer | No
 
 
 class _Agreed(NamedTuple):
-    """An approval that has uses left, as far as is needed to tell whom and what it is for."""
+    """An approval with uses left: the fields that say for whom and what it is."""
 
     id: str
     matching: str

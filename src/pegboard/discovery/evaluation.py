@@ -33,7 +33,7 @@ class JudgedRequest(Struct, frozen=True, kw_only=True):
 
 
 class RequestOutcome(Struct, frozen=True, kw_only=True):
-    """What a search answered to one request: the ids found, and the confidence of the first hit of each query."""
+    """The answer of a search to one request: the ids found, and the confidence of the first hit of each query."""
 
     request: JudgedRequest
     found: tuple[str, ...]

@@ -93,7 +93,7 @@ class Finder:
         self._built: _Built | None = None
         self._lock = threading.Lock()
         self.builds = 0
-        """How often an index was built or updated; tests read it."""
+        """The number of times that an index was built or updated; for tests."""
         renew_after_fork(self)
 
     def after_fork(self) -> None:

@@ -62,7 +62,7 @@ class Bounds(Struct, frozen=True, kw_only=True):
 
 
 def share_of_one(places: int) -> int:
-    """Return how many of all places one caller may take: three quarters, so that other callers find some."""
+    """Return the number of places that one caller may take: three quarters, so that some remain for others."""
     return max(1, places * 3 // 4)
 
 

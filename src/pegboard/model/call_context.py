@@ -51,7 +51,7 @@ class AccountUse(NamedTuple):
 
 
 class UpstreamOutcome(NamedTuple):
-    """What each layer of an upstream answered to a call; empty for a layer that was not reached or does not exist.
+    """The answer of each upstream layer to a call; empty for a layer that was not reached or does not exist.
 
     `transport` is `ok` or the kind of the error. `protocol` is the HTTP status of a service; for an MCP server `ok`, or
     the code of its JSON-RPC error. `tool` is `ok` or `is_error`, of MCP servers only.

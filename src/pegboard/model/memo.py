@@ -29,7 +29,7 @@ class Question(NamedTuple):
     try_out: Callable[[Any], Any] | None = None
     """Asks for the first time, in a thread; raises `FirstRunError` if the code failed at once."""
     parts: tuple[Question, ...] = ()
-    """What this question asks in turn; a part may be slow where this is not."""
+    """The questions that this question asks; a part may be slow even if the whole is not."""
 
     @property
     def waits(self) -> bool:
@@ -143,7 +143,7 @@ class Memo:
         return answer.result(timeout=2 * question.limit_s)
 
     def _open_parts(self, question: Question) -> Iterator[Question]:
-        """Yield what may block the event loop in a question, and has no answer yet."""
+        """Yield the unanswered parts of a question that may block the event loop."""
         if question.parts:
             for part in question.parts:
                 yield from self._open_parts(part)

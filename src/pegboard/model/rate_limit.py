@@ -92,7 +92,7 @@ class RateLimit(Struct, frozen=True, kw_only=True):
 
 
 def _instead(text: str) -> str:
-    """Return what to write instead of a text that is not a rate limit."""
+    """Return the correct spelling for a text that is not a rate limit."""
     form = _OTHER_FORM.fullmatch(text.strip())
     unit_s = None if form is None else _UNITS_S.get((form[3] or "").lower())
     if form is None or unit_s is None or form[2] == "0":

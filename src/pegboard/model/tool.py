@@ -148,7 +148,7 @@ class Account(Protocol):
         ...
 
     def fix(self) -> str:
-        """Return what the caller does about a missing account, in a few words, such as `connect mail`."""
+        """Return the remedy for a missing account in a few words, such as `connect mail`."""
         ...
 
     async def required(self, caller: Caller) -> CallError:

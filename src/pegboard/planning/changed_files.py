@@ -29,11 +29,11 @@ class ChangedFiles:
         self._taking = asyncio.Lock()
 
     def mark(self) -> str:
-        """Return what identifies the contents of the files; empty if they are those in use."""
+        """Return a digest of the files; empty if these are the files in use."""
         return self._reloader.mark()
 
     def problems(self) -> Sequence[object]:
-        """Return why the last change was refused; empty if it was not."""
+        """Return the problems of the last change; empty if it was applied."""
         return self._reloader.problems
 
     async def compare(self) -> ConfigChange:

@@ -31,7 +31,7 @@ EXPOSURES = ("direct", "two_tool", "search")
 
 
 class Answer(NamedTuple):
-    """What the judge says of a name: the tool, if it is visible, or the code and reason."""
+    """The judge's answer for a name: the tool, if it is visible, or the code and reason."""
 
     entry: ToolEntry | None
     code: str
@@ -39,7 +39,7 @@ class Answer(NamedTuple):
 
 
 class Seen(Struct, frozen=True, kw_only=True):
-    """What one profile shows: an answer for each name, the tokens of its list, and how it is exposed."""
+    """The contents of one profile: an answer for each name, the tokens of its list, and how it is exposed."""
 
     profile: Profile
     names: tuple[str, ...]
@@ -81,7 +81,7 @@ class Change(Struct, frozen=True, kw_only=True):
 
 
 class ProfilePlan(Struct, frozen=True, kw_only=True):
-    """What changes for one profile; `None` is all groups, in a config without profiles."""
+    """The changes for one profile; `None` is all groups, in a config without profiles."""
 
     profile: str | None
     changes: tuple[Change, ...]
@@ -90,7 +90,7 @@ class ProfilePlan(Struct, frozen=True, kw_only=True):
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """What changes for each profile and for all of them, and what was not compared."""
+    """The changes for each profile and for all, and the parts that were not compared."""
 
     against: str
     profiles: tuple[ProfilePlan, ...]
@@ -98,13 +98,13 @@ class Plan(Struct, frozen=True, kw_only=True):
     not_compared: tuple[str, ...]
 
     def count(self, *kinds: str) -> int:
-        """Return how many changes there are of some kinds; one that several profiles share counts once."""
+        """Return the number of changes of some kinds; a change that several profiles share counts once."""
         every = [*self.everywhere, *(change for profile in self.profiles for change in profile.changes)]
         return len({(c.kind, c.tool, c.what, c.detail) for c in every if c.kind in kinds})
 
 
 async def compare(before: Side, after: Side, *, against: str, counting: Tokenizer, only: str | None = None) -> Plan:
-    """Return what the config `after` changes for each profile; with `only` for one."""
+    """Return the changes of the config `after` for each profile; with `only` for one."""
     declared = [*before.catalog.registry.profiles, *after.catalog.registry.profiles]
     names: list[str | None] = [only] if only is not None else list(dict.fromkeys(declared)) or [None]
     left_out = before.config.refused.profiles | after.config.refused.profiles

@@ -135,7 +135,7 @@ def guards_of_profile(before: Profile, after: Profile) -> Iterator[GuardChange]:
 
 
 def guards_of_config(before: Config, after: Config, rules: tuple[object, object]) -> Iterator[GuardChange]:
-    """Yield what guards every profile and changed: who may come in, and the limits of the process."""
+    """Yield the changes to guards of all profiles: access, and the limits of the process."""
     for name in Bounds.__struct_fields__:
         if name not in ("tool_timeout_s", "agent_timeout_s", "result_bytes"):  # part of the guards of each tool
             yield from _less_is_stronger(f"limits.{name}", getattr(before.bounds, name), getattr(after.bounds, name))
@@ -171,7 +171,7 @@ def _budgets(before: Mapping[str, BudgetForm], after: Mapping[str, BudgetForm]) 
 
 
 def _counting(budget: BudgetForm) -> dict[str, Any]:
-    """Return what decides which calls a budget counts, and how."""
+    """Return the settings that decide which calls a budget counts, and how."""
     return budget.model_dump(exclude={"calls", "cost"})
 
 

@@ -46,6 +46,6 @@ def plan_record(plan: Plan, *, counted_by: str, old_folder: str = "") -> JSON:
 
 
 def plan_sentence(record: JSON) -> str:
-    """Return how many changes of each kind there are, as a sentence."""
+    """Return the number of changes of each kind, as a sentence."""
     counts = [f"{count} {kind}" for kind, count in record["summary"].items() if count]
     return f"Compared with {record['against']}: {', '.join(counts) or 'nothing that callers see has changed'}."

@@ -32,7 +32,7 @@ log = logging.getLogger("pegboard")
 
 
 class RememberedSource(Struct, frozen=True, kw_only=True):
-    """What a source listed at one moment. It never connects, and never changes."""
+    """The tools that a source listed at one moment. It never connects, and never changes."""
 
     name: str
     listed: tuple[ToolEntry, ...]
@@ -40,7 +40,7 @@ class RememberedSource(Struct, frozen=True, kw_only=True):
     then: SourceState
 
     def entries(self) -> Sequence[ToolEntry]:
-        """Return what was listed."""
+        """Return the listed tools."""
         return self.listed
 
     def groups(self) -> frozenset[str]:
@@ -62,7 +62,7 @@ class RememberedSource(Struct, frozen=True, kw_only=True):
 
 
 def remember(catalog: Catalog, config: Config) -> Side:
-    """Return what a running catalog declares and its sources list now, for `log_reload`, after it has changed."""
+    """Return the current declarations of a running catalog and the lists of its sources, for a later `log_reload`."""
     declared = catalog.registry.declarations
     copy = Catalog(declared.name, bounds=declared.bounds)
     sources = {name: _remembered(source) for name, source in declared.sources.items()}

@@ -45,7 +45,7 @@ _BEFORE_LIMITS = ("begin", "resolve", "arguments", "before_hooks", "consent")
 
 
 class Verdict(NamedTuple):
-    """What another config does with a call; `code` is that of `why`, or the kind of the error."""
+    """The outcome of a call under another config; `code` is that of `why`, or the kind of the error."""
 
     now: Now
     code: str = ""
@@ -69,11 +69,11 @@ class Replay(Struct, frozen=True, kw_only=True):
     calls: int
     counts: Mapping[Kind, int]
     assumed: Mapping[str, int]
-    """What was taken to be as it was then, and for how many calls."""
+    """The assumptions that something was as it was then, and the number of calls for each."""
 
 
 def kind_of(then: Then, now: Now, *, had_yes: bool) -> Kind:
-    """Return what changes for a call; `had_yes` means that a person agreed to it."""
+    """Return the change for a call; `had_yes` means that a person approved it."""
     if now == "unclear":
         return "unclear"
     if now == "asked" and had_yes:
@@ -89,7 +89,7 @@ def kind_of(then: Then, now: Now, *, had_yes: bool) -> Kind:
 
 
 def then_of(row: AuditRow) -> Then:
-    """Return what happened to a recorded call."""
+    """Return the outcome of a recorded call."""
     if row.event == "begin":
         return "unknown"
     if row.has_run:

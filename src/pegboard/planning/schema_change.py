@@ -253,7 +253,7 @@ class _Proof:
     # -- parts
 
     def _parts(self, schema: JSONValue, root: JSON) -> Parts | None:
-        """Return what a value must fulfil, all of it; `None` if no value can. Only references that lead on are kept."""
+        """Return all conditions on a value; `None` if no value fulfils them. Only references that lead further stay."""
         parts: list[JSON] = []
         waiting: list[Any] = [schema]
         followed: set[str] = set()

@@ -49,7 +49,7 @@ class AccessLog:
 
 
 class _Noting:
-    """What an app sends its answer by, which notes its status; one that is whole goes out in one go still.
+    """The `send` of an app, which records the status of the answer; a complete answer is still sent at once.
 
     A stream keeps the task of its request: its line is written when it is over.
     """

@@ -214,7 +214,7 @@ def app_of(catalog: Catalog, options: AppOptions) -> Starlette:
 
 
 def _parts(catalog: Catalog, bus: Bus | None, certificate: ServerCertificate | None) -> Iterator[Part]:
-    """Yield what a served catalog depends on, the bus to other workers, and what the machine provides."""
+    """Yield the probes of a served catalog: its dependencies, the bus to other workers, and the machine."""
     yield from parts_of(catalog)
     yield Part(kind="host", name="clock", where="", check=steady_time.check)
     if certificate is not None:

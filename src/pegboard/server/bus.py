@@ -52,7 +52,7 @@ class Transport(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let the connections go."""
+        """Close the connections."""
         ...
 
 
@@ -68,7 +68,7 @@ def stop_if_cancelled() -> None:
 
 
 class Others(NamedTuple):
-    """What a server knows about other workers: whether there may be any, whether there are, and the bus to them."""
+    """The other workers of a server: whether there may be any, whether there are, and the bus to them."""
 
     may_be: bool = False
     are_known: bool = False

@@ -1,4 +1,4 @@
-"""Challenges: tell a client in the words of the specifications why it is not let in, and where to get a token.
+"""Challenges: refusals that tell a client the reason and where to get a token, as the specifications ask.
 
 Source: RFC 6750, section 3; RFC 9728, sections 2, 3 and 5.1; Model Context Protocol, Authorization.
 """
@@ -29,7 +29,7 @@ class Challenges:
         return Refusal(status=401, text=text, headers=self._header(scope))
 
     def invalid(self, scope: Scope) -> Refusal:
-        """Refuse a credential that proves nothing, without telling why."""
+        """Refuse an invalid credential, without the reason."""
         return Refusal(status=401, text="The credential is not valid.", headers=self._header(scope, "invalid_token"))
 
     def insufficient(self, scope: Scope) -> Refusal:
@@ -69,7 +69,7 @@ def _origin(tokens: TokenRules, scope: Scope) -> str:
     if _is_url(tokens.audience):
         known = urlsplit(tokens.audience)
         return f"{known.scheme}://{known.netloc}"
-    # The host guard has let this host in.
+    # The host guard has admitted this host.
     host = next((value.decode("latin-1").strip() for name, value in scope["headers"] if name == b"host"), "")
     return f"{scope.get('scheme', 'http')}://{host}"
 

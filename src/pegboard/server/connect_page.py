@@ -193,7 +193,7 @@ class ConnectPage:
         return rules is not None and rules.key_store is not None and rules.tokens is None
 
     async def _reader(self, request: Request, key: str) -> Person | Refusal | None:
-        """Return who reads the page, by the key in the form or by a login in front; `None` if that is not known."""
+        """Return the reader of the page, known by the key in the form or a login in front; `None` if unknown."""
         if self._authenticator.is_open:
             return None
         headers = [pair for pair in request.scope["headers"] if not key or pair[0] != b"authorization"]
@@ -262,7 +262,7 @@ def _browser(request: Request) -> str | None:
 
 
 def _check(browser: str, ticket: str) -> str:
-    """Return what the form carries: only a page that this server sent to this browser has it."""
+    """Return the form's token, which only a page that this server sent to this browser has."""
     return hmac.digest(browser.encode(), ticket.encode(), "sha256").hex()
 
 

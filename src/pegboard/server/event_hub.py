@@ -42,7 +42,7 @@ class Outbox:
 
     @property
     def waiting(self) -> int:
-        """How many events wait."""
+        """The number of waiting events."""
         return len(self._frames)
 
     async def filled(self, timeout_s: float) -> bool:

@@ -34,13 +34,13 @@ except ImportError:  # uvloop does not exist for Windows.
 
 BACKLOG = 2048  # connections that wait to be accepted
 AFTER_GRACE_S = 2.0  # what stopped calls get to write their last answer
-# A worker that ends takes no more connections, and what is on its way to it on those that it has arrives meanwhile.
+# A stopping worker accepts no more connections; requests in transit on its open ones arrive meanwhile.
 LAST_REQUESTS_S = 0.5
-ACCEPT_AGAIN_S = 0.5  # after a connection could not be taken, for want of files for example
-ACCEPT_LATER_S = 0.001  # that a worker with more connections than another leaves the next to that
-ACCEPT_LATER_TIMES = 10  # before it takes it nevertheless
-CONNECTIONS_ENDED = 100  # and as many as are left, before what they took is given back to the system
-GIVING_BACK_S = 5.0  # after this, in which their calls and streams have ended, too
+ACCEPT_AGAIN_S = 0.5  # pause after a connection could not be accepted, such as without free file descriptors
+ACCEPT_LATER_S = 0.001  # wait of a worker with more connections than another before it accepts the next
+ACCEPT_LATER_TIMES = 10  # waits before it accepts the connection anyway
+CONNECTIONS_ENDED = 100  # ended connections, and as many as are open, after which memory is given back
+GIVING_BACK_S = 5.0  # delay of that, in which their calls and streams end too
 
 log = logging.getLogger("pegboard.serve")
 _FOR_GROUP = 0o660
@@ -49,7 +49,7 @@ _FOR_GROUP = 0o660
 class Acceptor:
     """Takes connections from a socket that several workers share, one at each turn of the loop.
 
-    A server of the loop takes all that wait, so that one worker may have every connection of a client.
+    The server of asyncio accepts all waiting connections at once, so one worker could get every connection of a client.
     """
 
     def __init__(
@@ -272,10 +272,10 @@ class Listener:
 
 
 def bound_to(host: str, port: int) -> socket.socket:
-    """Return a socket that has the address.
+    """Return a socket bound to the address.
 
     Raises:
-        OSError: it cannot be had.
+        OSError: the address cannot be bound.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
@@ -289,7 +289,7 @@ def bound_to(host: str, port: int) -> socket.socket:
 
 
 def bound_to_file(path: Path) -> socket.socket:
-    """Return a socket at a path, for programs of its owner and group; one that nobody listens at is replaced.
+    """Return a Unix socket at a path, usable by its owner and group. A stale socket is replaced.
 
     Raises:
         OSError: something else is there, or somebody listens.
@@ -310,7 +310,7 @@ def bound_to_file(path: Path) -> socket.socket:
 
 
 def address_of(listening: socket.socket, front: ProxySettings = NO_PROXY) -> str:
-    """Return where `/mcp` is, of a socket."""
+    """Return the URL of `/mcp` on a socket."""
     name = listening.getsockname()
     if isinstance(name, str):
         return f"unix:{name}:{front.root_path}/mcp"

@@ -136,7 +136,7 @@ class PostgresTransport:
         return int(count)
 
     async def close(self) -> None:
-        """Let the connection go."""
+        """Close the connection."""
         sender, self._sender = self._sender, None
         if sender is not None:
             with contextlib.suppress(psycopg.Error, OSError):

@@ -94,7 +94,7 @@ class Principal(Struct, frozen=True, kw_only=True):
     address: str = ""
     is_session_brief: bool = False
     door: str = ""
-    """How it came in, if the server does not tell that from each request: `stdio`."""
+    """The transport, if the server does not know it from each request: `stdio`."""
 
     def __hash__(self) -> int:
         # Called for each request. The fields left out rarely differ where these are equal.

@@ -97,7 +97,7 @@ class RedisTransport:
             raise ConnectionError(f"the bus did not answer ({type(error).__name__})") from error
 
     async def close(self) -> None:
-        """Let the connections go."""
+        """Close the connections."""
         client, self._client = self._client, None
         if client is not None:
             await client.aclose()

@@ -71,7 +71,7 @@ class WorkerRefusals:
             known = mark
 
     def _mark(self) -> tuple[int, int] | None:
-        """Return what identifies the latest refusal; `None` if there is none."""
+        """Return an id of the latest refusal; `None` if there is none."""
         try:
             found = self._latest.stat()  # raw: in a folder of our own
         except FileNotFoundError:

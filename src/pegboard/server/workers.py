@@ -45,7 +45,7 @@ class WorkersError(PegboardError):
 
 
 class Shares:
-    """How many connections each worker has, in memory that they and their parent share."""
+    """The number of connections of each worker, in memory shared with their parent."""
 
     _ABSENT = 0xFFFF_FFFF  # the count of a worker that accepts no connections
 
@@ -69,7 +69,7 @@ class Shares:
 
 
 class Worker(CarriesCredentials, frozen=True, kw_only=True):
-    """What the parent gives to one worker: the socket to listen on, a sealing key, and a link back to the parent.
+    """The values that the parent gives to one worker: a listening socket, a sealing key, and a link to the parent.
 
     `is_first` is set for the very first worker, which prints the server's address. Used consents are recorded in
     `answers` unless the config names a store. `refusals` has the reasons why the last reload was refused.

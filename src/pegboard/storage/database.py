@@ -12,7 +12,7 @@ from pegboard.storage.store_uri import StoreUri
 
 
 class Database(Protocol):
-    """Where the tables of one store are. Its methods block: call them in a thread."""
+    """The database with the tables of one store. Its methods block: call them in a thread."""
 
     def check_place(self) -> None:
         """Refuse a place that cannot be used, without opening it.

@@ -18,7 +18,7 @@ except ImportError:  # not on Windows, whose access lists say nothing here
     grp = pwd = None
 
 SIDE_FILES = ("", "-wal", "-shm", "-journal")
-"""What the names of an SQLite database and the files that SQLite keeps next to it end with."""
+"""The endings of the names of an SQLite database and of the files that SQLite keeps next to it."""
 
 
 def permission_faults(paths: Iterable[Path]) -> Iterator[Problem]:

@@ -40,7 +40,7 @@ class IdleConnections(Generic[C]):
 
     @property
     def closings(self) -> int:
-        """How often all were closed, for `give_back`; read it before the connection is taken or opened."""
+        """The number of times that all were closed, for `give_back`; read it before taking or opening a connection."""
         return self._closings
 
     def take(self) -> C | None:

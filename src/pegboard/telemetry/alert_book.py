@@ -112,7 +112,7 @@ class AlertBook:
         return frozenset(key[1] for each in self._receivers.values() for key in each.known if key[0] == kind)
 
     def left_out(self, receiver: str) -> int:
-        """Return how many messages a receiver did not get since the last one."""
+        """Return the number of messages withheld from a receiver since the last one."""
         return self._receiver(receiver).left_out_count
 
     def note_sent(self, receiver: str, change: AlertChange) -> None:
@@ -128,7 +128,7 @@ class AlertBook:
             known.known[key] = change.alert
 
     def _room(self, receiver: str) -> int:
-        """Return how many messages a receiver may get now."""
+        """Return the number of messages that a receiver may get now."""
         sent_at, now = self._receiver(receiver).sent_at, self._clock()
         while sent_at and now - sent_at[0] >= _HOUR_S:
             sent_at.popleft()

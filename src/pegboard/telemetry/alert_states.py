@@ -22,7 +22,7 @@ _HELD = "calls are refused until `pegboard lock accept`"
 
 
 def states_of_sources(states: Mapping[str, SourceState]) -> Iterator[AlertState]:
-    """Yield what is wrong with sources, except those that still connect."""
+    """Yield the faults of sources, except of those that still connect."""
     for name, state in states.items():
         if is_undecided(state):
             continue

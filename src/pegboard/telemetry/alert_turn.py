@@ -52,7 +52,7 @@ class AlertTurn:
         return True
 
     def sent(self) -> bytes:
-        """Return what the previous worker with a turn has sent; empty if nothing is known."""
+        """Return the messages sent by the previous worker with a turn; empty if none are known."""
         try:
             return (self._folder / _SENT).read_bytes()  # raw: in the folder of the config
         except OSError:

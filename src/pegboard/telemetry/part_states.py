@@ -28,7 +28,7 @@ class Declaring(Protocol):
 
 
 def parts_of(catalog: Declaring) -> Iterator[Part]:
-    """Yield what a catalog depends on; the address of a source's server is known once the source is up."""
+    """Yield the dependencies of a catalog; the address of a source's server is known once the source is up."""
     sources = catalog.registry.sources
     for part in catalog.registry.declarations.parts(catalog):
         if not part.source or sources[part.source].state().status == "ok":

@@ -248,7 +248,7 @@ def _of_definition(definition: JSON) -> Offered:
 
 
 class _Adding(Struct, frozen=True, kw_only=True):
-    """How something is added: to which config, whether to ask a person, and whether to write and to connect."""
+    """The options of adding: the config, whether to ask a person, and whether to write and to connect."""
 
     options: Options
     file: ConfigFile

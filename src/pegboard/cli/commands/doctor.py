@@ -180,7 +180,7 @@ async def _list(catalog: Catalog, name: str, caller: Caller) -> str:
 
 
 def _no_accounts(project: Project, name: str) -> str:
-    """Return why there is no way to walk."""
+    """Return the reason why a source has no tools that use a person's account."""
     sources = sorted({entry.connects_to for entry in project.catalog.snapshot().with_accounts})
     if name not in sources and name not in project.catalog.registry.sources:
         return f"No source {name!r} uses accounts of people; there are: {', '.join(sources) or 'none'}."
@@ -322,7 +322,7 @@ def _part(part: Part, probe: Probe) -> Finding:
 
 
 def _unchecked(project: Project, parts: Sequence[Part]) -> Iterator[Finding]:
-    """Yield what the config depends on and no probe can see."""
+    """Yield the dependencies of the config that no probe covers."""
     own = sum(not entry.source for entry in project.catalog.snapshot().entries)
     if own:
         text = f"{_counted(own)}, none of which was called"

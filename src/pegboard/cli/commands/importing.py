@@ -69,7 +69,7 @@ async def importing_command(
 
 
 def _shown(proposal: Proposal) -> str:
-    """Return what would be written, as YAML and as files."""
+    """Return the proposed YAML and files."""
     text = f"tools:\n{block_text(proposal.tools)}" if proposal.tools else ""
     return text + "".join(f"\n# {path}\n{content}" for path, content in proposal.files.items())
 

@@ -106,7 +106,7 @@ async def _watch(
 
     def show(report: ingesting.IngestReport) -> None:
         progress.end()
-        # A run without a change says nothing, after the first one.
+        # After the first run, only runs with changes print anything.
         if report.has_changes or not shown:
             shown.append(True)
             _show(report, options, space)

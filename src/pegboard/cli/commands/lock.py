@@ -138,7 +138,7 @@ def _personal_server_of(source: PersonalMcpSource, lock: LockFile) -> Server:
         note = "lists its tools over a person's account: add --as user=NAME to compare them"
         return Server(source=source, offered=lock.pins(source.name), note=note)
     differences = _reviewing.differences(offered, source.name, lock)
-    # What one person's account does not list may be listed by that of another.
+    # A tool that one person's account does not list may be listed by another's.
     present = {tool: changes for tool, changes in differences.items() if tool in offered}
     return Server(source=source, offered=offered, differences=present)
 

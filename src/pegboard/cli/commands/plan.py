@@ -30,7 +30,7 @@ FailOn = Literal["lost", "breaking", "weaker"]
 _AGAINST = "Config to compare with: a git revision, or a file."
 _FAIL_ON = "End with 1 if there is such a change; may be repeated. What cannot be judged counts too."
 _MARKDOWN = "Print Markdown, for a comment on a pull request."
-# What cannot be judged is not known to be harmless.
+# A change that cannot be judged may be harmful.
 _FAILING: dict[FailOn, tuple[str, ...]] = {
     "lost": ("lost",),
     "breaking": ("breaking", "unclear"),

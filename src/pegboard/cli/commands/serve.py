@@ -343,7 +343,7 @@ def _refuse_http_options(options: Mapping[str, object]) -> None:
 def _reloading(
     project: Project, serving: Serving, worker: Worker | None
 ) -> tuple[Reloader, Callable[[Principal], ToolContext], Callable[[], None]]:
-    """Return what reloads the config, a function that makes contexts by the current one, and one to start watching."""
+    """Return the reloader, a function that makes contexts from the current config, and one that starts watching."""
     catalog, tasks = project.catalog, list[asyncio.Task[None]]()
     make_context = context_maker(project.config)
 
@@ -388,7 +388,7 @@ def _reloading(
 
 
 def _tell_replacement(reloader: Reloader, catalog: Catalog, serving: Serving) -> Coroutine[Any, Any, None]:
-    """Return what logs the changes of the config with which another worker has replaced this one."""
+    """Return a function that logs the changes of a config that another worker has loaded."""
     # Taken now: the sources stop while it runs.
     before = remember(catalog, reloader.config)
 

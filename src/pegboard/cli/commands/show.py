@@ -17,7 +17,7 @@ async def show_command(name: ToolName, /, *, options: SharedOptions) -> None:
     """
     async with opened(options, tool=name, lists_only=True, only_reads=True) as (project, view):
         decision = await view.awhy(name)
-        # What a builder makes of it for this caller, where there is such a thing; else what is declared.
+        # The tool that a builder makes for this caller, if there is one; else the declared tool.
         entry = await view.afind(name) or view.snapshot.find(name)
         if entry is None:
             raise CommandError(project.clean(decision.reason, view.ctx), kind="not_found", code=Exit.REFUSED)

@@ -129,7 +129,7 @@ class YamlDraft:
         return f"{path} ({value.text})" if is_tool and value is not None and value.exists else path
 
     def _rest(self, steps: tuple[Step, ...], problem: Problem) -> str:
-        """Return where below an item its problem is; the loader counts list items without those left out."""
+        """Return the position of a problem inside an item; the loader does not count list items that were left out."""
         path = _NAMES_AND_INDICES.findall(problem.path)[len(steps) :]
         return ".".join(path) + ": " if path else ""
 

@@ -153,7 +153,7 @@ def declare(tool: Declared[McpForm], build: BuildContext) -> None:
 
 
 def _auth(tool: Declared[McpForm], build: BuildContext) -> SourceAuth | None:
-    """Return what is sent to the server; `None` after reporting a problem."""
+    """Return the authentication of requests to the server; `None` after reporting a problem."""
     form, at = tool.value, tool.at / "auth"
     server = form.mcp
     if form.auth is not None and server.transport == "stdio" and form.auth.mode != "none":

@@ -161,7 +161,7 @@ def _is_url(spec: str) -> bool:
 
 
 def _auth(tool: Declared[OpenApiForm], build: BuildContext) -> SourceAuth | None:
-    """Return what is sent to the API; `None` after reporting a problem."""
+    """Return the authentication of requests to the API; `None` after reporting a problem."""
     form, api = tool.value, tool.value.openapi
     if form.auth is not None and form.auth.mode not in ("none", "static") and api.auth is not None and api.auth.bearer:
         build.report.add((tool.at / "openapi" / "auth").problem("`auth:` of the tool sends an Authorization as well"))
@@ -187,7 +187,7 @@ def _source_auth(
 
 
 def _authenticate(tool: Declared[OpenApiForm], build: BuildContext, needs: SecurityNeeds) -> ApiAuth:
-    """Return what is sent to the API, from `auth:` and the security schemes of its document.
+    """Return the authentication of requests to the API, from `auth:` and the security schemes of its document.
 
     Raises:
         DefinitionError: the two do not fit.

@@ -37,7 +37,7 @@ class PendingConfig(Protocol):
         ...
 
     def mark(self) -> str:
-        """Return what identifies the contents of the files; empty if they are those in use."""
+        """Return a digest of the files; empty if these are the files in use."""
         ...
 
     def problems(self) -> Sequence[object]:

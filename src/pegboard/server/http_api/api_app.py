@@ -83,7 +83,7 @@ class Api:
         self.is_closing = False
 
     async def authenticate(self, scope: Scope, profile: str | None) -> Principal:
-        """Return who asks, looking through which profile.
+        """Return the caller and the profile of a request.
 
         Raises:
             ProblemError: the caller is refused, or does not have this profile.

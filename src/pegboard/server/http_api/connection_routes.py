@@ -76,7 +76,7 @@ class ConnectionRoutes:
     # -- checks
 
     def _access(self, request: ApiRequest) -> ConnectionAccess:
-        """Return what the caller may see, if that is anything."""
+        """Return the connections that the caller may see; a refusal if there can be none."""
         access = access_of(self._api.gateway, self._api.context(request), request.principal.identity.space)
         if access is None:
             raise not_found("Not found")

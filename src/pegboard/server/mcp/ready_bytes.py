@@ -250,7 +250,7 @@ def ready_bytes(
 
 
 class Wishes(NamedTuple):
-    """What a `_meta` requests in addition to the answer: progress under a token, log messages from a level."""
+    """The requests of a `_meta` in addition to the answer: progress under a token, log messages from a level."""
 
     token: int | str | None = None
     level: str | None = None

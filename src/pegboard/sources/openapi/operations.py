@@ -163,7 +163,7 @@ class OperationReader:
         )
 
     def _judged(self, schema: JSON, translation: SchemaTranslation, *, most_objects: int) -> JSON:
-        """Return a schema with its definitions, as many as can be validated; the most distant are left open first.
+        """Return a schema with as many definitions as can be validated; the most distant are left open first.
 
         Raises:
             UnfitError: it is unusable even without definitions.

@@ -57,7 +57,7 @@ class SecurityNeeds(Struct, frozen=True, kw_only=True):
 
 
 def security_of(document: Document, operations: Iterable[JSON]) -> SecurityNeeds:
-    """Return what some operations of a document require. Requirements of an operation replace the document's."""
+    """Return the requirements of some operations. Requirements of an operation replace the document's."""
     required: dict[str, dict[str, None]] = {}
     is_optional = True
     for operation in operations:

@@ -1,4 +1,4 @@
-"""Sync turns: which process keeps a live source in step with its place, and how its last run ended."""
+"""Sync turns: which process syncs a live source with its place, and how the last run ended."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def state_of(db: Connection, space: str, source: str) -> SyncState | None:
 
 
 def take_turn(db: Connection, space: str, source: str, worker: str, *, over: SyncState | None) -> SyncState:
-    """Take or keep the turn, if nobody else has it, or its holder has shown no sign of life since `over`.
+    """Take or keep the turn. It is free if nobody has it, or if its holder has not reported since `over`.
 
     Return the state afterwards; its `worker` says who has the turn.
     """
@@ -58,7 +58,7 @@ def put_outcome(db: Connection, space: str, source: str, outcome: SyncState) -> 
 
 
 def leave_turn(db: Connection, space: str, source: str, worker: str) -> None:
-    """Give the turn up."""
+    """Release the turn."""
     state = state_of(db, space, source)
     if state is not None and state.worker == worker:
         _put(db, _name(space, source), msgspec.structs.replace(state, worker=""))

@@ -13,7 +13,7 @@ class EarlierChannel(ClientChannel):
     """The channel to a client of an earlier revision, where the request itself asks for a task."""
 
     task_ttl_s: float | None = None
-    """How long the client wants the task to be kept, in milliseconds."""
+    """The lifetime that the client wants for the task, in milliseconds."""
 
     def follows_task(self, support: TaskSupport, *, asked: bool) -> bool:
         """Tell whether a call runs as a task: the tool allows it and the request asked for it.

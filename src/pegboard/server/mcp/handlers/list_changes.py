@@ -34,7 +34,7 @@ _LISTS = ("tools", "prompts", "resources")
 
 
 class _Shown(NamedTuple):
-    """What a profile shows: everything that clients are notified about, and a digest that all workers compute alike."""
+    """The visible contents of a profile: all that clients are notified about, and a digest, equal in all workers."""
 
     signature: object
     content: str

@@ -26,7 +26,7 @@ _BINDING_BYTES = 16
 
 
 class Client(NamedTuple):
-    """What a client declared at the start of its session: its revision, capabilities and name."""
+    """A client's declarations at the start of its session: its revision, capabilities and name."""
 
     version: str
     capabilities: JSON
