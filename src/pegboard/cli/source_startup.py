@@ -8,6 +8,7 @@ from typing import Any, Protocol, cast, runtime_checkable
 
 from pegboard.catalog import Catalog
 from pegboard.cli.terminal import Terminal
+from pegboard.core.cancellation import cancel_and_wait
 from pegboard.core.names import fold
 from pegboard.core.ports import Source
 from pegboard.model.json_types import is_list, is_object
@@ -74,9 +75,7 @@ async def started(
             deadline_s = max(waits_s[task.get_name()] for task in late) + CLI_SOURCE_MARGIN_S
             _, late = await asyncio.wait(late, timeout=deadline_s)
     finally:
-        for task in waiting:
-            task.cancel()
-        await asyncio.gather(*waiting, return_exceptions=True)
+        await cancel_and_wait(*waiting)
     faults: dict[str, str] = {}
     for task in waiting:
         error = None if task.cancelled() else task.exception()

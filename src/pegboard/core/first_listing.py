@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from pegboard.core.cancellation import cancel_and_wait
 from pegboard.core.ports import StartsSlowly
 
 
@@ -17,7 +18,5 @@ async def wait_for_listing(sources: Sequence[StartsSlowly], wait_s: float) -> li
         await asyncio.wait(waits, timeout=wait_s)
     finally:
         have_tried = [wait.done() for wait in waits]
-        for wait in waits:
-            wait.cancel()
-        await asyncio.gather(*waits, return_exceptions=True)
+        await cancel_and_wait(*waits)
     return have_tried

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from pegboard.catalog import Catalog
 from pegboard.consent.sql_records import SqlConsents
 from pegboard.core.call.budget_levels import budget_levels
+from pegboard.core.cancellation import cancel_and_wait
 from pegboard.core.json_text import json_bytes
 from pegboard.core.redaction import Redactor
 from pegboard.lazy import LazyModule
@@ -104,10 +105,7 @@ class AlertWatch:
             yield
         finally:
             self._end_observing()
-            tasks = [looking, *self._sending.values()]
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel_and_wait(looking, *self._sending.values())
             if self._turn is not None:
                 self._turn.leave()
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol, cast
 import orjson
 from msgspec import Struct, field
 
+from pegboard.core.cancellation import cancel_and_wait
 from pegboard.core.identifiers import new_id
 from pegboard.model.json_types import JSON
 from pegboard.server.sealing import Sealing
@@ -150,9 +151,7 @@ class Bus:
             yield
         finally:
             self._loop = None
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel_and_wait(*tasks)
             await self._transport.close()
 
     def _channel(self, name: str) -> str:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
+from pegboard.core.cancellation import cancel_and_wait
 from pegboard.core.registry import Registry
 
 DOCUMENT_WATCH_S = 1.0  # seconds between two looks at whether a reload has changed the sources
@@ -29,8 +30,7 @@ class DocumentWatch:
         try:
             yield
         finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await cancel_and_wait(task)
 
     async def _follow(self) -> None:
         while True:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from pegboard.catalog import Catalog
+from pegboard.core.cancellation import cancel_and_wait
 from pegboard.core.json_reader import envelope_of, fault_of, parse_json
 from pegboard.core.limits import SHUTDOWN_GRACE_S
 from pegboard.model.error import CallError
@@ -176,9 +177,7 @@ class StdioConnection:
                         await asyncio.wait(self._calls.values(), return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._changes.stop()
-            for task in self._calls.values():
-                task.cancel()
-            await asyncio.gather(*self._calls.values(), return_exceptions=True)
+            await cancel_and_wait(*self._calls.values())
 
     # -- one message
 

@@ -12,6 +12,7 @@ from dbos import _sys_db as dbos_database  # type: ignore[reportPrivateUsage] - 
 from dbos._utils import INTERNAL_QUEUE_NAME
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
+from pegboard.core.cancellation import cancel_and_wait
 from pegboard.model.json_types import is_object
 
 TASK_QUEUE_LOOK_S = 0.25  # seconds between two checks of a worker for tasks that others have left
@@ -116,6 +117,4 @@ def requeue(client: DBOSClient, task_id: str, worker: str) -> bool:
 async def end_all() -> None:
     """Cancel everything that still waits on the loop of DBOS."""
     waiting = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-    for task in waiting:
-        task.cancel()
-    await asyncio.gather(*waiting, return_exceptions=True)
+    await cancel_and_wait(*waiting)

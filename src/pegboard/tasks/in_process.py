@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pegboard.core.cancellation import cancel_and_wait
 from pegboard.model.bounds import share_of_one
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
@@ -149,9 +150,7 @@ class InProcessEngine:
     async def close(self) -> None:
         """Stop every task."""
         running = [stored.running for stored in self._kept.values() if stored.running is not None]
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        await cancel_and_wait(*running)
         self._kept.clear()
 
 

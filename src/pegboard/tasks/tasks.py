@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, cast
 from pegboard.auth.rejections import UnavailableError
 from pegboard.core.after_fork import leave_to_parent, renew_after_fork
 from pegboard.core.call.record import Call
+from pegboard.core.cancellation import cancel_and_wait
 from pegboard.core.digests import canonical_json, digest
 from pegboard.core.elicitation_form import fits_form
 from pegboard.core.executor import Executor
@@ -246,9 +247,7 @@ class Tasks:
         """Stop the tasks that run here; durable ones continue in another process, or later."""
         self._is_closed = True
         background = [task for task in (self._waking, self._sweeping) if task is not None]
-        for task in background:
-            task.cancel()
-        await asyncio.gather(*background, return_exceptions=True)
+        await cancel_and_wait(*background)
         self._waking = self._sweeping = None
         async with self._opening:
             engine, self._engine = self._engine, None
@@ -430,9 +429,7 @@ class Tasks:
             if waiting:
                 await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for wait in waiting:
-                wait.cancel()
-            await asyncio.gather(*waiting, return_exceptions=True)
+            await cancel_and_wait(*waiting)
 
     async def _engine_and_record(self, task_id: str, ctx: Asking) -> tuple[Engine, TaskRecord]:
         with _available():

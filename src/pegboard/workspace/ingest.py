@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
+from pegboard.core.cancellation import cancel_and_wait
 from pegboard.model.bounds import MIB
 from pegboard.model.document import DocumentScope, NewDocument
 from pegboard.model.error import CallError, DefinitionError
@@ -302,9 +303,7 @@ class SourceIngest(Struct, frozen=True, kw_only=True):
                 working.popleft()
                 yield ended
         finally:
-            for task, _ in working:
-                task.cancel()
-            await asyncio.gather(*(task for task, _ in working), return_exceptions=True)
+            await cancel_and_wait(*(task for task, _ in working))
 
     async def _looked_up(self, report: IngestReport) -> AsyncIterator[tuple[SourceFile, KnownFile | None]]:
         """Yield files, each with its stored document."""

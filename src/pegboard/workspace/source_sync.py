@@ -15,6 +15,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from pegboard.core.cancellation import cancel_and_wait
 from pegboard.core.identifiers import new_id
 from pegboard.model.document import LiveState
 from pegboard.model.error import CallError, DefinitionError
@@ -162,13 +163,13 @@ class _Turn:
                 if has_turn and working is None:
                     working = asyncio.create_task(self._work())
                 elif not has_turn and working is not None:
-                    await _end(working)
+                    await cancel_and_wait(working)
                     working = None
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._ending.wait(), self._sync.beat_s)
         finally:
             if working is not None:
-                await _end(working)
+                await cancel_and_wait(working)
                 with suppress(CallError):
                     await self._store.leave_turn(self._source.space, self._source.name, self._worker)
 
@@ -263,8 +264,3 @@ class _Turn:
         fields = {"event": "documents_not_synced", "space": source.space, "source": source.name}
         log.warning("documents_not_synced: %r in the space %r: %s", source.name, source.space, trouble,
                     extra={"fields": fields})  # fmt: skip
-
-
-async def _end(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pegboard.core.cancellation import cancel_and_wait
 from pegboard.extras import needs_package
 from pegboard.lazy import LazyModule
 from pegboard.model.error import CallError, DefinitionError
@@ -92,8 +93,7 @@ class FolderWatch:
                         await self._calm()
                         await self._ingest()
             finally:
-                watcher.cancel()
-                await asyncio.gather(watcher, return_exceptions=True)
+                await cancel_and_wait(watcher)
 
     async def _watch(self) -> None:
         """Wake the other task after changes, and now and then."""

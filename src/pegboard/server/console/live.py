@@ -11,12 +11,13 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from pegboard.core.call.finished_call import FinishedCall, StartedCall
+from pegboard.core.cancellation import cancel_and_wait
 from pegboard.server.console.frame import frame
 from pegboard.server.console.page_error import PageError
 from pegboard.server.console.pages import SECURITY_HEADERS, Pages
 from pegboard.server.console.visit import Visit
 from pegboard.server.event_hub import Outbox
-from pegboard.server.http_api.api_app import cancel_and_wait, client_gone
+from pegboard.server.http_api.api_app import client_gone
 from pegboard.server.limits import STREAM_PING_S
 from pegboard.telemetry.call_log import name_of
 

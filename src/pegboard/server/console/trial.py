@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from pegboard.core.cancellation import cancel_and_wait
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, is_list, is_object
 from pegboard.model.result import ToolResult
@@ -16,7 +17,7 @@ from pegboard.server.console.result_blocks import Block, TreeNode, block_of, tre
 from pegboard.server.console.shown_json import pretty
 from pegboard.server.console.shown_time import took
 from pegboard.server.console.visit import Visit
-from pegboard.server.http_api.api_app import cancel_and_wait, client_gone
+from pegboard.server.http_api.api_app import client_gone
 
 TABLE_ROWS = 200  # rows of a result that is shown as a table
 TABLE_COLUMNS = 12

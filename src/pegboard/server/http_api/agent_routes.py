@@ -13,12 +13,13 @@ from msgspec import Struct
 
 from pegboard.agents.access import caller_of, may_run
 from pegboard.agents.run_report import report_of
+from pegboard.core.cancellation import cancel_and_wait
 from pegboard.core.view import View
 from pegboard.model.agent import AgentResult
 from pegboard.model.event import Event
 from pegboard.model.json_types import JSON, JSONValue, is_object
 from pegboard.server.event_hub import frame, wire_event
-from pegboard.server.http_api.api_app import Api, ApiRequest, cancel_and_wait, client_gone
+from pegboard.server.http_api.api_app import Api, ApiRequest, client_gone
 from pegboard.server.http_api.limits import AGENT_QUERY_CHARS, AGENT_SESSION_CHARS
 from pegboard.server.http_api.problem_details import STATUS_OF_KIND, ProblemError, not_found
 from pegboard.server.http_api.responses import EventStream, Reply, json_reply, wants_events

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
+from pegboard.core.cancellation import cancel_and_wait
 from pegboard.model.json_types import JSON
 from pegboard.model.result import ToolResult
 from pegboard.providers.mcp import mcp_result
 from pegboard.server.event_hub import EventHub, Follower, Outbox, Owner, frame, owner_of
-from pegboard.server.http_api.api_app import Api, ApiRequest, cancel_and_wait, client_gone
+from pegboard.server.http_api.api_app import Api, ApiRequest, client_gone
 from pegboard.server.http_api.problem_details import ProblemError, not_found, problem_of
 from pegboard.server.http_api.responses import EventStream, Reply, json_reply, wants_events
 from pegboard.server.limits import STREAM_PING_S

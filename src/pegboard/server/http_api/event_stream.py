@@ -8,8 +8,9 @@ from collections.abc import Coroutine
 from contextlib import ExitStack
 from typing import Any
 
+from pegboard.core.cancellation import cancel_and_wait
 from pegboard.server.event_hub import Outbox, frame, owner_of
-from pegboard.server.http_api.api_app import Api, ApiRequest, cancel_and_wait, client_gone
+from pegboard.server.http_api.api_app import Api, ApiRequest, client_gone
 from pegboard.server.http_api.problem_details import ProblemError
 from pegboard.server.http_api.responses import EVENT_STREAM, EventStream, Reply
 from pegboard.server.limits import CHANGES_SETTLE_S, STREAM_PING_S

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from pegboard.core.after_fork import leave_to_parent
 from pegboard.core.bounded_cache import BoundedCache
+from pegboard.core.cancellation import cancel_and_wait
 from pegboard.lazy import LazyModule
 from pegboard.model.call_context import CallContext
 from pegboard.model.caller import Caller
@@ -210,9 +211,7 @@ class PersonalMcpSource(McpSource):
             self._end_subscription()
             self._end_subscription = None
         if sweeper is not None:
-            sweeper.cancel()
-            with suppress(asyncio.CancelledError):
-                await sweeper
+            await cancel_and_wait(sweeper)
         await self.sessions.end_all(self.name)
 
     def after_fork(self) -> None:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from pegboard.core.after_fork import leave_to_parent, renew_after_fork
+from pegboard.core.cancellation import cancel_and_wait
 from pegboard.core.ports import HoldsSecrets, SendsForAccount
 from pegboard.lazy import LazyModule
 from pegboard.model.call_context import CallContext
@@ -207,9 +208,7 @@ class McpSource(Composable):
         """Close the connection and end the server's processes."""
         task, self._task = self._task, None
         if task is not None:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+            await cancel_and_wait(task)
         if self._grace_timer is not None:
             self._grace_timer.cancel()
 

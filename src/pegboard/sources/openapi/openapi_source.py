@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import msgspec
 
 from pegboard.connections.upstream_credentials import UpstreamCredentials, account_of
+from pegboard.core.cancellation import cancel_and_wait
 from pegboard.core.digests import digest
 from pegboard.core.names import matches
 from pegboard.egress.connections import Resolve, system_resolve
@@ -191,9 +191,7 @@ class OpenApiSource(Composable):
         """Stop fetching."""
         task, self._task = self._task, None
         if task is not None:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+            await cancel_and_wait(task)
 
     async def first_listed(self) -> None:
         """Wait until the description was read, or could not be."""

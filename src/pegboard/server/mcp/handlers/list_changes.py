@@ -9,6 +9,7 @@ from itertools import compress
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from pegboard.core.cancellation import cancel_and_wait
 from pegboard.core.digests import digest
 from pegboard.core.judge import Selection
 from pegboard.model.context import ToolContext
@@ -160,8 +161,7 @@ class ListChanges:
         try:
             await listener.tell(outlet, meta)
         finally:
-            telling.cancel()
-            await asyncio.gather(telling, return_exceptions=True)
+            await cancel_and_wait(telling)
         return {"_meta": meta}
 
     async def _permitted(self, principal: Principal, wanted: JSON) -> JSON:

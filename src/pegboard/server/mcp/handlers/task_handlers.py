@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 
+from pegboard.core.cancellation import cancel_and_wait
 from pegboard.core.digests import digest
 from pegboard.model.context import ToolContext
 from pegboard.model.error import CallError
@@ -170,9 +171,7 @@ class TaskHandlers:
             return record
         finally:
             forget()
-            for _, asked in asking.values():
-                asked.cancel()
-            await asyncio.gather(*(asked for _, asked in asking.values()), return_exceptions=True)
+            await cancel_and_wait(*(asked for _, asked in asking.values()))
 
     async def _changed(self, record: TaskRecord, asking: Sequence[asyncio.Task[str | None]]) -> None:
         """Return when a task differs from this record, the client has answered a question, or some time has passed."""
@@ -182,8 +181,7 @@ class TaskHandlers:
             if looking.done():
                 looking.result()
         finally:
-            looking.cancel()
-            await asyncio.gather(looking, return_exceptions=True)
+            await cancel_and_wait(looking)
 
     async def _ask(
         self, request: McpRequest, whose: ToolContext, task_id: str, key: str, question: Question
