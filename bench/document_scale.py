@@ -30,8 +30,8 @@ from numpy.typing import NDArray
 
 from bench.measure import Effort
 from pegboard.model.document import DocumentScope, SearchMode
+from pegboard.workspace.document_stores import open_store
 from pegboard.workspace.store.document_store import SqlDocumentStore
-from pegboard.workspace.stores import open_store
 
 DIMENSION = 384
 WORDS = 2_000

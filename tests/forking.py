@@ -33,7 +33,7 @@ IMPORTED = (
     "pegboard.cli.command_line", "pegboard.cli.commands.serve", "pegboard.discovery.tool_page", "cyclopts.help",
     "pegboard.agents.guardrails", "pegboard.config", "pegboard.config.kinds.internal",
     "pegboard.config.kinds.tool_form", "pegboard.server.app", "pegboard.server.stdio",
-    "pegboard.server.mcp.protocol.validation", "pegboard.sources.mcp.connection", "pegboard.discovery.search.index",
+    "pegboard.server.mcp.protocol.request_checks", "pegboard.sources.mcp.connection", "pegboard.discovery.search.index",
     "mcp.server.mcpserver",
     "pegboard.auth.verifier", "pegboard.sources.builtin.sqlite_engine", "pegboard.sources.expressions", "pydantic",
     "pegboard.workspace.ingest", "pegboard.workspace.sqlite.sqlite_store", "pegboard.workspace.tools.toolset",

@@ -182,8 +182,8 @@ HEAVY = frozenset({
 # Modules that import none of them, and take long because of what they import of ours.
 LARGE = frozenset({
     "pegboard.auth.present_rights", "pegboard.library", "pegboard.server.stdio", "pegboard.tasks.tasks",
-    "pegboard.workspace.document_operations", "pegboard.workspace.resources", "pegboard.workspace.stores",
-    "pegboard.workspace.tools.toolset", "pegboard.workspace.upload",
+    "pegboard.workspace.document_operations", "pegboard.workspace.document_resources",
+    "pegboard.workspace.document_stores", "pegboard.workspace.tools.toolset", "pegboard.workspace.upload",
 })  # fmt: skip
 
 

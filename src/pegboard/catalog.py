@@ -76,14 +76,13 @@ if TYPE_CHECKING:
     from pegboard.connections.connections import Connections
     from pegboard.resources import skill_reader
     from pegboard.tasks.tasks import Tasks
-    from pegboard.workspace import document_operations
-    from pegboard.workspace import resources as document_resources
+    from pegboard.workspace import document_operations, document_resources
     from pegboard.workspace import upload as uploading
     from pegboard.workspace.tools import fetch_web_page, toolset
     from pegboard.workspace.tools.lent_model import ModelOf
 else:
     document_operations = LazyModule("pegboard.workspace.document_operations")
-    document_resources = LazyModule("pegboard.workspace.resources")
+    document_resources = LazyModule("pegboard.workspace.document_resources")
     uploading = LazyModule("pegboard.workspace.upload")
     toolset = LazyModule("pegboard.workspace.tools.toolset")
     fetch_web_page = LazyModule("pegboard.workspace.tools.fetch_web_page")

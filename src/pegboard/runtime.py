@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from pegboard.agents.lazy_runtime import LazyAgentRuntime
 from pegboard.authoring.builder import read_built
-from pegboard.consent.memory import MemoryConsents
+from pegboard.consent.memory_answers import MemoryConsents
 from pegboard.core.call.record import Ports
 from pegboard.core.declarations import Declarations
 from pegboard.core.defaults import Defaults

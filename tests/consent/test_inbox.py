@@ -19,7 +19,7 @@ from pegboard.consent import sql_records
 from pegboard.consent.grant_scope import grant_for, grant_text, matching_of, parameters_of
 from pegboard.consent.json_form import consent_json
 from pegboard.consent.limits import CONSENT_GRANT_CALLS
-from pegboard.consent.memory import MemoryConsents
+from pegboard.consent.memory_answers import MemoryConsents
 from pegboard.consent.postgres_store import PostgresConsents
 from pegboard.consent.sql_records import CONSENT_OPEN_QUESTIONS, ConsentStateError, SqlConsents
 from pegboard.consent.sqlite_store import SqliteConsents

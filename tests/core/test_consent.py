@@ -9,7 +9,7 @@ import pytest
 
 from pegboard import CallError, Catalog, ConsentRequest, Policy, RateLimit, ToolContext, Verdict
 from pegboard.consent.limits import CONSENT_DECLINED_S, CONSENT_GOOD_S
-from pegboard.consent.memory import MemoryConsents
+from pegboard.consent.memory_answers import MemoryConsents
 from pegboard.core.digests import digest
 from pegboard.model.record import replace
 from pegboard.model.tool import Annotations

@@ -5,7 +5,7 @@ import threading
 from typing import Any
 
 from pegboard import CallContext, Catalog, ToolContext
-from pegboard.core.call.workers import TOOL_THREADS, TOOL_THREADS_OF_ONE, WorkerPool
+from pegboard.core.call.handler_threads import TOOL_THREADS, TOOL_THREADS_OF_ONE, WorkerPool
 from pegboard.model.record import replace
 from tests.core.parts import ANN, kind_of
 from tests.timing import PATIENCE_S

@@ -16,7 +16,7 @@ from pegboard.config import load_catalog
 from pegboard.egress.api_transport import API_ANSWER_BYTES, API_EVENT_BYTES, API_EVENT_LINES, api_client
 from pegboard.model.agent import AgentSpec, ModelProvider, ModelSpec
 from pegboard.model.error import CallError, DefinitionError
-from pegboard.models.clients.answers import model_failure
+from pegboard.models.clients.model_request import model_failure
 from pegboard.models.clients.openai_client import responses_model
 from pegboard.models.language_models import LanguageModels
 from pegboard.telemetry.part_states import parts_of

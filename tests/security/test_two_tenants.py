@@ -378,7 +378,8 @@ KEPT: dict[str, str] = {
     "the key holds who calls: credential, user, space, session, or the owner of a task": """
         agents/conversations.py:_sessions auth/tokens.py:_good auth/verifier.py:_grants connections/connections.py:_kept
         connections/exchanged_credentials.py:_held
-        consent/memory.py:_agreed consent/memory.py:_declined consent/memory.py:_used core/call/repeats.py:rows
+        consent/memory_answers.py:_agreed consent/memory_answers.py:_declined consent/memory_answers.py:_used
+        core/call/repeats.py:rows
         discovery/learning/search_use.py:_at_hand discovery/learning/search_use.py:_searches
         discovery/meta_tools/loop_guard.py:_asked discovery/meta_tools/loop_guard.py:asked limits/memory.py:window
         server/authenticator.py:_admitted server/authenticator.py:_let_in server/authenticator.py:_principals

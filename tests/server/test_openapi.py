@@ -13,7 +13,7 @@ from starlette.routing import Mount
 from pegboard import Catalog, http_app
 from pegboard.auth.keys import KeyStore
 from pegboard.auth.rules import AnonymousRule, IdentityRules
-from pegboard.server.http_api.schema_references import moved
+from pegboard.server.http_api.embedded_schema import moved
 from tests.auth.parts import rule
 from tests.server.doors import inside, served
 from tests.server.http_tools import shop

@@ -32,7 +32,7 @@ from pegboard.agents.guardrails import GuardedRun, OffLoop, guarded
 from pegboard.agents.missing_tools import MissingTool, missing_tools
 from pegboard.agents.run_tasks import RunTasks
 from pegboard.agents.text_redaction import TextStream
-from pegboard.agents.toolset import AGENT_ITERATIONS, ViewToolset
+from pegboard.agents.view_toolset import AGENT_ITERATIONS, ViewToolset
 from pegboard.core.ports import CostAccount, TemplateRenderer
 from pegboard.core.redaction import Redactor
 from pegboard.core.schema import compile_schema

@@ -42,7 +42,7 @@ from pegboard.workspace.own_metadata import checked_metadata
 from pegboard.workspace.sources.s3_signature import S3Keys
 
 if TYPE_CHECKING:
-    from pegboard.workspace import document_workspace, ingest, source_sync, stores
+    from pegboard.workspace import document_stores, document_workspace, ingest, source_sync
     from pegboard.workspace.sources import bucket_source, git_source, sitemap_source
     from pegboard.workspace.sources.document_source import DocumentSource
     from pegboard.workspace.store import document_store
@@ -54,7 +54,7 @@ else:
     bucket_source = LazyModule("pegboard.workspace.sources.bucket_source")
     git_source = LazyModule("pegboard.workspace.sources.git_source")
     sitemap_source = LazyModule("pegboard.workspace.sources.sitemap_source")
-    stores = LazyModule("pegboard.workspace.stores")
+    document_stores = LazyModule("pegboard.workspace.document_stores")
     fetch_web_page = LazyModule("pegboard.workspace.tools.fetch_web_page")
     toolset = LazyModule("pegboard.workspace.tools.toolset")
 
@@ -80,7 +80,7 @@ def store_of(config: Config, report: Report) -> document_store.SqlDocumentStore 
         return None
     try:
         folder = config.path.absolute().parent
-        return stores.open_store(
+        return document_stores.open_store(
             uri,
             folder=folder,
             embedder=passage_embedder_of(config, report),

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
     from pegboard.egress import api_transport
-    from pegboard.models.clients import answers, anthropic_client, google_client, openai_client
+    from pegboard.models.clients import anthropic_client, google_client, model_request, openai_client
 else:
     api_transport = LazyModule("pegboard.egress.api_transport")
-    answers = LazyModule("pegboard.models.clients.answers")
+    model_request = LazyModule("pegboard.models.clients.model_request")
     anthropic_client = LazyModule("pegboard.models.clients.anthropic_client")
     google_client = LazyModule("pegboard.models.clients.google_client")
     openai_client = LazyModule("pegboard.models.clients.openai_client")
@@ -90,7 +90,7 @@ class LanguageModels:
             CallError: upstream_auth, rate_limited, upstream_unavailable, upstream_error, protocol_error, timeout,
                 result_too_large.
         """
-        return await answers.answered(self.model(spec), prompt, spec)
+        return await model_request.answered(self.model(spec), prompt, spec)
 
     async def close(self) -> None:
         """Close the connections of this event loop."""

@@ -19,8 +19,8 @@ from pegboard.egress.client_spans import note_status, request_span
 from pegboard.egress.connections import Resolve, system_resolve
 from pegboard.egress.destinations import Destinations, encrypted_host_of
 from pegboard.egress.http import GuardedClient
+from pegboard.egress.message_signature import signed_headers
 from pegboard.egress.responses import Response
-from pegboard.egress.signature import signed_headers
 from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.hook import Hook, HookKind, Verdict

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from pegboard.egress.connections import Resolve, system_resolve
 from pegboard.egress.destinations import encrypted_host_of
 from pegboard.egress.http import GuardedClient
+from pegboard.egress.message_signature import signed_headers
 from pegboard.egress.process import launch
-from pegboard.egress.signature import signed_headers
 from pegboard.model.alert import AlertRule
 from pegboard.model.error import CallError, PegboardError
 from pegboard.model.secret import Secret

@@ -12,6 +12,7 @@ from pegboard.model.document import Access
 from pegboard.model.json_types import JSON
 from pegboard.model.secret import Secret
 from pegboard.workspace.document_operations import shown, with_note
+from pegboard.workspace.document_stores import open_store
 from pegboard.workspace.failed_files import FailedFiles
 from pegboard.workspace.ingest import IngestReport, SourceIngest
 from pegboard.workspace.parsers import DocumentParser, Parser, Parsers
@@ -23,7 +24,6 @@ from pegboard.workspace.sources.folder_source import FolderSource, is_output, ow
 from pegboard.workspace.sources.web_paths import is_address
 from pegboard.workspace.sqlite.sqlite_store import SqliteDocumentStore
 from pegboard.workspace.store.document_store import SqlDocumentStore
-from pegboard.workspace.stores import open_store
 from pegboard.workspace.upload import upload
 from pegboard.workspace.watching import FolderWatch, check_watchfiles
 from pegboard.workspace.web_ingest import WebIngest

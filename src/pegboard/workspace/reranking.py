@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, cast
 
-from pegboard.core.call.workers import WorkerPool
+from pegboard.core.call.handler_threads import WorkerPool
 from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSON
 from pegboard.models.limits import LISTED_LINE_CHARS

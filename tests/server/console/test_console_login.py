@@ -13,7 +13,7 @@ from pegboard.auth.keys import KeyStore
 from pegboard.auth.rules import IdentityRules
 from pegboard.limits.memory import MemoryLimitStore
 from pegboard.model.record import replace
-from pegboard.server.console.sessions import SESSION_S, Sessions
+from pegboard.server.console.login_session import SESSION_S, Sessions
 from pegboard.server.identify import Identified
 from pegboard.server.sealing import sealing_with
 from tests.auth.parts import bearer, rule

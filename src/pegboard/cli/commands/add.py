@@ -17,7 +17,7 @@ from pegboard.catalog import Catalog
 from pegboard.cli.command_error import CommandError, Exit
 from pegboard.cli.config_entry import ConfigFile, open_config, trial, write_config
 from pegboard.cli.declarations.added import AddedWords, proposal_of
-from pegboard.cli.declarations.names import group_stem
+from pegboard.cli.declarations.derived_names import group_stem
 from pegboard.cli.declarations.proposal import Proposal
 from pegboard.cli.options import Options, SharedOptions
 from pegboard.cli.source_startup import started

@@ -18,8 +18,8 @@ from pegboard.cli.declarations.command_words import (
     server_entry,
     split_words,
 )
+from pegboard.cli.declarations.derived_names import entry_name, name_of_address
 from pegboard.cli.declarations.documents import read_document
-from pegboard.cli.declarations.names import entry_name, name_of_address
 from pegboard.cli.declarations.proposal import EntryWriter, Export, Proposal, literal, relative
 from pegboard.cli.declarations.registry_entry import is_registry_entry, registry_proposal
 from pegboard.cli.declarations.service_presets import PRESETS, ServicePreset

@@ -16,8 +16,8 @@ from msgspec import Struct
 
 from pegboard.cli.command_error import CommandError
 from pegboard.cli.declarations.clear_secrets import hides_secret
+from pegboard.cli.declarations.derived_names import free_name, namespace
 from pegboard.cli.declarations.documents import FOREIGN_ENTRIES, read_document
-from pegboard.cli.declarations.names import free_name, namespace
 from pegboard.cli.declarations.proposal import EntryWriter, Export, Proposal
 from pegboard.config import mapping_text
 from pegboard.core.names import legal

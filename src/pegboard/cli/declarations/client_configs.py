@@ -8,8 +8,8 @@ from typing import Any
 
 from pegboard.cli.declarations.clear_secrets import without_secrets
 from pegboard.cli.declarations.command_words import concealed_args
+from pegboard.cli.declarations.derived_names import free_name, namespace
 from pegboard.cli.declarations.documents import FOREIGN_ENTRIES
-from pegboard.cli.declarations.names import free_name, namespace
 from pegboard.cli.declarations.proposal import EntryWriter, Proposal, joined, literal, relative
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pegboard.cli.command_error import CommandError
 from pegboard.cli.declarations.clear_secrets import without_secrets
-from pegboard.cli.declarations.names import entry_name
+from pegboard.cli.declarations.derived_names import entry_name
 from pegboard.cli.declarations.proposal import EntryWriter, literal, relative
 from pegboard.model.json_types import JSON
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 
 from pegboard.cli.declarations.clear_secrets import variable_for
+from pegboard.cli.declarations.derived_names import free_name, group_stem, namespace
 from pegboard.cli.declarations.documents import FOREIGN_ENTRIES
-from pegboard.cli.declarations.names import free_name, group_stem, namespace
 from pegboard.cli.declarations.proposal import EntryWriter, Proposal, as_text, joined, literal
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 

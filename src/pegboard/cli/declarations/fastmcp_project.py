@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from pegboard.cli.declarations.names import entry_name, free_name, group_stem
+from pegboard.cli.declarations.derived_names import entry_name, free_name, group_stem
 from pegboard.cli.declarations.proposal import EntryWriter, Proposal, literal, relative
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 

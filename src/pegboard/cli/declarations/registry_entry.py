@@ -9,7 +9,7 @@ from pathlib import Path
 from pegboard.cli.command_error import CommandError
 from pegboard.cli.declarations.clear_secrets import names_secret, variable_for
 from pegboard.cli.declarations.command_words import server_entry
-from pegboard.cli.declarations.names import entry_name
+from pegboard.cli.declarations.derived_names import entry_name
 from pegboard.cli.declarations.proposal import EntryWriter, Proposal, literal
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 

@@ -17,10 +17,10 @@ from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.call.budget_meter import BudgetMeter
 from pegboard.core.call.deliveries import AsyncObservers, Deliveries
 from pegboard.core.call.finished_call import CallObserver, FinishedRun, StartedCall
+from pegboard.core.call.handler_threads import WorkerPool
 from pegboard.core.call.limit_keys import FloodGuard, Key, owner_of
 from pegboard.core.call.listeners import DELIVERED, Delivered, Listeners
 from pegboard.core.call.repeats import RepeatBreaker
-from pegboard.core.call.workers import WorkerPool
 from pegboard.core.coroutine_runner import CancelScope
 from pegboard.core.hooks import ToolHooks
 from pegboard.core.ports import (

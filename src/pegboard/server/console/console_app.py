@@ -34,12 +34,12 @@ from pegboard.server.console.inbox_page import InboxPage, refused
 from pegboard.server.console.issuer_login import LOGIN_S, IssuerLogin, LoginFailedError
 from pegboard.server.console.live import LivePage
 from pegboard.server.console.login_link import LoginLink
+from pegboard.server.console.login_session import SESSION_S, Session, Sessions, cookie_name, login_cookie_name
 from pegboard.server.console.matrix_page import MatrixPage
 from pegboard.server.console.page_error import PageError, busy, no_such_page
 from pegboard.server.console.pages import SECURITY_HEADERS, Pages
 from pegboard.server.console.pending_config import PendingConfig
 from pegboard.server.console.sent_form import NO_FORM, SentForm, read_form
-from pegboard.server.console.sessions import SESSION_S, Session, Sessions, cookie_name, login_cookie_name
 from pegboard.server.console.sources_page import SourcesPage
 from pegboard.server.console.tasks_page import TasksPage
 from pegboard.server.console.tool_detail import ToolPage

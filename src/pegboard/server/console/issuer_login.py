@@ -25,7 +25,7 @@ from pegboard.egress.failures import EgressError
 from pegboard.lazy import LazyModule
 from pegboard.model.record import CarriesCredentials, replace
 from pegboard.model.secret import Secret
-from pegboard.server.console.sessions import sealed_fields
+from pegboard.server.console.login_session import sealed_fields
 from pegboard.server.sealing import Sealing
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from pegboard.core.validated_entry import enforced_schema
 from pegboard.model.json_types import JSON
 from pegboard.model.tool import ToolEntry
 from pegboard.server.http_api.api_app import Api, ApiRequest
+from pegboard.server.http_api.embedded_schema import moved, object_of
 from pegboard.server.http_api.limits import (
     AGENT_QUERY_CHARS,
     AGENT_SESSION_CHARS,
@@ -20,7 +21,6 @@ from pegboard.server.http_api.limits import (
 )
 from pegboard.server.http_api.problem_details import MEDIA_TYPE, REQUEST_STATUSES, STATUS_OF_KIND, ProblemError
 from pegboard.server.http_api.responses import EVENT_STREAM, Reply, json_reply
-from pegboard.server.http_api.schema_references import moved, object_of
 
 API_TYPED_TOOLS = 500  # tools; with more, the document has one path for all of them
 

@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     import mcp_types as types
     from pydantic import BaseModel
 
-    from pegboard.server.mcp.protocol import validation
+    from pegboard.server.mcp.protocol import request_checks
 else:
     types = LazyModule("mcp_types")
-    validation = LazyModule("pegboard.server.mcp.protocol.validation")
+    request_checks = LazyModule("pegboard.server.mcp.protocol.request_checks")
 
 log = logging.getLogger("pegboard.serve")
 Handler = Callable[[McpRequest], Awaitable[JSON]]
@@ -149,14 +149,14 @@ class Dispatcher:
         name, params = message["method"], as_object(message.get("params"))
         session, state = era.session, None
         if session is None:
-            validation.check_envelope(name, params)
+            request_checks.check_envelope(name, params)
             assert params is not None
             if name in ASKING_METHODS and params.get("requestState") is not None:
                 state = self._states.open(params["requestState"], name, params, principal)
         method = self._methods.get(name)
         if method is None or method.era == ("earlier" if session is None else "2026"):
             raise RpcError(METHOD_NOT_FOUND, "Method not found", name)
-        validation.check_params(name, era.version or LATEST_EARLIER, params, method.params())
+        request_checks.check_params(name, era.version or LATEST_EARLIER, params, method.params())
         if method.is_offered is not None and not method.is_offered():
             raise RpcError(METHOD_NOT_FOUND, "Method not found", name)
         if session is not None and not session.version and name not in _BEFORE_INITIALIZE:
@@ -190,7 +190,7 @@ def _methods(gateway: Gateway, lists: Lists, sealing: Sealing, changes: ListChan
         return types.RequestParams
 
     def task() -> type[BaseModel]:
-        return validation.TaskParams
+        return request_checks.TaskParams
 
     def any_resource() -> bool:
         return has_resources(gateway)
@@ -211,15 +211,15 @@ def _methods(gateway: Gateway, lists: Lists, sealing: Sealing, changes: ListChan
         "resources/read": resource(lambda: types.ReadResourceRequestParams, resources.read),
         "resources/subscribe": resource(lambda: types.SubscribeRequestParams, resources.subscribe, "earlier"),
         "resources/unsubscribe": resource(lambda: types.UnsubscribeRequestParams, resources.unsubscribe, "earlier"),
-        "resources/directory/read": resource(lambda: validation.DirectoryParams, skills.read_directory),
+        "resources/directory/read": resource(lambda: request_checks.DirectoryParams, skills.read_directory),
         "prompts/list": resource(page, resources.list_prompts),
         "prompts/get": resource(lambda: types.GetPromptRequestParams, resources.get_prompt),
         "completion/complete": resource(lambda: types.CompleteRequestParams, resources.complete),
         "skills/list": resource(page, skills.list),
-        "skills/get": resource(lambda: validation.SkillParams, skills.get),
+        "skills/get": resource(lambda: request_checks.SkillParams, skills.get),
         "tasks/get": Method(task, tasks.get),
         "tasks/cancel": Method(task, tasks.cancel),
-        "tasks/update": Method(lambda: validation.UpdateTaskParams, tasks.update, "2026"),
+        "tasks/update": Method(lambda: request_checks.UpdateTaskParams, tasks.update, "2026"),
         "tasks/result": Method(task, tasks.result, "earlier"),
         "tasks/list": Method(page, tasks.list, "earlier"),
     }

@@ -24,7 +24,7 @@ from pegboard.server.mcp.event_streams import answer
 from pegboard.server.mcp.handlers.list_changes import ListChanges
 from pegboard.server.mcp.handlers.lists import Lists
 from pegboard.server.mcp.headers import HeaderReader, RequestHeaders
-from pegboard.server.mcp.protocol import validation
+from pegboard.server.mcp.protocol import request_checks
 from pegboard.server.mcp.protocol.answers import Answer, Stream, error_answer
 from pegboard.server.mcp.protocol.jsonrpc import (
     INVALID_REQUEST,
@@ -97,7 +97,9 @@ class Endpoint:
         sessions = Sessions(SessionIds(self._sealing), worker=worker, refusal=refusal)
         self._changes = ListChanges(self._gateway, sessions, bus=others.bus)
         self._dispatcher = Dispatcher(self._gateway, lists, self._sealing, self._changes)
-        self._ready: ReadyBytes | None = ready_bytes(self._gateway, lists, self._dispatcher, accepts=validation.accepts)
+        self._ready: ReadyBytes | None = ready_bytes(
+            self._gateway, lists, self._dispatcher, accepts=request_checks.accepts
+        )
         self._with_sessions = SessionEndpoint(self._gateway, self._dispatcher, self._ready, sessions, others.bus)
         self._changes.start()
         try:
@@ -214,7 +216,7 @@ class Endpoint:
     async def _notification(self, send: Send, headers: RequestHeaders) -> None:
         """Accept and drop a notification: a 2026-07-28 client cancels by closing its connection."""
         try:
-            validation.check_version(headers.by_name.get(b"mcp-protocol-version", b"").decode("latin-1"))
+            request_checks.check_version(headers.by_name.get(b"mcp-protocol-version", b"").decode("latin-1"))
         except RpcError as error:
             refused = error_answer(error)
             await send_whole(send, refused.status, refused.message(b"null"))
@@ -224,7 +226,7 @@ class Endpoint:
     async def _dispatched(self, request: JSON, principal: Principal, headers: RequestHeaders) -> Answer | Stream:
         try:
             has_tasks = self._gateway.catalog.executor.ports.tasks is not None
-            validation.check_headers(request, headers.pairs, has_tasks=has_tasks)
+            request_checks.check_headers(request, headers.pairs, has_tasks=has_tasks)
             await self._check_mirrored(request, principal, headers)
         except RpcError as error:
             return error_answer(error)
@@ -238,7 +240,7 @@ class Endpoint:
             return
         schema = await self._gateway.mirrored_schema(principal, name)
         if schema is not None:
-            validation.check_mirrored(schema, arguments, headers.pairs)
+            request_checks.check_mirrored(schema, arguments, headers.pairs)
 
 
 async def _turn_away(send: Send, refusal: Refusal) -> None:

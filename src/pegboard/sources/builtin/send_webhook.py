@@ -7,7 +7,7 @@ import secrets
 from pydantic import Field, field_validator
 
 from pegboard.core.json_text import json_bytes
-from pegboard.egress.signature import signed_headers
+from pegboard.egress.message_signature import signed_headers
 from pegboard.model.bounds import KIB
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError

@@ -33,7 +33,7 @@ from pegboard.model.tool import ToolEntry, ToolSpec
 from pegboard.sources.composable import Composable
 from pegboard.sources.foreign_text import cleaned
 from pegboard.sources.http_service import SERVICE_GRACE_S, HttpService, value_of
-from pegboard.sources.openapi.document import Document, UnfitError, checked_base, origin_of, server_of
+from pegboard.sources.openapi.api_description import Document, UnfitError, checked_base, origin_of, server_of
 from pegboard.sources.openapi.operation_call import request_of
 from pegboard.sources.openapi.operations import Operation, OperationReader, raw_name
 from pegboard.sources.openapi.security_schemes import SecurityNeeds, security_of

@@ -20,7 +20,7 @@ from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.model.tool import Annotations
 from pegboard.sources.foreign_text import cleaned, has_hidden
-from pegboard.sources.openapi.document import METHODS, Document, UnfitError
+from pegboard.sources.openapi.api_description import METHODS, Document, UnfitError
 from pegboard.sources.openapi.parameter_styles import STYLES
 from pegboard.sources.openapi.request_bodies import (
     FORM,

@@ -13,7 +13,7 @@ from pegboard.core.names import legal
 from pegboard.model.bounds import Bounds
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.sources.foreign_text import cleaned, has_hidden
-from pegboard.sources.openapi.document import Document, UnfitError, reference_of
+from pegboard.sources.openapi.api_description import Document, UnfitError, reference_of
 from pegboard.sources.openapi.schema_words import TAKEN_OVER, UnusableError, usable, with_words_of_30
 
 _ONE = frozenset({

@@ -8,7 +8,7 @@ from typing import Literal
 from msgspec import Struct, field
 
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
-from pegboard.sources.openapi.document import Document, UnfitError
+from pegboard.sources.openapi.api_description import Document, UnfitError
 
 SECURITY_SCHEMES = 100  # schemes of one document that are read
 KeyPlace = Literal["header", "query", "cookie"]

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from psycopg import errors
 from psycopg.raw_cursor import RawServerCursor
 
-from pegboard.core.call.workers import WorkerPool
+from pegboard.core.call.handler_threads import WorkerPool
 from pegboard.model.document import DocumentScope
 from pegboard.model.error import CallError
 from pegboard.model.secret import Secret

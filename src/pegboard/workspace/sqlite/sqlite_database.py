@@ -14,7 +14,7 @@ import numpy as np
 import sqlite_vec  # pyright: ignore[reportMissingTypeStubs] - it has none
 from numpy.typing import NDArray
 
-from pegboard.core.call.workers import WorkerPool
+from pegboard.core.call.handler_threads import WorkerPool
 from pegboard.model.document import DocumentScope
 from pegboard.model.error import CallError
 from pegboard.storage.idle_connections import IdleConnections, StoppableWork, StoppedError

@@ -26,7 +26,7 @@ from pegboard.server.mcp.dispatcher import Dispatcher
 from pegboard.server.mcp.handlers.session_handlers import client_of
 from pegboard.server.mcp.headers import RequestHeaders
 from pegboard.server.mcp.limits import WATCHED_AFTER_S
-from pegboard.server.mcp.protocol import validation
+from pegboard.server.mcp.protocol import request_checks
 from pegboard.server.mcp.protocol.answers import Answer, Stream, error_answer
 from pegboard.server.mcp.protocol.capabilities import initialization
 from pegboard.server.mcp.protocol.jsonrpc import (
@@ -261,7 +261,7 @@ class SessionEndpoint:
             await send_whole(exchange.send, 503, error_message(-32000, _TOO_MANY), _IN_A_MINUTE)
         elif not self._sessions.has_room():
             await send_whole(exchange.send, 503, error_message(INTERNAL_ERROR, "Too many open sessions"))
-        elif params is None or not validation.fits_initialize(params):
+        elif params is None or not request_checks.fits_initialize(params):
             refusal = error_message(INVALID_PARAMS, "Invalid request parameters", request["id"], data="")
             await send_whole(exchange.send, 200, refusal)
         else:

@@ -1,4 +1,4 @@
-"""Names: derive the name of an entry from its name elsewhere."""
+"""Derived names: derive the name of an entry from its name elsewhere."""
 
 from __future__ import annotations
 

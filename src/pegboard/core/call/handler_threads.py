@@ -1,4 +1,4 @@
-"""Workers: the threads that run sync handlers, shared fairly, and the concurrency caps of tools."""
+"""Handler threads: the threads that run sync handlers, shared fairly, and the concurrency caps of tools."""
 
 from __future__ import annotations
 

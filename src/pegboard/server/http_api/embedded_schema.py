@@ -1,4 +1,4 @@
-"""Schema references: rewrites a tool's JSON Schema for its place in a larger document."""
+"""Embedded schema: rewrites a tool's JSON Schema for its place in a larger document."""
 
 from __future__ import annotations
 

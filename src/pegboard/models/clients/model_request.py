@@ -1,4 +1,4 @@
-"""Answers: asks a model for one answer, and converts its errors."""
+"""Model request: asks a model for one answer, and converts its errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Toolset: a View in pydantic-ai's form, so that every call of an agent goes through the Executor."""
+"""View toolset: a View in pydantic-ai's form, so that every call of an agent goes through the Executor."""
 
 from __future__ import annotations
 

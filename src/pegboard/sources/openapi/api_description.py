@@ -1,4 +1,4 @@
-"""Document: an OpenAPI description with its references and server addresses."""
+"""API description: an OpenAPI description with its references and server addresses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Resources: the documents of a caller's spaces as MCP resources, `docs://space/source/path`."""
+"""Document resources: the documents of a caller's spaces as MCP resources, `docs://space/source/path`."""
 
 from __future__ import annotations
 

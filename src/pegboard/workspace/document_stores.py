@@ -1,4 +1,4 @@
-"""Stores: opens the document store of a URI."""
+"""Document stores: opens the document store of a URI."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory: people's answers, kept in one process without a store. It has no inbox."""
+"""Memory answers: people's answers, kept in one process without a store. It has no inbox."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Validation: check requests with the models and header rules of the MCP SDK. Loaded on demand."""
+"""Request checks: check requests with the models and header rules of the MCP SDK. Loaded on demand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signature: the headers by which a receiver knows that a message is ours, unchanged and recent."""
+"""Message signature: the headers by which a receiver knows that a message is ours, unchanged and recent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions: the sealed cookie of a person who is logged in, and the token that each form carries."""
+"""Login session: the sealed cookie of a person who is logged in, and the token that each form carries."""
 
 from __future__ import annotations
 
