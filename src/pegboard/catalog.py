@@ -999,7 +999,7 @@ class Catalog:
         return view
 
     def _selected_by(self, profile: Profile | None) -> Selection:
-        """Return what a profile selects, as one value for all requests; without one, all groups."""
+        """Return the selection of a profile, as one value for all requests; without a profile, all groups."""
         if profile is None:
             return _EVERYTHING
         known = self._selections.get(profile.name)
@@ -1103,7 +1103,7 @@ class Catalog:
         return cached
 
     def _by_policy(self, name: str) -> BoundedCache[Policy, Any]:
-        """Return what is kept of policies with this snapshot: a host may make one for each request."""
+        """Return the cached values of policies for this snapshot: a host may make a policy for each request."""
         cache = self.snapshot().cache
         values: BoundedCache[Policy, Any] | None = cache.get(name)
         if values is None:

@@ -75,7 +75,7 @@ class AuditWriter:
         self._unclosed = False
 
     def after_fork(self) -> None:
-        """Begin anew in a child: the parent writes what the parent recorded."""
+        """Start empty in a child: the parent writes its own records."""
         leave_to_parent(self.queue, self._wake, self._thread)
         self._forget_process_state()
         self._rows.forget()

@@ -102,9 +102,9 @@ class CallRows:
         self._has_bodies = has_bodies
         self._waiting: dict[int, StartedCall] = {}
         self._callers: dict[tuple[int, int], _CallerTexts] = {}
-        """Who called in the batch that is being made."""
+        """The callers in the current batch."""
         self._shared: dict[tuple[object, ...], bytes] = {}
-        """What rows of the batch that is being made share."""
+        """The values that rows of the current batch share."""
 
     @property
     def has_waiting(self) -> bool:

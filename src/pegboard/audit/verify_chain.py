@@ -13,7 +13,7 @@ from pegboard.audit.hash_chain import ChainEnd, Head, HeadSigner, Sealed, hash_o
 
 
 class ChainFault(NamedTuple):
-    """What is wrong with a chain, and the number of the row."""
+    """A fault of a chain, and the number of its row."""
 
     seq: int
     text: str

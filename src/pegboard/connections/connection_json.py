@@ -9,7 +9,7 @@ from pegboard.model.json_types import JSON
 
 
 def connection_json(connection: Connection) -> JSON:
-    """Return whose connection it is, to what, with which scopes, and until when; times in ISO 8601."""
+    """Return a connection's person, source, scopes and end; times in ISO 8601."""
     return {
         "id": connection.id,
         "user": connection.person.user_id,
@@ -26,7 +26,7 @@ def connection_json(connection: Connection) -> JSON:
 
 
 def connection_detail(connection: Connection) -> JSON:
-    """Return what the audit says of a connection that begins or ends: whose, to what, with which scopes."""
+    """Return the audit's fields for a connection that begins or ends: person, source and scopes."""
     detail: JSON = {
         "connection": connection.id, "user": connection.person.user_id, "space": connection.person.space_id or "",
         "source": connection.source, "issuer": connection.issuer, "scopes": list(connection.scopes),

@@ -26,7 +26,7 @@ def person_of(caller: Caller) -> Person | None:
 
 
 class Challenge(Struct, frozen=True, kw_only=True):
-    """What a service said when it refused a request: the `WWW-Authenticate` of a 401 or 403.
+    """The challenge of a service that refused a request: the `WWW-Authenticate` of a 401 or 403.
 
     `resource_metadata` is the URL of its metadata (RFC 9728), empty without one. `scopes` are those that it asks for.
     """
@@ -69,7 +69,7 @@ class AwaitedConnection(Struct, frozen=True, kw_only=True):
 
 
 class PendingConnection(Struct, frozen=True, kw_only=True):
-    """What a person is asked before the browser goes to the issuer: who will be connected to what, with which scopes.
+    """The question to a person before the browser goes to the issuer: the account, the source and the scopes.
 
     `issuer` is the authorization server, `resource` the service that the token is for. `expires_at` is in seconds since
     1970.
@@ -115,7 +115,7 @@ class AccessToken(Struct, frozen=True, kw_only=True):
     issuer: str = ""
 
     def use(self) -> AccountUse:
-        """Return what records of calls name of it."""
+        """Return the fields that records of calls contain."""
         return AccountUse(self.connection_id, self.issuer, self.scopes)
 
 

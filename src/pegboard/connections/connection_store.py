@@ -109,7 +109,7 @@ class Lease(Struct, frozen=True, kw_only=True):
 
 
 class _Tokens(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is encrypted of a connection."""
+    """The encrypted part of a connection."""
 
     access: str
     refresh: str = ""
@@ -120,7 +120,7 @@ class _Tokens(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class _FlowSecrets(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is encrypted of an open link."""
+    """The encrypted part of an open link."""
 
     ticket: str
     verifier: str = ""
@@ -556,7 +556,7 @@ _FLOW = (
 
 
 class _StoredClient(Struct, frozen=True, kw_only=True):
-    """What is encrypted of a registered client."""
+    """The encrypted part of a registered client."""
 
     client_id: str
     secret: str
@@ -564,7 +564,7 @@ class _StoredClient(Struct, frozen=True, kw_only=True):
 
 
 def _bound(*parts: str) -> bytes:
-    """Return what a sealed value is bound to: a value that is moved to another row does not open there."""
+    """Return the row to which a sealed value is bound: moved to another row, the value does not open."""
     return orjson.dumps(parts)
 
 

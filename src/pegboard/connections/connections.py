@@ -687,7 +687,7 @@ class Connections:
 
 
 async def _answered(asked: Awaitable[T]) -> T:
-    """Return what the store answers.
+    """Return the answer of the store.
 
     Raises:
         CallError: `storage_unavailable`.

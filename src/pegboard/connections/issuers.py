@@ -35,7 +35,7 @@ class Issuer(Struct, frozen=True, kw_only=True):
 
 
 class Discovered(Struct, frozen=True, kw_only=True):
-    """What is known of a service before a person is asked: its issuer, the resource, and the scopes to request.
+    """The known facts about a service before a person is asked: its issuer, the resource, and the scopes to request.
 
     `resource` is empty if none is sent.
     """

@@ -62,7 +62,7 @@ class UpstreamCredentials(Protocol):
         ...
 
     def fix(self) -> str:
-        """Return what a caller does about a missing account, in a few words."""
+        """Return the remedy for a missing account, in a few words."""
         ...
 
     async def required(self, caller: Caller) -> CallError:

@@ -123,7 +123,7 @@ def closed_matching(grant: Grant) -> dict[str, JSONValue]:
 
 
 def grant_text(grant: Grant) -> str:
-    """Return what a grant allows and what it leaves open, as a person reads it before giving it.
+    """Return the text of a grant for the person who gives it: the calls it allows, and the arguments it leaves open.
 
     Raises:
         ValueError: no call could fit it, or the text would be too long to read.

@@ -41,7 +41,7 @@ def consent_json(consent: Consent) -> JSON:
 
 
 def _scope(consent: Consent) -> JSON:
-    """Return what a grant leaves open: arguments by name, or all that it does not name, and the same in words."""
+    """Return the open arguments of a grant: their names, or all that it does not name, and the same in words."""
     if consent.matching is None:
         return {"any": None, "anyOther": None, "scope": None}
     opened = open_arguments(consent.matching)

@@ -61,7 +61,7 @@ def taken_by(edge: Edge, declared: Declarations) -> str | None:
 
 
 def way_out(cycle: tuple[Edge, ...], declared: Declarations) -> str:
-    """Return what to write so that agents no longer run each other in a circle."""
+    """Return the change that ends a circle of agents running each other."""
     for edge in cycle:
         taken = taken_by(edge, declared)
         if taken is not None and taken.startswith("group: "):

@@ -47,7 +47,7 @@ class Run(NamedTuple):
 
 
 class Moves(NamedTuple):
-    """Where entries were before: the runs of their places, `None` if all are in the same places.
+    """The former places of entries, in runs; `None` if all are in the same places.
 
     `new` are the places of entries that are new or have changed.
     """

@@ -228,7 +228,7 @@ class CostAccount(Protocol):
 
     @property
     def spending(self) -> Spending:
-        """What its calls fall under as well."""
+        """The budgets that its calls also count towards."""
         ...
 
     async def check(self) -> None:
@@ -557,7 +557,7 @@ class DocumentKeeper(Protocol):
         ...
 
     async def place_of_document(self, scope: DocumentScope, document_id: str) -> JSON:
-        """Return where a document is: `{document_id, space, source, source_type, path}`.
+        """Return the place of a document: `{document_id, space, source, source_type, path}`.
 
         Raises:
             CallError: not_found.
@@ -575,7 +575,7 @@ class DocumentKeeper(Protocol):
 
 @runtime_checkable
 class DocumentGrants(Protocol):
-    """Who may use which document space, in a store that supports grants."""
+    """The rights on document spaces, in a store that supports grants."""
 
     async def grant(self, principal: str, space: str, access: Access) -> None:
         """Grant a space to `user:NAME` or `role:NAME`.

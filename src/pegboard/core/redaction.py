@@ -163,7 +163,7 @@ class _Escapes:
         return [(written(begin), written(end)) for begin, end in self._search.spans(whole)]
 
     def unfinished(self, text: str) -> int:
-        """Return where a secret may begin that continues after `text`; its length if none does."""
+        """Return the place of a secret that may continue after `text`; the length of `text` if there is none."""
         started = _STARTED_ESCAPE.search(text)
         complete = text if started is None else text[: started.start()]
         parts, read = self._read(complete)
@@ -221,7 +221,7 @@ class Redactor:
         return replaced(text, self._escapes.spans(text), REDACTED) if _has_escapes(text) else text
 
     def unfinished(self, text: str) -> int:
-        """Return where a secret may begin that continues after `text`; its length if none does."""
+        """Return the place of a secret that may continue after `text`; the length of `text` if there is none."""
         if self._search is None:
             return len(text)
         literal = self._search.unfinished(text)

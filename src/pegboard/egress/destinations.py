@@ -61,7 +61,7 @@ class HostRule(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Destinations:
-    """Where a client may connect. The default: any host all of whose addresses are public.
+    """The destinations that a client may connect to. The default: any host all of whose addresses are public.
 
     Args:
         allow_private: opens loopback, private, unique-local and CGNAT addresses too. Metadata services,

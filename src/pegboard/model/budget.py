@@ -87,7 +87,7 @@ class Budget(Struct, frozen=True, kw_only=True):
         return self.per if isinstance(self.per, str) else f"{self.per:g} s"
 
     def whose(self, who: tuple[str | None, ...]) -> str:
-        """Return whose counter it is, as the end of its name: ` of user 'ann'`; empty without `each`."""
+        """Return the owner of a counter, as the end of its name: ` of user 'ann'`; empty without `each`."""
         values = zip(self.each, who, strict=True)
         return "".join(f"{' of' if place == 0 else ','} {each} {value!r}" for place, (each, value) in enumerate(values))
 
@@ -104,7 +104,7 @@ class Budget(Struct, frozen=True, kw_only=True):
 
 
 class Counter(NamedTuple):
-    """What is counted: the calls or the cost of one budget in one period, of one caller if the budget has `each`.
+    """One counter: of the calls or the cost of one budget in one period, of one caller if the budget has `each`.
 
     `unit` is `calls` or a unit of cost; `who` has a value for each of the budget's `each`.
     """
@@ -131,14 +131,14 @@ class Charge(NamedTuple):
 
 
 class Spending(NamedTuple):
-    """What a call passes on to the calls and agents below it: its profile, and its budgets of cost."""
+    """The budgets that a call passes on to the calls and agents below it, with its profile."""
 
     profile: str | None
     costs: tuple[Charge, ...]
 
 
 class Cost(Struct, frozen=True, kw_only=True):
-    """What one call of a tool costs, in a unit that budgets may limit.
+    """The cost of one call of a tool, in a unit that budgets may limit.
 
     >>> Cost(amount=0.006)
     Cost(amount=0.006, unit='usd')

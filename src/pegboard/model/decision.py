@@ -30,7 +30,7 @@ class Blocked(NamedTuple):
     until: datetime | None = None
     """When the call may be retried, in UTC; `None` if unknown."""
     fix: Fix | None = None
-    """What the caller can do about it; `as_json` leaves it out, since the decision has it."""
+    """The caller's next step; `as_json` leaves it out, since the decision has it."""
 
     def as_json(self) -> JSON:
         """Return the decision in wire form, with the time as ISO 8601."""

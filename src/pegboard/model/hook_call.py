@@ -10,7 +10,7 @@ from pegboard.model.tool import ToolSpec
 
 
 class HookCall(Protocol):
-    """What a hook sees of the call: the tool, its wire name, its arguments and the context."""
+    """The call as a hook gets it: the tool, its wire name, its arguments and the context."""
 
     @property
     def tool(self) -> ToolSpec: ...

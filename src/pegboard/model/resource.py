@@ -101,7 +101,7 @@ class DocumentSpec(Struct, frozen=True, kw_only=True):
 
 
 Offer = ResourceSpec | PromptSpec | CompletionSpec | DocumentSpec
-"""What a catalog offers in addition to tools."""
+"""The entries of a catalog that are not tools."""
 
 
 def _values(template: str, uri: str) -> dict[str, str] | None:

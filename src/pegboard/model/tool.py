@@ -266,7 +266,7 @@ class ToolEntry(Struct, frozen=True, kw_only=True, dict=True, weakref=True):
 
     @lazy_property
     def condition(self) -> Hashable:
-        """What may hide the tool besides groups, policy and builder; tools with equal conditions are hidden together.
+        """The conditions that may hide the tool besides groups, policy and builder; equal ones hide alike.
 
         Quarantine is an exception, since it names tools. `None` if nothing may hide the tool.
         """

@@ -33,7 +33,7 @@ from pegboard.planning.comparison import Side
 from pegboard.planning.recorded_limits import TimedCall, limited
 
 Then = Literal["ran", "asked", "limited", "refused", "stopped", "unknown"]
-"""What happened: `stopped` is a refusal for load, an outage or a hook; `unknown` is a call without an end."""
+"""The recorded outcome: `stopped` is a refusal for load, an outage or a hook; `unknown` is a call without an end."""
 Now = Literal["allowed", "asked", "limited", "refused", "unclear"]
 Kind = Literal["same", "refused", "limited", "asked", "allowed", "unclear"]
 

@@ -49,7 +49,7 @@ class ConnectionAccess(Struct, frozen=True, kw_only=True):
 
 
 def access_of(gateway: Gateway, ctx: ToolContext, space: str | None) -> ConnectionAccess | None:
-    """Return what a caller may see; `None` if nobody connects here, or the caller has neither a user nor the role.
+    """Return the connections a caller may see; `None` if none exist, or the caller has neither a user nor the role.
 
     `space` is that of the caller's credential.
     """

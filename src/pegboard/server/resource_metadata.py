@@ -19,7 +19,7 @@ class ResourceMetadata:
 
     @property
     def routes(self) -> list[Route]:
-        """Where the document is found."""
+        """The URL of the document."""
         paths = (METADATA_PATH, f"{METADATA_PATH}/mcp", f"{METADATA_PATH}/mcp/{{profile}}")
         return [Route(path, self._answer, methods=["GET"]) for path in paths]
 

@@ -40,7 +40,7 @@ class HookServiceError(Exception):
 
 
 class _BeforeAnswer(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a service answers before a call."""
+    """The answer of a service before a call."""
 
     verdict: Literal["allow", "deny", "ask", "replace"]
     reason: str = ""
@@ -48,14 +48,14 @@ class _BeforeAnswer(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _AfterAnswer(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a service answers after a call; without `result` the result stays as it is."""
+    """The answer of a service after a call; without `result` the result stays as it is."""
 
     result: Any = UNSET
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HttpHookSettings:
-    """Where the service is, and the secret that signs what is sent to it."""
+    """The address of the service, and the secret that signs requests to it."""
 
     kind: HookKind
     url: str

@@ -140,7 +140,7 @@ class FileReader:
         return cast("Feed", await self.listing(_FEED, payload))
 
     async def listing(self, parser: str, payload: bytes) -> Any:
-        """Return what a parser of lists, `module:function`, finds in the answer of a server.
+        """Return the result of a list parser, `module:function`, for the answer of a server.
 
         Raises:
             CallError: invalid_arguments, if it is not such a list; timeout; result_too_large.

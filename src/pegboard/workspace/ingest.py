@@ -374,7 +374,7 @@ class SourceIngest(Struct, frozen=True, kw_only=True):
         return replace(document, etag=fetched.etag, metadata={**reader.metadata, **document.metadata})
 
     async def _unreadable_kind(self, file: SourceFile) -> str | None:
-        """Return what a file is, if no parser reads it. A file that cannot be opened is reported when it is read."""
+        """Return the kind of a file that no parser reads. A file that cannot be opened is reported when it is read."""
         try:
             return unreadable_kind(await self.source.beginning(file))
         except (CallError, OSError):

@@ -10,7 +10,7 @@ from pegboard.model.json_types import JSON, is_awaitable
 
 
 class BudgetLevel(NamedTuple):
-    """What is used of a budget in the current period, by one caller if the budget has `each`."""
+    """The used part of a budget in the current period, by one caller if the budget has `each`."""
 
     budget: Budget
     counter: Counter

@@ -258,7 +258,7 @@ def _spent(due: Charge, used: int, name: str, now: float) -> CallError:
 def _without_store(
     state: ExecutorState, dues: Sequence[Charge], *, name: str, default: WhenStoreIsDown, error: OSError
 ) -> Sequence[int]:
-    """Return what this process has counted, if that decides while the store is away."""
+    """Return the counts of this process, if they decide while the store is away."""
     rules = [(due.budget and due.budget.when_store_is_down) or default for due in dues]
     level = logging.DEBUG if state.budgets_are_away else logging.WARNING
     state.budgets_are_away = True

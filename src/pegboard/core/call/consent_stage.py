@@ -96,7 +96,7 @@ async def ask_consent(call: Call, reason: str) -> ConsentRequest:
 
 
 async def missing_yes(call: Asked) -> str | None:
-    """Return who must still approve, for a tool that asks for every call; `None` if an unused approval waits."""
+    """Return who must still approve a call of a tool that always asks; `None` if an unused approval waits."""
     request, consents = _request(call, "", {}, call_id=""), call.ports.consents
     try:
         if await consents.has_yes(request):
@@ -109,7 +109,7 @@ async def missing_yes(call: Asked) -> str | None:
 
 
 def deciders_of(call: Asked) -> str:
-    """Return who decides about a call, for a sentence that goes on with `agree`."""
+    """Return the people who decide about a call, for a sentence that goes on with `agree`."""
     return "two people other than the caller must" if call.entry.spec.four_eyes else "a person must"
 
 

@@ -94,7 +94,7 @@ def _rate_limited(call: Asked, wait_s: float | None) -> CallError:
 
 
 def rule_without_store(declared: WhenStoreIsDown | None, tool: ToolSpec) -> WhenStoreIsDown:
-    """Return what decides while a shared store does not answer: what is declared, or the default for the tool."""
+    """Return the rule for a shared store that does not answer: the declared one, or the default for the tool."""
     return declared or ("local" if tool.is_read_only else "closed")
 
 

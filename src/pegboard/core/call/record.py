@@ -115,7 +115,7 @@ class CallAudit(AuditLog, Protocol):
 
 
 class Ports(Struct, frozen=True, kw_only=True, eq=False):
-    """What an executor needs from other packages, as one frozen value.
+    """The parts of other packages that an executor needs, as one frozen value.
 
     To change a port, swap the whole value: `executor.swap(replace(executor.ports, consents=store))`. A call reads the
     ports when it starts and again after it has waited for a person.
@@ -388,9 +388,9 @@ class Call(CancelScope):
         self.view, self.request, self.call_id = view, request, call_id
         self.executor, self.ports, self.listeners = executor, ports, listeners
         self.dues: Sequence[Charge] = ()
-        """What the call was charged to budgets."""
+        """The charges of the call to budgets."""
         self.costs: Mapping[str, int] = NO_COSTS
-        """What the call has cost so far, in millionths of each unit."""
+        """The cost of the call so far, in millionths of each unit."""
         self.spending: Spending | None = None
         """Its budgets of cost, which calls below it fall under as well; set if there are budgets."""
         self.bounds, self.redactor = executor.registry.declarations.bounds, executor.redactor(view.ctx)

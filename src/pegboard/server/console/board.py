@@ -32,7 +32,7 @@ MEANINGS: Mapping[Code, str] = {
     "available": "its condition does not hold",
     "builder": "its builder failed",
 }
-"""What each code that hides a tool means, in a few words."""
+"""The meaning of each code that hides a tool, in a few words."""
 
 
 class Peg(NamedTuple):
@@ -109,7 +109,7 @@ def _rails(pegs: Sequence[Peg], namespaces: Sequence[str]) -> Iterator[Rail]:
 
 
 async def _search_result(visit: Visit, view: View, query: str) -> Found:
-    """Return what an agent's search would find; the search index does not learn from people who look."""
+    """Return the result of an agent's search; the search index does not learn from people who look."""
     [found] = await visit.gateway.catalog.discovery.finder.search(view, [query], limit=BOARD_HITS)
     return found
 

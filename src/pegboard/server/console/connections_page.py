@@ -86,7 +86,7 @@ class ConnectionsPage:
 
 
 def _access(visit: Visit) -> ConnectionAccess | None:
-    """Return what the logged-in person may see, also when they look through another caller."""
+    """Return the connections of the logged-in person, also when they look through another caller."""
     ctx = visit.gateway.context(visit.session_of)
     return access_of(visit.gateway, ctx, visit.person.space)
 

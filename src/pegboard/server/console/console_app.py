@@ -66,7 +66,7 @@ _PERSON_AT_TERMINAL = Identity(credential=AT_TERMINAL, roles=(OPERATOR, APPROVER
 
 
 class _Visitor(Struct, frozen=True, kw_only=True):
-    """Who sends a request: the session of the browser, and the caller if the person is logged in."""
+    """The sender of a request: the session of the browser, and the caller if the person is logged in."""
 
     session: Session | None
     caller: Authenticated | None = None

@@ -12,7 +12,7 @@ from pegboard.model.json_types import JSON
 
 
 class ConfigChange(Struct, frozen=True, kw_only=True):
-    """What the files change.
+    """The changes that the files make.
 
     `mark` identifies their contents. `plan` is the record of `pegboard plan`, `None` if the files would be refused;
     then `problems` says why.

@@ -65,7 +65,7 @@ def arguments_of(schema: JSON, form: Mapping[str, str], files: Mapping[str, tupl
 
 
 class _Place(NamedTuple):
-    """Where a field is; `fills` is unset in objects that are left out unless the person fills in something."""
+    """The place of a field; `fills` is unset in objects that are left out unless the person fills in something."""
 
     path: str
     level: int

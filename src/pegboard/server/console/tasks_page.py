@@ -98,7 +98,7 @@ def _task_service(visit: Visit) -> Tasks:
 
 
 def _asking(visit: Visit) -> Asking:
-    """Return whose tasks are meant: everybody's for operators, else those of the person."""
+    """Return the owner of the listed tasks: everybody for operators, else the person."""
     if visit.is_operator:
         return OPERATOR
     return visit.gateway.context(visit.looks_as)

@@ -121,7 +121,7 @@ async def tool_of(visit: Visit, view: View, name: str) -> tuple[ToolEntry, Decis
 
 
 def meaning_of(code: Code) -> str:
-    """Return what a code means, in a few words."""
+    """Return the meaning of a code, in a few words."""
     return MEANINGS.get(code, "")
 
 
@@ -131,7 +131,7 @@ def tokens_of(entry: ToolEntry) -> int:
 
 
 async def _reach(visit: Visit, entry: ToolEntry) -> list[Reach]:
-    """Return who would see the tool, for operators: the caller they look at and those of the rules, by profile."""
+    """Return callers who see the tool, for operators: the caller they look at and those of the rules, by profile."""
     if not visit.is_operator:
         return []
     rules = visit.gateway.registry.declarations.identity

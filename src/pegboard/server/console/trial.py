@@ -40,7 +40,7 @@ class Table(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of a call, for a page."""
+    """The outcome of a call, for a page."""
 
     is_error: bool
     kind: str

@@ -109,7 +109,7 @@ def _plot(spans: Sequence[UsageSpan]) -> JSON:
 
 
 async def _lists(visit: Visit) -> list[JSON]:
-    """Return what the tool list of each profile costs for this caller, and what its exposure saves."""
+    """Return the tokens of each profile's tool list for this caller, and the saving of its exposure."""
     gateway, costs = visit.gateway, list[JSON]()
     for profile in visit.profiles[:USAGE_LISTS] or (None,):
         view = gateway.catalog.view(gateway.context(visit.looks_as), profile=profile)

@@ -115,7 +115,7 @@ class ElicitationRelay:
 
 
 def _person(ctx: CallContext) -> _Person:
-    """Return who can be asked in a call: the named user or session, or else the client."""
+    """Return the person to ask in a call: the named user or session, or else the client."""
     caller = ctx.caller
     is_known = caller.user_id is not None or caller.session_id is not None or caller.credential
     return caller, None if is_known else ctx.request.client

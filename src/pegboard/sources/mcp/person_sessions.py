@@ -24,7 +24,7 @@ log = logging.getLogger("pegboard")
 
 
 class SessionKey(NamedTuple):
-    """Whose session it is. A person who connects again has another connection, and so another session.
+    """The owner of a session. A person who connects again has another connection, and so another session.
 
     So has one who comes with another token that is exchanged.
     """

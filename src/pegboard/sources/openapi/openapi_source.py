@@ -94,7 +94,7 @@ class ApiSettings:
 
 
 class ApiAuth(CarriesCredentials, frozen=True, kw_only=True):
-    """What is sent to an API with each request: headers, parameters of the query, and a token."""
+    """The authentication of requests to an API: headers, query parameters, and a token."""
 
     headers: Mapping[str, str | Secret] = msgspec.field(default_factory=dict[str, "str | Secret"])
     query: Mapping[str, str | Secret] = msgspec.field(default_factory=dict[str, "str | Secret"])

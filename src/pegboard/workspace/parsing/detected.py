@@ -75,7 +75,7 @@ def parse_gzip(options: JSON, payload: bytes) -> Parsed:
 
 
 def unpacked(payload: bytes) -> bytes:
-    """Return what a gzip file contains.
+    """Return the contents of a gzip file.
 
     Raises:
         UnreadableError: it is damaged, or unpacks to too much.

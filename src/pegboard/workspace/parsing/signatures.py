@@ -30,7 +30,7 @@ _PRIVATE_KEY: Final = re.compile(rb"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY( BLOCK
 
 
 def unreadable_kind(start: bytes) -> str | None:
-    """Return what a file with these first bytes is, if no parser reads it: a picture, an archive, a private key, ….
+    """Return the kind of a file with these first bytes that no parser reads: a picture, an archive, a private key, ….
 
     Returns `None` for texts, and for the documents that `detected` reads.
     """

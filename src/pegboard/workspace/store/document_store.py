@@ -108,7 +108,7 @@ class SqlDocumentStore:
         self.document_chars = DEFAULT_BOUNDS.document_chars
         """Characters of the longest text that is taken in."""
         self.reranker: Reranker | None = None
-        """What orders the passages of a search again."""
+        """The model that reorders the passages of a search."""
         self.parsers = NO_PARSERS
         """The host's own parsers, for whoever ingests files."""
         self._is_current = False  # whether no document of an earlier analyzer is left
@@ -359,7 +359,7 @@ class SqlDocumentStore:
     async def known_files(
         self, scope: DocumentScope, space: str, source: str, paths: Sequence[str]
     ) -> dict[str, KnownFile]:
-        """Return what is stored of files, by path; nothing for an unknown source."""
+        """Return the stored state of files, by path; nothing for an unknown source."""
 
         def look(db: Connection) -> dict[str, KnownFile]:
             known = _known_source(db, scope, space, source)

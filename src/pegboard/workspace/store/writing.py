@@ -156,7 +156,7 @@ class KnownFile(NamedTuple):
 
 
 def known_files(db: Connection, source_n: int, paths: Sequence[str]) -> dict[str, KnownFile]:
-    """Return what is stored of files, by path."""
+    """Return the stored state of files, by path."""
     by_folder: dict[str, dict[str, str]] = {}
     for path in paths:
         folder, name = split_path(path)
@@ -329,7 +329,7 @@ def stale_documents(db: Connection, *, limit: int) -> list[int]:
 
 
 def read_again(db: Connection, document_n: int) -> None:
-    """Make the terms of a stored document anew. Its passages keep their numbers, and so their vectors."""
+    """Rebuild the terms of a stored document. Its passages keep their numbers, and so their vectors."""
     # Another process may be doing the same.
     db.execute(
         f"select 1 from spaces where n = (select space_n from documents where documents.n = ?){db.dialect.lock}",  # noqa: S608 - words of ours
