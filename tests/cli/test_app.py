@@ -40,6 +40,12 @@ def test_the_help_of_a_command_ends_with_an_example_that_the_command_line_accept
     assert run(name, "--help").out.rstrip().endswith(f"Example: {COMMANDS[name].example}")
 
 
+@pytest.mark.parametrize("name", ACTIONS)
+def test_the_help_of_a_command_with_actions_lists_them(run: Run, name: str) -> None:
+    shown = run(name, "--help").out
+    assert [action for action in ACTIONS[name] if f"│ {action} " not in shown] == []
+
+
 @pytest.mark.parametrize(("name", "action"), [(name, action) for name in ACTIONS for action in ACTIONS[name]])
 def test_an_action_has_its_own_help_with_an_example_that_the_command_line_accepts(
     run: Run, name: str, action: str

@@ -25,93 +25,114 @@ class Command(NamedTuple):
     module: str = ""
 
 
-# In the order in which a new user needs them. cyclopts imports `commands/NAME.py` when the command is used. Tests
-# compare the table with the folder and the docstrings, and parse each example.
-COMMANDS = {
-    "init": Command("Write a first configuration, with comments.", "pegboard init"),
-    "check": Command("Check the configuration and print all its problems.", "pegboard check"),
-    "add": Command("Declare the tools of an MCP server or an HTTP API.", "pegboard add uvx mcp-server-time"),
-    "import": Command(
-        "Import servers, tools and agents from other programs.", "pegboard import mcp.json", module="importing"
-    ),
-    "list": Command("List the tools that a caller may use.", "pegboard list --profile chat --all"),
-    "show": Command("Show the full declaration of one tool.", "pegboard show word_count"),
-    "why": Command(
-        "Explain why a caller may or may not use a tool, and what would change that.",
-        "pegboard why word_count --profile chat",
-    ),
-    "search": Command("Find tools by a description of the task.", 'pegboard search "create an issue" --limit 3'),
-    "eval": Command(
-        "Measure how well `searchTools` finds the right tools for your own requests.",
-        "pegboard eval requests.yaml --embedder hashing",
-    ),
-    "call": Command("Call one tool. All guards apply.", "pegboard call word_count text='one two'"),
-    "agents": Command("List the agents, with their tools and the agents that each may run.", "pegboard agents"),
-    "run": Command(
-        "Run an agent, and show its answer and its tool calls as they happen.",
-        'pegboard run sales "How large are they?"',
-    ),
-    "lint": Command("Find problems that make tools hard to find, distinguish or use.", "pegboard lint --fail-on error"),
-    "refs": Command("Find names of unknown tools in prompts, code and configs.", "pegboard refs prompts/ src/"),
-    "export": Command(
-        "Print the tools as function schemas of a model provider.", "pegboard export openai --profile chat"
-    ),
-    "tokens": Command("Show how many tokens the tool list costs, for each profile and exposure.", "pegboard tokens"),
-    "plan": Command(
-        "Show what the changed config gives and takes, for each profile.",
-        "pegboard plan --against origin/main --fail-on lost",
-    ),
-    "replay": Command(
-        "Judge recorded calls under a config, without running anything.",
-        "pegboard replay --from used.yaml --since 7d",
-    ),
-    "matrix": Command(
-        "Show which profiles see which tools, and which callers reach one tool.", "pegboard matrix refund"
-    ),
-    "serve": Command("Serve the tools over MCP and HTTP.", "pegboard serve --port 8000"),
-    "install": Command(
-        "Connect an MCP client to the tools of --profile.",
-        "pegboard install claude-code --profile chat",
-    ),
-    "demo": Command("Show what Pegboard does, on a running server.", "pegboard demo --once"),
-    "lock": Command("Pin the tool definitions of MCP servers, show changes, accept them.", "pegboard lock diff"),
-    "doctor": Command("Show the state of all sources, stores, servers, models and keys.", "pegboard doctor"),
-    "connect": Command("Connect an account of yours to a source, in a browser.", "pegboard connect github"),
-    "connections": Command(
-        "List and end the connections of people to services.",
-        "pegboard connections ls --user ann",
-        module="person_accounts",
-    ),
-    "consent": Command("Approve or deny calls that need a person's consent.", "pegboard consent ls --all"),
-    "tasks": Command("List, show, cancel and resume tasks.", "pegboard tasks ls"),
-    "keys": Command(
-        "Create, list, rotate and revoke API keys for callers over HTTP.",
-        "pegboard keys rotate ann-laptop --overlap 24h",
-    ),
-    "audit": Command("Show and check the record of calls.", "pegboard audit ls --user ann --since 1d"),
-    "forget": Command(
-        "Delete conversations, consents, grants and connected accounts of a person, and the names in the audit.",
-        "pegboard forget user:ann",
-    ),
-    "usage": Command(
-        "Show the calls in the audit, of the last seven days by default: how many, their errors, latency and tokens.",
-        "pegboard usage --by user --since 30d",
-    ),
-    "store": Command(
-        "Back up, restore and migrate the stores of keys, consents, tasks, documents and conversations.",
-        "pegboard store restore backups/monday --overwrite",
-    ),
-    "ingest": Command(
-        "Add documents to a space: a folder, a file, a page, a feed, a Git repository, a bucket or a web site.",
-        "pegboard ingest handbook --space s1",
-    ),
-    "workspace": Command("Show and remove stored documents, and grant access to spaces.", "pegboard workspace stats"),
-    "schema": Command(
-        "Print the JSON Schema of the config, of agent files, or for an editor.",
-        "pegboard schema --editor",
-    ),
-    "completion": Command("Print a completion script for a shell.", "pegboard completion zsh"),
+# The panels of the help, in the order in which a new user needs them. cyclopts imports `commands/NAME.py` when the
+# command is used. Tests compare the table with the folder and the docstrings, and parse each example.
+COMMAND_GROUPS = {
+    "Start": {
+        "init": Command("Write a first configuration, with comments.", "pegboard init"),
+        "add": Command("Declare the tools of an MCP server or an HTTP API.", "pegboard add uvx mcp-server-time"),
+        "import": Command(
+            "Import servers, tools and agents from other programs.", "pegboard import mcp.json", module="importing"
+        ),
+        "check": Command("Check the configuration and print all its problems.", "pegboard check"),
+        "serve": Command("Serve the tools over MCP and HTTP.", "pegboard serve --port 8000"),
+        "install": Command(
+            "Connect an MCP client to the tools of --profile.",
+            "pegboard install claude-code --profile chat",
+        ),
+        "demo": Command("Show what Pegboard does, on a running server.", "pegboard demo --once"),
+    },
+    "Tools and agents": {
+        "list": Command("List the tools that a caller may use.", "pegboard list --profile chat --all"),
+        "show": Command("Show the full declaration of one tool.", "pegboard show word_count"),
+        "why": Command(
+            "Explain why a caller may or may not use a tool, and what would change that.",
+            "pegboard why word_count --profile chat",
+        ),
+        "search": Command("Find tools by a description of the task.", 'pegboard search "create an issue" --limit 3'),
+        "call": Command("Call one tool. All guards apply.", "pegboard call word_count text='one two'"),
+        "export": Command(
+            "Print the tools as function schemas of a model provider.", "pegboard export openai --profile chat"
+        ),
+        "agents": Command("List the agents, with their tools and the agents that each may run.", "pegboard agents"),
+        "run": Command(
+            "Run an agent, and show its answer and its tool calls as they happen.",
+            'pegboard run sales "How large are they?"',
+        ),
+    },
+    "Review": {
+        "lint": Command(
+            "Find problems that make tools hard to find, distinguish or use.", "pegboard lint --fail-on error"
+        ),
+        "refs": Command("Find names of unknown tools in prompts, code and configs.", "pegboard refs prompts/ src/"),
+        "tokens": Command(
+            "Show how many tokens the tool list costs, for each profile and exposure.", "pegboard tokens"
+        ),
+        "eval": Command(
+            "Measure how well `searchTools` finds the right tools for your own requests.",
+            "pegboard eval requests.yaml --embedder hashing",
+        ),
+        "matrix": Command(
+            "Show which profiles see which tools, and which callers reach one tool.", "pegboard matrix refund"
+        ),
+        "plan": Command(
+            "Show what the changed config gives and takes, for each profile.",
+            "pegboard plan --against origin/main --fail-on lost",
+        ),
+        "replay": Command(
+            "Judge recorded calls under a config, without running anything.",
+            "pegboard replay --from used.yaml --since 7d",
+        ),
+        "lock": Command("Pin the tool definitions of MCP servers, show changes, accept them.", "pegboard lock diff"),
+    },
+    "Approvals and accounts": {
+        "consent": Command("Approve or deny calls that need a person's consent.", "pegboard consent ls --all"),
+        "tasks": Command("List, show, cancel and resume tasks.", "pegboard tasks ls"),
+        "connect": Command("Connect an account of yours to a source, in a browser.", "pegboard connect github"),
+        "connections": Command(
+            "List and end the connections of people to services.",
+            "pegboard connections ls --user ann",
+            module="person_accounts",
+        ),
+    },
+    "Documents": {
+        "ingest": Command(
+            "Add documents to a space: a folder, a file, a page, a feed, a Git repository, a bucket or a web site.",
+            "pegboard ingest handbook --space s1",
+        ),
+        "workspace": Command(
+            "Show and remove stored documents, and grant access to spaces.", "pegboard workspace stats"
+        ),
+    },
+    "Operate": {
+        "doctor": Command("Show the state of all sources, stores, servers, models and keys.", "pegboard doctor"),
+        "keys": Command(
+            "Create, list, rotate and revoke API keys for callers over HTTP.",
+            "pegboard keys rotate ann-laptop --overlap 24h",
+        ),
+        "audit": Command("Show and check the record of calls.", "pegboard audit ls --user ann --since 1d"),
+        "usage": Command(
+            "Count the calls in the audit, with their errors, latency, tokens and cost.",
+            "pegboard usage --by user --since 30d",
+        ),
+        "forget": Command(
+            "Delete conversations, consents, grants and connected accounts of a person, and the names in the audit.",
+            "pegboard forget user:ann",
+        ),
+        "store": Command(
+            "Back up, restore and migrate the stores of keys, consents, tasks, documents and conversations.",
+            "pegboard store restore backups/monday --overwrite",
+        ),
+    },
+    "Editor and shell": {
+        "schema": Command(
+            "Print the JSON Schema of the config, of agent files, or for an editor.",
+            "pegboard schema --editor",
+        ),
+        "completion": Command("Print a completion script for a shell.", "pegboard completion zsh"),
+    },
 }
+COMMANDS = {name: command for group in COMMAND_GROUPS.values() for name, command in group.items()}
 
 SHARED_OPTIONS = ("--config", "--profile", "--as", "--json")
 
@@ -138,9 +159,16 @@ def _epilogue(example: str) -> str:
     return f"Global options: see `pegboard --help`.\n\nExample: {example}"
 
 
-def _with_actions(name: str, summary: str, place: int) -> App:
+def _with_actions(name: str, summary: str, panel: Group, place: int) -> App:
     """Return a command that has actions, each with its own help; their module is imported when one is used."""
-    group = App(name=name, help=summary, help_epilogue=_epilogue(COMMANDS[name].example), sort_key=place)
+    group = App(
+        name=name,
+        help=summary,
+        help_epilogue=_epilogue(COMMANDS[name].example),
+        group=panel,
+        group_commands=Group("Commands"),
+        sort_key=place,
+    )
     for position, (action, (text, example)) in enumerate(ACTIONS[name].items()):
         group.command(
             f"pegboard.cli.commands.{COMMANDS[name].module or name}:{action.replace('-', '_')}_command",
@@ -165,17 +193,22 @@ def build_app(terminal: Terminal, words: Sequence[str] = (), *, owns_process: bo
     The global options are part of the help of `pegboard` only; the help of a command refers to it. In a process of its
     own, a command freezes the loaded modules, so that garbage collections skip them.
     """
+    shared = Group("Global options", sort_key=99, show=COMMANDS.keys().isdisjoint(words))
     app = App(
         name="pegboard",
+        group_commands=shared,
         help="List, explain, call and serve the tools of your agents.",
         # Plain text needs neither a Markdown parser nor a highlighter, which cost more than everything else.
         help_format="plaintext",
         help_epilogue="Start with `pegboard init`, then `pegboard list`. `pegboard COMMAND --help` explains a command.",
         default_parameter=Parameter(negative="", show_default=False),
     )
+    panels: dict[str, Group] = {}
+    for position, (title, commands) in enumerate(COMMAND_GROUPS.items()):
+        panels |= dict.fromkeys(commands, Group(title, sort_key=position))
     for place, (name, command) in enumerate(COMMANDS.items()):
         if name in ACTIONS:
-            app.command(_with_actions(name, command.summary, place))
+            app.command(_with_actions(name, command.summary, panels[name], place))
             continue
         module = command.module or name
         app.command(
@@ -183,10 +216,9 @@ def build_app(terminal: Terminal, words: Sequence[str] = (), *, owns_process: bo
             name=name,
             help=command.summary,
             help_epilogue=_epilogue(command.example),
+            group=panels[name],
             sort_key=place,
         )
-
-    shared = Group("Global options", sort_key=99, show=COMMANDS.keys().isdisjoint(words))
 
     @app.meta.default
     def launch(  # pyright: ignore[reportUnusedFunction] - cyclopts calls it

@@ -50,7 +50,7 @@ async def usage_command(
     limit: Annotated[int, Parameter(help=_LIMIT)] = 50,
     options: SharedOptions,
 ) -> None:
-    """Show the calls in the audit, of the last seven days by default: how many, their errors, latency and tokens.
+    """Count the calls in the audit, with their errors, latency, tokens and cost.
 
     Without filters it shows the budgets too, with what is left of them.
 
