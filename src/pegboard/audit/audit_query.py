@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,7 +25,7 @@ class AuditFilter(Struct, frozen=True, kw_only=True):
     """Which rows are wanted. An empty field accepts everything.
 
     `tool` is a glob over qualified ids and requested names. `kind` is an outcome, such as `rate_limited`, or an event,
-    such as `config_taken`.
+    such as `config_taken`. `since` and `until` are seconds since 1970.
     """
 
     tool: str = ""
@@ -35,6 +36,8 @@ class AuditFilter(Struct, frozen=True, kw_only=True):
     kind: str = ""
     call_id: str = ""
     since: float = 0.0
+    until: float = math.inf
+    longer_than_s: float = 0.0
 
     def accepts(self, row: AuditRow) -> bool:
         """Tell whether a row is wanted."""
@@ -46,7 +49,8 @@ class AuditFilter(Struct, frozen=True, kw_only=True):
             and self.agent in ("", row.agent)
             and self.kind in ("", row.outcome, row.event)
             and self.call_id in ("", row.call_id)
-            and row.at >= self.since
+            and self.since <= row.at < self.until
+            and (not self.longer_than_s or row.duration_s > self.longer_than_s)
         )
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
 
@@ -34,7 +35,9 @@ _TOOL = "Only calls of this tool, by id or requested name; a glob."
 _USER = "Only calls of this user."
 _SPACE = "Only calls in this space."
 _KIND = "Only this outcome or event, such as ok, not_found, rate_limited, unknown, config_taken."
-_SINCE = "Only rows younger than this, such as 30m, 12h or 7d."
+_SINCE = "Only rows since then: an age such as 30m, 12h or 7d, or a time in UTC such as 2026-11-27T10:00."
+_UNTIL = "Only rows before then: an age or a time."
+_SLOWER = "Only calls that took longer, in seconds."
 _LIMIT = "How many rows at most."
 _HEAD_FILE = "File with the output of `pegboard audit head --json`, kept where nobody can change it."
 _OLDER = "Age of the rows to delete, such as 400d; by default `keep_days` of the config."
@@ -57,7 +60,9 @@ class Wanted:
     user: Annotated[str, Parameter(help=_USER)] = ""
     space: Annotated[str, Parameter(help=_SPACE)] = ""
     kind: Annotated[str, Parameter(help=_KIND)] = ""
-    since: Annotated[timedelta | None, Parameter(help=_SINCE)] = None
+    since: Annotated[timedelta | datetime | None, Parameter(help=_SINCE)] = None
+    until: Annotated[timedelta | datetime | None, Parameter(help=_UNTIL)] = None
+    slower_than: Annotated[float, Parameter(help=_SLOWER, show_default=False)] = 0.0
 
     def filter(self, options: Options) -> AuditFilter:
         """Return the filter, with the profile of the shared options."""
@@ -67,8 +72,17 @@ class Wanted:
             space=self.space,
             profile=options.chosen_profile or "",
             kind=self.kind,
-            since=0.0 if self.since is None else time.time() - self.since.total_seconds(),
+            since=0.0 if self.since is None else _seconds_of(self.since),
+            until=math.inf if self.until is None else _seconds_of(self.until),
+            longer_than_s=self.slower_than,
         )
+
+
+def _seconds_of(moment: timedelta | datetime) -> float:
+    """Return an age or a time as seconds since 1970; a time without a zone is UTC, as in the rows."""
+    if isinstance(moment, timedelta):
+        return time.time() - moment.total_seconds()
+    return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
 
 
 EVERYTHING = Wanted()
