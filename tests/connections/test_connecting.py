@@ -14,9 +14,9 @@ import pytest
 from pegboard.connections.connection_records import (
     Challenge,
     ConnectFailedError,
-    ConnectionRequiredError,
     Person,
 )
+from pegboard.connections.connection_required import ConnectionRequiredError
 from pegboard.connections.connections import Connections
 from pegboard.connections.limits import OPEN_FLOWS
 from pegboard.model.secret import Secret

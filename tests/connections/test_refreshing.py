@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pegboard.connections.connection_records import ConnectionRequiredError
+from pegboard.connections.connection_required import ConnectionRequiredError
 from pegboard.model.error import CallError
 from pegboard.model.secret import Secret
 from tests import forking

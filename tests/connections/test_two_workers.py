@@ -11,7 +11,7 @@ import pytest
 
 from pegboard import ToolContext, http_app, load_catalog
 from pegboard.config.reload import Reloader
-from pegboard.connections.connection_records import ConnectionRequiredError
+from pegboard.connections.connection_required import ConnectionRequiredError
 from tests.connections.agreeing import ANN, connect
 from tests.connections.test_auth_config import ENV, written
 from tests.connections.toy_issuer import ToyIssuer

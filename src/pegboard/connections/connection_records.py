@@ -6,7 +6,6 @@ from typing import Literal
 
 from msgspec import Struct
 
-from pegboard.egress.failures import EgressError
 from pegboard.model.call_context import AccountUse
 from pegboard.model.caller import Caller
 from pegboard.model.error import PegboardError
@@ -141,11 +140,3 @@ class ConnectFailedError(PegboardError):
     def __init__(self, failure: ConnectFailure, message: str) -> None:
         super().__init__(message)
         self.failure: ConnectFailure = failure
-
-
-class ConnectionRequiredError(EgressError):
-    """The caller's person must connect to the source first.
-
-    A `CallError` of the kind `connection_required`. `details` has `source`, `scopes`, and with a page `url` and
-    `expires_at`.
-    """

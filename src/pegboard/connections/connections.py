@@ -28,12 +28,12 @@ from pegboard.connections.connection_records import (
     Challenge,
     ConnectFailedError,
     Connection,
-    ConnectionRequiredError,
     ConnectLink,
     Disconnected,
     PendingConnection,
     Person,
 )
+from pegboard.connections.connection_required import ConnectionRequiredError
 from pegboard.connections.connection_store import SCHEMA, ConnectionStore, Flow, StoredConnection
 from pegboard.connections.grants import CLIENT_FAULTS, ENDED, GrantRefusedError, exchange_code, refresh, revoke
 from pegboard.connections.issuer_discovery import discover

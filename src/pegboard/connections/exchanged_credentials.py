@@ -18,10 +18,10 @@ from pegboard.connections.connection_records import (
     AccessToken,
     Challenge,
     ConnectFailedError,
-    ConnectionRequiredError,
     Person,
     person_of,
 )
+from pegboard.connections.connection_required import ConnectionRequiredError
 from pegboard.connections.connections import OnChange
 from pegboard.connections.grants import (
     CLIENT_FAULTS,
