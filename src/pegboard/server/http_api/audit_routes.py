@@ -18,8 +18,7 @@ from pegboard.storage.store_error import StoreError
 
 OPERATOR = "operator"
 """The role that may read the audit."""
-_TEXTS = ("tool", "user", "space", "kind", "call_id")
-AUDIT_QUERY = (*_TEXTS, "in_profile", "since", "limit", "cursor")
+AUDIT_QUERY = ("tool", "user", "space", "kind", "call_id", "in_profile", "since", "limit", "cursor")
 
 
 class AuditRoutes:
@@ -32,7 +31,11 @@ class AuditRoutes:
         """Answer with the newest rows that match, and the cursor of the next page if there is one."""
         store, query = self._store(request), request.query
         wanted = AuditFilter(
-            **{name: query.get(name, "") for name in _TEXTS},
+            tool=query.get("tool", ""),
+            user=query.get("user", ""),
+            space=query.get("space", ""),
+            kind=query.get("kind", ""),
+            call_id=query.get("call_id", ""),
             profile=query.get("in_profile", ""),
             since=_since(query.get("since", "")),
         )

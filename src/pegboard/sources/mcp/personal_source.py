@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from pegboard.connections.connection_records import Person, person_of
 from pegboard.core.after_fork import leave_to_parent
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.cancellation import cancel_and_wait
@@ -36,11 +37,9 @@ from pegboard.sources.mcp.server_settings import ServerSettings
 from pegboard.sources.mcp.supervised_source import McpSource
 
 if TYPE_CHECKING:
-    from pegboard.connections import connection_records, token_auth
-    from pegboard.connections.connection_records import Person
+    from pegboard.connections import token_auth
     from pegboard.connections.upstream_credentials import PersonCredentials
 else:
-    connection_records = LazyModule("pegboard.connections.connection_records")
     token_auth = LazyModule("pegboard.connections.token_auth")
 
 PERSON_IDLE_S = 300.0  # seconds after which an unused session of a person ends
@@ -250,13 +249,13 @@ class PersonalMcpSource(McpSource):
 
     def lists_for(self, caller: Caller, raw_name: str) -> bool:
         """Tell whether a pinned tool is listed for a caller."""
-        person = connection_records.person_of(caller)
+        person = person_of(caller)
         known = None if person is None else self._lists.get(person)
         return self._is_reviewed if known is None else raw_name in known.names
 
     def is_starting_for(self, caller: Caller) -> bool:
         """Tell whether the tools of a caller's account are still unknown."""
-        return not (self._is_reviewed and self._entries) and connection_records.person_of(caller) not in self._lists
+        return not (self._is_reviewed and self._entries) and person_of(caller) not in self._lists
 
     async def knows(self, caller: Caller) -> bool:
         """Tell whether tools of the server are known to a caller; lists them if the person is connected already.
@@ -266,7 +265,7 @@ class PersonalMcpSource(McpSource):
         is_new = self.is_starting_for(caller)
         if is_new:
             await self.list_first(caller)
-        person = connection_records.person_of(caller)
+        person = person_of(caller)
         if person is not None and person in self._just_listed:
             self._just_listed.discard(person)
             return False
@@ -274,7 +273,7 @@ class PersonalMcpSource(McpSource):
 
     async def list_first(self, caller: Caller) -> bool:
         """List the tools of a caller's account if it is connected and they are unknown; see `ListsForPersons`."""
-        if connection_records.person_of(caller) is None or self._sweeper is None or not self.is_starting_for(caller):
+        if person_of(caller) is None or self._sweeper is None or not self.is_starting_for(caller):
             return False
         try:
             # A list makes no link to connect; only a call does.
@@ -327,7 +326,7 @@ class PersonalMcpSource(McpSource):
             CallError: `connection_required`, or too many sessions are in use.
         """
         token = await self.credentials.token(caller)
-        person = connection_records.person_of(caller)
+        person = person_of(caller)
         assert person is not None  # `token` has refused callers without a user
         key = SessionKey(self.name, person, token.connection_id)
         session = self.sessions.find(key)
