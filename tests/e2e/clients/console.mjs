@@ -41,7 +41,11 @@ for (const colorScheme of schemes) for (const width of widths) {
     const where = `${name} ${colorScheme} ${width}`;
     const answer = await page.goto(base + path, { waitUntil: "load" });
     if (answer.status() !== 200) faults.push(`${where}: status ${answer.status()}`);
-    if (after) { await page.click(after); await page.waitForLoadState("load"); }
+    if (after) {
+      await page.evaluate(() => { window.isLeft = true; });
+      await page.click(after);
+      await page.waitForFunction(() => !window.isLeft && document.readyState === "complete");
+    }
     if (await page.evaluate(() => document.documentElement.scrollWidth > document.documentElement.clientWidth)) faults.push(`${where}: wider than the window`);
     if (await page.evaluate(() => window.pwned !== undefined)) faults.push(`${where}: hostile text ran`);
     const found = axeWidths.includes(width) ? await violations(page) : [];
