@@ -48,7 +48,7 @@ def forget_command(
     except ImportError as error:
         raise CommandError(needs_package(error.name, "postgres"), kind="store_refused", code=Exit.REFUSED) from None
     except (StoreError, DefinitionError, OSError) as error:
-        done = f" Done before: {', '.join(row.store for row in rows)}." if yes and rows else ""
+        done = f" Done before: {', '.join(dict.fromkeys(row.store for row in rows))}." if yes and rows else ""
         raise CommandError(f"{error}.{done}", kind="store_refused", code=Exit.REFUSED) from None
     if yes:
         counts = {f"{row.store}: {row.what}": row.count for row in rows if row.count}
