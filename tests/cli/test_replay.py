@@ -9,7 +9,9 @@ from typing import Any
 import orjson
 import pytest
 
+from pegboard.agents.access import caller_of
 from pegboard.config import context_for, load_catalog
+from tests.agents.team import playing
 from tests.cli.conftest import CONFIG, Run
 
 CANARY = "canary-0d9f35c1b86e4a72"
@@ -127,6 +129,48 @@ def test_each_way_in_which_a_call_can_change_is_told_apart(run: Run, folder: Pat
     (folder / "gone.yaml").write_text(CONFIG.replace("  chat: ", "  talk: "))
     _, gone = replayed(run, "--from", "week.jsonl", "--config", "gone.yaml", "--profile", "chat")
     assert {(one["code"], one["reason"]) for one in gone["changes"]} == {("profile", "there is no profile 'chat'")}
+
+
+def test_a_run_of_an_agent_is_judged_as_a_run_and_tells_the_profile_of_its_calls(run: Run, folder: Path) -> None:
+    spec = "{prompts: {system: Count.}, tools: [{group: core}], permissions: {denied_actions: [ask_counter]}}"
+    (folder / "counter.yaml").write_text(
+        f"apiVersion: pegboard/v1\nkind: Agent\nmetadata: {{name: counter, version: 0.1.0}}\nspec: {spec}\n"
+    )
+    model = "models: {default: {provider: openai_compatible, name: played, base_url: 'http://127.0.0.1:9/v1'}}\n"
+    ask = "tools:\n  - {name: ask_counter, type: agent, agent: counter, description: Ask it.}\n"
+    config = CONFIG.replace("tools:\n", ask, 1) + model + "files: [counter.yaml]\n"
+    path = folder / "pegboard.yaml"
+    path.write_text(config + "audit: {store: 'jsonl:./audit.jsonl'}\n")
+
+    async def record() -> None:
+        catalog, loaded = load_catalog(path)
+        catalog.runtime.agents.make_model = playing({"played": [[("count_words", {"text": "a b"})], "two"]})
+        await catalog.start()
+        caller = caller_of(catalog.view(context_for(loaded, user="ann"), profile="chat"))
+        for door in ("", "http"):
+            ran = await catalog.agents.run("counter", "Count.", ctx=caller.with_request(door=door))
+            assert ran.output == "two"
+        await catalog.close()
+
+    asyncio.run(record())
+    code, same = replayed(run)
+    assert (code, same["calls"], same["changes"]) == (0, 4, [])
+    deny = 'deny: ["search_*"'
+    assert deny in config
+    (folder / "strict.yaml").write_text(config.replace(deny, f'{deny}, "counter"'))
+    (folder / "narrow.yaml").write_text(config.replace(deny, f'{deny}, "count_*"'))
+    _, strict = replayed(run, "--from", "pegboard.yaml", "--config", "strict.yaml")
+    assert [(one["tool"], one["change"], one["code"]) for one in strict["changes"]] == [
+        ("agent.counter", "refused", "policy")
+    ]
+    _, narrow = replayed(run, "--from", "pegboard.yaml", "--config", "narrow.yaml")
+    assert [(one["tool"], one["change"], one["code"]) for one in narrow["changes"]] == [
+        ("main.count_words", "refused", "policy")
+    ] * 2
+    gone = config.replace("files: [counter.yaml]\n", "").replace(ask, "tools:\n")
+    (folder / "gone.yaml").write_text(gone)
+    _, answer = replayed(run, "--from", "pegboard.yaml", "--config", "gone.yaml")
+    assert {one["change"] for one in answer["changes"]} == {"unclear"}
 
 
 @pytest.mark.usefixtures("folder")

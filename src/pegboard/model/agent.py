@@ -15,6 +15,8 @@ from pegboard.model.secret import Secret
 from pegboard.model.tool import ToolEntry
 
 ModelProvider = Literal["openai", "anthropic", "google", "openai_compatible"]
+RUN_PREFIX = "agent."
+"""Before the name of an agent whose run no call of a tool surrounds, in budgets and in the audit."""
 RunStatus = Literal["completed", "failed", "cancelled", "timeout", "budget_exceeded"]
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, cast
 import msgspec
 from msgspec import Struct
 
-from pegboard.agents.access import agent_view, caller_of
+from pegboard.agents.access import agent_view, caller_of, may_run
 from pegboard.audit.audit_query import AuditFilter
 from pegboard.audit.audit_row import AuditRow
 from pegboard.audit.call_rows import place_in
@@ -24,6 +24,7 @@ from pegboard.core.digests import digest
 from pegboard.core.judge import UP
 from pegboard.core.redaction import REDACTED
 from pegboard.core.view import AgentTools, View
+from pegboard.model.agent import RUN_PREFIX
 from pegboard.model.context import ToolContext
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, is_object
@@ -126,6 +127,9 @@ class Replayer:
         self._timed: list[TimedCall] = []
         self._held: dict[int, _PendingCall] = {}
         self._profiles: dict[str, tuple[str, str]] = {}
+        """The surrounding call and the profile of each call."""
+        self._runs: dict[str, str] = {}
+        """The profile of each agent's run that no call surrounds, by the id of its request."""
         self._of_agents: list[AuditRow] = []
         self._tools: dict[str, AgentTools] = {}
         self._contexts: dict[tuple[Any, ...], ToolContext] = {}
@@ -133,6 +137,8 @@ class Replayer:
     async def add(self, row: AuditRow) -> None:
         """Judge a call. Calls of agents are judged at the end, when the profile of their run is known."""
         self._profiles[row.call_id] = (row.parent_call_id, row.profile)
+        if row.request_id and row.name.startswith(RUN_PREFIX):
+            self._runs[row.request_id] = row.profile
         if row.agent:
             self._of_agents.append(row)
         else:
@@ -169,13 +175,24 @@ class Replayer:
         if isinstance(identity, Verdict):
             return identity, None, None
         view = self._side.catalog.view(identity, profile=profile)
+        if row.name.startswith(RUN_PREFIX) and await view.afind(row.name) is None:
+            return await self._run_decided(row, view), None, None
         return await self._decided(row, self._side.catalog.exposed(view))
+
+    async def _run_decided(self, row: AuditRow, view: View) -> Verdict:
+        """Judge the run of an agent that no call surrounds."""
+        agent = row.name.removeprefix(RUN_PREFIX)
+        if agent not in self._registry.declarations.agents:
+            return _undeclared(agent) if row.tool else Verdict("refused", "not_found", f"there is no agent {agent!r}")
+        # Host code may run any agent.
+        if not row.door or await may_run(agent, view):
+            return Verdict("allowed")
+        return Verdict("refused", "policy", f"the profile denies the agent {agent!r}, or includes no tool that runs it")
 
     async def _judged_for_agent(self, row: AuditRow) -> tuple[Verdict, View | None, ToolEntry | None]:
         agent = self._registry.declarations.agents.get(row.agent)
         if agent is None:
-            text = f"the agent {row.agent!r} is not declared: it was removed, or a tool made it for one call"
-            return _unclear(text), None, None
+            return _undeclared(row.agent), None, None
         profile = self._profile_of_run(row)
         known = tuple(self._registry.profiles)
         if profile is not None and profile not in known:
@@ -196,7 +213,7 @@ class Replayer:
         return judged[0]
 
     def _profile_of_run(self, row: AuditRow) -> str | None:
-        """Return the profile of the nearest surrounding call that has one."""
+        """Return the profile of the nearest surrounding call or run that has one."""
         seen = {row.call_id}
         parent = row.parent_call_id
         while parent and parent not in seen and parent in self._profiles:
@@ -204,7 +221,7 @@ class Replayer:
             parent, profile = self._profiles[parent]
             if profile:
                 return profile
-        return None
+        return self._runs.get(row.request_id) or None
 
     def _identified(self, row: AuditRow, profile: str | None) -> ToolContext | Verdict:
         """Return the context that the rules give to the caller of a row, or the refusal."""
@@ -360,3 +377,7 @@ def _slim(row: AuditRow) -> AuditRow:
 
 def _unclear(reason: str) -> Verdict:
     return Verdict("unclear", "", reason)
+
+
+def _undeclared(agent: str) -> Verdict:
+    return _unclear(f"the agent {agent!r} is not declared: it was removed, or a tool made it for one call")

@@ -12,6 +12,7 @@ from typing import Any, cast
 from pegboard.core.call.rate_limit import STORE_DOWN, rule_without_store
 from pegboard.core.call.record import Asked, Call, ExecutorState
 from pegboard.core.names import META_NAMESPACE, fold, matches_folded
+from pegboard.model.agent import RUN_PREFIX
 from pegboard.model.budget import CALLS, MICROS, Budget, Charge, Counter, Spending, micros
 from pegboard.model.context import ToolContext
 from pegboard.model.error import CallError
@@ -101,7 +102,7 @@ class AgentAccount:
     def __init__(self, state: ExecutorState, ctx: ToolContext, agent: str) -> None:
         spending, names = ctx.request.spending, names_of_agent(agent)
         profile = None if spending is None else spending.profile
-        charges = _charges(state, ctx, profile=profile, tool=f"agent.{agent}", folded_names=names)
+        charges = _charges(state, ctx, profile=profile, tool=f"{RUN_PREFIX}{agent}", folded_names=names)
         self._state, self._agent = state, agent
         self._dues = tuple([charge for charge in charges if charge.counter.unit != CALLS])
         self.spending = Spending(profile, self._dues)
@@ -133,7 +134,7 @@ class AgentAccount:
 
 def names_of_agent(agent: str) -> tuple[str, str]:
     """Return the casefolded names of an agent that globs of budgets are compared with."""
-    return fold(agent), fold(f"agent.{agent}")
+    return fold(agent), fold(f"{RUN_PREFIX}{agent}")
 
 
 # ---------------------------------------------------------------- of both

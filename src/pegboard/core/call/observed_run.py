@@ -7,13 +7,14 @@ from typing import Literal
 
 from pegboard.core.call.finished_call import FinishedRun, StartedCall
 from pegboard.core.call.record import ExecutorState
+from pegboard.model.agent import RUN_PREFIX
 from pegboard.model.context import ToolContext
 from pegboard.model.error import ErrorKind
 from pegboard.model.json_types import JSONValue
 
 
 class ObservedRun:
-    """One run; recorded as begun when it is made, and as ended by `end`. Does nothing if there is no audit.
+    """The record of one run: its start when this is made, its end with `end`. Does nothing without an audit.
 
     Its record has the request id of the context, which the calls of the agent's tools have too.
     """
@@ -23,7 +24,7 @@ class ObservedRun:
         self._audit, self._clock, self._agent = ports.audit, ports.clock, agent
         self._began = ports.clock()
         self._started = StartedCall(
-            call_id=run_id, request_id=request.id, parent_call_id=request.parent_call, name=f"agent.{agent}",
+            call_id=run_id, request_id=request.id, parent_call_id=request.parent_call, name=f"{RUN_PREFIX}{agent}",
             caller=ctx.caller, profile=None if request.spending is None else request.spending.profile,
             door=request.door, client=getattr(request.client, "client_name", ""), at=ports.wall_clock(),
             redactor=executor.redactor(ctx),
