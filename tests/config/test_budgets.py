@@ -136,7 +136,14 @@ def test_tools_of_each_kind_have_a_cost(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("cost", "problem"),
-    [("{amount: -1}", ":2:"), ("{unit: usd}", "amount"), ("{amount: 1, per: call}", "per"), ("1", "cost")],
+    [
+        ("{amount: -1}", ":2:"),
+        ("{unit: usd}", "amount"),
+        ("{amount: 1, per: call}", "per"),
+        ("1", "cost"),
+        ("{amount: 1, unit: calls}", "unit 'calls'"),
+        ("{amount: 0.0000001}", "counts as nothing"),
+    ],
 )
 def test_a_cost_that_cannot_be_counted_is_refused_at_its_line(tmp_path: Path, cost: str, problem: str) -> None:
     text = COSTS.splitlines()[1].replace("{amount: 0.25, unit: credits}", cost)

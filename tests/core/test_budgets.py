@@ -288,7 +288,8 @@ async def test_a_declared_cost_is_counted_for_each_call_that_runs_and_is_in_its_
     [
         ({"amount": -1}, "A cost of -1"), ({"amount": "1"}, "A cost of '1'"), ({"amount": True}, "A cost of True"),
         ({"amount": 1, "unit": "calls"}, "in the unit 'calls'"), ({"amount": 1, "unit": 2}, "in the unit 2"),
-        ({"amount": 1, "unit": ""}, "in the unit ''"), ({"unit": "usd"}, "is not a cost"),
+        ({"amount": 1e-7}, "counts as nothing"), ({"amount": 1, "unit": ""}, "in the unit ''"),
+        ({"unit": "usd"}, "is not a cost"),
         ({"amount": 1, "per": "call"}, "is not a cost"), (1, "must be a mapping or a Cost"),
     ],
 )  # fmt: skip

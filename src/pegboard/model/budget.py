@@ -144,7 +144,7 @@ class Cost(Struct, frozen=True, kw_only=True):
     Cost(amount=0.006, unit='usd')
 
     Raises:
-        DefinitionError: the amount is not a number from 0 to 10¹², or `unit` is empty or `calls`.
+        DefinitionError: the amount is not 0 or a number from a millionth to 10¹², or `unit` is empty or `calls`.
     """
 
     amount: float
@@ -165,6 +165,8 @@ class Cost(Struct, frozen=True, kw_only=True):
         unit: Any = self.unit
         if not _is_amount(self.amount, whole=False):
             raise DefinitionError(f"A cost of {self.amount!r}: give a number from 0 to {BUDGET_AMOUNT:g}.")
+        if self.amount and not micros(self.amount):
+            raise DefinitionError(f"A cost of {self.amount!r} counts as nothing: give a millionth or more.")
         if not isinstance(unit, str) or not unit or unit == CALLS:
             raise DefinitionError(f"A cost in the unit {unit!r}: name one, such as `usd` or `tokens`.")
 

@@ -78,6 +78,14 @@ def _consent(value: Any, at: At, build: BuildContext) -> ConsentRule:
     return "always" if rule is None else rule
 
 
+def _cost(value: CostForm, at: At, build: BuildContext) -> Cost | None:
+    try:
+        return Cost(amount=value.amount, unit=value.unit)
+    except DefinitionError as error:
+        build.report.add(at.problem(str(error)))
+        return None
+
+
 def _schema(value: Any, at: At, build: BuildContext) -> JSON | None:
     schema, problems = read_schema(value, at)
     build.report.add(*problems)
@@ -101,7 +109,7 @@ _VALUE_FORMS: Final[Mapping[YamlForm, _ValueForm]] = {
     "aliases": _ValueForm(type=Maybe[Mapping[FilledText, FilledText]]),
     "availability": _ValueForm(type=Maybe[Available], read=lambda value, at, build: availability(value)),
     "consent": _ValueForm(type=Maybe[Consent], read=_consent),
-    "cost": _ValueForm(type=Maybe[CostForm], read=lambda value, at, build: Cost(amount=value.amount, unit=value.unit)),
+    "cost": _ValueForm(type=Maybe[CostForm], read=_cost),
     "day": _ValueForm(type=Maybe[Day]),
     "examples": _ValueForm(
         type=Maybe[tuple[Example, ...]],
