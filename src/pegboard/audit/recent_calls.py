@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
+from sys import intern
 from threading import Lock
 from typing import Any, NamedTuple, get_args
 
@@ -74,20 +75,17 @@ class _Columns:
         self.costs: list[Mapping[str, float]] = []
         self.tool_id: list[str] = []
         self.values: dict[UsageField, list[str]] = {field: [] for field in get_args(UsageField)}
-        self._same: dict[str, str] = {}
 
     def add(self, row: _Read) -> None:
-        same = self._same.setdefault
         self.at.append(row.at)
-        self.outcome.append(same(row.outcome, row.outcome))
+        self.outcome.append(intern(row.outcome))
         self.ran_s.append(row.duration_s if has_run(row.outcome, row.stage_s) else None)
         self.argument_bytes.append(row.argument_bytes)
         self.result_bytes.append(row.result_bytes)
         self.costs.append(row.costs or NO_COSTS)
-        self.tool_id.append(same(row.tool, row.tool))
+        self.tool_id.append(intern(row.tool))
         for field, column in self.values.items():
-            value = value_of(row, field)
-            column.append(same(value, value))
+            column.append(intern(value_of(row, field)))
 
     def drop_oldest(self, most: int) -> None:
         """Leave the newest calls."""
