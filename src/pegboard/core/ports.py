@@ -79,7 +79,7 @@ class Reviewable(Protocol):
         """Pin a tool as it is offered now, or forget one that is gone; at once for this process.
 
         Raises:
-            CallError: `needs_review`: it is no longer as the given definition says, or the lock file was changed.
+            CallError: `needs_review`: its definition or the lock file has changed since.
             OSError: the lock cannot be written.
         """
         ...

@@ -143,7 +143,7 @@ def reference_of(function: Callable[..., object] | str) -> str:
     """Return a function as `module:function`.
 
     Raises:
-        DefinitionError: it is no such text, or not a function that another process can import.
+        DefinitionError: the text is not `module:function`, or another process cannot import the function.
     """
     if isinstance(function, str):
         match = _REFERENCE.fullmatch(function)
@@ -154,8 +154,8 @@ def reference_of(function: Callable[..., object] | str) -> str:
     name: object = getattr(function, "__qualname__", None)
     reference = f"{module}:{name}"
     if module == "__main__" or not _REFERENCE.fullmatch(reference):
-        text = f"The parser {name if isinstance(name, str) else function!r} cannot be imported by another process. Put"
-        raise DefinitionError(f"{text} it into a module as a function of its own, outside of other functions.")
+        text = f"The parser {name if isinstance(name, str) else function!r} cannot be imported by another process. Move"
+        raise DefinitionError(f"{text} it to the top level of a module.")
     return reference
 
 

@@ -172,7 +172,7 @@ def _with_numeric_bounds(schema: JSON) -> JSON:
     """Return a schema without flags at its bounds, as JSON Schema draft 4 and OpenAPI 3.0 have them."""
     for bound in ("Minimum", "Maximum"):
         flag, limit = schema.get(f"exclusive{bound}"), schema.get(bound.lower())
-        # A property may be called so; the limit beside the flag is a number.
+        # Among `properties`, the same words are names of properties, and their values are schemas.
         if isinstance(flag, bool) and isinstance(limit, int | float) and not isinstance(limit, bool):
             left_out = {f"exclusive{bound}", *([bound.lower()] if flag else [])}
             schema = {key: inner for key, inner in schema.items() if key not in left_out}

@@ -535,7 +535,7 @@ class McpSource(Composable):
         """Pin a tool as it is offered now, or forget one that is gone.
 
         Raises:
-            CallError: `needs_review`: it is no longer as the given definition says, or the lock file was changed.
+            CallError: `needs_review`: its definition or the lock file has changed since.
             OSError: the lock cannot be written.
         """
         if definition not in self.held():
