@@ -30,6 +30,7 @@ Row = dict[str, Any]
 HERE = Path(__file__).parent
 DOCUMENTS = HERE.parent / "build" / "manuals" / "documents.jsonl"
 QUESTIONS = HERE / "requests" / "manuals.jsonl"
+LATER_QUESTIONS = HERE / "requests" / "manuals_later.jsonl"
 PACKAGES = ("manpages", "manpages-de", "manpages-fr", "manpages-ja")
 ABSENT = "The manuals are not here: `python -m bench.manuals` makes them of Debian packages. They are not measured."
 PAGE_CHARS = 12_000
@@ -59,9 +60,9 @@ def documents() -> list[Row] | None:
     return [json.loads(line) for line in DOCUMENTS.read_text(encoding="utf-8").splitlines()]
 
 
-def judged_questions() -> list[Row]:
+def judged_questions(file: Path = QUESTIONS) -> list[Row]:
     """Return the questions that were judged by hand: {qid, kind, text, relevant}."""
-    return [json.loads(line) for line in QUESTIONS.read_text(encoding="utf-8").splitlines() if line]
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if line]
 
 
 def apropos(pages: Sequence[Row]) -> list[Row]:

@@ -67,6 +67,49 @@ async def test_a_passage_is_found_however_its_words_are_written(shelf: Library, 
     assert await first(shelf, query) == name
 
 
+async def test_a_slip_in_a_short_word_or_an_ending_is_undone_before_stemming(library: Library) -> None:
+    pages = {
+        "seq.md": "Afficher une suite de nombres dans le terminal.",
+        "login.md": "The shells of the login are listed here.",
+        "drift.md": "S'éloigner de la côte pour les trois jours.",
+    }
+    await library.add("s1", "handbook", pages)
+    assert await first(library, "siute") == "seq.md"
+    assert await first(library, "nombers") == "seq.md"
+    assert await first(library, "shlels") == "login.md"
+    hits = (await library.call("search_documents", query="loign"))["hits"]
+    assert "login.md" in {hit["name"] for hit in hits}
+
+
+async def test_a_rare_word_that_is_a_slip_of_a_frequent_one_finds_both(library: Library) -> None:
+    days = {f"{number}.md": f"The day of rest, week {number}." for number in range(25)}
+    await library.add("s1", "handbook", {**days, "typo.md": "A dya of work.", "motd.md": "The message of the day."})
+    hits = (await library.call("search_documents", query="message of the dya", limit=5))["hits"]
+    assert {hit["name"] for hit in hits[:2]} == {"motd.md", "typo.md"}
+
+
+async def test_words_with_one_or_two_more_letters_are_no_compounds(library: Library) -> None:
+    pages = {
+        "long.md": "Wie lang die Leitung ist, steht auf dem Schild an der Tür und auch in der Akte.",
+        "sound.md": "Der Klang der Glocke ist nicht weit zu hören, und sie wird auch nur an dem Sonntag geläutet.",
+        "name.md": "Der Langname der Datei ist nicht in dem Verzeichnis, und er wird auch nicht gezeigt.",
+    }
+    await library.add("s1", "handbook", pages)
+    hits = (await library.call("search_documents", query="lang"))["hits"]
+    assert [hit["name"] for hit in hits] == ["long.md", "name.md"]
+
+
+async def test_a_rare_compound_also_finds_passages_with_its_parts(library: Library) -> None:
+    pages = {
+        "exact.md": "Die Ressourcenbegrenzungen sind in der Datei, und nicht in dem Programm.",
+        "parts.md": "Die Begrenzungen der Ressourcen eines Prozesses werden mit diesem Befehl gesetzt.",
+    }
+    await library.add("s1", "handbook", pages)
+    for query in ("Ressourcenbegrenzungen", "Ressourcenbegrenzunge"):
+        hits = (await library.call("search_documents", query=query))["hits"]
+        assert [hit["name"] for hit in hits] == ["exact.md", "parts.md"]
+
+
 async def test_another_code_is_no_misspelling(shelf: Library) -> None:
     answer = await shelf.call("search_documents", query="WX1079")
     # The series is found by its letters, and the answer does not say that this was meant.

@@ -1,7 +1,7 @@
-"""Sixty probes of real manual pages in four languages: a right page is among the first five hits, on both stores.
+"""Probes of real manual pages in four languages: a right page is among the first five hits, on both stores.
 
-`python -m bench.manuals` downloads the pages. The fifty questions of `bench/requests` were
-judged before anything was tuned, and so were the ten on tables here.
+`python -m bench.manuals` downloads the pages. Of the first sixty probes, fifty questions of `bench/requests` were
+judged before anything was tuned, and so were the ten on tables here. Fifty more came later.
 """
 
 from __future__ import annotations
@@ -48,12 +48,17 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def probes() -> Iterator[tuple[str, str, set[str]]]:
-    for each in manuals.judged_questions():
-        if each["kind"] != "plain":
-            yield each["kind"], each["text"], {f"{relevant}.gz" for relevant in each["relevant"]}
+Probe = tuple[str, str, set[str]]
+
+
+def probes() -> Iterator[Probe]:
+    yield from (_probe(each) for each in manuals.judged_questions() if each["kind"] != "plain")
     for text, page in TABLES.items():
         yield "table", text, {f"{language}/{page}.gz" for language in ("en", "de", "fr", "ja")}
+
+
+def _probe(question: Any) -> Probe:
+    return question["kind"], question["text"], {f"{relevant}.gz" for relevant in question["relevant"]}
 
 
 async def paths(library: Library, hits: list[Any]) -> list[str]:
@@ -62,17 +67,25 @@ async def paths(library: Library, hits: list[Any]) -> list[str]:
     return [info["path"].strip("/") for info in infos]
 
 
-async def test_of_sixty_probes_at_least_fifty_three_are_found_on_either_store(library: Library, pages: Path) -> None:
+async def test_of_sixty_probes_and_fifty_later_ones_all_but_seven_are_found_on_either_store(
+    library: Library, pages: Path
+) -> None:
     report = await Workspace(library.store).ingest(pages, space="man", source="man")
     assert not report.bad
-    missed: list[tuple[str, str, list[str]]] = []
-    asked = [*probes()]
+    first = [*probes()]
+    later = [_probe(each) for each in manuals.judged_questions(manuals.LATER_QUESTIONS)]
+    assert (len(first), len(later)) == (60, 50)
+    missed = [await missed_of(library, some) for some in (first, later)]
+    print(f"of {report.seen} pages, missed of 60: {missed[0]}; missed of 50: {missed[1]}")
+    assert len(missed[0]) <= 5, missed[0]
+    assert len(missed[1]) <= 2, missed[1]
+
+
+async def missed_of(library: Library, asked: list[Probe]) -> list[Any]:
+    missed: list[Any] = []
     for kind, text, right in asked:
         answer = await library.call("search_documents", in_space("man"), query=text, limit=50)
         found = await paths(library, answer["hits"])
         if right.isdisjoint(found):
             missed.append((kind, text, found))
-    print(f"{len(asked) - len(missed)} of {len(asked)} of {report.seen} pages; missed: {missed}")
-    assert len(asked) == 60
-    # The goal is 5. All pages in full are harder than the shortened ones of the bench.
-    assert len(missed) <= 7, missed
+    return missed

@@ -12,7 +12,7 @@ from pegboard.workspace.analyzer import DEFAULT_LANGUAGE, AskedWord, stems_of, w
 from pegboard.workspace.store.connection import Connection
 from pegboard.workspace.store.readable_spaces import ReadableSpaces
 from pegboard.workspace.store.scoring import best_score, idf, part_of_score
-from pegboard.workspace.store.spellings import compounds_of, near_terms
+from pegboard.workspace.store.spellings import NEAR_SPELLINGS, SLIP_CHARS, compounds_of, near_terms, slips_of
 
 SEARCH_DOCUMENT_TERMS = 64  # different words of one question that are scored
 # words of one question from which those are chosen; a question of 10,000 characters has no more
@@ -27,6 +27,9 @@ _OF_PART: Final = 0.5  # a part of a name: `wx` for `wx1077`
 _OF_COMPOUND: Final = 0.5  # a compound that contains the word
 _OF_SPLIT: Final = 0.7  # a part of a compound
 _OF_NEAR: Final = 0.7  # a similar spelling
+_RARE: Final = 3  # passages with a word that may be a typing slip, there or in the question
+_MORE_OFTEN: Final = 20  # as many times more passages have the word that was meant
+_FEW: Final = 5  # passages with a similar spelling of a compound, below which its parts are searched too
 _COMPOUNDING: Final = frozenset(("german", "dutch", "danish", "swedish", "norwegian"))
 _LEAST_PART = 4  # letters of the shortest part of a compound
 _MOST_PARTS = 3
@@ -92,6 +95,9 @@ class QuestionWords(Struct, frozen=True, kw_only=True):
                 looked_up += looks
                 compounds = reading.compounds(known) if looks else []
                 groups.append(_Group(terms={**dict.fromkeys(compounds, _OF_COMPOUND), **known}, weight=weight))
+                if not each.is_whole and count <= _RARE and looked_up < SEARCH_EXPANDED_WORDS:
+                    looked_up += 1
+                    groups += reading.meant_by(each, weight, count)
         missing, corrected = list[str](), list[str]()
         for number, (each, weight) in enumerate(absent):
             others = [*reading.instead_of(each, weight)] if number < SEARCH_EXPANDED_WORDS else []
@@ -193,25 +199,56 @@ class _Reading(Struct, frozen=True, kw_only=True):
         return [term for stem in stems for term in compounds_of(self.db, self.within, stem)]
 
     def instead_of(self, word: AskedWord, weight: float) -> Iterator[_Group]:
-        """Yield groups for a word that no passage has: compounds with it, its parts, or similar spellings."""
+        """Yield groups for a word that no passage has: compounds with it, its parts, similar spellings."""
         if self.compounds_words:
             compounds = self.compounds(word.terms)
             if compounds:
                 count = sum(self.having(compounds).values())
                 yield _Group(terms=dict.fromkeys(compounds, 1.0), weight=_OF_COMPOUND * min(weight, self.rarity(count)))
                 return
+        slips = self._slips_of(word)
         near = [found for stem in word.terms for found in near_terms(self.db, self.within, stem)]
-        fewest = min((found.mistakes for found in near), default=0)
-        parts = self._parts_of(word.word)
-        if parts and fewest != 1:
-            having = self.having(parts)
-            for part in parts:
-                yield _Group(terms={part: 1.0}, weight=_OF_SPLIT * min(weight, self.rarity(having[part])))
+        fewest = 1 if slips else min((found.mistakes for found in near), default=0)
+        terms = dict.fromkeys((*slips, *(found.term for found in near if found.mistakes == fewest)))
+        count = sum(self.having(terms).values())
+        if fewest == 1:
+            nearest = _Group(terms=dict.fromkeys(terms, 1.0), weight=_OF_NEAR * min(weight, self.rarity(count)))
+            yield nearest
+            if count <= _FEW:
+                yield from self._besides(word, nearest.weight)
             return
-        terms = dict.fromkeys(found.term for found in near if found.mistakes == fewest)
-        if terms:
-            count = sum(self.having(terms).values())
+        parts = self.having(self._parts_of(word.word))
+        for part, often in parts.items():
+            yield _Group(terms={part: 1.0}, weight=_OF_SPLIT * min(weight, self.rarity(often)))
+        if terms and not parts:
             yield _Group(terms=dict.fromkeys(terms, 1.0), weight=_OF_NEAR * min(weight, self.rarity(count)))
+
+    def meant_by(self, word: AskedWord, weight: float, count: int) -> Iterator[_Group]:
+        """Yield groups for the probable meaning of a rare word: a much more frequent one, or the parts of a compound.
+
+        Args:
+            word: a word that few passages have.
+            weight: its weight.
+            count: the number of those passages.
+        """
+        for term, often in self._slips_of(word).items():
+            if often >= _MORE_OFTEN * count:
+                yield _Group(terms={term: 1.0}, weight=_OF_NEAR * self.rarity(often))
+        if self.compounds_words:
+            yield from self._besides(word, weight)
+
+    def _besides(self, word: AskedWord, weight: float) -> Iterator[_Group]:
+        """Yield a group for each part of a compound; together they weigh less than the compound."""
+        parts = self.having(self._parts_of(word.word))
+        for part, often in parts.items():
+            yield _Group(terms={part: 1.0}, weight=_OF_SPLIT * min(weight / len(parts), self.rarity(often)))
+
+    def _slips_of(self, word: AskedWord) -> dict[str, int]:
+        """Return the most frequent words that a typing slip may have turned into this one, with their passages."""
+        languages = [*dict.fromkeys((*self.languages, DEFAULT_LANGUAGE))]
+        stems = dict.fromkeys(stem for slip in slips_of(word.word) for stem in stems_of(slip, languages))
+        having = self.having(stem for stem in stems if stem not in word.terms and len(stem) >= SLIP_CHARS[0])
+        return dict(sorted(having.items(), key=lambda each: (-each[1], each[0]))[:NEAR_SPELLINGS])
 
     def _parts_of(self, word: str) -> list[str]:
         """Return the stems of words that make up a compound, and that passages have; empty if there are none."""

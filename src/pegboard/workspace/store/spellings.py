@@ -16,6 +16,7 @@ SPELLING_CHARS = (4, 32)  # letters of the shortest and the longest term that is
 SPELLINGS_COMPARED = 40  # terms with the most common runs of letters, whose letters are compared
 NEAR_SPELLINGS = 4  # terms that stand for one mistyped word
 COMPOUNDS_OF_WORD = 24  # compounds that one word of a question finds
+SLIP_CHARS = (3, 24)  # letters of a word in which typing slips are undone
 
 _RUN: Final = 3
 _BEGIN, _END = "^", "$"
@@ -23,6 +24,8 @@ _TERM: Final = ""  # the row that lists a term itself
 _ONE_EDIT_CHARS: Final = 4  # letters of a word from which one mistake is likely
 _TWO_EDITS_CHARS: Final = 8  # and two
 _THREE_EDITS_CHARS: Final = 14  # and three: a mistake in an ending also keeps the stemmer from removing it
+_DOUBLED_CHARS: Final = 5  # letters of a word that may have an extra letter or lack one of a double letter
+_COMPOUNDED_CHARS: Final = 3  # letters of the shortest other part of a compound
 _AT_ONCE: Final = 400
 
 
@@ -90,13 +93,30 @@ def near_terms(db: Connection, within: ReadableSpaces, stem: str) -> list[NearTe
     return [near for near in found if near.mistakes == found[0].mistakes][:NEAR_SPELLINGS]
 
 
+def slips_of(word: str) -> list[str]:
+    """Return the words that a typing slip may have turned into this one, in no particular order.
+
+    Undone slips are swapped neighbours, an extra letter, and a missing double letter. `near_terms` does not find
+    them in short words, which share few runs of letters, nor in endings, which stemming then leaves in place.
+    """
+    if not SLIP_CHARS[0] <= len(word) <= SLIP_CHARS[1] or not word.isalpha():
+        return []
+    slips = [word[:i] + word[i + 1] + word[i] + word[i + 2 :] for i in range(len(word) - 1)]
+    if len(word) >= _DOUBLED_CHARS:
+        slips += [word[:i] + word[i + 1 :] for i in range(1, len(word))]
+        slips += [word[:i] + word[i] + word[i:] for i in range(1, len(word))]
+    return [slip for slip in dict.fromkeys(slips) if slip != word]
+
+
 def compounds_of(db: Connection, within: ReadableSpaces, stem: str) -> list[str]:
-    """Return terms of a scope that begin or end with a stem, the shortest first."""
+    """Return terms of a scope that begin or end with a stem and have another part, the shortest first."""
     if not has_spelling(stem):
         return []
     inner = [letters for letters in letters_of(stem) if _BEGIN not in letters and _END not in letters]
     terms = _with_letters(db, within, inner, least=len(inner), limit=10 * COMPOUNDS_OF_WORD)
-    able = (term for term in terms if term != stem and (term.startswith(stem) or term.endswith(stem)))
+    # One or two letters more make another word: `Klang` has nothing to do with `lang`.
+    shortest = len(stem) + _COMPOUNDED_CHARS
+    able = (term for term in terms if len(term) >= shortest and (term.startswith(stem) or term.endswith(stem)))
     return sorted(able, key=lambda term: (len(term), term))[:COMPOUNDS_OF_WORD]
 
 
