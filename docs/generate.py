@@ -1,4 +1,4 @@
-"""Write docs/reference/ from the package, so that the pages cannot fall behind the code.
+"""Write docs/reference/ and the list of pages on the start page, so that they cannot fall behind the code.
 
 python docs/generate.py           write the pages
 python docs/generate.py --check   list the outdated pages; exit with 1 if there are any
@@ -19,6 +19,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, get_args
 
+import build_site
 from pydantic.json_schema import models_json_schema
 
 import pegboard
@@ -299,7 +300,25 @@ def builtins_page() -> Iterator[str]:
         yield from _keys(spec.output_schema, "Result (* always)")
 
 
+def start_page() -> Iterator[str]:
+    """Return the start page: the text before the list of all pages as it is, and the list from the navigation of the site."""
+    docs = PAGES.parent
+    head = "## All pages\n"
+    yield (docs / "README.md").read_text(encoding="utf-8").partition(head)[0] + head
+    for section, places in build_site.navigation():
+        yield f"**{section}**\n"
+        for place in places:
+            path = docs / place
+            # The page of all outages links to the others; the list of decisions is written by the build of the site.
+            if path.exists() and path.parent.name != "outages" and place != "README.md":
+                yield f"* [{build_site.title_of(path.read_text(encoding='utf-8'))}]({place})"
+            elif place.startswith("decisions/"):
+                yield "* [Decisions](decisions/)"
+        yield ""
+
+
 GENERATED = {
+    "../README.md": start_page,
     "agents.md": agents_page,
     "builtins.md": builtins_page,
     "errors.md": errors_page,

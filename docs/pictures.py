@@ -1,7 +1,7 @@
 """Pictures: draw the terminal pictures of README and docs from real runs, as SVG.
 
 Run as `python docs/pictures.py` after the output of a command changed; with `--check` it only says which are out of
-date, and exits 1. Each picture shows commands that really ran, on the files of `examples/`.
+date, and exits 1. Each picture shows commands that really ran, on the files that the README tells its readers to save.
 """
 
 from __future__ import annotations
@@ -12,24 +12,25 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
 ROOT = Path(__file__).resolve().parent.parent
+README = ROOT / "README.md"
 IMAGES = ROOT / "docs" / "images"
-COLUMNS = 110
-CONFIG = "--config examples/quickstart/pegboard.yaml "
+COLUMNS = 100
 
-# Each picture: its name, its title, and the commands in it as a reader types them in the folder of the config.
+# Each picture: its name, its title, and the commands in it as a reader types them.
 PICTURES: dict[str, tuple[str, tuple[str, ...]]] = {
     "why": (
-        "Why does the editor not see a tool?",
+        "Why is the tool 'refund' missing?",
         (
-            "pegboard list --profile editor",
-            "pegboard why publish --profile editor",
-            "pegboard call publish --profile editor",
+            "pegboard list --profile support",
+            "pegboard why refund --profile support",
+            "pegboard call refund order=ann-1001 cents=500 --profile support",
         ),
     ),
 }
@@ -43,16 +44,15 @@ THEME = TerminalTheme(
 )
 
 
-def run(command: str) -> str:
+def run(command: str, folder: Path) -> str:
     """Return what a command prints, with colors, as a terminal of `COLUMNS` shows it."""
-    program, _, words = command.partition(" ")
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith("PEGBOARD_") and name != "NO_COLOR"
     }
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
     ended = subprocess.run(
-        ["bash", "-c", f"{program} {CONFIG}{words}"],
-        cwd=ROOT,
+        ["bash", "-c", command],
+        cwd=folder,
         env={**kept, "PATH": path, "FORCE_COLOR": "1", "TERM": "xterm-256color", "COLUMNS": str(COLUMNS)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -60,18 +60,23 @@ def run(command: str) -> str:
         text=True,
         timeout=120,
     )
-    return ended.stdout.replace("examples/quickstart/", "").rstrip("\n")
+    return ended.stdout.rstrip("\n")
 
 
 def drawn(name: str) -> str:
     """Return one picture as SVG; it loads nothing from elsewhere."""
     title, commands = PICTURES[name]
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True, color_system="truecolor")
-    for place, command in enumerate(commands):
-        if place:
-            console.print()
-        console.print(Text.assemble(("$ ", "bold green"), (command, "bold")))
-        console.print(Text.from_ansi(run(command)))
+    with TemporaryDirectory() as folder:
+        for file, text in re.findall(
+            r"^```\w+ title=(\S+)\n(.*?)^```$", README.read_text("utf-8"), re.DOTALL | re.MULTILINE
+        ):
+            Path(folder, file).write_text(text, encoding="utf-8")
+        for place, command in enumerate(commands):
+            if place:
+                console.print()
+            console.print(Text.assemble(("$ ", "bold green"), (command, "bold")))
+            console.print(Text.from_ansi(run(command, Path(folder))))
     console.print()  # the last line is cut off at its foot otherwise
     svg = console.export_svg(title=title, theme=THEME, unique_id=f"pegboard-{name}")
     svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)

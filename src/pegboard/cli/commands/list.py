@@ -98,7 +98,7 @@ def _print(options: Options, tools: list[JSON], profiles: list[str], rejected: l
         first = next(iter(unconnected.values()))
         terminal.say(f"Not connected: {', '.join(sorted(unconnected))}. `pegboard why {first}` says what to do.")
     if profiles and options.chosen_profile is None:
-        terminal.say(f"What a caller sees: --profile {'|'.join(profiles)}")
+        terminal.say(f"To list the tools of one profile, add --profile NAME: {', '.join(profiles)}")
 
 
 def _cells(tool: JSON) -> list[str]:

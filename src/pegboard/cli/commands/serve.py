@@ -66,7 +66,7 @@ _WORKERS = "Number of processes. SIGHUP replaces them one by one, with the curre
 _LOG_LEVEL = "Lowest level to log; info has a line for each request and each call. [default: warning]"
 _LOG_FORMAT = "Log as text or as JSON."
 _NO_CONSOLE = "Serve no pages for people at /console."
-_STDIO = "Serve the program that started this one, over standard input and output."
+_STDIO = "Speak MCP over standard input and output, with the program that started this one."
 
 _NO_BUS = (
     "note: without `server: {bus: redis://HOST:PORT}` in the config the workers are not connected: questions in "
