@@ -51,13 +51,13 @@ REQUESTS = {
     ),
     401: (
         "The credential is missing or not valid.",
-        "Send `Authorization: Bearer …`; `WWW-Authenticate` says where to get a token.",
+        "Send `Authorization: Bearer …`; `WWW-Authenticate` contains the address that issues tokens.",
     ),
     403: (
         "The credential has no rights here or lacks a scope, or the `Origin` is not allowed.",
         "Ask the operator.",
     ),
-    404: ("This caller has no such path, profile, cursor or running call.", "See `/openapi.json`."),
+    404: ("For this caller, the path, profile, cursor or running call does not exist.", "See `/openapi.json`."),
     405: ("The path does not support this method.", "Use one of the methods in `Allow`."),
     408: ("The body did not arrive in time.", "Send it again."),
     413: ("The body is longer than `request_body_bytes` of the [limits](limits.md).", "Send less."),
@@ -75,8 +75,8 @@ REQUESTS = {
 }
 
 KINDS = {
-    "not_found": ("This caller has no such tool. Unknown, hidden, denied and internal-only tools give the same answer.", "List the tools."),
-    "invalid_arguments": ("The arguments do not match the schema. `details.problems` lists each problem with its path.", "Correct them and call again."),
+    "not_found": ("This caller has no such tool. The error is the same for unknown, hidden, denied and internal-only tools.", "List the tools."),
+    "invalid_arguments": ("The arguments do not match the schema. `details.problems` lists each problem with its path.", "Correct the arguments and call again."),
     "rate_limited": ("A rate limit is reached. This call did not count.", "Wait `retry_after_s` seconds, or use another tool."),
     "ratelimit_unavailable": ("The shared limit store is unavailable, and the tool is not read-only.", "Try again later."),
     "consent_required": ("A person must approve the call, and nobody could be asked.", "Use a client that can ask, or pass `approve=` in the context."),
@@ -88,7 +88,7 @@ KINDS = {
         "Open the link in the error or run `pegboard connect SOURCE`, then call again.",
     ),
     "hook_refused": ("A before-hook denied the call, failed or timed out.", "Read the reason and change the call."),
-    "timeout": ("The tool took longer than its timeout.", "Ask for less, or raise `timeout_s`. `outcome_unknown` says whether the tool may still have taken effect."),
+    "timeout": ("The tool took longer than its timeout.", "Ask for less, or raise `timeout_s`. If `outcome_unknown` is set, the tool may still have taken effect."),
     "cancelled": ("The call was cancelled.", "Call again if you still need the result."),
     "busy": ("Too many calls are running, of this tool or in this process.", "Try again."),
     "budget_exceeded": ("A budget of the request, agent or caller is used up.", "Finish with what you have. The message says when the budget resets."),
@@ -96,37 +96,40 @@ KINDS = {
     "upstream_unavailable": ("A source is unavailable.", "Try again, or use another tool."),
     "upstream_lost": ("The connection to a source broke during the call. The action may have happened.", "Check before you repeat the call."),
     "upstream_error": ("An upstream service returned an error.", "Read the message."),
-    "upstream_auth": ("An upstream service rejected the credentials.", "The operator has to correct them."),
+    "upstream_auth": ("An upstream service rejected the credentials.", "Ask the operator to correct them."),
     "protocol_error": ("The upstream server violated its protocol.", "Report it to the operator."),
     "blocked_destination": ("Calls to this address are not allowed.", "Use a public address, or ask the operator to allow this one."),
     "result_too_large": ("The result is larger than the limit.", "Ask for less."),
     "output_invalid": ("The result does not match the tool's output schema.", "This is a bug in the tool: report it."),
-    "template_error": ("A template could not be rendered.", "The operator has to correct it."),
-    "read_only": ("The call would write, and only reading is allowed.", "Limit it to reading."),
+    "template_error": ("A template could not be rendered.", "Ask the operator to correct it."),
+    "read_only": ("The call would write, and only reading is allowed.", "Change the call so that it only reads."),
     "schema_too_complex": ("A schema is too deep or too large.", "Simplify it."),
     "needs_review": (
         "The definition of an upstream tool changed after it was accepted, or an ingest would remove most of a source.",
-        "The operator has to review the change.",
+        "Ask the operator to review the change.",
     ),
     "storage_unavailable": ("Data could not be stored. The old content is kept.", "Try again later."),
     "audit_unavailable": ("The audit log is required but unavailable.", "Try again later."),
     "shutting_down": ("The server is shutting down.", "Connect again."),
     "tool_error": ("The tool failed. The exception is in the log, under the id of the call.", "Try something else."),
-    "config_invalid": ("The configuration is not valid.", "`pegboard check` says where and why."),
+    "config_invalid": ("The configuration is not valid.", "Run `pegboard check`, which shows the line and the reason."),
 }  # fmt: skip
 
 CODES = {
     "unknown": ("No tool has this name.", "Correct the name."),
-    "internal": ("The tool is `internal_only`.", "Name it in host code: `view(ctx, internal=[…])`."),
-    "group": ("None of its groups is included.", "Include one of its groups."),
-    "policy": ("It is denied, or not on the allow list.", "Remove it from `deny`, or add it to `allow`."),
-    "quarantine": ("It is new, changed or suspicious since its source was locked.", "Review and accept it."),
+    "internal": ("The tool is `internal_only`.", "Name it in your own code: `view(ctx, internal=[…])`."),
+    "group": ("The caller's profile includes none of its groups.", "Include one of its groups."),
+    "policy": ("A policy denies it, or does not allow it.", "Remove it from `deny`, or add it to `allow`."),
+    "quarantine": ("Since its source was locked, the tool is new, changed or suspicious.", "Review and accept it."),
     "source": ("Its source is unavailable.", "Start or repair the source."),
     "connection": (
-        "The caller has not connected the account that the tool needs. Only `hide_unconnected` hides it; otherwise the tool stays visible and this is its fix.",
-        "Connect the account with `pegboard connect SOURCE`, or through the link in the answer to a call.",
+        "The caller has not connected the account that the tool needs. The tool is hidden only if the profile sets `hide_unconnected`.",
+        "Connect the account with `pegboard connect SOURCE`, or through the link in the error of a call.",
     ),
-    "factory": ("The context lacks a factory that the tool needs.", "Pass it: `ToolContext(factories={…})`."),
+    "factory": (
+        "The context lacks an object (a factory) that the tool needs.",
+        "Pass it: `ToolContext(factories={…})`.",
+    ),
     "available": ("Its `available` condition is false now.", "Make the condition true."),
     "builder": ("Its builder failed.", "Repair the builder."),
     "visible": ("The caller may use it.", "–"),
@@ -165,9 +168,9 @@ EVENTS = {
 
 def errors_page() -> Iterator[str]:
     """Yield the lines of errors.md."""
-    yield from _opening("Error kinds and codes", "What each error means and what to do about it.")
+    yield from _opening("Error kinds and codes", "This page lists every error, what it means and what to do about it.")
     yield "A failed call returns a `ToolResult` with `is_error` set and a `ToolError`. Its `kind` is one of the following."
-    yield "*Retry* says whether the same call may succeed later (`retryable`). *HTTP* is the status under `/v1`.\n"
+    yield "*Retry* is `yes` if the same call may succeed later (`retryable`). *HTTP* is the status under `/v1`.\n"
     rows = [
         (f"`{kind}`", *KINDS[kind], "yes" if CallError(kind, "").error.retryable else "", str(STATUS_OF_KIND[kind]))  # type: ignore[arg-type, index]
         for kind in KINDS
@@ -175,7 +178,7 @@ def errors_page() -> Iterator[str]:
     yield from _table(("Kind", "What happened", "What to do", "Retry", "HTTP"), rows)
     yield "Over MCP, `not_found` is the JSON-RPC error −32602. The others are results with `isError: true`.\n"
     yield "## Errors of HTTP requests\n"
-    yield "These requests are refused before any tool is looked up. The answer is a problem details document with one of these kinds.\n"
+    yield "These requests are refused before any tool is looked up. The response is a problem details document with one of these kinds.\n"
     rows = [(f"`{KIND_OF_STATUS[status]}`", *REQUESTS[status], str(status)) for status in KIND_OF_STATUS]
     yield from _table(("Kind", "What happened", "What to do", "HTTP"), rows)
     yield "## Why a tool is hidden\n"
@@ -203,13 +206,13 @@ def config_page() -> Iterator[str]:
     rows = [
         (f"`{key.replace('.*', '[]')}`", reason) for key, reason in UNSUPPORTED.items() if not key.startswith("spec.")
     ]
-    yield from _table(("Key", "What to use instead"), rows)
+    yield from _table(("Key", "What to do"), rows)
 
 
 def agents_page() -> Iterator[str]:
     """Yield the lines of agents.md."""
-    yield from _opening("Agent files", "Every key of an agent file, and the keys that are refused.")
-    yield "List agent files under `files:` in the config. [Run agents](../howto/agents.md) has examples.\n"
+    yield from _opening("Agent files", "This page lists every key of an agent file, and the keys that are refused.")
+    yield "List agent files under `files:` in the config. For examples, see [Define agents in files](../howto/agents.md). An agent file is a mapping with the keys of *agent file*; each of the other tables describes one part of it.\n"
     forms = [(AgentFile, "validation"), (AstromeshFile, "validation")]
     drawn = models_json_schema(forms, ref_template="#/$defs/{model}")[1]["$defs"]
     for name, part in drawn.items():
@@ -220,7 +223,7 @@ def agents_page() -> Iterator[str]:
     yield "## Keys that are refused\n"
     yield "These keys and values of `astromesh/v1` are not supported. Any other unknown key is refused too.\n"
     rows = [(f"`{key}`", reason) for key, reason in UNSUPPORTED.items() if key.startswith("spec.")]
-    yield from _table(("Key", "What to use instead"), rows)
+    yield from _table(("Key", "What to do"), rows)
 
 
 def cli_page() -> Iterator[str]:
@@ -238,7 +241,7 @@ def cli_page() -> Iterator[str]:
 
 def limits_page() -> Iterator[str]:
     """Yield the lines of limits.md."""
-    yield from _opening("Limits", "Every limit that you can change, with its default.")
+    yield from _opening("Limits", "This page lists every limit that you can change, with its default.")
     yield "Change them with `Catalog(bounds=Bounds(…))` in Python or `limits:` in the config.\n"
     rows: list[tuple[str, ...]] = []
     for line in inspect.getsource(Bounds).splitlines():
@@ -293,10 +296,10 @@ def builtins_page() -> Iterator[str]:
         yield f"## {name}\n"
         yield f"{_escaped(spec.description)}\n"
         yield f"Hints: {', '.join(word for word, holds in hints.items() if holds) or 'none'}.\n"
-        yield from _values("Argument (* required)", spec.input_schema)
+        yield from _keys(spec.input_schema, "Argument (* required)")
         if config.get("properties"):
             yield f"{_in_a_line(inspect.getdoc(kind.config) or '')}\n"
-            yield from _values("Config (* required)", config)
+            yield from _keys(config, "Config (* required)")
         yield from _keys(spec.output_schema, "Result (* always)")
 
 
@@ -351,27 +354,19 @@ def _fenced(text: str, language: str = "text") -> Iterator[str]:
 
 
 def _keys(schema: dict[str, Any], head: str = "Key (* required)") -> Iterator[str]:
-    required = schema.get("required", [])
-    rows = [
-        (f"`{key}`", _kind(part) + (" *" if key in required else ""), _in_a_line(part.get("description", "")))
-        for key, part in schema["properties"].items()
-    ]
-    yield from _table((head, "Value", "Meaning"), [(a, _escaped(b), _escaped(c)) for a, b, c in rows])
-
-
-def _values(head: str, schema: dict[str, Any]) -> Iterator[str]:
-    """Yield a table like that of `_keys`, with the default values."""
-    required = schema.get("required", [])
+    """Yield a table of the keys of a mapping; the defaults have a column if there are any."""
+    required, parts = schema.get("required", []), schema["properties"]
+    defaults = {key: part["default"] for key, part in parts.items() if part.get("default") not in (None, [], {}, "")}
     rows = [
         (
-            f"`{key}`",
-            _escaped(_kind(part)) + (" *" if key in required else ""),
-            f"`{json.dumps(part['default'])}`" if part.get("default") not in (None, [], {}) else "",
+            f"`{key}`" + (" *" if key in required else ""),
+            _escaped(_kind(part)),
+            *((f"`{json.dumps(defaults[key])}`" if key in defaults else "",) if defaults else ()),
             _escaped(_in_a_line(part.get("description", ""))),
         )
-        for key, part in schema["properties"].items()
+        for key, part in parts.items()
     ]
-    yield from _table((head, "Value", "Default", "Meaning"), rows)
+    yield from _table((head, "Value", *(("Default",) if defaults else ()), "Meaning"), rows)
 
 
 def _kind(part: dict[str, Any]) -> str:

@@ -13,29 +13,29 @@ from pegboard.config.yaml.tree import Step
 _SECTIONS_OF_MANY = frozenset({"tools", "profiles", "hooks"})
 
 # A key by its path, or `path=value` for one value of a key; `*` matches an index or a chosen name.
-# The text says what the feature will do, so that the reader knows how to work without it.
+# The text says what to do instead.
 UNSUPPORTED: Final[Mapping[str, str]] = {
-    "spec.chain": "an agent calls others by tools of `type: agent`",
-    "spec.knowledge": "documents are searched by tools of `type: rag`",
-    "spec.program": "an agent is its model, prompt and tools",
-    "spec.metrics": "runs are counted as calls are",
-    "spec.rag": "documents are searched by tools of `type: rag`",
-    "spec.model.fallback": "one model is asked; a gateway before it may have more",
-    "spec.model.routing": "one model is asked; a gateway before it may have more",
-    "spec.prompts.templates": "there is one prompt, `system`",
-    "spec.memory.semantic": "a session's conversation is remembered, and nothing else",
-    "spec.memory.episodic": "a session's conversation is remembered, and nothing else",
-    "spec.memory.conversational.backend": "conversations are kept where the config says, under `agents: {store}`",
-    "spec.memory.conversational.ttl": "conversations are kept until their store is emptied",
-    "spec.memory.conversational.strategy=summary": "the last turns are remembered as they were",
-    "spec.memory.conversational.strategy=token_budget": "the last turns are remembered as they were",
-    "spec.orchestration.pattern=plan_and_execute": "the pattern is `react`",
-    "spec.orchestration.pattern=parallel_fan_out": "the pattern is `react`; a model may call several agents at once",
-    "spec.orchestration.pattern=pipeline": "the pattern is `react`",
-    "spec.orchestration.pattern=supervisor": "the pattern is `react`; agents are tools of `type: agent`",
-    "spec.orchestration.pattern=swarm": "the pattern is `react`; agents are tools of `type: agent`",
+    "spec.chain": "to call other agents, declare tools of `type: agent`",
+    "spec.knowledge": "to search documents, declare tools of `type: rag`",
+    "spec.program": "remove it; an agent consists of its model, prompt and tools",
+    "spec.metrics": "remove it; `/metrics` counts runs of agents like calls",
+    "spec.rag": "to search documents, declare tools of `type: rag`",
+    "spec.model.fallback": "name one model; for fallback or routing, set `base_url` to a gateway",
+    "spec.model.routing": "name one model; for fallback or routing, set `base_url` to a gateway",
+    "spec.prompts.templates": "write one prompt, `system`",
+    "spec.memory.semantic": "remove it; only the conversation of a session is remembered",
+    "spec.memory.episodic": "remove it; only the conversation of a session is remembered",
+    "spec.memory.conversational.backend": "set `agents: {store}` in the config",
+    "spec.memory.conversational.ttl": "remove it; conversations are kept until their store is emptied",
+    "spec.memory.conversational.strategy=summary": "use `sliding_window`, which keeps the latest turns unchanged",
+    "spec.memory.conversational.strategy=token_budget": "use `sliding_window`, which keeps the latest turns unchanged",
+    "spec.orchestration.pattern=plan_and_execute": "use `react`",
+    "spec.orchestration.pattern=parallel_fan_out": "use `react`; the model may call several agents at once",
+    "spec.orchestration.pattern=pipeline": "use `react`",
+    "spec.orchestration.pattern=supervisor": "use `react`, and declare the other agents as tools of `type: agent`",
+    "spec.orchestration.pattern=swarm": "use `react`, and declare the other agents as tools of `type: agent`",
     "tools.*.mcp.per_user": "write `auth: {mode: user}` next to `mcp:`, and each person has their own connection",
-    "profiles.*.limits": "limits hold for the process, under the top-level `limits:`",
+    "profiles.*.limits": "set `limits:` at the top level, for the whole process",
 }
 
 

@@ -47,8 +47,8 @@ AgentName: TypeAlias = Annotated[Text, AfterValidator(_agent_name)]
 class MetadataForm(Form):
     """The name of the agent."""
 
-    name: AgentName = Field(description="Its name: 1 to 32 of A-Z a-z 0-9 _ -, without `__`.")
-    version: Maybe[Text] = Field(None, description="Its version, for people.")
+    name: AgentName = Field(description="Its name: 1 to 32 letters A-Z a-z, digits, `_` and `-`, without `__`.")
+    version: Maybe[Text] = Field(None, description="Its version, as a note for people.")
     namespace: Maybe[Namespace] = Field(None, description="The namespace of its private tools. Default: its name.")
 
 
@@ -101,7 +101,9 @@ class OrchestrationForm(Form):
 
     pattern: Literal["react"] = Field("react", description="The model calls tools until it answers.")
     max_iterations: Maybe[PositiveWhole] = Field(
-        None, description="The maximum number of model requests in one run; then it ends with the answer so far."
+        None,
+        description="The maximum number of model requests in one run, 50 if not set. After that, the run ends with the "
+        "answer so far; with `budgets: {requests}`, it ends with an error.",
     )
     timeout_seconds: Maybe[PositiveNumber] = Field(None, description="The time limit of one run, in seconds.")
 
@@ -127,7 +129,7 @@ class GuardrailsForm(Form):
 
 
 class BudgetsForm(Form):
-    """The limits of one run, including its sub-agents."""
+    """The limits of one run, including its sub-agents. When one is used up, the run ends with `budget_exceeded`."""
 
     requests: Maybe[PositiveWhole] = Field(None, description="The maximum number of model requests.")
     tool_calls: Maybe[Count] = Field(None, description="The maximum number of tool calls.")
@@ -143,79 +145,94 @@ class MemoryForm(Form):
     """The memory of a session."""
 
     conversation: Flag = Field(True, description="Whether a run continues the conversation of its session.")
-    max_turns: PositiveWhole = Field(50, description="The number of runs that are remembered.")
+    max_turns: PositiveWhole = Field(
+        50, description="The maximum number of earlier runs of the session that are remembered."
+    )
 
 
 class ConversationalForm(Form):
     """The memory of an `astromesh/v1` agent."""
 
-    strategy: Literal["sliding_window"] = Field("sliding_window", description="The most recent turns are remembered.")
-    max_turns: PositiveWhole = Field(50, description="The number of turns that are remembered.")
+    strategy: Literal["sliding_window"] = Field(
+        "sliding_window", description="Always `sliding_window`: the most recent turns are remembered."
+    )
+    max_turns: PositiveWhole = Field(50, description="The maximum number of earlier turns that are remembered.")
 
 
 class AstromeshMemoryForm(Form):
     """The memory of an `astromesh/v1` agent."""
 
-    conversational: Maybe[ConversationalForm] = Field(None, description="Its conversations are remembered.")
+    conversational: Maybe[ConversationalForm] = Field(
+        None, description="Settings for the conversations that it remembers."
+    )
 
 
 class IdentityForm(Form):
-    """A description of the agent, for people and for callers."""
+    """A display name and a description of the agent."""
 
-    display_name: Maybe[Text] = Field(None, description="Its name, for people.")
-    description: Maybe[Text] = Field(None, description="The purpose of the agent.")
+    display_name: Maybe[Text] = Field(None, description="The name that people see.")
+    description: Maybe[Text] = Field(None, description="The purpose of the agent, if the spec has no `description`.")
 
 
 class _SpecForm(Form):
-    description: Maybe[Text] = Field(None, description="The purpose of the agent, for people and for callers.")
-    identity: Maybe[IdentityForm] = Field(None, description="A name and description for people.")
-    prompts: Maybe[PromptsForm] = Field(None, description="Prompts for the model.")
+    description: Maybe[Text] = Field(None, description="The purpose of the agent, shown to people and to callers.")
+    identity: Maybe[IdentityForm] = Field(
+        None, description="A display name, and a description that is used if there is no `description`."
+    )
+    prompts: Maybe[PromptsForm] = Field(None, description="The system prompt.")
     orchestration: Maybe[OrchestrationForm] = Field(None, description="How the agent runs.")
     tools: tuple[Any, ...] = Field(
-        (), description="Its private tools, declared as under `tools:`; `{group: …}` and `{tool: …}` add shared ones."
+        (),
+        description="Its private tools, each written like a tool in the config; `{group: …}` and `{tool: …}` add "
+        "shared tools.",
     )
-    permissions: Maybe[PermissionsForm] = Field(None, description="The tools it may call.")
+    permissions: Maybe[PermissionsForm] = Field(None, description="Globs over the tools that it may call.")
     output_schema: Maybe[Mapping[Text, Anything]] = Field(
         None, description="A JSON Schema of type object for its answer."
     )
-    secrets: Maybe[tuple[FilledText, ...]] = Field(None, description="The secrets of its caller that it may use.")
+    secrets: Maybe[tuple[FilledText, ...]] = Field(
+        None, description="The names of the caller's secrets that it may use."
+    )
     budgets: Maybe[BudgetsForm] = Field(None, description="Limits of one run.")
     guardrails: Maybe[GuardrailsForm] = Field(None, description="Functions that check the query and the answer.")
 
 
 class AgentSpecForm(_SpecForm):
-    """The agent."""
+    """The settings of an agent."""
 
     model: Maybe[ModelChoice] = Field(
         None,
-        description="The model: `provider:name`, a name under `models:`, or a mapping. Default: `models.default`.",
+        description="The model: `provider:name`, a name under `models:` in the config, or a mapping. Default: "
+        "`models.default`.",
     )
     memory: Maybe[MemoryForm] = Field(None, description="The memory of a session.")
 
 
 class AstromeshSpecForm(_SpecForm):
-    """The agent, in the format of `astromesh/v1`."""
+    """The settings of an agent in the format of `astromesh/v1`."""
 
-    model: Maybe[AstromeshModelForm] = Field(None, description="Its model. Default: `default` of `models:`.")
+    model: Maybe[AstromeshModelForm] = Field(None, description="Its model. Default: `models.default` of the config.")
     memory: Maybe[AstromeshMemoryForm] = Field(None, description="The memory of a session.")
 
 
 class AgentFile(Form):
-    """The file of an agent."""
+    """The file that defines one agent."""
 
-    apiVersion: Literal["pegboard/v1"] = Field(description="pegboard/v1, or astromesh/v1.")  # noqa: N815 - the file's word
-    kind: Literal["Agent"] = Field(description="Agent.")
-    metadata: MetadataForm = Field(description="The name of the agent.")
-    spec: AgentSpecForm = Field(description="The agent.")
+    apiVersion: Literal["pegboard/v1"] = Field(  # noqa: N815 - the file's word
+        description="Always `pegboard/v1`. Files of `astromesh/v1` have their own keys, below."
+    )
+    kind: Literal["Agent"] = Field(description="Always `Agent`.")
+    metadata: MetadataForm = Field(description="The name, version and namespace of the agent.")
+    spec: AgentSpecForm = Field(description="The settings of the agent.")
 
 
 class AstromeshFile(Form):
-    """The file of an agent in the format of `astromesh/v1`."""
+    """An agent file written for Astromesh, another agent runtime."""
 
-    apiVersion: Literal["astromesh/v1"] = Field(description="astromesh/v1.")  # noqa: N815 - the file's word
-    kind: Literal["Agent"] = Field(description="Agent.")
-    metadata: MetadataForm = Field(description="The name of the agent.")
-    spec: AstromeshSpecForm = Field(description="The agent.")
+    apiVersion: Literal["astromesh/v1"] = Field(description="Always `astromesh/v1`.")  # noqa: N815 - the file's word
+    kind: Literal["Agent"] = Field(description="Always `Agent`.")
+    metadata: MetadataForm = Field(description="The name, version and namespace of the agent.")
+    spec: AstromeshSpecForm = Field(description="The settings of the agent.")
 
 
 class GroupForm(Form):
