@@ -96,7 +96,7 @@ def test_every_config_key_is_documented() -> None:
     keys = set(_keys(json_schema()))
 
     assert {"tools", "handler", "deny", "match", "tool_timeout_s"} <= keys
-    assert [key for key in sorted(keys) if f"| `{key}` |" not in text] == []
+    assert [key for key in sorted(keys) if f"| `{key}` " not in text] == []
 
 
 def _keys(schema: dict[str, Any]) -> Iterator[str]:

@@ -106,7 +106,7 @@ def main(names: Sequence[str] = tuple(OUTAGES)) -> None:
     for name, each in told.items():
         _replaced(PAGES / f"{name}.md", SEEN, _shown(each.away))
         _replaced(PAGES / f"{name}.md", OVER, _shown(each.back))
-    heads = ("What is away", "`doctor`", "`/readyz`", "`/metrics`", "log", "alert", "a call", "told after, over after")
+    heads = ("What is down", "`doctor`", "`/readyz`", "`/metrics`", "log", "alert", "a call", "reported (down, back)")
     table = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     table += [_row(name, OUTAGES[name], each) for name, each in told.items()]
     _replaced(INDEX, TABLE, "\n".join(table) + "\n")
