@@ -13,7 +13,7 @@ NAMES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/explanation/archit
 PAGES = [ROOT / name for name in NAMES]
 # A path in back quotes has a slash, or is a file of Python or of the project itself; `<name>` stands for anything.
 _PATH = re.compile(r"`([\w.<>*-]+(?:/[\w.<>*-]*)+|[\w<>-]+\.(?:py|md|toml))`")
-_TREE = re.compile(r"^## The tree$.*?^```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_TREE = re.compile(r"^## The folders$.*?^```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # Of MCP or of its `_meta`, and no paths.
 _METHODS = ("tools/call", "tools/list", "pegboard/hops")
 # Below which a page may leave out the beginning of a path.
