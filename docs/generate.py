@@ -246,12 +246,13 @@ def limits_page() -> Iterator[str]:
     rows: list[tuple[str, ...]] = []
     for line in inspect.getsource(Bounds).splitlines():
         if line.startswith("    # "):
-            rows.append((f"**{line.strip('# ')}**", "", ""))
-        elif found := re.match(r"    (\w+): (?:int|float) = ", line):
+            rows.append((f"**{line.strip('# ')}**", "", "", ""))
+        elif found := re.match(r"    (\w+): (?:int|float) = .*?  # (.+)", line):
             value: float = getattr(Bounds(), found[1])
             unit = "bytes" if found[1].endswith("_bytes") else "seconds" if found[1].endswith("_s") else ""
-            rows.append((f"`{found[1]}`", f"{value:,g}" if isinstance(value, float) else f"{value:,}", unit))
-    yield from _table(("Limit", "Default", "Unit"), rows)
+            shown = f"{value:,g}" if isinstance(value, float) else f"{value:,}"
+            rows.append((f"`{found[1]}`", shown, unit, found[2]))
+    yield from _table(("Limit", "Default", "Unit", "What it limits"), rows)
 
 
 def python_page() -> Iterator[str]:
