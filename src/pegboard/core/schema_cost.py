@@ -18,24 +18,20 @@ from typing import Any, NamedTuple
 from pegboard.core.limits import PATTERN_STEPS, SCHEMA_HOPS
 from pegboard.core.pattern_cost import pattern_cost
 from pegboard.core.schema_references import SchemaReferences
-from pegboard.model.bounds import DEFAULT_BOUNDS, KIB
+from pegboard.model.bounds import DEFAULT_BOUNDS
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 
 # To compile a schema, validate one value, or explain its faults: some 18 ms each by default.
 MAX_STEPS = DEFAULT_BOUNDS.schema_steps
 
-_RULE = 8  # one rule at one place; also for each member of an object
-_OPTION = 30  # one value inside an object or list among the options of `enum` or `const`
-_FORMAT, _SLOW_FORMAT, _STATE, _BACKTRACK = 5, 40, 15, 2 * PATTERN_STEPS  # per character
-_DIGIT, _UNIQUE, _UNIQUE_DIGIT = 32, 30, 250  # a compared digit, a value in a unique item, a digit in a unique item
-_META_SCHEMA = 50_000  # the engine's own meta-schema, once
-_ERROR, _COPY = 3_000, 200  # an error, and each value that it copies
-_BOUND, _FRACTION = 16, 200  # a comparison of numbers within 64 bits, and of other numbers
-_COMPILE, _COMPILE_PATTERN, _COMPILE_ATOM = 500, 15_000, 1_200
-_COUNT_VALUE, _COUNT_NODE = 25, 250  # counting itself takes time as well
+# The weights are tiers: what the engine does is put into the next one above it.
+_RULE = 8  # one rule at one place, a member of an object, a character of a format
+_SLOW = 32  # a digit, an option inside a container, a value in a unique item, a value counted here
+_HEAVY = 250  # a comparison with a fraction, a digit in a unique item, a value copied into an error
+_BUILT = 2_000  # an error, an atom of a pattern, a subschema compiled again
+_META_SCHEMA = 25 * _BUILT  # the engine's own meta-schema, once
 
-_MAX_UNCOUNTED_BYTES = 64 * KIB  # of a value as JSON
 _DIGITS_A_BYTE = 64  # `5e-324` has the highest ratio: 377 digits in six bytes
 _MAX_LEVELS = 32  # levels of a schema that are examined for the cost of any value
 _MAX_EXPLAINED = 1_000  # values in a value of which all faults are listed
@@ -82,8 +78,8 @@ class _Node:
     """One subschema: the subschemas of its rules, and the steps that its rules take per place, character and digit."""
 
     __slots__ = (
-        "additional", "char", "digit", "each", "faults", "flat", "flat_char", "in_place", "items", "key_char", "kinds",
-        "large_digit", "names", "place", "prefix", "properties", "rank", "required", "rest", "unevaluated", "unique",
+        "additional", "char", "digit", "each", "faults", "in_place", "items", "key_faults", "kinds", "large_digit",
+        "names", "number", "place", "prefix", "properties", "rank", "required", "rest", "unevaluated", "unique",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -94,17 +90,19 @@ class _Node:
         self.prefix: list[_Node] = []
         self.rest: _Node | None = None  # items after `prefix`
         self.items: list[_Node] = []  # every item
-        self.names: list[_Node] = []  # every key
+        self.names: list[_Node] = []  # every key, as a text
         self.required: list[str] = []
         self.kinds: frozenset[type] | None = None
-        self.unevaluated = False
+        self.unevaluated = self.unique = False
         self.place = _RULE
+        self.number = self.digit = 0  # for each number, and for each of its digits
         self.large_digit = 0  # like `digit`, only for numbers beyond 64 bits
-        self.char = self.digit = self.key_char = self.unique = self.faults = self.rank = 0
-        self.flat = self.flat_char = 0  # `place` and `char`, including all subschemas applied at the same place
+        self.char = self.faults = self.key_faults = self.rank = 0
 
-    def others(self) -> list[_Node]:
-        return [node for node in (self.additional, self.rest) if node is not None]
+    def below(self) -> Iterator[_Node]:
+        """Yield the subschemas that may apply to one member, item or key."""
+        yield from {*self.properties.values(), *self.prefix, *filter(None, (self.additional, self.rest))}
+        yield from chain(self.each, self.items, self.names)
 
 
 Counts = dict[_Node, int]
@@ -159,21 +157,17 @@ class SchemaCost:
         while level:
             below: dict[Any, list[JSONValue]] = {}
             for counts, mixed in level.items():
-                total += _COUNT_VALUE * len(mixed)
+                total += _SLOW * len(mixed)
                 kinds: set[type] = {type(each) for each in mixed}
                 for kind in kinds:
                     values: list[Any] = [each for each in mixed if type(each) is kind]
                     going: list[tuple[_Node, int]] = []
-                    size = _OwnSize(kind, values)
-                    error = _ERROR * len(values)
+                    size = _OwnSize(values)
+                    error = _BUILT * len(values)
                     if is_explained:
                         error += sum(_copy_steps(size_of(each)) for each in values)
-                    for node, count, again in _tried(dict(counts), partial(_goes_on, kind, values)):
-                        total += (
-                            _COUNT_NODE
-                            + count * _node_steps(node, kind, values, size, at_most=self.max_steps)
-                            + again * _RULE
-                        )
+                    for node, count in _applied(dict(counts), partial(_goes_on, kind, values)):
+                        total += _HEAVY + count * _node_steps(node, kind, values, size, at_most=self.max_steps)
                         if is_explained:
                             total += count * _faults(node, kind, values) * error
                         if total > self.max_steps:
@@ -181,7 +175,7 @@ class SchemaCost:
                         if _goes_on(kind, values, node):
                             going.append((node, count))
                     for counts_below, inner in _below(kind, values, going):
-                        total += _COUNT_NODE // 2 * len(going)
+                        total += _HEAVY * len(going)
                         if total > self.max_steps:
                             return total
                         below.setdefault(frozenset(counts_below.items()), []).extend(inner)
@@ -195,24 +189,22 @@ class SchemaCost:
         order = _ordered(self._nodes)
         if order is None:
             raise CallError("schema_too_complex", "The schema refers to itself without going into the value.")
-        again: Counts = {}
+        flat: Counts = {}  # steps at one place
         ways: Counts = {}
         for node in reversed(order):
             node.rank = 1 + max((child.rank for child in node.in_place), default=-1)
-            again[node] = min(_RULE + sum(2 * child.flat + again[child] for child in node.in_place), _ENDLESS)
-            node.flat = node.place + sum(child.flat for child in node.in_place) + again[node] * node.unevaluated
-            node.flat = min(node.flat, _ENDLESS)
+            # What `unevaluated…` concerns is validated up to three times.
             times = 3 if node.unevaluated else 1
-            node.flat_char = min(node.char + times * sum(child.flat_char for child in node.in_place), _ENDLESS)
+            flat[node] = min(node.place + times * sum(flat[child] for child in node.in_place), _ENDLESS)
             ways[node] = min(1 + sum(ways[child] for child in node.in_place), _ENDLESS)
             # `unevaluated…` compiles a copy of every subschema applied at its place.
-            self._compile += _COMPILE + 5 * _COMPILE * ways[node] * node.unevaluated
+            self._compile += _BUILT * ways[node] * node.unevaluated
             if node.rank > SCHEMA_HOPS:
                 raise CallError(
                     "schema_too_complex",
                     f"The schema leads through more than {SCHEMA_HOPS} references and alternatives at one place.",
                 )
-            if node.flat > self.max_steps:
+            if flat[node] > self.max_steps:
                 raise CallError(
                     "schema_too_complex",
                     "The schema is too complex: its nested alternatives and references multiply to more than "
@@ -232,24 +224,23 @@ class SchemaCost:
         """
         seen: set[frozenset[tuple[_Node, int]]] = set()
         level: Counts = {self._root: 1}
-        most = unique = 0
+        most = unique = 0  # steps a byte
         while level and (state := frozenset(level.items())) not in seen:
             seen.add(state)
             below: Counts = {}
-            a_byte = _COUNT_VALUE
-            for node, count, again in _tried(level, lambda node: True):
-                digits = _DIGITS_A_BYTE * (node.digit + node.large_digit + _UNIQUE_DIGIT * bool(node.unique))
-                names = sum(name.flat + name.flat_char for name in node.names)
-                a_byte += count * (2 * _RULE + node.place + node.char + node.key_char + names + digits) + again * _RULE
-                unique += count * node.unique
-                for child in chain({*node.properties.values(), *node.prefix, *node.others()}, node.each, node.items):
+            a_byte = _SLOW
+            for node, count in _applied(level, lambda node: True):
+                digits = node.digit + node.large_digit + _HEAVY * node.unique
+                a_byte += count * (2 * _RULE + node.place + node.number + node.char + _DIGITS_A_BYTE * digits)
+                unique += count * _SLOW * node.unique
+                for child in node.below():
                     below[child] = min(below.get(child, 0) + count, _ENDLESS)
             most = max(most, a_byte)
             if most > self.max_steps or len(seen) > _MAX_LEVELS:
                 return 0
             level = below
         # Each level of a recursive schema compares items that must be unique again.
-        return 0 if level and unique else min(self.max_steps // (most + unique), _MAX_UNCOUNTED_BYTES)
+        return 0 if level and unique else self.max_steps // (most + unique)
 
     def _node(self, schema: JSONValue) -> _Node:
         """Return the node of a subschema; its rules are read later."""
@@ -287,8 +278,11 @@ class SchemaCost:
                     node.properties = {name: self._node(part) for name, part in value.items() if part is not True}
                 case "patternProperties" if is_object(value):
                     node.each += self._each(value)
+                    keys = _Node()
                     # Once for its own subschema, once for `additionalProperties`.
-                    node.key_char += sum(2 * self._pattern(pattern) for pattern in value)
+                    keys.place = 2 * _RULE * len(value)
+                    keys.char = sum(2 * self._pattern(pattern) for pattern in value)
+                    node.names.append(keys)
                 case "additionalProperties" if is_object(value):
                     node.additional = self._node(value)
                 case "unevaluatedProperties" | "unevaluatedItems":
@@ -304,6 +298,7 @@ class SchemaCost:
                     node.items += self._each([value])
                 case "propertyNames":
                     node.names += self._each([value])
+                    node.key_faults = 1
                 case "required" if is_list(value):
                     node.required = [name for name in value if isinstance(name, str)]
                 case "dependentRequired" if is_object(value):
@@ -317,20 +312,20 @@ class SchemaCost:
                 case "pattern":
                     node.char += self._pattern(str(value))
                 case "format":
-                    node.char += _SLOW_FORMAT if value in ("regex", "idn-hostname") else _FORMAT
+                    node.char += _SLOW if value in ("regex", "idn-hostname") else _RULE
                 case "minLength" | "maxLength":
                     node.char += 1
                 case "uniqueItems":
-                    node.unique = _UNIQUE
+                    node.unique = value is True
                 case "multipleOf" | "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum":
                     if rule != "multipleOf" and is_machine_number(value):
                         # If all options are machine numbers, they are compared as such.
-                        node.large_digit += _DIGIT
-                        node.place += _BOUND
+                        node.large_digit += _SLOW
+                        node.number += 2 * _RULE
                         continue
-                    node.digit += _DIGIT
-                    node.place += _FRACTION
-                    node.place += 0 if is_whole_number(value) else _DIGIT * (_digits(value) - _SHORTEST)
+                    node.digit += _SLOW
+                    node.number += _HEAVY
+                    node.number += 0 if is_whole_number(value) else _SLOW * (_digits(value) - _SHORTEST)
                 case _:
                     pass
 
@@ -339,8 +334,8 @@ class SchemaCost:
         steps = self._patterns.get(pattern)
         if steps is None:
             cost = pattern_cost(pattern)
-            self._compile += _COMPILE_PATTERN + cost.atoms * _COMPILE_ATOM
-            steps = self._patterns[pattern] = _BACKTRACK if cost.backtracks else 3 + _STATE * cost.states
+            self._compile += _BUILT * (8 + cost.atoms)
+            steps = self._patterns[pattern] = 2 * PATTERN_STEPS if cost.backtracks else 3 + 2 * _RULE * cost.states
         return steps
 
     def _referred(self, rule: str, reference: str, holder: JSON) -> list[_Node]:
@@ -355,7 +350,7 @@ class SchemaCost:
         # The engine's own meta-schema.
         node = _Node()
         self._nodes.append(node)
-        node.place, node.char, node.faults = _META_SCHEMA, _SLOW_FORMAT, 100
+        node.place, node.char, node.faults = _META_SCHEMA, _SLOW, 100
         node.each, node.items = [node], [node]
         return [node]
 
@@ -367,10 +362,10 @@ def _read_options(node: _Node, options: list[JSONValue]) -> None:
     # Options of one simple kind are looked up, others are compared one by one.
     node.place += 2 * _RULE if kinds in ({str}, {int}) else _RULE * len(options)
     if not kinds.isdisjoint((dict, list)):
-        node.place += _OPTION * size.values + size.chars
+        node.place += _SLOW * size.values + size.chars
     numbers = sum(kind in (int, float, dict, list) for kind in map(type, options))
-    node.digit += _DIGIT * numbers
-    node.place += _DIGIT * size.digits
+    node.digit += _SLOW * numbers
+    node.place += _SLOW * size.digits
 
 
 def _ordered(nodes: list[_Node]) -> list[_Node] | None:
@@ -388,18 +383,18 @@ def _ordered(nodes: list[_Node]) -> list[_Node] | None:
 # ---------------------------------------------------------------- one group of values
 
 
-def _tried(counts: Counts, goes_on: Callable[[_Node], bool]) -> Iterator[tuple[_Node, int, int]]:
-    """Yield each applied subschema, how often it runs, and how often it runs again because of `unevaluated…`."""
-    again: Counts = {}
+def _applied(counts: Counts, goes_on: Callable[[_Node], bool]) -> Iterator[tuple[_Node, int]]:
+    """Yield each subschema that applies at a place, and how often it runs."""
+    again: Counts = {}  # runs to find out which members `unevaluated…` concerns
     queue = [(-node.rank, id(node), node) for node in counts]
     heapify(queue)
     while queue:
         node = heappop(queue)[2]
-        count, collected = counts[node], again.get(node, 0)
-        yield node, count, collected
+        count = counts[node]
+        yield node, count
         if not node.in_place or not goes_on(node):
             continue
-        collected += count * node.unevaluated
+        collected = again.get(node, 0) + count * node.unevaluated
         for child in node.in_place:
             if child not in counts:
                 counts[child] = 0
@@ -417,34 +412,26 @@ def _goes_on(kind: type, values: list[Any], node: _Node) -> bool:
 
 
 class _OwnSize:
-    """The characters and digits of scalars, or the members of containers and the characters of their keys.
+    """The characters of texts, the members of objects, or the digits of numbers, of all values together.
 
     Each is counted when a rule first needs it, since counting takes time.
     """
 
-    def __init__(self, kind: type, values: list[Any]) -> None:
-        self._kind, self._scalars = kind, values
+    def __init__(self, values: list[Any]) -> None:
+        self._values = values
 
     @cached_property
-    def values(self) -> int:
-        return sum(map(len, self._scalars)) if self._kind in (dict, list) else 0
-
-    @cached_property
-    def chars(self) -> int:
-        if self._kind is dict:
-            return sum(len(key) for each in self._scalars for key in each)
-        return sum(map(len, self._scalars)) if self._kind is str else 0
+    def length(self) -> int:
+        return sum(map(len, self._values))
 
     @cached_property
     def digits(self) -> int:
-        return sum(map(_digits, self._scalars)) if self._kind in (int, float) else 0
+        return sum(map(_digits, self._values))
 
     @cached_property
     def large_digits(self) -> int:
         """The digits of numbers beyond 64 bits."""
-        if self._kind not in (int, float):
-            return 0
-        return sum([_digits(each) for each in self._scalars if not -_WORD < each < _WORD])
+        return sum([_digits(each) for each in self._values if not -_WORD < each < _WORD])
 
 
 def _node_steps(node: _Node, kind: type, values: list[Any], size: _OwnSize, *, at_most: int) -> int:
@@ -452,21 +439,20 @@ def _node_steps(node: _Node, kind: type, values: list[Any], size: _OwnSize, *, a
     steps = node.place * len(values)
     if steps > at_most:
         return steps
-    if node.char and kind is str:
-        steps += node.char * size.chars
-    if node.digit:
-        steps += node.digit * size.digits
-    if node.large_digit:
-        steps += node.large_digit * size.large_digits
-    if kind is dict:
-        steps += size.values * (_RULE + sum(name.flat for name in node.names))
-        steps += size.chars * (node.key_char + sum(name.flat_char for name in node.names))
+    if kind is str:
+        steps += node.char * size.length if node.char else 0
+    elif kind is dict:
+        steps += _RULE * size.length
+    elif kind in (int, float):
+        steps += node.number * len(values)
+        steps += node.digit * size.digits if node.digit else 0
+        steps += node.large_digit * size.large_digits if node.large_digit else 0
     elif kind is list and node.unique:
-        for each in values:
-            inner = size_of(each, at_most=MAX_STEPS // _UNIQUE)
-            steps += inner.values * (_UNIQUE + _COUNT_VALUE) + inner.digits * _UNIQUE_DIGIT
-            # Each pair of integers beyond 64 bits is compared.
-            steps += 16 * inner.long_integers * inner.digits
+        # All lists are measured at once: there may be very many short ones.
+        inner = size_of(values, at_most=at_most // _SLOW)
+        steps += 2 * _SLOW * inner.values + _HEAVY * inner.digits
+        # Each pair of integers beyond 64 bits is compared.
+        steps += 2 * _RULE * inner.long_integers * inner.digits
     return steps
 
 
@@ -474,12 +460,12 @@ def _faults(node: _Node, kind: type, values: list[Any]) -> int:
     faults = node.faults + (node.kinds is not None and kind not in node.kinds)
     if kind is dict:
         faults += max(sum(name not in each for name in node.required) for each in values)
-        faults += len(node.names) * max(map(len, values))
+        faults += node.key_faults * max(map(len, values))
     return faults
 
 
 def _copy_steps(size: Size) -> int:
-    return size.values * _COPY + size.chars + size.digits
+    return size.values * _HEAVY + size.chars + size.digits
 
 
 def _below(kind: type, values: list[Any], going: list[tuple[_Node, int]]) -> Iterator[tuple[Counts, list[JSONValue]]]:
@@ -488,6 +474,11 @@ def _below(kind: type, values: list[Any], going: list[tuple[_Node, int]]) -> Ite
         return
     by_place: dict[str | int | None, list[JSONValue]] = {}
     if kind is dict:
+        keys = Counter[_Node]()
+        for node, count in going:
+            keys.update(dict.fromkeys(node.names, count))
+        if keys:
+            yield keys, [*chain.from_iterable(values)]
         present = {*chain.from_iterable(values)}
         names = {name for node, _ in going for name in node.properties.keys() & present}
         for each in values:
@@ -495,10 +486,13 @@ def _below(kind: type, values: list[Any], going: list[tuple[_Node, int]]) -> Ite
                 by_place.setdefault(name if name in names else None, []).append(inner)
     else:
         first = max((len(node.prefix) for node, _ in going), default=0)
-        for each in values:
-            for at in range(min(first, len(each))):
-                by_place.setdefault(at, []).append(each[at])
-            by_place.setdefault(None, []).extend(each[first:] if first else each)
+        left = values
+        for at in range(first):
+            left = [each for each in left if len(each) > at]
+            if not left:
+                break
+            by_place[at] = [each[at] for each in left]
+        by_place[None] = [item for each in left for item in each[first:]]
     for place, inner in by_place.items():
         counts: Counts = {}
         for node, count in going:
