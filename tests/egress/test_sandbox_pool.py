@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from pegboard.egress import sandbox_pool
-from pegboard.egress.sandbox import SandboxError
-from pegboard.egress.sandbox_pool import SandboxPool
+from pegboard.egress import sandbox
+from pegboard.egress.sandbox import SandboxError, SandboxPool
 from pegboard.model.error import CallError
 
 HERE = "tests.egress.test_sandbox_pool"
@@ -111,8 +110,8 @@ async def test_a_function_that_hangs_is_killed_at_its_deadline() -> None:
 
 
 async def test_a_child_is_replaced_when_it_has_done_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sandbox_pool, "POOL_CHILD_CALLS", 2)
-    monkeypatch.setattr(sandbox_pool, "POOL_CHILD_BYTES", 1_000)
+    monkeypatch.setattr(sandbox, "SANDBOX_CHILD_CALLS", 2)
+    monkeypatch.setattr(sandbox, "SANDBOX_CHILD_BYTES", 1_000)
     async with pool() as calls:
         by_calls = [(await calls.call(f"{HERE}:tell", 1, b""))["pid"] for _ in range(4)]
         assert by_calls[0] == by_calls[1] != by_calls[2] == by_calls[3]

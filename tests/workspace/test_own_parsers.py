@@ -55,7 +55,7 @@ async def test_a_parser_of_the_host_has_the_limits_of_ours_or_its_own() -> None:
     slow = DocumentParser(scribe.read_contacts, timeout_s=0.5)
     parsers = Parsers.of({".abc": scribe.read_contacts, ".slow": slow, ".later": scribe.read_later})
     async with FileReader(parsers=parsers) as reader:
-        assert (await reader.read("a.slow", b"slow")).error == "it was not read within 0.5 s"
+        assert (await reader.read("a.slow", b"slow")).error == "it did not finish within 0.5 s"
         assert "512 MiB of memory" in (await reader.read("a.abc", b"huge")).error
         assert "failed: OSError" in (await reader.read("a.abc", b"writes")).error
         assert (await reader.read("a.abc", CONTACTS.encode())).text.startswith("Contacts of a.abc")

@@ -6,8 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from pegboard.egress.sandbox import SANDBOX_MEMORY_BYTES, SANDBOX_START_S, SandboxError
-from pegboard.egress.sandbox_pool import SandboxPool
+from pegboard.egress.sandbox import SANDBOX_START_S, SandboxError, SandboxPool
 from pegboard.model.bounds import KIB
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue
@@ -27,7 +26,6 @@ class SandboxedTemplates:
         self._pool = SandboxPool(
             children=TEMPLATE_CHILDREN,
             timeout_s=TEMPLATE_S + SANDBOX_START_S,
-            memory_bytes=SANDBOX_MEMORY_BYTES,
             # A character may take six in JSON (a \\u escape).
             output_bytes=6 * TEMPLATE_CHARS + 100,
             expected="TemplateRefusedError",

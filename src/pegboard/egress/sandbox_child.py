@@ -1,6 +1,7 @@
-"""Sandbox child: the program in which `sandbox` runs a function; started by path, without importing our code.
+"""Sandbox child: the program in which `sandbox` runs functions; started by path, without our packages.
 
-Reads one line of JSON (the request) and the payload after it from stdin, and writes one line of JSON to stdout.
+Reads a line of JSON (its limits), then for each call a line of JSON (the request) and its payload; writes a line of
+JSON for each call.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ import importlib
 import json
 import os
 import sys
-from collections.abc import Callable
 from typing import Any
 
 try:
@@ -19,35 +19,37 @@ except ImportError:  # on Windows, where it is not used
 
 
 def main() -> None:
-    """Set our limits, then import and call the function and write its result."""
+    """Set our limits, then answer calls until the input ends."""
     assert resource is not None
-    request = json.loads(sys.stdin.buffer.readline())
-    for name, limit in request["limits"].items():
+    source = sys.stdin.buffer
+    setup = json.loads(source.readline())
+    for name, limit in setup["limits"].items():
         number = getattr(resource, name)
         hard = resource.getrlimit(number)[1]
         value = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
         resource.setrlimit(number, (value, value))
-    # The function's own prints must not be mistaken for its result.
+    # A function's own prints must not be mistaken for its result.
     answers = os.dup(1)
     os.dup2(2, 1)
-    sys.path[:] = request["path"]
-    try:
-        answer: dict[str, object] = {"value": _call(request)}
-        text = json.dumps(answer)
-    except MemoryError:
-        text = json.dumps({"failure": "memory"})
-    except Exception as exc:  # noqa: BLE001  (whatever foreign code raises is reported to the parent)
-        text = json.dumps({"failure": "raised", "type": type(exc).__name__, "message": str(exc)[:2000]})
+    sys.path[:] = setup["path"]
     with os.fdopen(answers, "w", encoding="utf-8") as pipe:
-        pipe.write(text + "\n")
+        while line := source.readline():
+            request = json.loads(line)
+            pipe.write(_answer(request, source.read(request["size"])) + "\n")
+            pipe.flush()
 
 
-def _call(request: dict[str, Any]) -> object:
-    module, _, name = request["call"].partition(":")
-    function: Callable[..., object] = getattr(importlib.import_module(module), name)
-    if not request["has_payload"]:
-        return function(request["argument"])
-    return function(request["argument"], sys.stdin.buffer.read())
+def _answer(request: dict[str, Any], payload: bytes) -> str:
+    try:
+        module, _, name = request["call"].partition(":")
+        function: Any = getattr(importlib.import_module(module), name)
+        return json.dumps({"value": function(request["argument"], payload)})
+    except MemoryError:
+        return json.dumps({"failure": "memory"})
+    except RecursionError:
+        return json.dumps({"failure": "raised", "type": "RecursionError", "message": "it is nested too deeply"})
+    except Exception as exc:  # noqa: BLE001  (whatever foreign code raises is reported to the parent)
+        return json.dumps({"failure": "raised", "type": type(exc).__name__, "message": str(exc)[:2000]})
 
 
 if __name__ == "__main__":

@@ -10,8 +10,7 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Self, cast
 
-from pegboard.egress.sandbox import SandboxError
-from pegboard.egress.sandbox_pool import SandboxPool
+from pegboard.egress.sandbox import SandboxError, SandboxPool
 from pegboard.model.bounds import DEFAULT_BOUNDS, MIB
 from pegboard.model.document import DocumentTable, NewDocument
 from pegboard.model.error import CallError

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -101,7 +102,6 @@ async def _evaluated(config: TransformConfig, args: JSON) -> JSON:
 async def _rendered(config: TransformConfig, args: JSON) -> JSON:
     request = {
         "template": args["expression"],
-        "data": args["data"],
         "max_chars": config.max_output_bytes,
         "timeout_s": config.timeout_seconds,
     }
@@ -109,6 +109,7 @@ async def _rendered(config: TransformConfig, args: JSON) -> JSON:
         text = await run_sandboxed(
             _RENDER,
             request,
+            json.dumps(args["data"]).encode(),
             timeout_s=config.timeout_seconds + SANDBOX_START_S,
             memory_bytes=config.max_memory_bytes,
             # A character may take six in JSON (a \\u escape).

@@ -160,9 +160,7 @@ async def _read_duckduckgo(response: Response) -> list[dict[str, str]]:
     text = text_of(response)
     payload = text.encode("utf-8", "replace")
     try:
-        hits_on_page: Any = await run_sandboxed(
-            _PAGE, {"max_hits": SEARCH_PAGE_HITS}, payload=payload, timeout_s=SEARCH_PAGE_S
-        )
+        hits_on_page: Any = await run_sandboxed(_PAGE, {"max_hits": SEARCH_PAGE_HITS}, payload, timeout_s=SEARCH_PAGE_S)
     except CallError:
         raise CallError("protocol_error", "The page of DuckDuckGo cannot be read. Try again later.") from None
     if not hits_on_page and (response.status_code == 202 or "anomaly" in text):

@@ -106,14 +106,19 @@ async def _read(response: Response, form: str, config: ScrapeConfig) -> tuple[st
         raise CallError("invalid_arguments", f"There is no page at this URL but {kind!r}. Name a web page.")
     if not response.body.strip():
         return "", ""
-    page = await run_sandboxed(
-        _EXTRACT,
-        {"format": form, "url": response.url, "max_chars": SCRAPE_CHARS},
-        payload=text_of(response).encode(),
-        timeout_s=SCRAPE_EXTRACT_S,
-        memory_bytes=config.max_memory_bytes,
-        output_bytes=SCRAPE_OUTPUT_BYTES,
-    )
+    try:
+        page = await run_sandboxed(
+            _EXTRACT,
+            {"format": form, "url": response.url, "max_chars": SCRAPE_CHARS},
+            text_of(response).encode(),
+            timeout_s=SCRAPE_EXTRACT_S,
+            memory_bytes=config.max_memory_bytes,
+            output_bytes=SCRAPE_OUTPUT_BYTES,
+        )
+    except CallError as error:
+        raise CallError(
+            error.error.kind, f"The text of the page could not be extracted: {error.error.message}."
+        ) from None
     if not is_object(page):
         raise CallError("tool_error", f"The page could not be read: {orjson.dumps(page)[:80]!r}.")
     return str(page["title"])[:500], str(page["content"])
