@@ -77,7 +77,7 @@ async def terminal(folder: Path) -> AsyncGenerator[Terminal]:
 async def test_each_person_connects_once_and_reads_their_own_notes(tmp_path: Path) -> None:
     async with terminal(tmp_path) as shell:
         code, _, err = await shell.run("pegboard call notes__connect --as user=bob")
-        assert (code != 0, "connection_required" in err, "pegboard connect notes" in err) == (True, True, True)
+        assert (code != 0, "connection_required" in err, "pegboard connect notes" in err) == (True, True, True), err
         for user, note in (("ann", "Call the bank"), ("bob", "Buy a present for Ann")):
             code, out, err = await shell.run(f"pegboard connect notes --as user={user} --no-browser", visitor=user)
             assert (code, f"Connected: '{user}' to 'notes'. Scopes: notes." in out) == (0, True), out + err
@@ -93,9 +93,9 @@ async def test_each_person_connects_once_and_reads_their_own_notes(tmp_path: Pat
         code, out, _ = await shell.run("pegboard connections disconnect notes --user ann")
         assert (code, out) == (0, "Disconnected 'ann' from 'notes'. The issuer revoked its tokens.\n")
         code, _, err = await shell.run("pegboard call notes__connect --as user=ann")
-        assert (code != 0, "connection_required" in err) == (True, True)
-        code, out, _ = await shell.run("pegboard call notes__my_notes --as user=bob")
-        assert (code, "Buy a present" in out) == (0, True)
+        assert (code != 0, "connection_required" in err) == (True, True), err
+        code, out, err = await shell.run("pegboard call notes__my_notes --as user=bob")
+        assert (code, "Buy a present" in out) == (0, True), err
 
 
 async def test_a_command_says_what_it_lacks(tmp_path: Path) -> None:

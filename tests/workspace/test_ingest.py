@@ -338,4 +338,6 @@ def is_closed(db: Any) -> bool:
         db.raw.in_transaction  # noqa: B018 - it raises
     except apsw.ConnectionClosedError:
         return True
+    except apsw.ThreadingViolationError:  # it is being closed
+        return False
     return False

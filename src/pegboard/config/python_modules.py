@@ -60,9 +60,14 @@ def importing(folder: Path) -> Generator[set[str]]:
         moved = _move_behind(folder)
         collected: set[str] = set()
 
+        def imported() -> dict[str, ModuleType]:
+            if sys.modules == before:  # most loads import nothing, and this is quicker than a look at thousands
+                return {}
+            return {name: module for name, module in sys.modules.items() if before.get(name) is not module}
+
         def brought() -> dict[str, ModuleType]:
             tops = {name.partition(".")[0] for name in collected}
-            new = {name: module for name, module in sys.modules.items() if before.get(name) is not module}
+            new = imported()
             return {name: new[name] for name in new if name.partition(".")[0] in tops or finder.is_inside(name)}
 
         sys.meta_path.insert(0, finder)
@@ -79,7 +84,7 @@ def importing(folder: Path) -> Generator[set[str]]:
             _move_back(moved)
         _brought.clear()
         _brought.update(brought())
-        _homes.update((n, module) for n, module in sys.modules.items() if n not in before and n not in _brought)
+        _homes.update((n, module) for n, module in imported().items() if n not in before and n not in _brought)
 
 
 def hidden_modules(folder: Path, pattern: str = "*") -> dict[str, str]:
