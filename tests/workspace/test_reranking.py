@@ -26,8 +26,8 @@ def by_length(query: str, passages: Sequence[str]) -> list[int]:
     return [len(each) for each in passages]
 
 
-async def names(library: Library, **more: Any) -> tuple[list[str], str]:
-    answer = await library.call("search_documents", query="train", **more)
+async def names(library: Library, query: str = "train", **more: Any) -> tuple[list[str], str]:
+    answer = await library.call("search_documents", query=query, **more)
     return [hit["name"] for hit in answer["hits"]], answer.get("note", "")
 
 
@@ -85,7 +85,7 @@ def returns_nothing(query: str, passages: Sequence[str]) -> Any:
 
 @ON_SQLITE_ALONE
 @pytest.mark.parametrize("score", [returns_too_few, returns_nan, raises, returns_nothing])
-async def test_a_reranker_that_fails_leaves_the_order_says_so_and_rests(
+async def test_a_reranker_that_fails_for_three_queries_leaves_the_order_says_so_and_rests(
     library: Library, score: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     await library.add("s1", "notes", NOTES)
@@ -97,13 +97,30 @@ async def test_a_reranker_that_fails_leaves_the_order_says_so_and_rests(
         return score(query, passages)
 
     Workspace(library.store, reranker=Reranker(counted, clock=lambda: now[0]))
+    for query in ("train", "the train", "a train", "train", "one train"):
+        assert NOT_RERANKED in (await names(library, query))[1]
     assert await names(library) == (usual, NOT_RERANKED)
-    assert await names(library) == (usual, NOT_RERANKED)
-    assert len(calls) == 1
+    assert calls == ["train", "the train", "a train"]
     now[0] = 31.0
     await names(library)
-    assert len(calls) == 2
-    assert "The reranker failed" in caplog.text
+    assert len(calls) == 4
+    assert caplog.text.count("searches keep their own order for 30 s") == 1
+
+
+@ON_SQLITE_ALONE
+async def test_a_query_that_makes_a_reranker_fail_does_not_take_it_from_other_searches(library: Library) -> None:
+    await library.add("s1", "notes", NOTES)
+
+    def score(query: str, passages: Sequence[str]) -> list[int]:
+        if "hostile" in query:
+            raise RuntimeError(query)
+        return by_length(query, passages)
+
+    Workspace(library.store, reranker=Reranker(score))
+    for number in range(5):
+        for _ in range(3):
+            assert NOT_RERANKED in (await names(library, f"hostile train {number}"))[1]
+        assert await names(library) == (["c.md", "b.md", "a.md"], "")
 
 
 @ON_SQLITE_ALONE

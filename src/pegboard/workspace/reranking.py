@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any, Final, cast
 
 from pegboard.core.call.handler_threads import WorkerPool
+from pegboard.core.digests import digest
 from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSON
 from pegboard.models.limits import LISTED_LINE_CHARS
@@ -21,7 +22,8 @@ RERANK_PASSAGES = 50  # passages that a reranker gets
 RERANK_PASSAGES_MAX = 200  # the most passages that a reranker may be given
 RERANK_S = 2.0  # seconds that a search waits for a reranker
 RERANK_AT_ONCE = 8  # searches that a reranker works for at once; others keep their order
-RERANK_REST_S = 30.0  # seconds without a reranker after it has failed
+RERANK_FAILURES = 3  # different queries that fail in a row before a reranker is not asked for a while
+RERANK_REST_S = 30.0  # seconds without a reranker after that
 
 Rerank = Callable[[str, Sequence[str]], Sequence[float] | Awaitable[Sequence[float]]]
 
@@ -36,8 +38,9 @@ class _BusyError(Exception):
 class Reranker:
     """A function that scores passages for a query: `(query, passages) -> scores`; the highest score comes first.
 
-    A sync function runs in a thread. If it fails or is late, the order of the search stays, and it is not asked for a
-    while. A thread cannot be ended: a late call goes on, and counts as one of those that run at once.
+    A sync function runs in a thread. If it fails or is late, the order of the search stays. After three different
+    queries that failed in a row, it is not asked for a while. A thread cannot be ended: a late call goes on, and counts
+    as one of those that run at once.
 
     Args:
         function: the function, sync or async. It returns a number for each passage.
@@ -66,6 +69,7 @@ class Reranker:
         self._workers = WorkerPool(name="pegboard-reranker")
         self._places = threading.Semaphore(RERANK_AT_ONCE)
         self._rests_until = -math.inf
+        self._failed: set[str] = set()  # digests of the queries that failed since the last answer
 
     async def ordered(self, query: str, hits: Sequence[JSON]) -> list[JSON] | None:
         """Return the hits of a search by the scores of the reranker, each with its `why.reranker_score`.
@@ -82,15 +86,29 @@ class Reranker:
         except _BusyError:
             return None
         except Exception as error:  # noqa: BLE001 - boundary: a reranker is foreign code, and no reason to find nothing
-            self._rests_until = self._clock() + RERANK_REST_S
+            rests = self._note_failure(query)
             late = f"it did not answer within {self._timeout_s:g} s"
             why = late if isinstance(error, TimeoutError) else f"{type(error).__name__}: {error}"[:LISTED_LINE_CHARS]
-            log.warning("The reranker failed; searches keep their own order: %s", why)
+            kept = f"searches keep their own order for {RERANK_REST_S:g} s" if rests else "a search keeps its own order"
+            log.warning("The reranker failed; %s: %s", kept, why)
             return None
+        self._failed.clear()
         order = sorted(range(len(hits)), key=lambda each: -scores[each])
         return [
             {**hits[each], "why": {**hits[each]["why"], "reranker_score": round(scores[each], 6)}} for each in order
         ]
+
+    def _note_failure(self, query: str) -> bool:
+        """Count a failure; tell whether the reranker rests now.
+
+        A query can make it fail by its own text, so it is asked for other searches until several queries have failed.
+        """
+        self._failed.add(digest(query))
+        if len(self._failed) < RERANK_FAILURES:
+            return False
+        self._failed.clear()
+        self._rests_until = self._clock() + RERANK_REST_S
+        return True
 
     async def _scores(self, query: str, passages: Sequence[str]) -> object:
         def run() -> object:
