@@ -251,6 +251,50 @@ async def test_an_upstream_server_may_write_bounds_as_earlier_drafts_do(tmp_path
         assert (await view.call("up__old", {"above": 0})).is_error
 
 
+async def test_an_upstream_server_may_say_nullable_as_openapi_does(tmp_path: Path) -> None:
+    named: JSON = {"$ref": "#/$defs/named", "nullable": True}
+    properties: JSON = {
+        "text": {"type": "string", "nullable": True},
+        "kind": {"type": "string", "enum": ["a"], "nullable": True},
+        "named": named,
+        "plain": {"type": "string", "nullable": False},
+        "nullable": {"type": "boolean"},
+    }
+    schema: JSON = {
+        "type": "object", "nullable": True, "properties": properties, "$defs": {"named": {"type": "object"}},
+    }  # fmt: skip
+    tools = [{"name": "find", "inputSchema": schema, "outputSchema": schema}]
+    answer: JSON = {"text": None, "kind": None, "named": None, "plain": "x", "nullable": True}
+    file = telling(tmp_path, {"tools": tools, "result": {"content": [], "structuredContent": answer}})
+    async with running(on_stdio(TELLING, str(file))) as (catalog, _):
+        view = view_of(catalog)
+        assert (await view.call("up__find", answer)).structured == answer
+        refused = await view.call("up__find", {"plain": None, "nullable": None})
+        assert "$.plain" in refused.text
+        assert "$.nullable" in refused.text
+
+
+async def test_values_in_the_schema_of_an_upstream_server_stay_as_they_are(tmp_path: Path) -> None:
+    bound: JSON = {"minimum": 0, "exclusiveMinimum": True, "nullable": True, "description": "a\r\nb"}
+    properties: JSON = {
+        "fixed": {"const": bound},
+        "chosen": {"enum": [bound]},
+        "default": {"type": "object", "default": bound, "examples": [bound], "description": "a\r\nb"},
+    }
+    tools = [
+        {"name": "keep", "inputSchema": {"type": "object", "properties": properties}},
+        {"name": "hide", "inputSchema": {"type": "object", "default": {"description": "a\u200bb"}}},
+    ]
+    file = telling(tmp_path, {"tools": tools, "result": {"content": [{"type": "text", "text": "done"}]}})
+    async with running(on_stdio(TELLING, str(file))) as (catalog, source):
+        (hidden,) = source.rejected
+        assert "invisible characters" in hidden.reason
+        view = view_of(catalog)
+        assert (await view.call("up__keep", {"fixed": bound, "chosen": bound})).text == "done"
+        shown: Any = view.schema("up__keep")["properties"]["default"]
+        assert (shown["default"], shown["examples"]) == (bound, [bound])
+
+
 @pytest.mark.parametrize("name", PEOPLE_AND_PLACES)
 def test_a_definition_that_begins_to_name_somebody_hides_nothing(name: str) -> None:
     before: JSON = {"name": "send", "description": "Send.", "inputSchema": {"type": "object"}}

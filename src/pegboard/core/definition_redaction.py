@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from pegboard.core.digests import canonical_json
 from pegboard.core.redaction import Redactor
+from pegboard.core.relaxed_schema import SCHEMAS_BY_NAME
 from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.model.record import replace
@@ -21,7 +22,6 @@ from pegboard.model.tool import Annotations, OfferedTitles, ToolEntry
 _PROSE: Final = frozenset({"description", "title", "$comment"})
 # Annotations: they validate nothing, and a sample with a redacted part would be wrong.
 _SAMPLES: Final = frozenset({"default", "examples", "example"})
-_NAMED: Final = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 
 
 class DefinitionRedactor:
@@ -115,7 +115,9 @@ class DefinitionRedactor:
                 if not has_names and key in _PROSE:
                     kept[key] = self._redactor.value(inner)
                 else:
-                    kept[self._identifier(key)] = self._schema(inner, has_names=key in _NAMED and not has_names)
+                    kept[self._identifier(key)] = self._schema(
+                        inner, has_names=key in SCHEMAS_BY_NAME and not has_names
+                    )
             return kept
         if is_list(schema):
             return [self._schema(inner) for inner in schema]

@@ -13,7 +13,8 @@ from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 
 _OF_ONE = frozenset({"items", "additionalProperties", "unevaluatedProperties", "unevaluatedItems", "then", "else"})
 _OF_LIST = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
-_OF_NAMES = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
+# Keywords whose keys are names, which may be the same as a keyword, and whose values are schemas.
+SCHEMAS_BY_NAME = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
 _REFERENCES = ("$ref", "$dynamicRef")
 _CLOSING = frozenset({"additionalProperties", "unevaluatedProperties"})
 
@@ -41,7 +42,7 @@ def _relaxed(schema: JSON, root: JSON) -> JSON:
             made[rule] = _part(value, root)
         elif rule in _OF_LIST and is_list(value):
             made[rule] = [_part(item, root) for item in value]
-        elif rule in _OF_NAMES and is_object(value):
+        elif rule in SCHEMAS_BY_NAME and is_object(value):
             made[rule] = {name: _part(item, root) for name, item in value.items()}
         elif rule == "type":
             made[rule] = _kinds(value)

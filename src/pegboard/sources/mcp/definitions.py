@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+from pegboard.core.relaxed_schema import SCHEMAS_BY_NAME
 from pegboard.core.schema import check_bounds, check_schema_size, compile_schema
 from pegboard.model.bounds import Bounds
 from pegboard.model.call_intent import with_marks
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object, place_in
 from pegboard.model.tool import Annotations, OfferedTitles, ToolSpec
+from pegboard.sources.earlier_keywords import with_todays_keywords
 from pegboard.sources.foreign_text import as_drawn, cleaned, has_hidden
 from pegboard.sources.mcp.foreign_metadata import MCP_TITLE_BYTES, kept_icons, kept_meta, meta_here, shown_hints
 from pegboard.sources.mcp.server_settings import ServerSettings
@@ -18,6 +20,7 @@ from pegboard.sources.mcp.server_settings import ServerSettings
 MCP_NAME_CHARS = 128  # characters of a foreign tool's original name
 
 _PROSE = frozenset({"description", "title", "$comment"})
+_VALUES = frozenset({"const", "default", "enum", "example", "examples"})
 _PINNED = ("name", "title", "description", "inputSchema", "outputSchema", "annotations", "icons", "_meta")
 _HINTS = {
     "readOnlyHint": "read_only",
@@ -25,6 +28,9 @@ _HINTS = {
     "idempotentHint": "idempotent",
     "openWorldHint": "open_world",
 }
+
+
+_Place = Literal["schema", "names", "value"]
 
 
 class UnfitError(Exception):
@@ -79,8 +85,8 @@ def checked_form(schema: JSONValue, *, bounds: Bounds) -> JSON:
         UnfitError: they cannot, or a part of the form is invisible.
     """
     _check_schema(schema, "requestedSchema", bounds)
-    form: Any = _clean_schema(schema, bounds)
-    return form
+    assert is_object(schema)
+    return _clean_schema(schema, bounds)
 
 
 def _check_schema(schema: JSONValue, key: str, bounds: Bounds) -> None:
@@ -103,16 +109,27 @@ def _check_schema(schema: JSONValue, key: str, bounds: Bounds) -> None:
 
 def _hidden_texts(schema: JSONValue) -> Iterator[str]:
     """Yield names and values with hidden characters, except prose; cleaning them would change their meaning."""
-    stack: list[JSONValue] = [schema]
+    stack: list[tuple[JSONValue, _Place]] = [(schema, "schema")]
     while stack:
-        value = stack.pop()
+        value, place = stack.pop()
         if is_object(value):
             yield from (key for key in value if has_hidden(key))
-            stack.extend(inner for key, inner in value.items() if not (key in _PROSE and isinstance(inner, str)))
+            stack.extend(
+                (inner, _place_below(place, key))
+                for key, inner in value.items()
+                if not (place == "schema" and key in _PROSE and isinstance(inner, str))
+            )
         elif is_list(value):
-            stack.extend(value)
+            stack.extend((inner, place) for inner in value)
         elif isinstance(value, str) and has_hidden(value):
             yield value
+
+
+def _place_below(place: _Place, key: str) -> _Place:
+    """Tell what stands below a key: a schema, schemas by their names, or a value that is no schema."""
+    if place == "schema":
+        return "names" if key in SCHEMAS_BY_NAME else "value" if key in _VALUES else "schema"
+    return "schema" if place == "names" else place
 
 
 def _has_endless_reference(schema: JSON) -> bool:
@@ -156,28 +173,26 @@ def _target(root: JSON, reference: str) -> JSONValue:
     return at
 
 
-def _clean_schema(value: JSONValue, bounds: Bounds) -> JSONValue:
-    """Return a schema with clean, short prose, and bounds of today. The depth was checked, so this may recurse."""
-    if is_object(value):
+def _clean_schema(schema: JSON, bounds: Bounds) -> JSON:
+    """Return a schema with clean, short prose, and keywords of today. The depth was checked, so this may recurse."""
+
+    def cleaned_part(value: JSONValue, place: _Place) -> JSONValue:
+        if place == "value":
+            return value
+        if is_list(value):
+            return [cleaned_part(inner, place) for inner in value]
+        if not is_object(value):
+            return value
         return {
             key: cleaned(inner, max_bytes=bounds.description_bytes)
-            if key in _PROSE and isinstance(inner, str)
-            else _clean_schema(inner, bounds)
-            for key, inner in _with_numeric_bounds(value).items()
+            if place == "schema" and key in _PROSE and isinstance(inner, str)
+            else cleaned_part(inner, _place_below(place, key))
+            for key, inner in (with_todays_keywords(value) if place == "schema" else value).items()
         }
-    return [_clean_schema(inner, bounds) for inner in value] if is_list(value) else value
 
-
-def _with_numeric_bounds(schema: JSON) -> JSON:
-    """Return a schema without flags at its bounds, as JSON Schema draft 4 and OpenAPI 3.0 have them."""
-    for bound in ("Minimum", "Maximum"):
-        flag, limit = schema.get(f"exclusive{bound}"), schema.get(bound.lower())
-        # Among `properties`, the same words are names of properties, and their values are schemas.
-        if isinstance(flag, bool) and isinstance(limit, int | float) and not isinstance(limit, bool):
-            left_out = {f"exclusive{bound}", *([bound.lower()] if flag else [])}
-            schema = {key: inner for key, inner in schema.items() if key not in left_out}
-            schema |= {f"exclusive{bound}": limit} if flag else {}
-    return schema
+    # The whole is always an object, whatever a server says of null.
+    part: Any = cleaned_part({key: value for key, value in schema.items() if key != "nullable"}, "schema")
+    return part
 
 
 def declared_spec(definition: JSON, name: str, settings: ServerSettings) -> ToolSpec:
@@ -185,7 +200,7 @@ def declared_spec(definition: JSON, name: str, settings: ServerSettings) -> Tool
     bounds = settings.bounds
     titles = offered_titles(definition)
     output = definition.get("outputSchema")
-    input_schema: Any = _clean_schema(definition["inputSchema"], bounds)
+    input_schema = _clean_schema(definition["inputSchema"], bounds)
     fields: dict[str, Any] = {
         "description": cleaned(definition.get("description", ""), max_bytes=bounds.description_bytes),
         "title": titles.title or titles.of_annotations,

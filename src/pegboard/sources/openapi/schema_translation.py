@@ -12,9 +12,10 @@ from typing import Any, Final, NamedTuple
 from pegboard.core.names import legal
 from pegboard.model.bounds import Bounds
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
+from pegboard.sources.earlier_keywords import with_todays_keywords
 from pegboard.sources.foreign_text import cleaned, has_hidden
 from pegboard.sources.openapi.api_description import Document, UnfitError, reference_of
-from pegboard.sources.openapi.schema_words import TAKEN_OVER, UnusableError, usable, with_words_of_30
+from pegboard.sources.openapi.schema_words import TAKEN_OVER, UnusableError, usable
 
 _ONE = frozenset({
     "items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames", "unevaluatedItems",
@@ -58,7 +59,9 @@ class SchemaTranslator:
             return value
         if not is_object(value) or depth > self._deepest:
             return {}
-        translated = with_words_of_30(self._keys(value, met, depth), value)
+        # Descriptions of OpenAPI 3.1 still use keywords of 3.0.
+        can_be_null = {"nullable": True} if value.get("nullable") is True else {}
+        translated = with_todays_keywords(self._keys(value, met, depth) | can_be_null)
         reference = reference_of(value)
         if reference is None:
             return translated

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pegboard.core.schema import compile_schema
 from pegboard.model.error import CallError, DefinitionError
-from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
+from pegboard.model.json_types import JSONValue, is_list, is_object
 from pegboard.sources.foreign_text import has_hidden
 
 _TYPES: Final = frozenset({"null", "boolean", "object", "array", "number", "integer", "string"})
@@ -42,21 +42,6 @@ def plain(value: JSONValue) -> JSONValue:
         except OverflowError:
             raise UnusableError from None
     return _visible(value) if isinstance(value, str) else value
-
-
-def with_words_of_30(translated: JSON, schema: Mapping[str, Any]) -> JSON:
-    """Return a schema with OpenAPI 3.0 keywords converted; many 3.1 descriptions still use them."""
-    for bound in ("Minimum", "Maximum"):
-        exclusive, inclusive = f"exclusive{bound}", bound.lower()
-        if isinstance(translated.get(exclusive), bool) and translated.pop(exclusive) and inclusive in translated:
-            translated[exclusive] = translated.pop(inclusive)
-    if schema.get("nullable") is not True:
-        return translated
-    if is_list(translated.get("enum")) and None not in translated["enum"]:
-        translated["enum"] = [*translated["enum"], None]
-    if isinstance(translated.get("type"), str):
-        return {**translated, "type": [translated["type"], "null"]}
-    return {"anyOf": [translated, {"type": "null"}]} if translated else translated
 
 
 def _visible(text: str) -> str:

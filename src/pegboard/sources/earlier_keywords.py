@@ -1,0 +1,40 @@
+"""Earlier keywords: what JSON Schema draft 4 and OpenAPI 3.0 wrote otherwise; many servers still do."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pegboard.model.json_types import JSON, is_list
+
+_NULL: Final[JSON] = {"type": "null"}
+
+
+def with_todays_keywords(schema: JSON) -> JSON:
+    """Return a schema without flags at its bounds and without `nullable`. Its subschemas stay as they are.
+
+    `{"minimum": 0, "exclusiveMinimum": true}` becomes `{"exclusiveMinimum": 0}`, and `{"type": "string", "nullable":
+    true}` becomes `{"type": ["string", "null"]}`.
+    """
+    for bound in ("Minimum", "Maximum"):
+        flag, limit = schema.get(f"exclusive{bound}"), bound.lower()
+        if isinstance(flag, bool):
+            left_out = {f"exclusive{bound}", *([limit] if flag else [])}
+            exclusive = {f"exclusive{bound}": schema[limit]} if flag and limit in schema else {}
+            schema = {key: value for key, value in schema.items() if key not in left_out} | exclusive
+    if not isinstance(schema.get("nullable"), bool):
+        return schema
+    can_be_null = schema["nullable"]
+    schema = {key: value for key, value in schema.items() if key != "nullable"}
+    return _or_null(schema) if can_be_null else schema
+
+
+def _or_null(schema: JSON) -> JSON:
+    """Return a schema that also accepts null."""
+    kinds, values = schema.get("type"), schema.get("enum")
+    if is_list(values) and None not in values:
+        schema = {**schema, "enum": [*values, None]}
+    if isinstance(kinds, str):
+        kinds = [kinds]
+    if is_list(kinds):
+        return {**schema, "type": [*kinds, *(() if "null" in kinds else ("null",))]}
+    return {"anyOf": [schema, _NULL]} if schema else schema
