@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 from collections.abc import Callable
 from hashlib import sha256
@@ -18,8 +19,10 @@ from pegboard.audit.audit_query import AuditFilter, newest_rows
 from pegboard.audit.audit_row import AuditRow
 from pegboard.audit.jsonl_audit import JsonlAudit
 from pegboard.cli import main
+from pegboard.cli.commands.audit import Wanted
 from pegboard.config import Config, load_catalog
 from pegboard.config.reload import Reloader
+from pegboard.server.http_api.audit_routes import FILTER_PARAMETERS
 from pegboard.server.principal import Identity
 from tests.server.doors import META, call, inside, served
 from tests.server.http_callers import context_of_user, known_callers
@@ -195,9 +198,25 @@ async def test_operators_read_the_rows_page_by_page_and_everybody_else_finds_not
         assert of_ann["rows"][0]["time"].endswith("Z")
         future = {"since": "2999-01-01T00:00:00Z"}
         assert (await client.get("/v1/audit", params=future, headers=operator)).json() == {"rows": []}
-        for wrong in ({"limit": "0"}, {"limit": "x"}, {"since": "soon"}, {"cursor": "x"}):
+        for none in ({"until": "1h"}, {"slower_than": "60"}, {"agent": "writer"}):
+            assert (await client.get("/v1/audit", params=none, headers=operator)).json() == {"rows": []}
+        every = {"since": "1h", "until": "2999-01-01T00:00:00Z", "slower_than": "0"}
+        assert len((await client.get("/v1/audit", params=every, headers=operator)).json()["rows"]) == 5
+        wrongs = (
+            {"limit": "0"}, {"limit": "x"}, {"since": "soon"}, {"until": "soon"}, {"slower_than": "-1"},
+            {"slower_than": "x"}, {"cursor": "x"},
+        )  # fmt: skip
+        for wrong in wrongs:
             assert (await client.get("/v1/audit", params=wrong, headers=operator)).status_code == 400
     await catalog.close()
+
+
+def test_the_command_and_the_http_door_offer_every_filter() -> None:
+    fields = set(AuditFilter.__struct_fields__)
+    assert set(FILTER_PARAMETERS) == fields
+    options = {field.name for field in dataclasses.fields(Wanted)}
+    # `--profile` is an option of every command, and `audit show` is about one call.
+    assert options == {*FILTER_PARAMETERS.values()} - {"in_profile", "call_id"}
 
 
 def test_who_calls_over_standard_input_came_in_through_that_door() -> None:

@@ -34,6 +34,7 @@ AUDIT_FOLLOW_S = 0.5  # seconds between two looks for new rows
 _TOOL = "Only calls of this tool, by id or requested name; a glob."
 _USER = "Only calls of this user."
 _SPACE = "Only calls in this space."
+_AGENT = "Only calls of this agent."
 _KIND = "Only this outcome or event, such as ok, not_found, rate_limited, unknown, config_taken."
 _SINCE = "Only rows since then: an age such as 30m, 12h or 7d, or a time in UTC such as 2026-11-27T10:00."
 _UNTIL = "Only rows before then: an age or a time."
@@ -59,6 +60,7 @@ class Wanted:
     tool: Annotated[str, Parameter(help=_TOOL)] = ""
     user: Annotated[str, Parameter(help=_USER)] = ""
     space: Annotated[str, Parameter(help=_SPACE)] = ""
+    agent: Annotated[str, Parameter(help=_AGENT)] = ""
     kind: Annotated[str, Parameter(help=_KIND)] = ""
     since: Annotated[timedelta | datetime | None, Parameter(help=_SINCE)] = None
     until: Annotated[timedelta | datetime | None, Parameter(help=_UNTIL)] = None
@@ -71,6 +73,7 @@ class Wanted:
             user=self.user,
             space=self.space,
             profile=options.chosen_profile or "",
+            agent=self.agent,
             kind=self.kind,
             since=0.0 if self.since is None else _seconds_of(self.since),
             until=math.inf if self.until is None else _seconds_of(self.until),
