@@ -309,6 +309,7 @@ class FailingStore:
 
 
 def test_a_full_queue_loses_no_more_than_it_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pegboard.audit.audit_writer.AUDIT_CROWDED", 2)
     monkeypatch.setattr("pegboard.audit.audit_writer.AUDIT_QUEUE", 3)
     store = JsonlAudit(tmp_path / "audit.jsonl")
     writer = AuditWriter(store, CallRows(has_bodies=False), SIGNER, keep_s=1e9)

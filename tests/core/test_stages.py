@@ -1,7 +1,7 @@
 """The order of the stages, and what each of them refuses."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
@@ -369,6 +369,42 @@ async def test_the_record_of_a_call_that_never_reached_the_judge_has_no_decision
 
     call, result = SimpleNamespace(is_resolved=False, view=Undecided(), name="x"), await catalog.view(ANN).call("no")
     assert decision_of(call, result) is None  # type: ignore[arg-type]
+
+
+class Crowded:
+    """Backpressure that holds every call until it is let go."""
+
+    def __init__(self) -> None:
+        self.is_on, self.owners, self.may_go = True, list[Hashable](), asyncio.Event()
+
+    async def wait(self, owner: Hashable) -> None:
+        self.owners.append(owner)
+        await self.may_go.wait()
+
+
+async def test_a_call_waits_for_room_in_the_audit_before_it_begins() -> None:
+    audit, clock, pressure = AuditFake(), Clock(), Crowded()
+    catalog = one_tool(catalog=Catalog(clock=clock))
+    catalog.executor.record(audit)
+    catalog.executor.swap(replace(catalog.executor.ports, backpressure=pressure, wall_clock=clock))
+    began = clock()
+    view, run = catalog.view(ANN), catalog.executor.call
+    calls = [asyncio.create_task(run(view, "echo", call_id=call_id)) for call_id in ("c1", "c2")]
+    while len(pressure.owners) < 2:
+        await asyncio.sleep(0)
+    assert audit.begun == []
+    clock.now += 2.0
+    assert catalog.executor.cancel("c1")
+    assert kind_of(await calls[0]) == "cancelled"
+    pressure.may_go.set()
+    assert kind_of(await calls[1]) == "ok"
+    assert kind_of(await catalog.view(ANN).call("echo")) == "ok", "there is room"
+    assert [(row.started.call_id, row.started.at - began, row.stage_s["audit_wait"]) for row in audit.rows[:2]] == [
+        ("c1", 0.0, 2.0), ("c2", 0.0, 2.0),
+    ]  # fmt: skip
+    pressure.is_on = False
+    await catalog.view(ANN).call("echo")
+    assert "audit_wait" not in audit.rows[3].stage_s
 
 
 async def test_a_record_tells_what_a_person_said() -> None:

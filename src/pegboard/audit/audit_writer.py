@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from pegboard.audit.audit_row import AuditRow
+from pegboard.audit.call_backpressure import CallBackpressure
 from pegboard.audit.call_rows import CallRows
 from pegboard.audit.hash_chain import HeadSigner, Unsealed
 from pegboard.audit.limits import AUDIT_BATCH_ROWS
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from pegboard.audit.audit_store import AuditStore
 
 AUDIT_QUEUE = 20_000  # records that wait for the store; further ones are counted as a gap
+AUDIT_CROWDED = 10_000  # records from which calls wait to begin; the rest is for the calls that run
+RECORDS_OF_CALL = 2  # its start and its end
+AUDIT_SLOW_LOG_S = 60.0  # seconds between two log lines about a slow store
 AUDIT_LINGER_S = 0.05  # seconds that a batch waits for more; calls that end within it have a single row
 AUDIT_RETRY_S = 1.0  # seconds between two attempts to write to a store that does not work
 AUDIT_CLOSE_S = 5.0  # seconds that closing waits for the last batch
@@ -33,9 +37,10 @@ log = logging.getLogger("pegboard")
 class AuditWriter:
     """Writes queued records to a store, in order. Made with a config; its thread starts with the first record.
 
-    While the store does not work the queue fills up, `is_up` is false, and each record that does not fit is counted.
-    When the store works again the queue is written, and then a `gap` row with the count. `close` writes what is left;
-    a later record starts the thread again. A forked child begins with an empty queue.
+    While records come faster than the store takes them, calls wait to begin (`backpressure`). While the store does not
+    work the queue fills up, `is_up` is false, and each record that does not fit is counted. When the store works again
+    the queue is written, and then a `gap` row with the count. `close` writes what is left; a later record starts the
+    thread again. A forked child begins with an empty queue.
 
     Args:
         store: the store.
@@ -56,12 +61,15 @@ class AuditWriter:
     ) -> None:
         self.store, self.signer = store, signer
         self._rows, self._keep_s, self._wall_clock = rows, keep_s, wall_clock
+        self.backpressure = CallBackpressure()
         self._wake = threading.Event()
         self._forget_process_state()
         renew_after_fork(self)
 
     def _forget_process_state(self) -> None:
         self.queue = deque[object]()
+        self.backpressure.forget()
+        self._next_slow_log = 0.0
         self.is_idle = True
         """Whether the thread sleeps until it is woken; then `wake` must follow a new record."""
         self._wake = threading.Event()
@@ -102,12 +110,21 @@ class AuditWriter:
     def put(self, record: object) -> None:
         """Queue a record for the thread. Called on the path of every call, so it does no more than it must."""
         queue = self.queue
-        if len(queue) >= AUDIT_QUEUE:
-            self.lose()
+        if len(queue) >= AUDIT_CROWDED and not self._has_room():
             return
         queue.append(record)
         if self.is_idle:
             self.wake()
+
+    def _has_room(self) -> bool:
+        """Make calls wait from now on, and return whether the queue takes one more record; count it if not."""
+        if self.backpressure.turn_on() and (now := time.monotonic()) >= self._next_slow_log:
+            self._next_slow_log = now + AUDIT_SLOW_LOG_S
+            log.warning("Calls wait for the audit: its store is slower than they are. Use a faster disk or server.")
+        if len(self.queue) < AUDIT_QUEUE:
+            return True
+        self.lose()
+        return False
 
     def now(self) -> float:
         """Return the time of a row, in seconds since 1970."""
@@ -127,6 +144,8 @@ class AuditWriter:
             with self._start_lock:
                 if self._thread is None:
                     self._is_closing = False
+                    # The end of the thread before it has stopped it.
+                    self.backpressure.let_go(0)
                     self._thread = threading.Thread(target=self._run, name="pegboard-audit", daemon=True)
                     self._thread.start()
                     atexit.register(self.close)
@@ -138,6 +157,7 @@ class AuditWriter:
             return
         self._is_closing = True
         self._wake.set()
+        self.backpressure.stop()
         thread.join(AUDIT_CLOSE_S)
         if thread.is_alive():
             log.error("The audit did not write its last rows within %g s.", AUDIT_CLOSE_S)
@@ -213,10 +233,12 @@ class AuditWriter:
         if self._works is False:
             log.warning("The audit is stored again.")
         self._works, self._fault, self._unclosed = True, "", not closes
+        self.backpressure.let_go((AUDIT_CROWDED - len(self.queue)) // RECORDS_OF_CALL)
         return True
 
     def _report(self, error: Exception) -> None:
         self._fault = str(error).removesuffix(".")
+        self.backpressure.stop()
         if self._works is not False:
             self._works = False
             log.error("The audit cannot be stored, and waits in memory: %s.", self._fault)

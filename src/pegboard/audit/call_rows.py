@@ -16,13 +16,14 @@ from msgspec import Struct
 from pegboard.audit.audit_row import NO_COSTS, NO_STAGES, AuditRow, EventKind
 from pegboard.audit.hash_chain import Unsealed
 from pegboard.core.call.finished_call import FinishedRun, Marks, StartedCall, stage_seconds
+from pegboard.core.digests import canonical_json
 from pegboard.core.judge import VISIBLE
 from pegboard.core.redaction import Redactor
 from pegboard.model.budget import MICROS
 from pegboard.model.call_context import AccountUse, UpstreamOutcome
 from pegboard.model.caller import Caller
 from pegboard.model.decision import Decision
-from pegboard.model.json_types import JSONValue
+from pegboard.model.json_types import JSON, JSONValue
 from pegboard.model.tool import ToolEntry
 
 NAME_CHARS = 128  # characters of a requested name
@@ -43,13 +44,13 @@ _CallerTexts = tuple[str, str, str, str, str, str, tuple[str, ...], str]
 class EndedCall(NamedTuple):
     """The data of a finished call that its row needs, without its result and its context.
 
-    `arguments` is their canonical JSON, from which nothing can be changed later; empty if they were not read.
+    `arguments` are a copy that nobody else changes: a flat object, or canonical JSON; empty if they were not read.
     """
 
     started: StartedCall
     tool: str
     entry: ToolEntry | None
-    arguments: bytes
+    arguments: JSON | str
     decision: Decision | None
     consent: str
     consent_id: str
@@ -197,7 +198,10 @@ class CallRows:
             _, _, _, arguments, _, consent, consent_id, limit_keys, _, _,
             upstream, account, costs, duration_s, marks, ended, size, clean,
         ) = call  # fmt: skip
-        if arguments:
+        if arguments != "":
+            arguments = (
+                arguments.encode("utf-8", "surrogatepass") if type(arguments) is str else canonical_json(arguments)
+            )
             row.arguments_digest, row.argument_bytes = _digest(arguments), len(arguments)
             if self._has_bodies:
                 row.arguments = _body(arguments, clean)

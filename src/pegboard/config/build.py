@@ -152,7 +152,9 @@ def _catalog_of(config: Config, report: Report, clock: Clock) -> Catalog:
     if (audit := audit_of(config, report)) is not None:
         catalog.executor.record(audit)
         ports = catalog.executor.ports
-        catalog.executor.swap(replace(ports, audit=audit, audit_required=audit.is_required))
+        catalog.executor.swap(
+            replace(ports, audit=audit, audit_required=audit.is_required, backpressure=audit.writer.backpressure)
+        )
     if (tasks := tasks_of(config, report)) is not None:
         catalog.use_tasks(tasks)
     catalog.connections = connections_of(config, report)

@@ -14,7 +14,7 @@ from pegboard.core.call.arguments import check_arguments, seen_arguments
 from pegboard.core.call.begin import check_start
 from pegboard.core.call.budget_stage import AgentAccount, give_back, open_dues, pass_budgets, settle, spending_of
 from pegboard.core.call.consent_stage import ask_consent, consent_reason, settle_consent
-from pegboard.core.call.finished_call import NOT_READ, CallKind, FinishedCall, StartedCall
+from pegboard.core.call.finished_call import AUDIT_WAIT, NOT_READ, CallKind, FinishedCall, StartedCall
 from pegboard.core.call.hook_stages import ask_after, ask_before, tell_hooks
 from pegboard.core.call.judge_again import EDITED, check_repeats, judge_again
 from pegboard.core.call.limit_keys import owner_of
@@ -34,11 +34,12 @@ from pegboard.core.call.record import NOT_PARSED, Call, ExecutorState, Ports, Pr
 from pegboard.core.call.resolve import resolve, resolve_awaiting
 from pegboard.core.call.run import finish, start
 from pegboard.core.call.task_decision import goes_on_as_task
-from pegboard.core.coroutine_runner import InterruptedWaitError, Pending, is_stop
+from pegboard.core.coroutine_runner import InterruptedWaitError, Pending, begin, is_stop
 from pegboard.core.identifiers import new_id
 from pegboard.core.judge import VISIBLE
-from pegboard.core.limits import SHUTDOWN_GRACE_S
+from pegboard.core.limits import NO_LIMIT_S, SHUTDOWN_GRACE_S
 from pegboard.core.normalise import normalise
+from pegboard.core.ports import Backpressure
 from pegboard.core.redaction import Redactor
 from pegboard.core.registry import Registry
 from pegboard.core.schema import copied
@@ -220,12 +221,17 @@ async def _guarded(call: Call) -> ToolResult:
             await _name(call)
             snapshot = call.view.snapshot
         call.tell("on_tool_call", {"arguments": seen_arguments(call)})
-    is_timed = _observe_start(call) if call.ports.call_observers else False
+    ports = call.ports
+    clock = ports.clock
+    if ports.backpressure is not None and ports.backpressure.is_on:
+        marks = await _start_later(call, ports.backpressure)
+    else:
+        marks = _observe_start(call) if ports.call_observers else None
     check_start(call)
     if (budget := call.view.ctx.request.budget) is not None:
         budget.spend(default=call.bounds.calls_per_request)
-    if is_timed:
-        call.enter("resolve")
+    if marks is not None:
+        marks += ("resolve", clock())
     try:
         resolve(call, snapshot)
     except AsyncPredicateError:
@@ -234,8 +240,8 @@ async def _guarded(call: Call) -> ToolResult:
         if not await call.view.list_first(call.name):
             raise
         await resolve_awaiting(call)
-    if is_timed:
-        call.enter("arguments")
+    if marks is not None:
+        marks += ("arguments", clock())
     spec = call.entry.spec
     if call.executor.registry.declarations.budgets:
         call.spending = spending_of(call)
@@ -243,8 +249,8 @@ async def _guarded(call: Call) -> ToolResult:
         call.as_task = goes_on_as_task(call)
     check_arguments(call)
     if call.hooks.before:
-        if is_timed:
-            call.enter("before_hooks")
+        if marks is not None:
+            marks += ("before_hooks", clock())
         await ask_before(call)
     if call.executor.repeats.rows:
         check_repeats(call)
@@ -255,13 +261,13 @@ async def _guarded(call: Call) -> ToolResult:
             await asked
         if has_budgets and (asked := pass_budgets(call, open_dues(call), charge=False, may_wait=True)) is not None:
             await asked  # pragma: no cover - with stores of other processes: tests/limits
-        if is_timed:
-            call.enter("consent")
+        if marks is not None:
+            marks += ("consent", clock())
         await judge_again(call, await ask_consent(call, reason))
         limits = limits_of(call)
         has_budgets = bool(call.executor.registry.declarations.budgets)
-    if is_timed and (limits or has_budgets):
-        call.enter("rate_limit")
+    if marks is not None and (limits or has_budgets):
+        marks += ("rate_limit", clock())
     if has_budgets:
         await _charge_budgets(call)
     if limits:
@@ -273,15 +279,15 @@ async def _guarded(call: Call) -> ToolResult:
             raise
         if call.observed is not None:
             call.charged = tuple([key for key, _ in limits])
-    if is_timed:
-        call.enter("run")
+    if marks is not None:
+        marks += ("run", clock())
     if call.as_task and call.ports.tasks is not None:
         return await call.ports.tasks.start(call)
     value = start(call)
     if type(value) is Pending:
         value = await finish(call, value)
-    if is_timed:
-        call.enter("output")
+    if marks is not None:
+        marks += ("output", clock())
     call.is_by_hand = type(value) is ToolResult
     result = checked(call, normalise(value), value)
     if call.hooks.after:
@@ -291,6 +297,17 @@ async def _guarded(call: Call) -> ToolResult:
         edited = [TextContent(str(text)) for name, text in call.warnings.items() if name == EDITED]
         result = result._replace(content=(*result.content, *edited), meta={**result.meta, **call.warnings})
     return finished(call, result)
+
+
+async def _start_later(call: Call, pressure: Backpressure) -> list[str | float] | None:
+    """Wait for room in the audit, then give observers the record of the start; also if the wait was stopped."""
+    try:
+        waiting = begin(pressure.wait(owner_of(call.view.ctx)), timeout_s=NO_LIMIT_S, scope=call)
+        if type(waiting) is Pending:
+            await waiting
+    finally:
+        marks = _observe_start(call, has_waited=True)
+    return marks
 
 
 async def _charge_budgets(call: Call) -> None:
@@ -368,24 +385,33 @@ def _finish(call: Call, result: ToolResult) -> Delivered:
     return told
 
 
-def _observe_start(call: Call) -> bool:
-    """Give observers the record of a call that begins; tell whether one of them wants its stages timed."""
+def _observe_start(call: Call, *, has_waited: bool = False) -> list[str | float] | None:
+    """Give observers the record of a call that begins; return its `marks`, if one of them wants its stages timed."""
+    at = call.ports.wall_clock()
+    marks: list[str | float] = ["begin", call.started]
+    if has_waited:
+        now = call.ports.clock()
+        at -= now - call.started
+        marks = [AUDIT_WAIT, call.started, "begin", now]
     ctx, profile, observers = call.view.ctx, call.view.profile, call.ports.call_observers
     request = ctx.request
     # Constructed like events: calling the class takes twice as long.
     started: StartedCall = new_tuple(StartedCall, (
         call.call_id, request.id, request.parent_call, call.name, ctx.caller, profile and profile.name, request.door,
-        "" if request.client is None else getattr(request.client, "client_name", ""), call.ports.wall_clock(),
+        "" if request.client is None else getattr(request.client, "client_name", ""), at,
         profile.origin if profile else "", call.redactor,
     ))  # fmt: skip
-    call.observed, is_timed = started, call.ports.times_stages
+    call.observed = started
     for observer in observers:
         try:
             observer.started(started)
         except BaseException:  # boundary: foreign code; a failing observer is logged only
             log.warning("The beginning of %r could not be recorded.", call.name, exc_info=True)
-    call.marks = ["begin", call.started] if is_timed else []
-    return is_timed
+    if call.ports.times_stages:
+        call.marks = marks
+        return marks
+    call.marks = []
+    return None
 
 
 def _observe_end(call: Call, started: StartedCall, result: ToolResult, kind: CallKind, duration_s: float) -> None:
@@ -396,8 +422,8 @@ def _observe_end(call: Call, started: StartedCall, result: ToolResult, kind: Cal
     # Constructed like the record of the start.
     record: FinishedCall = new_tuple(FinishedCall, (
         started, call.known_as, call.plan.entry if call.is_resolved else None, arguments,
-        partial(decision_of, call, result), "" if asked is None else asked.answer,
-        "" if asked is None else asked.consent_id,
+        call.is_flat and arguments is call.parsed, partial(decision_of, call, result),
+        "" if asked is None else asked.answer, "" if asked is None else asked.consent_id,
         call.charged if not call.dues else (*call.charged, *[due.counter.key for due in call.dues]),
         kind, error is not None and error.outcome_unknown, call.upstream, call.account, call.costs,
         duration_s, call.marks, call.started + duration_s, result, call.redactor,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
@@ -343,6 +343,21 @@ class AuditLog(Protocol):
 
     async def close(self) -> None:
         """Write what is left."""
+        ...
+
+
+class Backpressure(Protocol):
+    """Makes calls wait while their records come faster than they can be stored."""
+
+    is_on: bool
+    """Whether a call must `wait` before it begins. Read on the path of every call."""
+
+    async def wait(self, owner: Hashable) -> None:
+        """Wait for the turn of one call of this caller; callers take turns. Returns after a bounded time in any case.
+
+        Raises:
+            asyncio.CancelledError: the wait was cancelled.
+        """
         ...
 
 

@@ -17,6 +17,7 @@ from pegboard.auth.rule_matching import grant_of
 from pegboard.auth.rules import Credential
 from pegboard.config import context_for
 from pegboard.core.call.arguments import unaliased
+from pegboard.core.call.finished_call import AUDIT_WAIT
 from pegboard.core.call.limit_keys import Key
 from pegboard.core.call.rate_limit import windows_of
 from pegboard.core.call.record import Prospect
@@ -42,7 +43,7 @@ _NO_ARGUMENTS = digest({})
 _ASKED = frozenset({"consent_required", "consent_declined", "consent_expired", "consent_mismatch"})
 _REFUSED = frozenset({"not_found", "invalid_arguments", "needs_review"})
 # The stages before the limits, in which a call spends time before it is counted.
-_BEFORE_LIMITS = ("begin", "resolve", "arguments", "before_hooks", "consent")
+_BEFORE_LIMITS = (AUDIT_WAIT, "begin", "resolve", "arguments", "before_hooks", "consent")
 
 
 class Verdict(NamedTuple):

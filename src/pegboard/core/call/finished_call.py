@@ -18,6 +18,8 @@ from pegboard.model.tool import ToolEntry
 Marks = Sequence[str | float]
 """The stages that were entered, in order, each followed by its time. Flat: audit keeps thousands of them for a moment,
 and each object more slows down the garbage collection."""
+AUDIT_WAIT: Final = "audit_wait"
+"""The first stage of a call that waited for room in the audit."""
 NOT_READ: Final = None
 """Stands for the arguments of a call that ended before they were read."""
 CallKind = ErrorKind | Literal["ok", "moved"]
@@ -54,6 +56,7 @@ class FinishedCall(NamedTuple):
         entry: the tool; `None` if no such tool is visible.
         arguments: the valid arguments, or those that were sent if they are not valid; `NOT_READ` if the call ended
             before. They belong to the call: an observer digests or copies them at once.
+        is_flat: whether they are an object without lists and objects in it, so that a shallow copy shares nothing.
         judge: computes the judge's decision and its rule; called only by observers that record it.
         consent: empty if nobody was asked, else `yes`, `no`, or `nobody` if nobody could be asked.
         consent_id: the id of the answer or of the filed question; empty if there is none.
@@ -70,6 +73,7 @@ class FinishedCall(NamedTuple):
     tool: str
     entry: ToolEntry | None
     arguments: JSONValue
+    is_flat: bool
     judge: Callable[[], Decision | None]
     consent: str
     consent_id: str

@@ -25,6 +25,7 @@ from pegboard.core.coroutine_runner import CancelScope
 from pegboard.core.hooks import ToolHooks
 from pegboard.core.ports import (
     AuditLog,
+    Backpressure,
     BudgetStore,
     ConsentRecords,
     LimitStore,
@@ -123,7 +124,8 @@ class Ports(Struct, frozen=True, kw_only=True, eq=False):
     `clock` is monotonic; `wall_clock` counts seconds since 1970. `local_limits` counts rate limits in memory: it
     decides while `limits`, the shared store, does not answer. `limits_without_store` replaces it in a process that is
     one of several workers. `invalid_calls` counts the callers that send invalid calls. `budgets` counts calls and
-    costs; `local_budgets` counts them in this process while that store does not answer.
+    costs; `local_budgets` counts them in this process while that store does not answer. `backpressure` makes calls wait
+    while the audit has too many records to store.
     """
 
     limits: LimitStore
@@ -140,6 +142,7 @@ class Ports(Struct, frozen=True, kw_only=True, eq=False):
     agents: AgentRunner | None = None
     audit: CallAudit | None = None
     audit_required: bool = False
+    backpressure: Backpressure | None = None
     repair: Callable[[Call, Callable[[object], JSON]], bool] = lambda call, judge: False
     listeners: Listeners = field(default_factory=Listeners)
     """Receive the events of every call."""
@@ -566,10 +569,6 @@ class Call(CancelScope):
     def is_running(self) -> bool:
         """Tell whether the call is still running."""
         return not self.is_over
-
-    def enter(self, stage: str) -> None:
-        """Record the start of a stage, if an observer times stages."""
-        self.marks += (stage, self.ports.clock())
 
     def emit(
         self,
