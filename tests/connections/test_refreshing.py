@@ -201,6 +201,30 @@ async def test_a_disconnection_counts_in_another_worker_within_the_time_that_it_
             await other.token(ANN, "mail")
 
 
+async def test_a_token_is_read_again_only_after_the_file_has_changed(tmp_path: Path) -> None:
+    async with world(tmp_path / "c.db") as here:
+        now, reads = 0.0, list[str]()
+        [one, _] = here.workers
+        other = here.worker(clock=lambda: now)
+        await connect(one, here.issuer)
+        read = other._store.current
+
+        async def counted(*args: Any) -> Any:
+            reads.append("read")
+            return await read(*args)
+
+        other._store.current = counted  # type: ignore[method-assign]
+        first = await other.token(ANN, "mail")
+        for _ in range(3):
+            now += 10.0
+            assert (await other.token(ANN, "mail")) is first
+        assert len(reads) == 1
+        assert (await one.renewed(ANN, "mail", first)).version == 2
+        now += 1.0
+        assert (await other.token(ANN, "mail")).version == 2
+        assert len(reads) == 2
+
+
 DYING = f"""
 import asyncio, sys
 from pegboard.connections.auth_settings import AuthSettings

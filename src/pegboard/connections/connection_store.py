@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -175,9 +175,9 @@ class ConnectionStore:
     def __repr__(self) -> str:
         return "<ConnectionStore>"
 
-    async def _do(self, work: Callable[[StoreConnection, float], T]) -> T:
+    async def _do(self, work: Callable[[StoreConnection, float], T], *, only_reads: bool = False) -> T:
         def run() -> T:
-            with self.database.transaction() as connection:
+            with self.database.transaction(only_reads=only_reads) as connection:
                 return work(connection, self._now(connection))
 
         return await asyncio.to_thread(run)
@@ -186,6 +186,12 @@ class ConnectionStore:
         if self._clock is not None:
             return self._clock()
         return steady_time() if run.is_sqlite else float(run(_SERVER_TIME)[0][0])
+
+    def time_if_unchanged(self, mark: Hashable | None) -> float | None:
+        """Return the time, if the store has not changed since it had this mark; `None` if it has, or may have."""
+        if mark is None or mark != self.database.change_mark():
+            return None
+        return steady_time() if self._clock is None else self._clock()
 
     # -- connections
 
@@ -205,7 +211,7 @@ class ConnectionStore:
             rows = run(sql, **values)
             return (self._stored(rows[0]) if rows else None), now
 
-        return await self._do(work)
+        return await self._do(work, only_reads=True)
 
     async def save(
         self,
@@ -320,13 +326,13 @@ class ConnectionStore:
         where = f"where {' and '.join(parts)} " if parts else ""
         sql = f"select {_SHOWN} from connections {where}order by created_at desc, id limit {CONNECTIONS_LISTED}"  # noqa: S608 - our own names
         owner = owner_of(person) if person else None
-        rows = await self._do(lambda run, now: run(sql, owner=owner, source=source))
+        rows = await self._do(lambda run, now: run(sql, owner=owner, source=source), only_reads=True)
         return [_shown(row) for row in rows]
 
     async def shown(self, connection_id: str) -> Connection | None:
         """Return one connection."""
         sql = f"select {_SHOWN} from connections where id = :id"  # noqa: S608 - our own names
-        rows = await self._do(lambda run, now: run(sql, id=connection_id))
+        rows = await self._do(lambda run, now: run(sql, id=connection_id), only_reads=True)
         return _shown(rows[0]) if rows else None
 
     # -- links
@@ -393,13 +399,13 @@ class ConnectionStore:
             f"order by created_at desc, ticket limit {CONNECTIONS_LISTED}"
         )
         owner = None if person is None else owner_of(person)
-        rows = await self._do(lambda run, now: run(sql, owner=owner, now=now))
+        rows = await self._do(lambda run, now: run(sql, owner=owner, now=now), only_reads=True)
         return [flow for row in rows if (flow := self._flow(row)) is not None]
 
     async def flow(self, ticket: str) -> Flow | None:
         """Return an open link."""
         sql = f"select {_FLOW} from connection_flows where ticket = :ticket and expires_at > :now"  # noqa: S608 - our own names
-        rows = await self._do(lambda run, now: run(sql, ticket=hashed(ticket), now=now))
+        rows = await self._do(lambda run, now: run(sql, ticket=hashed(ticket), now=now), only_reads=True)
         return self._flow(rows[0]) if rows else None
 
     async def keep_discovered(self, flow: Flow) -> None:
@@ -467,7 +473,7 @@ class ConnectionStore:
             "select sealed from connection_clients where issuer = :issuer and redirect_uri = :redirect "
             "and (expires_at is null or expires_at > :now)"
         )
-        rows = await self._do(lambda run, now: run(sql, issuer=issuer, redirect=redirect_uri, now=now))
+        rows = await self._do(lambda run, now: run(sql, issuer=issuer, redirect=redirect_uri, now=now), only_reads=True)
         raw = self._cipher.open(rows[0][0], bound_to=_bound("client", issuer, redirect_uri)) if rows else None
         if raw is None:
             return None

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from urllib.parse import urlencode
@@ -85,10 +86,15 @@ NoteChange = Callable[[AuditEvent, JSON, str], object]
 
 
 class _CachedToken(NamedTuple):
-    """A token of one person, and until when it is used, on the monotonic clock."""
+    """A token of one person, read from the store when that had this mark.
+
+    It is used without a look at the store `until`, on the monotonic clock; never from `renew_at` on, on the store's.
+    """
 
     token: AccessToken
     until: float
+    renew_at: float
+    mark: Hashable | None
 
 
 class Connections:
@@ -107,8 +113,8 @@ class Connections:
         wall_clock: seconds since 1970, the same for all who share the database.
         resolve: looks up the host names of issuers.
         lease_s: seconds for which one worker alone may refresh a token. If it dies, the others wait that long.
-        token_kept_s: seconds for which a token is used without reading the store again. A disconnection in another
-            process counts after that, unless `changed_elsewhere` reports it.
+        token_kept_s: seconds for which a token is used without a look at the store. A disconnection in another process
+            counts after that, unless `changed_elsewhere` reports it.
         clock: seconds, monotonic.
 
     Raises:
@@ -456,10 +462,11 @@ class Connections:
             CallError: the issuer or the store cannot be reached.
         """
         settings = self._settings(source)
-        kept = self._kept.get((person, settings))
-        if kept is not None and self._clock() < kept.until:
+        kept, asked_at = self._kept.get((person, settings)), self._clock()
+        if kept is not None and (asked_at < kept.until or self._is_unchanged(person, settings, kept, asked_at)):
             return kept.token
-        asked_at = self._clock()
+        # Before the row is read: a change in between counts.
+        mark = self._store.database.change_mark()
         stored, now = await _answered(self._store.current(person, settings))
         if stored is None:
             raise await self.required(person, source)
@@ -470,10 +477,20 @@ class Connections:
                 raise await self.required(person, source)
             return _token_of(stored)
         token = _token_of(stored)
-        kept_s = self._token_kept_s if stored.renew_at is None else min(self._token_kept_s, stored.renew_at - now)
+        renew_at = math.inf if stored.renew_at is None else stored.renew_at
         # From before it was read: what happened meanwhile must count in time.
-        self._kept.remember((person, settings), _CachedToken(token, asked_at + kept_s))
+        until = asked_at + min(self._token_kept_s, renew_at - now)
+        self._kept.remember((person, settings), _CachedToken(token, until, renew_at, mark))
         return token
+
+    def _is_unchanged(self, person: Person, settings: AuthSettings, kept: _CachedToken, now: float) -> bool:
+        """Tell whether the store is unchanged since a token was read; then it is used for the same time again."""
+        stored_now = self._store.time_if_unchanged(kept.mark)
+        if stored_now is None or stored_now >= kept.renew_at:
+            return False
+        until = now + min(self._token_kept_s, kept.renew_at - stored_now)
+        self._kept.remember((person, settings), kept._replace(until=until))
+        return True
 
     async def renewed(
         self, person: Person, source: str, refused: AccessToken, challenge: Challenge = NO_CHALLENGE

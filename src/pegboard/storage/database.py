@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -22,8 +23,10 @@ class Database(Protocol):
         """
         ...
 
-    def transaction(self) -> AbstractContextManager[StoreConnection]:
+    def transaction(self, *, only_reads: bool = False) -> AbstractContextManager[StoreConnection]:
         """Begin a transaction, which others see completely or not at all; tables of an older version are migrated.
+
+        With `only_reads` it changes no row, and does not wait for those that do. Unlike `reading`, it creates tables.
 
         Raises:
             StoreError: the database cannot be used.
@@ -35,6 +38,13 @@ class Database(Protocol):
 
         Raises:
             StoreError: the database cannot be used.
+        """
+        ...
+
+    def change_mark(self) -> Hashable | None:
+        """Return a value that differs after any change of the stored rows, by any process; `None` if it cannot be told.
+
+        Unlike the other methods it does not block: call it on an event loop.
         """
         ...
 

@@ -111,12 +111,13 @@ class PostgresServer:
         """Do nothing: whether the server answers is seen when it is asked."""
 
     @contextmanager
-    def transaction(self) -> Generator[PostgresConnection]:
-        """Begin a transaction, which others see completely or not at all.
+    def transaction(self, *, only_reads: bool = False) -> Generator[PostgresConnection]:
+        """Begin a transaction, which others see completely or not at all. Reading locks nothing in any case.
 
         Raises:
             StoreError: the database does not answer or refuses; the message does not name the server or its user.
         """
+        del only_reads
         with self._explained():
             closings = self._idle.closings
             raw = self._begun()
@@ -147,6 +148,9 @@ class PostgresServer:
         with self._unchecked() as connection:
             self._schema.check(connection)
             yield connection
+
+    def change_mark(self) -> None:
+        """Return `None`: the server would have to be asked, which takes as long as reading a row."""
 
     def stored_version(self) -> int:
         """Return the version of the tables; 0 if there are none.

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import sqlite3  # noqa: TID251 - a database of ours, not a file that somebody names
+import threading
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Hashable, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pegboard.core.after_fork import leave_to_parent, renew_after_fork
 from pegboard.lazy import LazyModule
 from pegboard.model.error import DefinitionError
 from pegboard.storage.file_permissions import store_faults
@@ -40,7 +42,7 @@ def use_python_sqlite(path: Path) -> None:
 
 def opens_with_python(path: Path) -> bool:
     """Return whether this process opens the file with Python's SQLite library, which loads no extensions."""
-    return os.path.realpath(path) in _of_python
+    return bool(_of_python) and os.path.realpath(path) in _of_python
 
 
 class SqliteConnection:
@@ -87,11 +89,18 @@ class SqliteConnection:
         self.raw.close()
 
 
+class _WatchedFile:
+    """A connection that reads whether a file has changed, and the device and number of that file."""
+
+    def __init__(self, place: tuple[int, int], connection: SqliteConnection) -> None:
+        self.place, self.connection = place, connection
+
+
 class SqliteFile:
     """The SQLite file of one store. The first write creates it, readable and writable by its owner only.
 
-    Each transaction opens the file and keeps nothing open, so processes, forks and threads may share it. It must be on
-    a local disk: locks do not work on network file systems.
+    Each transaction opens the file and keeps nothing open, so processes, forks and threads may share it; `change_mark`
+    alone keeps a connection, which only reads. It must be on a local disk: locks do not work on network file systems.
 
     Args:
         path: the file.
@@ -106,6 +115,14 @@ class SqliteFile:
     ) -> None:
         self.path, self._schema = path, schema
         self._busy_s, self._is_wal, self._longest_s = busy_s, is_wal, longest_s
+        self._watched: _WatchedFile | None = None
+        self._watch_lock = threading.Lock()
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Leave the open connection to the parent."""
+        leave_to_parent(self._watched)
+        self._watched, self._watch_lock = None, threading.Lock()
 
     def check_place(self) -> None:
         """Refuse a file that cannot be used, before anything is asked of it.
@@ -119,15 +136,21 @@ class SqliteFile:
             raise DefinitionError(fault.message)
 
     @contextmanager
-    def transaction(self) -> Generator[SqliteConnection]:
+    def transaction(self, *, only_reads: bool = False) -> Generator[SqliteConnection]:
         """Open the file for one transaction, which other connections see completely or not at all.
+
+        With `only_reads` it does not wait for another process that changes rows, except for the moment of its commit.
 
         Raises:
             StoreError: the file cannot be read or written, or other users may write it.
         """
         with self._explained(), closing(self._open(is_writing=True)) as connection:
-            connection.script("begin immediate")
-            self._schema.migrate(connection)
+            connection.script("begin" if only_reads else "begin immediate")
+            if not only_reads:
+                self._schema.migrate(connection)
+            elif not self._schema.is_current(connection):
+                connection.script("rollback; begin immediate")
+                self._schema.migrate(connection)
             yield connection
             connection.script("commit")
 
@@ -141,6 +164,32 @@ class SqliteFile:
         with self._unchecked() as connection:
             self._schema.check(connection)
             yield connection
+
+    def change_mark(self) -> Hashable | None:
+        """Return a value that differs after any process has changed the file; `None` if it cannot be told now.
+
+        It waits for nobody, and reads one page, so it may be called on an event loop.
+        """
+        if opens_with_python(self.path) or not self._watch_lock.acquire(blocking=False):
+            return None
+        try:
+            status = self.path.stat()
+            place = (status.st_dev, status.st_ino)
+            if self._watched is None or self._watched.place != place:
+                self._end_watch()
+                self._watched = _WatchedFile(place, open_sqlite(self.path, busy_s=0.0, is_writing=False))
+            # Numbers of one connection alone can be compared.
+            return self._watched, self._watched.connection("pragma data_version")[0][0]
+        except (apsw.Error, OSError):
+            self._end_watch()
+            return None
+        finally:
+            self._watch_lock.release()
+
+    def _end_watch(self) -> None:
+        if self._watched is not None:
+            self._watched.connection.close()
+            self._watched = None
 
     def stored_version(self) -> int:
         """Return the version of the tables in a file that exists; 0 if it has none.
@@ -195,7 +244,9 @@ class SqliteFile:
             yield connection
 
     def close(self) -> None:
-        """Do nothing: nothing is kept open."""
+        """Close the connection that `change_mark` keeps."""
+        with self._watch_lock:
+            self._end_watch()
 
     def _open(self, *, is_writing: bool) -> SqliteConnection:
         connection = open_sqlite(self.path, busy_s=self._busy_s, is_writing=is_writing, is_wal=self._is_wal)
