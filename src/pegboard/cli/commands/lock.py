@@ -207,7 +207,7 @@ def _diff(options: Options, lock: LockFile, servers: Sequence[Server], names: Se
         if server.note:
             terminal.say(f"{server.name}: {server.note}")
     if rows:
-        terminal.say(f"{_tools(len(rows))} to review. Take what is right: `pegboard lock accept {rows[0]['tool']}`.")
+        terminal.say(f"{_tools(len(rows))} to review. To accept the first: `pegboard lock accept {rows[0]['tool']}`.")
     elif not faults:
         terminal.say("All tools are as they were accepted.")
     return Exit.REFUSED if rows or faults else Exit.DONE

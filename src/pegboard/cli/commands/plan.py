@@ -37,7 +37,7 @@ _FAILING: dict[FailOn, tuple[str, ...]] = {
     "weaker": ("weaker", "changed"),
 }
 _COLUMNS = (
-    Column(head="Change", style="bold"), Column(head="Tool"), Column(head="What"), Column(head="Detail"),
+    Column(head="Change", style="bold"), Column(head="Tool"), Column(head="Cause"), Column(head="Detail"),
     Column(head="Profiles", style="dim"),
 )  # fmt: skip
 
@@ -192,7 +192,7 @@ def _as_markdown(answer: JSON) -> str:
     against = answer["against"]
     lines = [f"### Pegboard plan\n\n{plan_sentence(answer).replace(against, as_code(against))}\n"]
     if rows := _rows(answer):
-        heads = ("Change", "Tool", "What", "Detail", "Profiles")
+        heads = ("Change", "Tool", "Cause", "Detail", "Profiles")
         lines += markdown_table(heads, [[f"**{row[0]}**", *map(as_code, row[1:])] for row in rows])
     if answer["profiles"]:
         heads = ("Tokens of profile", "Shown as", *answer["profiles"][0]["tokens"])
