@@ -65,7 +65,7 @@ def add(store: AuditStore, *rows: AuditRow) -> None:
 
 
 def counted(recent: RecentCalls, by: UsageField = "tool", *, since: float = 0.0) -> CountedCalls:
-    return recent.counted(by, since=since, until=1_000.0, spans=10)
+    return recent.counted(by, now=1_000.0, period_s=1_000.0 - since, span_s=100.0)
 
 
 @pytest.mark.parametrize("by", FIELDS)
@@ -82,8 +82,8 @@ def test_counts_equal_those_of_the_command_line(open_store: Callable[[], AuditSt
 
 def test_calls_are_counted_in_the_span_in_which_they_began(open_store: Callable[[], AuditStore]) -> None:
     store = open_store()
-    add(store, *(call(0, at=at) for at in (100.0, 124.9, 125.0, 199.9, 99.9, 200.0)))
-    spans = RecentCalls(store).counted("tool", since=100.0, until=200.0, spans=4).spans
+    add(store, *(call(0, at=at) for at in (110.0, 124.9, 125.0, 199.9, 109.9)))
+    spans = RecentCalls(store).counted("tool", now=199.9, period_s=89.9, span_s=25.0).spans
     assert [(span.at, span.usage.calls) for span in spans] == [(100.0, 2), (125.0, 1), (150.0, 0), (175.0, 1)]
     store.close()
 
@@ -99,6 +99,23 @@ def test_only_new_rows_are_read_and_a_call_that_ran_then_is_counted_once(open_st
     answer = counted(recent)
     assert reads.rows - before == 3  # the last one is known
     assert (answer.whole.calls, answer.whole) == (32, usage(calls_since(store, 0.0), "tool")[0])
+    store.close()
+
+
+def test_counts_stay_right_while_calls_come_late_grow_old_and_end(open_store: Callable[[], AuditStore]) -> None:
+    store = open_store()
+    recent = RecentCalls(store, most=60)
+    windows: tuple[tuple[UsageField, float], ...] = (("tool", 20.0), ("user", 20.0), ("user", 45.0))
+    for number in range(0, 120, 3):
+        # The second began before the first, and the third runs until the next round.
+        add(store, call(number + 1), call(number), call(number + 2, event="begin", outcome=""))
+        if number:
+            add(store, call(number - 1))
+        now = number + 2.5
+        for by, period_s in windows:
+            answer = recent.counted(by, now=now, period_s=period_s, span_s=7.0)
+            assert (answer.whole, answer.rows) == usage(calls_since(store, now - period_s), by)
+            assert sum(span.usage.calls for span in answer.spans) == answer.whole.calls
     store.close()
 
 

@@ -415,11 +415,12 @@ KEPT: dict[str, str] = {
         sources/openapi/schema_translation.py:waiting telemetry/served_request.py:HTTP_CARRIER
         telemetry/served_request.py:MCP_CALL telemetry/served_request.py:REQUEST_ID
         workspace/ingest.py:working catalog.py:_while_read planning/recorded_limits.py:times
-        audit/recent_calls.py:by_value audit/usage.py:parts audit/usage.py:whole
+        audit/recent_calls.py:by_key audit/usage.py:parts audit/usage.py:whole
         server/console/highlights.py:is_asked""",
     "an adapter makes it for one view, which is one caller's": """
         adapters/langchain.py:_call_id adapters/langchain.py:_interrupted adapters/langchain.py:_results
         adapters/openai_agents.py:_agreed_to adapters/openai_agents.py:_asked""",
+    "it counts the calls of all callers, and only operators see it": "audit/recent_calls.py:_windows",
     "the process's own, with no data of callers": """
         agents/runtime.py:_loops audit/audit_writer.py:queue catalog.py:_catalogs
         core/after_fork.py:_inheritors models/language_models.py:_loops workspace/parsing/foreign.py:_function

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from sys import intern
 from threading import Lock
-from typing import Any, NamedTuple, get_args
+from typing import Any, Generic, NamedTuple, TypeVar, get_args
 
 import msgspec
 from msgspec import Struct
@@ -17,6 +18,8 @@ from pegboard.audit.audit_store import AuditStore
 from pegboard.audit.usage import UsageCounter, UsageField, UsageRow, UsageSpan, by_frequency, value_of
 
 RECENT_CALLS = 50_000  # in memory, about 200 bytes each
+RECOUNTED_CALLS = 1_000  # so many changes cost more than counting anew
+COUNTED_WINDOWS = 8  # fields and periods whose counts are held, each up to 0.5 MB
 
 
 class CountedCalls(NamedTuple):
@@ -52,6 +55,8 @@ class _Read(Struct, gc=False):
     costs: Mapping[str, float] = NO_COSTS
 
 
+Key = TypeVar("Key", str, int)
+
 _decoder = msgspec.json.Decoder(_Read)
 
 
@@ -76,31 +81,31 @@ class _Columns:
         self.tool_id: list[str] = []
         self.values: dict[UsageField, list[str]] = {field: [] for field in get_args(UsageField)}
 
-    def add(self, row: _Read) -> None:
-        self.at.append(row.at)
-        self.outcome.append(intern(row.outcome))
-        self.ran_s.append(row.duration_s if has_run(row.outcome, row.stage_s) else None)
-        self.argument_bytes.append(row.argument_bytes)
-        self.result_bytes.append(row.result_bytes)
-        self.costs.append(row.costs or NO_COSTS)
-        self.tool_id.append(intern(row.tool))
+    def __len__(self) -> int:
+        return len(self.at)
+
+    def add(self, row: _Read) -> int:
+        """Add a call by the time at which it began; return its place."""
+        place = bisect_right(self.at, row.at)
+        self.at.insert(place, row.at)
+        self.outcome.insert(place, intern(row.outcome))
+        self.ran_s.insert(place, row.duration_s if has_run(row.outcome, row.stage_s) else None)
+        self.argument_bytes.insert(place, row.argument_bytes)
+        self.result_bytes.insert(place, row.result_bytes)
+        self.costs.insert(place, row.costs or NO_COSTS)
+        self.tool_id.insert(place, intern(row.tool))
         for field, column in self.values.items():
-            column.append(intern(value_of(row, field)))
+            column.insert(place, intern(value_of(row, field)))
+        return place
 
-    def drop_oldest(self, most: int) -> None:
-        """Leave the newest calls."""
-        if (surplus := len(self.at) - most) > 0:
-            for column in self._all():
-                del column[:surplus]
+    def since(self, at: float) -> range:
+        """Return the places of the calls that began at this time or later."""
+        return range(bisect_left(self.at, at), len(self.at))
 
-    def with_others(self, rows: Iterable[_Read]) -> _Columns:
-        """Return a copy with more calls."""
-        copy = _Columns()
-        for column, own in zip(copy._all(), self._all(), strict=True):
-            column.extend(own)
-        for row in rows:
-            copy.add(row)
-        return copy
+    def drop(self, count: int) -> None:
+        """Drop the oldest calls."""
+        for column in self._all():
+            del column[:count]
 
     def count(self, places: Sequence[int]) -> UsageCounter:
         """Count the calls at these places."""
@@ -121,6 +126,33 @@ class _Columns:
         )  # fmt: skip
 
 
+class _Window(Generic[Key]):
+    """The counts of the calls since a time, by a key, which are changed as calls begin and grow too old."""
+
+    def __init__(self, key_of: Callable[[_Columns, int], Key], since: float, calls: _Columns) -> None:
+        self.since, self._key_of, self.parts = since, key_of, dict[Key, UsageCounter]()
+        self.add(calls, calls.since(since))
+
+    def add(self, calls: _Columns, places: Iterable[int]) -> None:
+        for key, counter in self._counters(calls, places):
+            if key in self.parts:
+                self.parts[key].merge(counter)
+            else:
+                self.parts[key] = counter
+
+    def subtract(self, calls: _Columns, places: Iterable[int]) -> None:
+        for key, counter in self._counters(calls, places):
+            self.parts[key].subtract(counter)
+            if self.parts[key].is_empty:
+                del self.parts[key]
+
+    def _counters(self, calls: _Columns, places: Iterable[int]) -> Iterator[tuple[Key, UsageCounter]]:
+        by_key = defaultdict[Key, list[int]](list)
+        for place in places:
+            by_key[self._key_of(calls, place)].append(place)
+        return ((key, calls.count(each)) for key, each in by_key.items())
+
+
 class RecentCalls:
     """The newest calls of an audit store, which other processes may write too.
 
@@ -138,39 +170,74 @@ class RecentCalls:
         self._lock = Lock()
         self._mark: _Mark | None = None
         self._ended, self._running = _Columns(), dict[str, _Read]()
+        self._windows = OrderedDict[tuple[UsageField | float, float], _Window[Any]]()
 
-    def counted(self, by: UsageField, *, since: float, until: float, spans: int) -> CountedCalls:
-        """Return the counts of the calls that began between two times, in seconds since 1970.
+    def counted(self, by: UsageField, *, now: float, period_s: float, span_s: float) -> CountedCalls:
+        """Return the counts of the calls that began in the last `period_s` seconds.
 
         Args:
             by: the field whose values are counted.
-            since: the beginning of the first span.
-            until: the end of the last span.
-            spans: their number; all have the same length.
+            now: the end of the period, in seconds since 1970.
+            period_s: its length.
+            span_s: the length of each span. Spans begin at multiples of it, so that the first is not whole.
 
         Raises:
             StoreError: the store cannot be read.
         """
         with self._lock:
             self._read_on()
-            calls = self._ended.with_others(self._running.values()) if self._running else self._ended
-            span_s = (until - since) / spans
-            places = [place for place, at in enumerate(calls.at) if since <= at < until]
-            by_value = defaultdict[str, list[int]](list)
-            by_span: list[list[int]] = [[] for _ in range(spans)]
-            ats, values = calls.at, calls.values[by]
-            for place in places:
-                by_value[values[place]].append(place)
-                by_span[int((ats[place] - since) / span_s)].append(place)
-            return CountedCalls(
-                whole=calls.count(places).counted(""),
-                rows=by_frequency(calls.count(each).counted(value) for value, each in by_value.items()),
-                spans=[
-                    UsageSpan(at=since + number * span_s, usage=calls.count(each).counted(""))
-                    for number, each in enumerate(by_span)
-                ],
-                tools=frozenset(calls.tool_id[place] for place in places),
+            since = now - period_s
+            windows = (
+                self._window(by, period_s, since, lambda calls, place: calls.values[by][place]),
+                self._window(span_s, period_s, since, lambda calls, place: int(calls.at[place] // span_s)),
             )
+            # Calls that run are counted only for this question, since they have no outcome yet.
+            running = _Columns()
+            for row in self._running.values():
+                running.add(row)
+            places = running.since(since)
+            for window in windows:
+                window.add(running, places)
+            try:
+                return self._answer(*windows, now=now, span_s=span_s, running=[running.tool_id[each] for each in places])
+            finally:
+                for window in windows:
+                    window.subtract(running, places)
+
+    def _answer(
+        self, by_value: _Window[str], by_span: _Window[int], *, now: float, span_s: float, running: Sequence[str]
+    ) -> CountedCalls:
+        whole, empty, since = UsageCounter(), UsageCounter(), by_value.since
+        for part in by_span.parts.values():
+            whole.merge(part)
+        return CountedCalls(
+            whole=whole.counted(""),
+            rows=by_frequency(part.counted(value) for value, part in by_value.parts.items()),
+            spans=[
+                UsageSpan(at=number * span_s, usage=by_span.parts.get(number, empty).counted(""))
+                for number in range(int(since // span_s), int(now // span_s) + 1)
+            ],
+            tools=frozenset(self._ended.tool_id[self._ended.since(since).start :]).union(running),
+        )
+
+    def _window(
+        self, name: UsageField | float, period_s: float, since: float, key_of: Callable[[_Columns, int], Key]
+    ) -> _Window[Key]:
+        """Return the counts by a key since a time, from those of the last question if little has changed."""
+        window = self._windows.get((name, period_s))
+        too_old = range(0)
+        if window is not None:
+            too_old = range(self._ended.since(window.since).start, self._ended.since(since).start)
+        if window is None or since < window.since or len(too_old) > RECOUNTED_CALLS:
+            window = _Window(key_of, since, self._ended)
+        else:
+            window.subtract(self._ended, too_old)
+            window.since = since
+        self._windows[name, period_s] = window
+        self._windows.move_to_end((name, period_s))
+        if len(self._windows) > COUNTED_WINDOWS:
+            self._windows.popitem(last=False)
+        return window
 
     def _read_on(self) -> None:
         """Read the rows that are newer than the mark; all, if what was read is not a part of the audit any more."""
@@ -180,16 +247,31 @@ class RecentCalls:
         mark = self._mark if len(chains) == 1 else None
         if mark is None or mark.heads != heads or (rows := self._newer(mark)) is None:
             self._ended, self._running = _Columns(), {}
+            self._windows.clear()
             rows = self._newer(None) or []
+        if len(rows) > RECOUNTED_CALLS:
+            self._windows.clear()
         for row in reversed(rows):
             if row.event == "begin":
                 self._running[row.call_id] = row
             elif row.event == "call":
                 self._running.pop(row.call_id, None)
-                self._ended.add(row)
-        self._ended.drop_oldest(self._most)
+                self._add(row)
+        if (surplus := len(self._ended) - self._most) > 0:
+            self._drop(surplus)
         if rows:
             self._mark = _Mark(rows[0].seq, rows[0].previous, heads)
+
+    def _add(self, row: _Read) -> None:
+        place = self._ended.add(row)
+        for window in self._windows.values():
+            if row.at >= window.since:
+                window.add(self._ended, (place,))
+
+    def _drop(self, count: int) -> None:
+        for window in self._windows.values():
+            window.subtract(self._ended, range(self._ended.since(window.since).start, count))
+        self._ended.drop(count)
 
     def _newer(self, mark: _Mark | None) -> list[_Read] | None:
         """Return the rows after the mark, the newest first, at most as many as are held; `None` if it is lost."""

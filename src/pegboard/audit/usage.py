@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from array import array
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, Protocol
@@ -16,6 +16,7 @@ from pegboard.model.budget import MICROS
 UsageField = Literal["tool", "profile", "user", "agent", "key", "space", "door"]
 
 _NONE = "(none)"
+_NO_ERRORS = ("ok", "")  # a call that runs has no outcome yet
 
 
 class UsageRow(Struct, frozen=True, kw_only=True):
@@ -55,25 +56,23 @@ class CountedFields(Protocol):
 class UsageCounter:
     """The running counts of one value."""
 
-    __slots__ = ("_argument_bytes", "_calls", "_costs", "_durations_s", "_errors", "_result_bytes")
+    __slots__ = ("_argument_bytes", "_calls", "_costs", "_durations_s", "_errors", "_is_sorted", "_result_bytes")
 
     def __init__(self) -> None:
         self._calls = self._argument_bytes = self._result_bytes = 0
         self._errors = Counter[str]()
-        self._costs: dict[str, int] = {}
-        self._durations_s = array("d")
+        self._costs = Counter[str]()  # in millionths, so that sums are exact
+        self._durations_s: list[float] = []
+        self._is_sorted = True
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._calls
 
     def add(self, row: AuditRow) -> None:
         """Count a call."""
-        self._calls += 1
-        self._argument_bytes += row.argument_bytes
-        self._result_bytes += row.result_bytes
-        if row.costs:
-            self._add_costs((row.costs,))
-        if row.outcome != "ok":
-            self._errors[row.outcome] += 1
-        if row.has_run:
-            self._durations_s.append(row.duration_s)
+        ran_s = row.duration_s if row.has_run else None
+        self.add_many((row.outcome,), (ran_s,), (row.argument_bytes,), (row.result_bytes,), (row.costs,))
 
     def add_many(
         self,
@@ -88,19 +87,45 @@ class UsageCounter:
         self._argument_bytes += sum(argument_bytes)
         self._result_bytes += sum(result_bytes)
         self._errors.update(outcomes)
-        del self._errors["ok"]
-        self._durations_s.extend(seconds for seconds in ran_s if seconds is not None)
-        self._add_costs(filter(None, costs))
-
-    def _add_costs(self, costs: Iterable[Mapping[str, float]]) -> None:
-        for each in costs:
+        for outcome in _NO_ERRORS:
+            del self._errors[outcome]
+        self._durations_s += [seconds for seconds in ran_s if seconds is not None]
+        self._is_sorted = False
+        for each in filter(None, costs):
             for unit, amount in each.items():
-                # Millionths, so that the sum is exact.
-                self._costs[unit] = self._costs.get(unit, 0) + round(amount * MICROS)
+                self._costs[unit] += round(amount * MICROS)
+
+    def merge(self, other: UsageCounter) -> None:
+        """Count the calls of another counter, too."""
+        self._calls += other._calls
+        self._argument_bytes += other._argument_bytes
+        self._result_bytes += other._result_bytes
+        self._errors.update(other._errors)
+        self._costs.update(other._costs)
+        self._durations_s += other._durations_s
+        self._is_sorted = False
+
+    def subtract(self, other: UsageCounter) -> None:
+        """Leave out the calls of another counter, which were all counted here."""
+        self._calls -= other._calls
+        self._argument_bytes -= other._argument_bytes
+        self._result_bytes -= other._result_bytes
+        self._errors -= other._errors
+        self._costs -= other._costs
+        ordered = self._ordered_s()
+        for seconds in other._durations_s:
+            del ordered[bisect_left(ordered, seconds)]
+
+    def _ordered_s(self) -> list[float]:
+        if not self._is_sorted:
+            # Nearly free if few were added since the last time.
+            self._durations_s.sort()
+            self._is_sorted = True
+        return self._durations_s
 
     def counted(self, name: str) -> UsageRow:
         """Return the counts until now."""
-        ordered = sorted(self._durations_s)
+        ordered = self._ordered_s()
         p50, p95, p99 = (_percentile(ordered, share) for share in (0.5, 0.95, 0.99))
         return UsageRow(
             name=name, calls=self._calls, ran=len(ordered), errors=dict(self._errors.most_common()), p50_s=p50,

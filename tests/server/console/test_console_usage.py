@@ -80,7 +80,7 @@ async def test_usage_counts_the_calls_of_the_audit_by_tool_and_other_fields(shop
     assert "By profile" in by_profile
     assert re.search(r"all 5 3 .*\(none\) 1 1 ", by_profile)
     plot = json.loads(unescape(re.findall(r'data-plot="([^"]+)"', shop.page)[0]))
-    assert (sum(plot["calls"]), sum(plot["errors"]), len(plot["at"])) == (6, 2, 48)
+    assert (sum(plot["calls"]), sum(plot["errors"]), len(plot["at"])) == (6, 2, 61)
     # A wrong word is the usual one.
     assert "By tool" in text_of((await shop.get("/usage?by=nonsense&since=nonsense")).text)
 

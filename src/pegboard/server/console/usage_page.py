@@ -24,12 +24,23 @@ from pegboard.server.console.visit import Visit
 from pegboard.storage.store_error import StoreError
 
 USAGE_ROWS_SHOWN = 100  # values of a field, and never called tools
-USAGE_SPANS = 48  # points of a plot
 USAGE_LISTS = 20  # profiles whose lists are counted
 
-_PERIODS = {"1h": 3_600.0, "24h": 86_400.0, "7d": 7 * 86_400.0, "30d": 30 * 86_400.0}
 _PERIOD = "7d"
 _FIELDS: Mapping[str, UsageField] = {field: field for field in get_args(UsageField)}
+
+
+class _Period(NamedTuple):
+    """A period, and the length of the spans of its plot."""
+
+    period_s: float
+    span_s: float
+
+
+_PERIODS = {
+    "1h": _Period(3_600.0, 60.0), "24h": _Period(86_400.0, 1_800.0), "7d": _Period(7 * 86_400.0, 10_800.0),
+    "30d": _Period(30 * 86_400.0, 43_200.0),
+}  # fmt: skip
 
 
 class UsageLine(NamedTuple):
@@ -61,11 +72,10 @@ class UsagePage:
             "whole": None,
         }  # fmt: skip
         if audit is not None:
-            now, period_s = visit.now(), _PERIODS.get(period, _PERIODS[_PERIOD])
+            period_s, span_s = _PERIODS.get(period, _PERIODS[_PERIOD])
             try:
-                # A call that begins while this is counted belongs to the last span.
                 counted = await asyncio.to_thread(
-                    audit.recent_calls.counted, by, since=now - period_s, until=now + 1.0, spans=USAGE_SPANS
+                    audit.recent_calls.counted, by, now=visit.now(), period_s=period_s, span_s=span_s
                 )
             except StoreError as error:
                 raise PageError(503, "Not now", f"The audit cannot be read: {error}.") from None
@@ -119,5 +129,5 @@ async def _lists(visit: Visit) -> list[JSON]:
 
 
 def _time(at: float, period_s: float) -> str:
-    form = "%H:%M" if period_s <= _PERIODS["24h"] else "%m-%d %H:%M"
+    form = "%H:%M" if period_s <= _PERIODS["24h"].period_s else "%m-%d %H:%M"
     return datetime.fromtimestamp(at, tz=UTC).strftime(form)
