@@ -274,6 +274,6 @@ async def test_no_answer_of_the_console_has_the_key_of_the_session(tmp_path: Pat
         for path in ("", "/tools/greet", "/tools/none", "/login"):
             answer = await browser.get(path)
             seen.append(str(answer.headers) + answer.text)
-        secret = office.key["olga"].rpartition("_")[2]
+        secret = office.key["olga"].split("_", 2)[2]  # which may have a `_`
         assert [text for text in seen if secret in text] == []
         assert isinstance(browser, Browser)

@@ -6,6 +6,7 @@ import heapq
 import math
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -61,16 +62,20 @@ class Page(NamedTuple):
     cursor: str
 
 
-def newest_rows(store: AuditStore, wanted: AuditFilter, *, limit: int) -> list[AuditRow]:
-    """Return the newest rows that match, the newest first.
+def newest_rows(
+    store: AuditStore, wanted: AuditFilter, *, limit: int, reads: int | None = None
+) -> list[AuditRow]:
+    """Return the newest rows that match, the newest first; with `reads`, only the newest so many rows are searched.
 
     Raises:
         StoreError: the store cannot be read.
     """
-    return newest_page(store, wanted, limit=limit).rows
+    return newest_page(store, wanted, limit=limit, reads=reads).rows
 
 
-def newest_page(store: AuditStore, wanted: AuditFilter, *, limit: int, cursor: str = "") -> Page:
+def newest_page(
+    store: AuditStore, wanted: AuditFilter, *, limit: int, cursor: str = "", reads: int | None = None
+) -> Page:
     """Return the newest rows that match, or those after a cursor. Rows that are written meanwhile change no later page.
 
     Raises:
@@ -79,7 +84,7 @@ def newest_page(store: AuditStore, wanted: AuditFilter, *, limit: int, cursor: s
     """
     found: list[AuditRow] = []
     is_reached, last = not cursor, ""
-    for raw, row in _one_a_call(_read(store.newest(since=wanted.since))):
+    for raw, row in _one_a_call(_read(islice(store.newest(since=wanted.since), reads))):
         if not is_reached:
             is_reached = hash_of(raw) == cursor
         elif wanted.accepts(row):

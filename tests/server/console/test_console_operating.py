@@ -61,7 +61,7 @@ async def test_sources_show_their_state_and_what_the_lock_holds_back_the_worst_f
     async with console(catalog) as browser:
         await browser.log_in()
         page = text_of((await browser.get("/sources")).text)
-        assert page.index("away unreachable") < page.index("held ok") < page.index("good ok")
+        assert page.index("away unreachable") < page.index("held works") < page.index("good works")
         for part in ("refused Its tools are hidden", "held.new is new", "held.other suspicious has changed",
                      "1 tool left out bad name : it is not a name"):  # fmt: skip
             assert part in page, part

@@ -122,7 +122,7 @@ async def test_the_graph_shows_who_runs_whom_once(tmp_path: Path) -> None:
 async def test_a_server_without_agents_or_audit_says_what_to_write() -> None:
     async with console(Catalog("bare")) as browser:
         await browser.log_in()
-        assert "agents: [agents/researcher.yaml]" in text_of((await browser.get("/agents")).text)
+        assert "files: [agents/*.yaml]" in text_of((await browser.get("/agents")).text)
         page = text_of((await browser.get("/usage")).text)
         assert 'audit: store: "sqlite:./audit.db"' in page
         assert "What the lists cost" in page

@@ -86,5 +86,5 @@ async def _rows(audit: Audit, wanted: AuditFilter) -> list[AuditRow]:
 def audit_line(row: AuditRow) -> AuditLine:
     """Return a row for a page."""
     at = datetime.fromtimestamp(row.at, tz=UTC).strftime("%Y-%m-%d %H:%M:%S")
-    spent = "" if row.event == "begin" else took(row.duration_s)
+    spent = took(row.duration_s) if row.event == "call" else ""
     return AuditLine(row, at, spent, row.user or row.credential[:12] or "nobody")

@@ -16,7 +16,7 @@ from pegboard.server.console.visit import Lens, Visit
 
 OTHER = "b_"
 """The prefix of the second caller's fields in the address of the page."""
-EXPLAINED_TOOLS = 200  # differing tools with a reason and a fix; the rest has codes alone
+EXPLAINED_TOOLS = 100  # differing tools with a reason and a fix; the rest has codes alone
 
 
 class Side(NamedTuple):

@@ -30,6 +30,7 @@ from pegboard.server.console.compare_page import ComparePage
 from pegboard.server.console.connections_page import ConnectionsPage
 from pegboard.server.console.documents_page import UPLOAD_PATH, DocumentsPage
 from pegboard.server.console.find_page import FindPage
+from pegboard.server.console.frame import frame
 from pegboard.server.console.inbox_page import InboxPage, refused
 from pegboard.server.console.issuer_login import LOGIN_S, IssuerLogin, LoginFailedError
 from pegboard.server.console.live import LivePage
@@ -170,8 +171,10 @@ class ConsoleApp:
             response = self._error(scope, PageError(500, "Something went wrong", text))
         await response(scope, receive, send)
 
-    def _error(self, scope: Scope, error: PageError) -> Response:
-        values = {"base": _base(scope), "title": error.title, "text": error.text, "version": __version__}
+    def _error(self, scope: Scope, error: PageError, visit: Visit | None = None) -> Response:
+        """Return the page of an error, with the navigation if a person was about to see a page."""
+        around = {"visit": None, "base": _base(scope), "version": __version__} if visit is None else frame(visit, "")
+        values = {**around, "title": error.title, "text": error.text}
         response = self._pages.page("error.html", values, status=error.status)
         if error.retry_after_s:
             response.headers["retry-after"] = str(error.retry_after_s)
@@ -256,8 +259,10 @@ class ConsoleApp:
             try:
                 return await answer(visit)
             except CallError as error:
-                raise refused(error) from None
-        raise no_such_page()
+                return self._error(scope, refused(error), visit)
+            except PageError as error:
+                return self._error(scope, error, visit)
+        return self._error(scope, no_such_page(), await self._visit(scope, receive, send, visitor, form, {}))
 
     # -- who
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -18,6 +19,9 @@ from pegboard.storage.store_error import StoreError
 
 FIND_QUERY_CHARS = 200  # of a search
 FIND_HITS = 12  # results of each kind
+FIND_ROWS = 2_000  # of the audit that are searched by a word, since the palette asks with each letter
+
+_CALL_ID = re.compile(r"[0-9a-f]{32}")
 
 
 class Hit(NamedTuple):
@@ -69,20 +73,22 @@ async def _tools(visit: Visit, words: Sequence[str]) -> list[Hit]:
 
 
 async def _calls(visit: Visit, query: str) -> list[Hit]:
-    """Return the newest calls of tools with the query in their name, and the call with this id; for operators."""
+    """Return recent calls of tools with the query in their name, or the call with this id; for operators."""
     audit = visit.gateway.catalog.executor.ports.audit
     if not visit.is_operator or not isinstance(audit, Audit):
         return []
-    wanted = [AuditFilter(call_id=query), AuditFilter(tool=f"*{query}*")]
+    is_id = _CALL_ID.fullmatch(query) is not None
+    wanted = AuditFilter(call_id=query) if is_id else AuditFilter(tool=f"*{query}*")
+    reads = None if is_id else FIND_ROWS
     try:
-        found = [await asyncio.to_thread(newest_rows, audit.writer.store, one, limit=FIND_HITS) for one in wanted]
+        found = await asyncio.to_thread(newest_rows, audit.writer.store, wanted, limit=FIND_HITS, reads=reads)
     except StoreError:
         return [Hit("calls", "Calls cannot be searched now", "the audit cannot be read", visit.url("/audit"))]
-    rows = {row.call_id: row for rows in found for row in rows if row.call_id}
+    rows = {row.call_id: row for row in found if row.call_id}
     return [
         Hit("call", row.tool or row.name, f"{row.outcome or row.event} by {row.user or 'nobody known'}",
             visit.url(f"/audit/{call_id}"))
-        for call_id, row in [*rows.items()][:FIND_HITS]
+        for call_id, row in rows.items()
     ]  # fmt: skip
 
 

@@ -134,13 +134,15 @@ async def _reach(visit: Visit, entry: ToolEntry) -> list[Reach]:
     """Return callers who see the tool, for operators: the caller they look at and those of the rules, by profile."""
     if not visit.is_operator:
         return []
-    rules = visit.gateway.registry.declarations.identity
-    asked = [
-        (visit.lens.whose or "you", visit.looks_as.identity, replace(visit.lens, profile=profile))
-        for profile in visit.profiles
-    ]
+    rules, looks_as = visit.gateway.registry.declarations.identity, visit.looks_as.identity
     # Without rules everybody is the same caller.
-    for caller in () if rules is None else rule_callers(rules, visit.profiles):
+    callers = () if rules is None else tuple(rule_callers(rules, visit.profiles))
+    is_of_rules = (looks_as.user, looks_as.space) in {(each.user, each.space) for each in callers if each.user}
+    asked = [
+        (visit.lens.whose or "you", looks_as, replace(visit.lens, profile=profile))
+        for profile in (() if is_of_rules else visit.profiles)
+    ]
+    for caller in callers:
         who = Identity(credential=LOOKING, user=caller.user, space=caller.space, roles=caller.roles)
         lens = Lens(user=caller.user or "", space=caller.space or "", role=", ".join(caller.roles))
         name = f"{caller.name} (depends on {', '.join(caller.unknown)})" if caller.unknown else caller.name
@@ -195,7 +197,7 @@ def ways_to_call(visit: Visit, entry: ToolEntry, arguments: JSON | None = None) 
     needs_key = visit.gateway.registry.declarations.identity is not None
     query = f"?profile={profile}" if profile else ""
     body = json.dumps(arguments, ensure_ascii=True)
-    key = " -H 'Authorization: Bearer YOUR_KEY'" if needs_key else ""
+    key = " \\\n  -H 'Authorization: Bearer YOUR_KEY'" if needs_key else ""
     url = f"{visit.origin}/v1/tools/{name}/call{query}"
     curl = f"curl {shlex.quote(url)}{key} \\\n  -H 'Content-Type: application/json' \\\n  -d {shlex.quote(body)}"
     headers = '\n    headers={"Authorization": "Bearer YOUR_KEY"},' if needs_key else ""
