@@ -27,6 +27,7 @@ _OF_PART: Final = 0.5  # a part of a name: `wx` for `wx1077`
 _OF_COMPOUND: Final = 0.5  # a compound that contains the word
 _OF_SPLIT: Final = 0.7  # a part of a compound
 _OF_NEAR: Final = 0.7  # a similar spelling
+_TELLING: Final = 1_000  # passages of which even a part of a name that all have is searched
 _RARE: Final = 3  # passages with a word that may be a typing slip, there or in the question
 _MORE_OFTEN: Final = 20  # as many times more passages have the word that was meant
 _FEW: Final = 5  # passages with a similar spelling of a compound, below which its parts are searched too
@@ -84,7 +85,7 @@ class QuestionWords(Struct, frozen=True, kw_only=True):
             if each.is_whole and each.word.isalpha():
                 weight *= _OF_WHOLE
             due.append(weight)
-            parts = [term for term in each.parts if term in having]
+            parts = [term for term in each.parts if 0 < having.get(term, 0) < reading.too_many]
             groups += (
                 _Group(terms={term: 1.0}, weight=_OF_PART * min(weight, reading.rarity(having[term]))) for term in parts
             )
@@ -171,6 +172,11 @@ class _Reading(Struct, frozen=True, kw_only=True):
     within: ReadableSpaces
     passages: int
     languages: Sequence[str]
+
+    @property
+    def too_many(self) -> int:
+        """The number of passages from which a part of a name tells nothing, and costs a look at each of them."""
+        return max(_TELLING, self.passages // 2)
 
     @property
     def compounds_words(self) -> bool:
