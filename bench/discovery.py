@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
+from bench import stdlib_tools
 from pegboard.discovery.search.index import Index, ToolText
 
 HERE = Path(__file__).parent
@@ -82,6 +83,12 @@ def tool_sets() -> Iterator[ToolSet]:
         tools=read_rows(HERE / "requests" / "example_tools.jsonl"),
         servable=[row for row in asked if row["relevant"]],
         unservable=[row["query"] for row in asked if not row["relevant"]],
+    )
+    yield ToolSet(
+        name="stdlib",
+        tools=[*stdlib_tools.tools()],
+        servable=read_rows(HERE / "requests" / "stdlib.jsonl"),
+        unservable=[],
     )
     shared = shared_folder()
     for folder in sorted(shared.iterdir()) if shared else ():
@@ -163,11 +170,7 @@ def plain_bm25s(tools: list[Row]) -> Search:
         return bm25s.tokenize(texts, stopwords="en", stemmer=stemmer, show_progress=False)
 
     index = bm25s.BM25()
-    texts = (
-        " ".join((t["name"].replace("_", " "), t["description"] or "", *(w for pair in parameters_of(t) for w in pair)))
-        for t in tools
-    )
-    index.index(tokens(list(texts)), show_progress=False)
+    index.index(tokens(list(map(_plain_text, tools))), show_progress=False)
 
     def search(query: str) -> list[str]:
         places, scores = index.retrieve(tokens([query]), k=min(DEPTH, len(tools)), show_progress=False)
@@ -176,9 +179,31 @@ def plain_bm25s(tools: list[Row]) -> Search:
     return search
 
 
+def plain_fts5(tools: list[Row]) -> Search:
+    """Return SQLite's own full-text search, asked for any of the words."""
+    apsw = importlib.import_module("apsw")
+    db = apsw.Connection(":memory:")
+    db.execute("create virtual table tools using fts5 (text, tokenize = 'porter unicode61')")
+    db.executemany("insert into tools values (?)", ((_plain_text(tool),) for tool in tools))
+
+    def search(query: str) -> list[str]:
+        words = "".join(c if c.isalnum() else " " for c in query).split()
+        match = " OR ".join(f'"{word}"' for word in words)
+        asked = "select rowid from tools where tools match ? order by bm25(tools) limit ?"
+        return [tools[int(n) - 1]["name"] for (n,) in db.execute(asked, (match, DEPTH))] if words else []
+
+    return search
+
+
+def _plain_text(tool: Row) -> str:
+    words = (word for pair in parameters_of(tool) for word in pair)
+    return " ".join((tool["name"].replace("_", " "), tool["description"] or "", *words))
+
+
 ENGINES: dict[str, Callable[[list[Row]], Search]] = {
     "pegboard": pegboard,
     "bm25s": plain_bm25s,
+    "fts5": plain_fts5,
     "fastmcp": fastmcp,
     "pydantic-ai": pydantic_ai,
 }
