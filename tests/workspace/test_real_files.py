@@ -29,6 +29,29 @@ TEXTS = {
 }
 
 
+PAGE = b"<!DOCTYPE html><html><body><table><tr><td>osprey</td></tr></table></body></html>"
+MISNAMED = {
+    "export.xls": (PAGE, "text/html"),
+    "error.pdf": (PAGE, "text/html"),
+    "table.xlsx": (b"bird;count\nosprey;2\n", "text/csv"),
+    "old.xls": (b"bird\tcount\nosprey\t2\n", "text/csv"),
+    "letter.docx": (b"{\\rtf1\\ansi osprey\\par}", "application/rtf"),
+    "scan.txt": (pdf("osprey") + b"\n%%EOF\n", "application/pdf"),
+    "notes.md": (word(), "application/vnd.openxmlformats-officedocument.wordprocessingml.document"),
+}
+
+
+async def test_a_file_with_a_wrong_ending_is_read_by_its_contents(library: Library, tmp_path: Path) -> None:
+    report = await library.take_in(files(tmp_path / "in", {name: content for name, (content, _) in MISNAMED.items()}))
+    assert report.bad == []
+    hits = (await library.call("search_documents", query="osprey"))["hits"]
+    assert {hit["name"] for hit in hits} == set(MISNAMED) - {"notes.md"}
+    source_id = await library.source_id()
+    for name, (_, mime) in MISNAMED.items():
+        info = await library.call("document_info", source_id=source_id, path=name)
+        assert info["mime"] == mime, name
+
+
 async def test_text_in_any_encoding_comes_in_and_its_encoding_is_told(library: Library, tmp_path: Path) -> None:
     folder = files(tmp_path / "in", {name: text.encode(encoding) for name, (text, encoding, _, _) in TEXTS.items()})
     report = await library.take_in(folder)

@@ -18,8 +18,9 @@ from pegboard.model.json_types import JSON, JSONValue
 from pegboard.model.record import replace
 from pegboard.workspace.own_metadata import readable_metadata
 from pegboard.workspace.parsers import NO_PARSERS, PARSE_MEMORY_BYTES, PARSE_S, DocumentParser, Parsers, type_of
+from pegboard.workspace.parsing.detected import format_in
 from pegboard.workspace.parsing.feed import Feed
-from pegboard.workspace.parsing.formats import DETECTED, OWN_PARSER, PICTURE_PARSER, format_of
+from pegboard.workspace.parsing.formats import OWN_PARSER, PICTURE_PARSER
 from pegboard.workspace.parsing.parsed import MAX_CHARS_VARIABLE
 
 PARSERS = 4  # children that parse files at once, at most one per CPU
@@ -75,7 +76,7 @@ class FileReader:
         """
         name = name or path.rpartition("/")[2]
         own = self._parsers.for_name(name)
-        kind = format_of(name) or DETECTED
+        kind = format_in(name, payload)
         document = NewDocument(
             path=path,
             mime=kind.mime if own is None else type_of(name) or kind.mime,

@@ -1,4 +1,4 @@
-"""Detected: parses files whose ending says nothing, by their contents, and files compressed with gzip."""
+"""Detected: parses files by their contents if the ending says nothing or is wrong, and files compressed with gzip."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 from pegboard.model.bounds import MIB
 from pegboard.model.json_types import JSON
 from pegboard.workspace.parsing.archives import ARCHIVE_BYTES, ARCHIVE_RATIO, ARCHIVE_RATIO_BYTES
-from pegboard.workspace.parsing.formats import FORMATS, Format, format_of
+from pegboard.workspace.parsing.formats import DETECTED, FORMATS, Format, format_of
 from pegboard.workspace.parsing.parsed import Parsed, UnreadableError
 from pegboard.workspace.parsing.signatures import NO_PARSER, SIGNATURE_BYTES, unreadable_kind
 
@@ -27,6 +27,40 @@ _MIME_PARTS: Final = (
     (b"mimetypeapplication/vnd.oasis.opendocument.spreadsheet", ".ods"),
     (b"mimetypeapplication/vnd.oasis.opendocument.presentation", ".odp"),
 )
+
+
+_OLD_OFFICE: Final = b"\xd0\xcf\x11\xe0"
+# How files of binary formats begin, also when they are locked with a password.
+_STARTS: Final = {
+    ".pdf": (b"%PDF",), ".rtf": (b"{\\rtf",), ".msg": (_OLD_OFFICE,), ".xls": (_OLD_OFFICE,),
+    **dict.fromkeys((".docx", ".xlsx", ".xlsm", ".pptx", ".odt", ".ods", ".odp", ".epub"), (b"PK", _OLD_OFFICE)),
+}  # fmt: skip
+_SHEETS: Final = frozenset((".xls", ".xlsx"))
+
+
+def format_in(name: str, payload: bytes) -> Format:
+    """Return the format of a file by its name, or by its contents if the name is clearly wrong.
+
+    Programs export web pages and CSV as `.xls`, and servers send an error page instead of a PDF.
+    """
+    named = format_of(name)
+    if named is None:
+        return DETECTED
+    start = payload[:SIGNATURE_BYTES]
+    _, dot, suffix = name.lower().rpartition(".")
+    expected = _STARTS.get(dot + suffix)
+    if not start or (expected is not None and any(each in start[:1_024] for each in expected)):
+        return named
+    is_packed = start.startswith(b"PK\x03\x04") or (start.startswith(b"%PDF-") and b"%%EOF" in payload[-1_024:])
+    if (expected is None and not is_packed) or unreadable_kind(start) is not None:
+        return named
+    try:
+        content = _format_of_content(payload)
+    except UnreadableError:
+        return named
+    if content is _TEXT or content is _ROFF:
+        return FORMATS[".csv"] if dot + suffix in _SHEETS else named
+    return content
 
 
 def parse_detected(options: JSON, payload: bytes) -> Parsed:
@@ -66,8 +100,8 @@ def parse_gzip(options: JSON, payload: bytes) -> Parsed:
     name: str = options["name"]
     inner = name[: -len(".gz")]
     content = unpacked(payload)
-    known = format_of(inner)
-    if known is None or known.parser.endswith(":parse_gzip"):
+    known = format_in(inner, content)
+    if known is DETECTED or known.parser.endswith(":parse_gzip"):
         return parse_detected(options, content)
     parsed = _parser(known)({**options, "name": inner}, content)
     parsed["mime"] = known.mime
