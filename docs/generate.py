@@ -191,6 +191,7 @@ def config_page() -> Iterator[str]:
     yield from _opening("Configuration", "Every key of `pegboard.yaml`.")
     yield "`pegboard schema` prints the same as JSON Schema. [Your editor](../howto/editor.md) uses it to complete and check the file."
     yield "`${NAME}` and `${NAME:-default}` read an environment variable. `${file:/run/secrets/key}` reads a file and drops its final newline; a relative path starts at the folder of the config. Write `$${` for a literal `${`. Other forms such as `$NAME`, `{{NAME}}` and `%NAME%` are not expanded: where a secret is expected they are refused, elsewhere `check` warns about them.\n"
+    yield "Anchors, aliases and merge keys of YAML work. Top-level keys that begin with `x-` are ignored, as in Docker Compose: keep shared parts there, such as `x-limits: &limits {rate_limit: 10/60s}`, and use them with `<<: *limits`.\n"
     schema = json_schema()
     yield "## The file\n"
     yield from _keys(schema)

@@ -208,3 +208,29 @@ def test_every_key_of_a_kind_is_taken(project: Project, text: str) -> None:
     project.file("api.json", json.dumps(description)).file("mine.py", "def f(q: str) -> str:\n    return q\n")
     catalog = loaded(project, item(text))[0]
     assert len(catalog.snapshot().entries) + len(catalog.registry.sources) >= 1
+
+
+def test_top_level_keys_that_begin_with_x_are_ignored_and_their_anchors_usable(project: Project) -> None:
+    project.write(
+        """
+        x-shared: &shared
+          type: internal
+          parameters: {}
+          handler: python:mine:f
+          rate_limit: 5/60s
+        x-unused: {password: "${NOT_SET}"}
+        files: [more.yaml]
+        tools:
+          - {<<: *shared, name: a, description: A.}
+        profiles: {all: {include: [core]}}
+        """,
+        mine="def f():\n    return 1\n",
+    )
+    project.file("more.yaml", "x-note: kept for later\ntools: [{name: b, type: client, description: B.}]")
+    shared, other = project.view(profile="all").tools()
+    assert (shared.spec.rate_limit and shared.spec.rate_limit.max_calls, other.spec.rate_limit) == (5, None)
+    project.write("x-note: 1\ntools: [{name: a, type: client, description: A., x-note: 2}]\ny-note: 3\n")
+    assert [each.partition("unknown key")[0] for each in project.said()] == [
+        'pegboard.yaml:2:50: tools[0]["x-note"]: ',
+        'pegboard.yaml:3:1: ["y-note"]: ',
+    ]

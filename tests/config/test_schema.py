@@ -70,6 +70,7 @@ def test_every_key_is_described() -> None:
 
 
 GOOD = [
+    "x-shared: &shared {rate_limit: 5/60s}\ntools: [{<<: *shared, name: a, type: client, description: d}]",
     INIT_TEMPLATE,
     "name: a\nfiles: [x.yaml]\npython: [m]\nsettings: {a: [1, {b: c}]}\n",
     "groups: {a: x}\npredicates: {p: {all: [q, {not: {secret: S}}]}}\n",

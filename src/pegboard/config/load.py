@@ -30,7 +30,7 @@ from pegboard.config.yaml.config_files import find_files, has_top_level_key, loo
 from pegboard.config.yaml.environment import Environment
 from pegboard.config.yaml.parser import parse
 from pegboard.config.yaml.problems import Report, unseen
-from pegboard.config.yaml.tree import At, Items, Mark, Node, Scalar, Step, Table
+from pegboard.config.yaml.tree import At, Items, Mark, Node, Scalar, Step, Table, without_extensions
 from pegboard.core.names import fold, nearest, nearest_one
 from pegboard.lazy import LazyModule
 from pegboard.model.bounds import Bounds
@@ -237,6 +237,7 @@ class _Load(Struct, kw_only=True):
             self.report.add(text)
             return None
         root, problems = parse(text, file=str(path))
+        root = root and without_extensions(root)
         if not problems and (root is None or (isinstance(root, Scalar) and root.value is None)):
             empty = "the file is empty; `pegboard init` writes one to start from"
             self.report.add(Problem(where=str(Mark(str(path), 1, 1)), message=empty))

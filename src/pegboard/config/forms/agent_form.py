@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Discriminator, Field, Tag
 from pegboard.config.forms.agent_words import KEY_VARIABLES
 from pegboard.config.forms.model_form import ModelForm, key_variable
 from pegboard.config.forms.value_types import (
+    EXTENSIBLE,
     MAPPING,
     TEXT,
     Anything,
@@ -218,6 +219,8 @@ class AstromeshSpecForm(_SpecForm):
 class AgentFile(Form):
     """The file that defines one agent."""
 
+    model_config = EXTENSIBLE
+
     apiVersion: Literal["pegboard/v1"] = Field(  # noqa: N815 - the file's word
         description="Always `pegboard/v1`. Files of `astromesh/v1` have their own keys, below."
     )
@@ -228,6 +231,8 @@ class AgentFile(Form):
 
 class AstromeshFile(Form):
     """An agent file written for Astromesh, another agent runtime."""
+
+    model_config = EXTENSIBLE
 
     apiVersion: Literal["astromesh/v1"] = Field(description="Always `astromesh/v1`.")  # noqa: N815 - the file's word
     kind: Literal["Agent"] = Field(description="Always `Agent`.")

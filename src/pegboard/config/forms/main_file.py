@@ -19,6 +19,7 @@ from pegboard.config.forms.predicate_form import PredicateForm
 from pegboard.config.forms.profile_form import ProfileForm
 from pegboard.config.forms.tasks_form import TasksForm
 from pegboard.config.forms.value_types import (
+    EXTENSIBLE,
     MAPPING,
     TEXT,
     Anything,
@@ -256,6 +257,8 @@ class Fragment(Form):
 
 class MainFile(Fragment):
     """pegboard.yaml: every tool once, and who may use it."""
+
+    model_config = EXTENSIBLE
 
     name: Namespace = Field("pegboard", description="The name of this catalog, shown to clients.")
     plugins: tuple[WrittenText, ...] = Field(

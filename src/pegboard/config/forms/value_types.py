@@ -45,6 +45,12 @@ class Form(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
+# Of a whole file: such keys are removed before the form sees it.
+EXTENSIBLE = ConfigDict(
+    json_schema_extra={"patternProperties": {"^x-": {"description": "Ignored: a place for YAML anchors."}}}
+)
+
+
 class _Apart:
     """Validates a key with its own form, which is then built only if a config has the key."""
 

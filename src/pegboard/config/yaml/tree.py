@@ -10,6 +10,9 @@ from msgspec import Struct
 from pegboard.core.schema import json_path, shown
 from pegboard.model.error import Problem
 from pegboard.model.json_types import JSONValue
+from pegboard.model.record import replace
+
+EXTENSION = "x-"
 
 Step: TypeAlias = str | int
 ScalarValue: TypeAlias = str | int | float | bool | None
@@ -64,6 +67,14 @@ def plain_value(node: Node) -> JSONValue:
     if isinstance(node, Table):
         return {key: plain_value(inner) for key, inner in node.items.items()}
     return [plain_value(inner) for inner in node.items] if isinstance(node, Items) else node.value
+
+
+def without_extensions(root: Node) -> Node:
+    """Return a file without its top-level keys that begin with `x-`: their anchors are used elsewhere, if at all."""
+    if not isinstance(root, Table) or not any(key.startswith(EXTENSION) for key in root.items):
+        return root
+    items = {key: inner for key, inner in root.items.items() if not key.startswith(EXTENSION)}
+    return replace(root, items=items, keys={key: root.keys[key] for key in items})
 
 
 class At(NamedTuple):
