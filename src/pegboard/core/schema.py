@@ -433,11 +433,7 @@ def _plain_problems(schema: JSON, value: JSONValue) -> list[ArgumentProblem]:
             known = properties if is_object(properties) else {}
             unknown = list(islice((name for name in value if name not in known), PROBLEMS))
             found.extend(_unexpected([], "additionalProperties", unknown, value, known, [NAMES_MEANT]))
-    size = size_of(value)
-    text = (
-        f"{size.values} values on {size.levels + 1} levels do not fit the schema, and it is too complex to tell where: "
-        "send less at once"
-    )
+    text = "the value does not fit the schema, and both are too large to tell where: send less at once"
     return found[:PROBLEMS] or [ArgumentProblem("$", "schema", text, shown(value))]
 
 

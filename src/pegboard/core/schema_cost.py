@@ -65,10 +65,9 @@ _KINDS: dict[str, tuple[type, ...]] = {
 
 
 class Size(NamedTuple):
-    """The size of a value: inner values, levels, characters, slowly compared digits, and integers beyond 64 bits."""
+    """The size of a value: inner values, characters, slowly compared digits, and integers beyond 64 bits."""
 
     values: int
-    levels: int
     chars: int
     digits: int
     long_integers: int
@@ -519,7 +518,7 @@ def _judging(node: _Node, place: str | int | None, *, is_member: bool) -> Iterat
 def size_of(value: JSONValue, *, at_most: int = _ENDLESS) -> Size:
     """Return the size of a value, without recursion; counting stops above `at_most` values."""
     row: list[Any] = [value]
-    values = chars = levels = digits = long_integers = 0
+    values = chars = digits = long_integers = 0
     while row:
         values += len(row)
         if values > at_most:
@@ -544,8 +543,7 @@ def size_of(value: JSONValue, *, at_most: int = _ENDLESS) -> Size:
                 if item and is_list(item):
                     below += item
         row = below
-        levels += 1
-    return Size(values, levels - 1, chars, digits, long_integers)
+    return Size(values, chars, digits, long_integers)
 
 
 def _digits(value: JSONValue) -> int:
