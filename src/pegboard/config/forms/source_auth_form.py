@@ -164,13 +164,20 @@ class SourceAuthForm(Form):
 
     def static_headers(self) -> dict[str, str | Secret]:
         """Return the headers that are sent with every request."""
-        headers: dict[str, str | Secret] = dict(self.headers)
-        if self.bearer is not None:
-            headers["Authorization"] = Secret(f"Bearer {plain(self.bearer)}")
-        if self.basic is not None:
-            pair = f"{plain(self.basic.username)}:{plain(self.basic.password)}"
-            headers["Authorization"] = Secret(f"Basic {base64.b64encode(pair.encode()).decode()}")
-        return headers
+        return credential_headers(self.headers, self.bearer, self.basic)
+
+
+def credential_headers(
+    headers: Mapping[str, str | Secret], bearer: str | Secret | None, basic: LoginForm | None
+) -> dict[str, str | Secret]:
+    """Return the headers with an `Authorization` for one of the credentials, if there is one."""
+    sent = dict(headers)
+    if bearer is not None:
+        sent["Authorization"] = Secret(f"Bearer {plain(bearer)}")
+    if basic is not None:
+        pair = f"{plain(basic.username)}:{plain(basic.password)}"
+        sent["Authorization"] = Secret(f"Basic {base64.b64encode(pair.encode()).decode()}")
+    return sent
 
 
 def plain(value: str | Secret) -> str:

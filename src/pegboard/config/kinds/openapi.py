@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -14,7 +13,7 @@ from pydantic import Field, model_validator
 from pegboard.config.api_auth import completed, needs_document
 from pegboard.config.build_context import BuildContext
 from pegboard.config.config import Declared
-from pegboard.config.forms.source_auth_form import SourceAuthForm
+from pegboard.config.forms.source_auth_form import LoginForm, SourceAuthForm, credential_headers
 from pegboard.config.forms.value_types import ConcealedText, FilledText, Form, Maybe, Names, ToolName, definition_error
 from pegboard.config.kinds.tool_form import ToolForm, guards_of_each_tool, keys_of_one_tool, overlaid
 from pegboard.config.source_auth import SourceAuth, Upstream, source_auth, stores_connections
@@ -40,18 +39,11 @@ OPENAPI_YAML_VALUES = 2_000_000  # values of a description in YAML, whose positi
 _DEPRECATED = "deprecated"
 
 
-class BasicForm(Form):
-    """A user name and a password."""
-
-    username: ConcealedText = Field(description="The user name.")
-    password: ConcealedText = Field(description="The password.")
-
-
 class AuthForm(Form):
     """The credentials of an API; they are sent to `base_url`, or to the server that `spec` was fetched from."""
 
     bearer: Maybe[ConcealedText] = Field(None, description="Sent as `Authorization: Bearer …`.")
-    basic: Maybe[BasicForm] = Field(None, description="Sent as `Authorization: Basic …`.")
+    basic: Maybe[LoginForm] = Field(None, description="Sent as `Authorization: Basic …`.")
     headers: Mapping[FilledText, ConcealedText] = Field(
         default_factory=dict[str, Any], description="Sent as headers, such as `X-API-Key`."
     )
@@ -65,6 +57,10 @@ class AuthForm(Form):
         if sum((self.bearer is not None, self.basic is not None, named)) > 1:
             raise definition_error("more than one Authorization; keep one")
         return self
+
+    def sent_headers(self) -> dict[str, str | Secret]:
+        """Return the headers that are sent with every request."""
+        return credential_headers(self.headers, self.bearer, self.basic)
 
 
 # The parts of an error that quote the text: in quotes, or the name of an alias.
@@ -180,7 +176,7 @@ def _source_auth(
     upstream = Upstream(
         source=tool.value.name,
         url=api.base_url or (_origin(api.spec) if _is_url(api.spec) else ""),
-        headers=_headers(api.auth or AuthForm.model_validate({})),
+        headers=(api.auth or AuthForm.model_validate({})).sent_headers(),
         is_from_document=is_from_document,
     )
     return source_auth(auth, tool.at / "auth", build, upstream)
@@ -199,7 +195,7 @@ def _authenticate(tool: Declared[OpenApiForm], build: BuildContext, needs: Secur
     build = replace(build, report=Report())
     query: Mapping[str, str | Secret] = {} if api.auth is None else api.auth.query
     if form.key is not None:
-        headers = _headers(api.auth or AuthForm.model_validate({}))
+        headers = (api.auth or AuthForm.model_validate({})).sent_headers()
         return ApiAuth(headers={**headers, **form.static_headers(), **done.headers}, query={**query, **done.query})
     auth = _source_auth(done.form, tool, build, is_from_document=done.is_from_document)
     if auth is None:
@@ -236,20 +232,6 @@ def _settings(tool: Declared[OpenApiForm], build: BuildContext, auth: SourceAuth
         origin=tool.at.origin,
         bounds=build.config.bounds,
     )
-
-
-def _headers(auth: AuthForm) -> dict[str, str | Secret]:
-    headers: dict[str, str | Secret] = dict(auth.headers)
-    if auth.bearer is not None:
-        headers["Authorization"] = Secret(f"Bearer {_plain(auth.bearer)}")
-    if auth.basic is not None:
-        pair = f"{_plain(auth.basic.username)}:{_plain(auth.basic.password)}"
-        headers["Authorization"] = Secret(f"Basic {base64.b64encode(pair.encode()).decode()}")
-    return headers
-
-
-def _plain(value: str | Secret) -> str:
-    return value.reveal() if isinstance(value, Secret) else value
 
 
 def description_value(text: str, *, bounds: Bounds) -> JSONValue:
