@@ -114,7 +114,7 @@ def test_no_store_has_the_name_afterwards_and_others_keep_theirs(run: Run, tmp_p
     counts = {f"{each['store']}: {each['what']}": each["count"] for each in planned["records"]}
     assert (planned["is_done"], CANARY in contents(tmp_path, stores)) == (False, True)
     assert {what: count for what, count in counts.items() if not count} == {
-        "connections: accounts that are being connected": 0,
+        "connections: accounts whose connection is not complete": 0,
     }
     done = json.loads(run("forget", f"user:{CANARY}", "--yes", "--json").out)
     assert done["is_done"]

@@ -83,7 +83,7 @@ async def test_a_spent_budget_refuses_the_next_call_and_says_which_and_until_whe
     assert refused is not None
     assert refused.message == (
         "'pay' was not run: the budget 'help' of user 'ann' (pegboard.yaml:7) is used up, with 2 of 2 calls per day. "
-        "It begins again at 2026-11-28T00:00:00Z. Other tools may be used meanwhile."
+        "It resets at 2026-11-28T00:00:00Z. Other tools may be used meanwhile."
     )
     assert refused.retry_after_s == 12 * 3600
     assert refused.details == {

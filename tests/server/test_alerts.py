@@ -121,7 +121,7 @@ async def test_a_budget_is_reported_when_four_fifths_and_all_of_it_are_used_and_
         ("began", ["80%"]), ("began", ["100%"]), ("over", ["100%"]),
     ]  # fmt: skip
     assert {message["subject"] for message in messages} == {"few of user 'ann', calls"}
-    assert "is used up: 5 of 5 calls per day; it begins again at" in messages[1]["text"]
+    assert "is used up: 5 of 5 calls per day; it resets at" in messages[1]["text"]
 
 
 async def test_a_receiver_gets_one_signed_message_when_a_source_is_lost_and_one_when_it_works_again(

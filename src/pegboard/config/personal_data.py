@@ -33,17 +33,17 @@ class _Records(NamedTuple):
 PERSONAL: Final[Mapping[str, tuple[_Records, ...]]] = {
     "consents": (
         _Records("questions, answers, remembered answers and grants", "consents", "user_id = :user"),
-        _Records("decisions about calls of others", "consents", "decided_by in (:user, :shell)", rename="decided_by"),
+        _Records("decisions about calls of other people", "consents", "decided_by in (:user, :shell)", rename="decided_by"),
     ),
     "connections": (
         _Records("connected accounts with their tokens", "connections", "user_id = :user"),
-        _Records("accounts that are being connected", "connection_flows", "user_id = :user"),
+        _Records("accounts whose connection is not complete", "connection_flows", "user_id = :user"),
     ),
     "conversations": (
         _Records("turns of conversations with agents", "pegboard_agent_turns", "user_id = :user_column"),
     ),
     "documents": (_Records("rights on spaces of documents", "grants", "principal = :principal"),),
-    "learned_use": (_Records("learned use of tools", "used", "caller = :mark"),),
+    "learned_use": (_Records("tool usage learned for search", "used", "caller = :mark"),),
 }
 """By store. A table with a column that names a person is here or in `NOT_PERSONAL`, which a test checks."""
 NOT_PERSONAL: Final[Mapping[str, str]] = {

@@ -71,7 +71,7 @@ def states_of_budgets(levels: Iterable[BudgetLevel]) -> Iterator[AlertState]:
             ends = datetime.fromtimestamp(level.counter.ends_s, UTC).isoformat(timespec="minutes")
             text = (
                 f"The budget {level.name} {what}: {level.used:,g} of {level.limit:,g} {level.counter.unit} per "
-                f"{level.budget.period_text}; it begins again at {ends.replace('+00:00', 'Z')}"
+                f"{level.budget.period_text}; it resets at {ends.replace('+00:00', 'Z')}"
             )
             yield AlertState(kind="budget", subject=f"{level.name}, {level.counter.unit}", text=text, names=(part,))
 

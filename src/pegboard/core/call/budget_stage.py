@@ -241,13 +241,13 @@ def _refuse_spent(state: ExecutorState, dues: Sequence[Charge], used: Sequence[i
 
 
 def _spent(due: Charge, used: int, name: str, now: float) -> CallError:
-    """Return the refusal: what is used up, which budget that is, and when it begins again."""
+    """Return the refusal: what is used up, which budget that is, and when it resets."""
     counter, budget = due.counter, cast("Budget", due.budget)
     limit, resets_at = cast("int", due.limit) / MICROS, _iso(counter.ends_s)
     place = f" ({budget.origin})" if budget.origin else ""
     text = (
         f"{name!r} was not run: the budget {budget.name!r}{budget.whose(counter.who)}{place} is used up, with "
-        f"{used / MICROS:,g} of {limit:,g} {counter.unit} per {budget.period_text}. It begins again at {resets_at}. "
+        f"{used / MICROS:,g} of {limit:,g} {counter.unit} per {budget.period_text}. It resets at {resets_at}. "
         "Other tools may be used meanwhile."
     )
     details = {
