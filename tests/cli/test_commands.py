@@ -77,7 +77,8 @@ chatter       group    not in include=['core'] of profile 'chat' (pegboard.yaml:
 def test_list_without_a_profile_sees_all_groups_and_names_the_profiles(run: Run) -> None:
     ran = run("list")
     assert ran.code == 0
-    assert ran.out.endswith("6 tools in all groups.\nTo list the tools of one profile, add --profile NAME: chat, operator\n")
+    last = "6 tools in all groups.\nTo list the tools of one profile, add --profile NAME: chat, operator\n"
+    assert ran.out.endswith(last)
 
 
 @pytest.mark.usefixtures("folder")

@@ -62,9 +62,7 @@ class Page(NamedTuple):
     cursor: str
 
 
-def newest_rows(
-    store: AuditStore, wanted: AuditFilter, *, limit: int, reads: int | None = None
-) -> list[AuditRow]:
+def newest_rows(store: AuditStore, wanted: AuditFilter, *, limit: int, reads: int | None = None) -> list[AuditRow]:
     """Return the newest rows that match, the newest first; with `reads`, only the newest so many rows are searched.
 
     Raises:

@@ -199,7 +199,8 @@ class RecentCalls:
             for window in windows:
                 window.add(running, places)
             try:
-                return self._answer(*windows, now=now, span_s=span_s, running=[running.tool_id[each] for each in places])
+                tool_ids = [running.tool_id[each] for each in places]
+                return self._answer(*windows, now=now, span_s=span_s, running=tool_ids)
             finally:
                 for window in windows:
                     window.subtract(running, places)
