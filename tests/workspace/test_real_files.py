@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import zipfile
 from pathlib import Path
@@ -27,6 +28,14 @@ TEXTS = {
     "marked.csv": ("Straße;Zahl\nx;1\n", "utf-8-sig", None, None),
     "plain.md": ("# Größe\n", "utf-8", None, None),
 }
+
+
+async def test_the_pages_of_gnu_info_are_read(library: Library, tmp_path: Path) -> None:
+    info = b"This is sed.info, produced by makeinfo.\n\n\x1f\nFile: sed.info,  Node: Top\n\nThe osprey editor.\n"
+    report = await library.take_in(files(tmp_path / "in", {"sed.info": info, "sed.info.gz": gzip.compress(info)}))
+    assert (report.bad, report.kinds_not_read) == ([], {})
+    hits = (await library.call("search_documents", query="osprey"))["hits"]
+    assert {hit["name"] for hit in hits} == {"sed.info", "sed.info.gz"}
 
 
 PAGE = b"<!DOCTYPE html><html><body><table><tr><td>osprey</td></tr></table></body></html>"

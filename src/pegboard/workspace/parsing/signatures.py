@@ -25,7 +25,8 @@ _IN_RIFF: Final = {b"WEBP": _PICTURE, b"WAVE": _SOUND, b"AVI ": _SOUND}
 _KNOWN_ARCHIVES: Final = (b"[Content_Types].xml", b"mimetypeapplication/")
 _WIDE_PAIRS: Final = 8
 _MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
-_CONTROL: Final = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f]")
+# Without the separator of pages in GNU Info files.
+_CONTROL: Final = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1e]")
 _PRIVATE_KEY: Final = re.compile(rb"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY( BLOCK)?-----|PuTTY-User-Key-File-")
 
 
