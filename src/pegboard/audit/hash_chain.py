@@ -7,6 +7,7 @@ import hmac
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
+from pegboard.model.result import new_tuple
 from pegboard.model.secret import Secret
 
 NO_HASH = "0" * 64
@@ -62,7 +63,8 @@ def seal(rows: Iterable[Unsealed], end: ChainEnd) -> list[Sealed]:
         seq += 1
         raw = b'{"seq":%d,"previous":"%s",%s' % (seq, previous.encode(), body[1:])
         previous = hash_of(raw)
-        sealed.append(Sealed(seq, at, raw, previous))
+        # Made without calling the class, which takes three times as long.
+        sealed.append(new_tuple(Sealed, (seq, at, raw, previous)))
     return sealed
 
 
