@@ -33,7 +33,9 @@ class _Records(NamedTuple):
 PERSONAL: Final[Mapping[str, tuple[_Records, ...]]] = {
     "consents": (
         _Records("questions, answers, remembered answers and grants", "consents", "user_id = :user"),
-        _Records("decisions about calls of other people", "consents", "decided_by in (:user, :shell)", rename="decided_by"),
+        _Records(
+            "decisions about calls of other people", "consents", "decided_by in (:user, :shell)", rename="decided_by"
+        ),
     ),
     "connections": (
         _Records("connected accounts with their tokens", "connections", "user_id = :user"),
