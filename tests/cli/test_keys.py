@@ -55,6 +55,20 @@ def test_keys_are_listed_with_their_state(run: Run) -> None:
     assert "2 keys in" in table
 
 
+def test_a_key_that_the_disk_does_not_take_is_refused_with_what_the_disk_said(tmp_path: Path) -> None:
+    def add(name: str, *, takes_bytes: int) -> subprocess.CompletedProcess[str]:
+        # The limit makes every longer write fail, as a full disk does, and needs no small disk.
+        full = f"import os, resource as r; r.setrlimit(r.RLIMIT_FSIZE, ({takes_bytes}, {takes_bytes}))"
+        start = f"{full}; os.execv({str(PEGBOARD)!r}, ['pegboard', 'keys', 'add', {name!r}])"
+        return subprocess.run([sys.executable, "-c", start], cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert add("ann-laptop", takes_bytes=1_000_000).returncode == 0
+    refused = add("bob", takes_bytes=0)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert re.search(r"keys\.db' cannot be written: .*(disk I/O error|disk is full)", refused.stderr), refused.stderr
+    assert "rollback" not in refused.stderr
+
+
 def test_a_key_is_rotated_with_the_time_for_which_the_old_one_still_holds(run: Run) -> None:
     run("keys", "add", "ann-laptop", "--days", "3")
     ran = run("keys", "rotate", "ann-laptop", "--overlap", "24h")
