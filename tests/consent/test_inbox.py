@@ -13,6 +13,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg import sql
 
 from pegboard import Bounds, CallContext, Catalog, RateLimit, ToolContext, ToolResult, Verdict
 from pegboard.consent import sql_records
@@ -195,18 +196,25 @@ async def test_what_was_seen_to_expire_stays_expired_when_the_clock_is_turned_ba
     assert shop.paid == []
 
 
-async def test_the_clock_of_the_postgresql_server_decides(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_clock_of_the_postgresql_server_decides(postgres_url: str) -> None:
     store = PostgresConsents(postgres_url)
-    shop = Shop(store)
-    try:
-        monkeypatch.setattr("time.time", lambda: 1.0)
-        asked = question_of(await shop.pay())
-        await store.decide(asked, is_yes=True, decided_by="cli:ann")
-        monkeypatch.undo()
-        assert kind(await shop.pay()) == "ok"
-    finally:
-        with psycopg.connect(postgres_url) as connection:
-            connection.execute("drop table if exists consents, used_answers")
+    with psycopg.connect(postgres_url, autocommit=True) as server:
+        name = sql.Identifier(server.info.dbname)
+        try:
+            asked = question_of(await Shop(store).pay())
+            await store.decide(asked, is_yes=True, decided_by="cli:ann")
+            # To later connections the server's clock is a day ahead; the clock of this process is not.
+            server.execute("create schema later")
+            server.execute(
+                "create function later.clock_timestamp() returns timestamptz language sql as "
+                "$$ select pg_catalog.clock_timestamp() + interval '1 day' $$"
+            )
+            server.execute(sql.SQL("alter database {} set search_path = public, later, pg_catalog").format(name))
+            assert kind(await Shop(PostgresConsents(postgres_url)).pay()) == "consent_required"
+        finally:
+            server.execute(sql.SQL("alter database {} reset search_path").format(name))
+            server.execute("drop schema if exists later cascade")
+            server.execute("drop table if exists consents, used_answers")
 
 
 async def test_a_no_is_remembered_in_its_session_until_a_person_takes_it_back(stores: Open) -> None:
