@@ -32,6 +32,7 @@ from pegboard.server.alert_watch import AlertWatch
 from pegboard.server.authenticator import Authenticator
 from pegboard.server.bus import Bus, Others, Transport
 from pegboard.server.certificate import ServerCertificate
+from pegboard.server.connect_login import ConnectLogin
 from pegboard.server.connect_page import ConnectPage
 from pegboard.server.connection_news import ConnectionNews
 from pegboard.server.consent_page import ConsentPage
@@ -191,7 +192,7 @@ def app_of(catalog: Catalog, options: AppOptions) -> Starlette:
         health=health,
         start_page=StartPage(gateway, host_guard, authenticator),
         consent_page=ConsentPage(host_guard),
-        connect_page=ConnectPage(catalog, host_guard, authenticator),
+        connect_page=ConnectPage(catalog, host_guard, authenticator, ConnectLogin(sealing)),
         console=ConsoleDoor(
             shared,
             part_states,

@@ -24,6 +24,7 @@ from pegboard.connections.connection_records import ConnectFailedError, PendingC
 from pegboard.model.error import CallError
 from pegboard.server.authenticator import Authenticator
 from pegboard.server.body_reader import BodyError, BodyReader, ClientLeftError
+from pegboard.server.connect_login import CONNECT_COOKIE_S, ConnectLogin
 from pegboard.server.host_guard import OTHER_PAGE, HostGuard, Refusal, is_of_another_page
 from pegboard.telemetry.served_request import REQUEST_ID
 
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from pegboard.connections.connections import Connections
 
 FORM_BYTES = 32_768  # bytes of the page's form, which has a key or a token
-COOKIE_S = 600  # seconds for which the browser keeps its cookie; a link is valid no longer
 FIELDS = 20  # fields of a query or a form
 _COOKIE: Final = "pegboard_connect"
 _COOKIE_BYTES = 32
@@ -70,10 +70,14 @@ class ConnectPage:
         catalog: has the connections, if it connects anybody.
         host_guard: checks Host and Origin.
         authenticator: identifies the reader.
+        login: knows the reader who came from the console.
     """
 
-    def __init__(self, catalog: Catalog, host_guard: HostGuard, authenticator: Authenticator) -> None:
+    def __init__(
+        self, catalog: Catalog, host_guard: HostGuard, authenticator: Authenticator, login: ConnectLogin
+    ) -> None:
         self._catalog, self._host_guard, self._authenticator = catalog, host_guard, authenticator
+        self._login = login
         self._body_reader = BodyReader(catalog.registry.bounds)
 
     @property
@@ -110,6 +114,7 @@ class ConnectPage:
             reader = await self._reader(request, "")
             if isinstance(reader, Refusal):
                 return _refusal(f"{reader.text} Log in first, then open the link again.", reader.status)
+            reader = reader or self._login.person(request, ticket)
             browser = _browser(request) or secrets.token_urlsafe(_COOKIE_BYTES)
             pending = await connections.opened(ticket, person=reader)
             return self._question(connections, pending, ticket, browser, asks_key=self._asks_key and reader is None)
@@ -125,7 +130,7 @@ class ConnectPage:
         if browser is None or not hmac.compare_digest(form.get("check", ""), _check(browser, ticket)):
             text = "Your browser did not send the cookie of this page. Allow it, and open the link again."
             return _refusal(text, 403, failure="no_cookie")
-        reader = await self._reader(request, form.get("key", "").strip())
+        reader = await self._reader(request, form.get("key", "").strip()) or self._login.person(request, ticket)
         if isinstance(reader, Refusal) or (reader is None and self._asks_key):
             pending = await connections.opened(ticket)
             text = reader.text if isinstance(reader, Refusal) else "Enter your key first."
@@ -249,8 +254,8 @@ class ConnectPage:
         response = _page(f"Connect {escape(pending.source)}?", body, status=status)
         place = urlsplit(connections.public_url or "")
         response.set_cookie(
-            _COOKIE, browser, max_age=COOKIE_S, path=f"{place.path}/connections", secure=place.scheme == "https",
-            httponly=True, samesite="lax",
+            _COOKIE, browser, max_age=CONNECT_COOKIE_S, path=f"{place.path}/connections",
+            secure=place.scheme == "https", httponly=True, samesite="lax",
         )  # fmt: skip
         return response
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from html import unescape
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from pegboard import Catalog
 from pegboard.auth.rules import IdentityRules
@@ -14,7 +17,7 @@ from tests.auth.parts import rule
 from tests.connections.agreeing import connect, connections_in, settings_of
 from tests.connections.toy_issuer import ToyIssuer
 from tests.connections.toy_upstreams import McpUpstream
-from tests.server.console.browsing import ADDRESS, Browser, console, text_of
+from tests.server.console.browsing import ADDRESS, Browser, console, opened, text_of
 from tests.server.console.test_console_login import Office
 
 
@@ -26,6 +29,11 @@ async def desk(folder: Path, *, public_url: str = ADDRESS) -> AsyncGenerator[tup
         connections.add(settings_of(issuer, upstream))
         office.catalog.connections = connections
         yield office, connections, issuer
+
+
+def field_of(page: str, name: str) -> str:
+    """Return the value of a hidden field."""
+    return unescape(re.search(rf'name="{name}" value="([^"]+)"', page)[1])  # type: ignore[index] - it is there
 
 
 async def log_in(browser: Browser, office: Office, name: str) -> None:
@@ -52,6 +60,30 @@ async def test_a_person_begins_to_connect_and_disconnects_on_one_page(tmp_path: 
         assert "mail not connected" in text_of((await browser.get("/connections?done=revoked&of=mail")).text)
         assert (await browser.post(f"/connections/{made.id}/disconnect")).status_code == 404
         assert (await browser.post("/connections/connect", source="none")).status_code == 404
+
+
+async def test_the_page_that_asks_knows_who_came_from_the_console_and_asks_others_for_their_key(tmp_path: Path) -> None:
+    async with desk(tmp_path) as (office, connections, issuer), console(office.catalog) as browser:
+        await log_in(browser, office, "paul")
+        await browser.get("/connections")
+        link = (await browser.post("/connections/connect", source="mail")).headers["location"]
+        page = await browser.client.get(link)
+        assert "Connect mail?" in page.text
+        assert 'name="key"' not in page.text
+        # The cookie counts for this link alone, and in the browser that made it.
+        theirs = await connections.begin(Person(user_id="olga"), "mail")
+        assert 'name="key"' in (await browser.client.get(theirs.url)).text
+        async with opened(browser.client._transport.app) as other:  # type: ignore[attr-defined] - the same server
+            stolen = await other.client.get(link)
+            assert 'name="key"' in stolen.text
+            form = {"check": field_of(stolen.text, "check"), "answer": "connect"}
+            refused = await other.client.post(link, data=form, headers={"origin": ADDRESS})
+            assert (refused.status_code, "Enter your key first" in refused.text) == (401, True)
+        # A log-in as somebody else does not help with a link of this person.
+        form = {"check": field_of(page.text, "check"), "answer": "connect"}
+        away = await browser.client.post(link, data=form, headers={"origin": ADDRESS})
+        assert (away.status_code, urlsplit(issuer.url).netloc in away.text) == (200, True)
+        assert await connections.listed() == []
 
 
 async def test_nobody_sees_or_ends_a_connection_of_somebody_else_but_operators(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from starlette.responses import RedirectResponse, Response
 
 from pegboard.connections.connection_records import ConnectFailedError, Connection
+from pegboard.server.connect_login import ConnectLogin
 from pegboard.server.connection_access import ConnectionAccess, access_of
 from pegboard.server.console.frame import frame
 from pegboard.server.console.page_error import PageError
@@ -35,8 +36,8 @@ class ConnectionRow(NamedTuple):
 class ConnectionsPage:
     """`/console/connections` and below; it shows what `/v1/connections` does."""
 
-    def __init__(self, pages: Pages) -> None:
-        self._pages = pages
+    def __init__(self, pages: Pages, login: ConnectLogin) -> None:
+        self._pages, self._login = pages, login
 
     async def list(self, visit: Visit) -> Response:
         """Show the services with the person's own connections, and to operators those of others."""
@@ -52,7 +53,14 @@ class ConnectionsPage:
         except ConnectFailedError as error:
             raise PageError(404 if error.failure == "unknown_source" else 422, "Not connected", str(error)) from None
         if _origin(link.url) == _origin(visit.origin):
-            return RedirectResponse(link.url, status_code=303, headers=SECURITY_HEADERS)
+            response = RedirectResponse(link.url, status_code=303, headers=SECURITY_HEADERS)
+            self._login.remember(
+                response,
+                ticket=link.ticket.reveal(),
+                person=access.person,
+                public_url=access.connections.public_url or "",
+            )
+            return response
         # Browsers do not follow the redirect of a form to another origin.
         return await self._list(visit, link=link.url)
 

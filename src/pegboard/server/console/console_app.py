@@ -22,6 +22,7 @@ from pegboard.model.json_types import is_awaitable
 from pegboard.model.rate_limit import RateLimit
 from pegboard.server.authenticator import Authenticated, network_of
 from pegboard.server.body_reader import ClientLeftError
+from pegboard.server.connect_login import ConnectLogin
 from pegboard.server.consent_inbox import APPROVER, AT_TERMINAL
 from pegboard.server.console.agents_page import AgentsPage
 from pegboard.server.console.audit_page import AuditPage
@@ -114,7 +115,8 @@ class ConsoleApp:
         sources = SourcesPage(self._pages, part_states, pending, has_others=has_others)
         tasks, audit = TasksPage(self._pages), AuditPage(self._pages)
         documents, connections, agents = (
-            DocumentsPage(self._pages), ConnectionsPage(self._pages), AgentsPage(self._pages)
+            DocumentsPage(self._pages), ConnectionsPage(self._pages, ConnectLogin(api.sealing)),
+            AgentsPage(self._pages),
         )  # fmt: skip
         board, tools, inbox = BoardPage(self._pages), ToolPage(self._pages), InboxPage(self._pages)
         self._routes = [
