@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 from pegboard import Catalog, Secret
@@ -74,6 +75,12 @@ def question_of(page: str) -> str:
     return path
 
 
+async def after(browser: Browser, done: httpx2.Response) -> str:
+    """Return the text of the page to which a decision leads."""
+    assert done.status_code == 303, done.text
+    return text_of((await browser.get(done.headers["location"].removeprefix("/console"))).text)
+
+
 async def test_the_navigation_counts_the_calls_that_wait_for_this_person(bank: Bank) -> None:
     async with console(bank.catalog) as browser:
         for number in range(2):
@@ -97,9 +104,9 @@ async def test_an_approved_call_passes_once_and_the_audit_has_the_name(bank: Ban
         page = text_of((await browser.get("/consents")).text)
         for part in ("destructive", "by bot in space s1", '"cents": 500', '"order": "ann-1"'):
             assert part in page
-        done = await browser.post(f"{question_of(browser.page)}/approve")
-        assert (done.status_code, done.headers["location"]) == (303, "/console/consents?done=approved")
-        assert "Approved: the same call passes once" in (await browser.get("/consents?done=approved")).text
+        page = await after(browser, await browser.post(f"{question_of(browser.page)}/approve"))
+        call = 'main.refund {"cents": 500, "order": "ann-1", "reason": "other"}'
+        assert f"Approved: {call} for bot in space s1. It has not run yet: bot in space s1 must make" in page
         assert [await bank.ask(browser, cents=501), await bank.ask(browser), await bank.ask(browser)] == [403, 200, 403]
         assert bank.paid == [{**ARGUMENTS, "reason": "other"}]
         [(event, detail, by)] = bank.noted
@@ -111,8 +118,12 @@ async def test_a_declined_call_stays_refused(bank: Bank) -> None:
         await bank.ask(browser)
         await browser.log_in(bank.key["ann"])
         await browser.get("/consents")
-        await browser.post(f"{question_of(browser.page)}/decline")
-        assert "Nothing waits for you" in (await browser.get("/consents")).text
+        page = await after(browser, await browser.post(f"{question_of(browser.page)}/decline"))
+        call = 'main.refund {"cents": 500, "order": "ann-1", "reason": "other"}'
+        assert "Nothing waits for you" in page
+        # The notice and the table of answers name the call, and until when the refusal holds.
+        assert f"Declined: {call} for bot in space s1. The same call is refused in the same session until 2" in page
+        assert f"{call} no, in the same session bot in space s1 just now 2" in page
         assert (await bank.ask(browser), bank.paid) == (403, [])
 
 
@@ -134,14 +145,15 @@ async def test_a_grant_is_given_as_it_was_read_and_can_be_revoked(bank: Bank) ->
         assert "Allow up to 9 calls" in text_of(
             (await browser.post(f"{path}/grant", **{**bounds, "calls": "9"}, read=read)).text
         )
-        assert (await browser.post(f"{path}/grant", **bounds, read=read)).status_code == 303
+        page = await after(browser, await browser.post(f"{path}/grant", **bounds, read=read))
+        assert "Allowed main.refund for bot in space s1: calls within these bounds run without asking until 2" in page
         assert bank.noted[0][0] == "grant_given"
         statuses = [await bank.ask(browser, order=order, cents=cents) for order, cents in
                     (("x", 700), ("y", 701), ("z", 700), ("z", 700))]  # fmt: skip
         assert statuses == [200, 403, 200, 403]
         page = await browser.get("/consents")
         revoke = re.findall(r'action="/console(/consents/[0-9a-f]+/revoke)"', page.text)[0]
-        assert (await browser.post(revoke)).status_code == 303
+        assert "Revoked. The next such call asks again." in await after(browser, await browser.post(revoke))
 
 
 @pytest.mark.parametrize(
@@ -227,9 +239,10 @@ async def test_the_page_of_a_call_with_four_eyes_counts_the_people_and_lets_none
         assert "0 of 2 have approved" in text_of(page.text)
         assert "Allow several calls" not in page.text
         path = question_of(page.text)
-        done = await browser.post(f"{path}/approve")
-        assert done.headers["location"].endswith("?done=one_of_two")
-        page = await browser.get("/consents?done=one_of_two")
+        assert "It can run when another person has approved it, too." in await after(
+            browser, await browser.post(f"{path}/approve")
+        )
+        page = await browser.get("/consents")
         assert "1 of 2 have approved" in text_of(page.text)
         assert "You have approved; another person must, too." in page.text
         assert f"{path}/approve" not in page.text
@@ -266,7 +279,9 @@ async def test_edited_arguments_are_shown_before_they_are_approved_and_are_what_
         again = await browser.post(f"{path}/edit", json='{"order": "ann-1", "cents": 6}', read=read)
         assert "Approve with these arguments" in again.text
         done = await browser.post(f"{path}/edit", json='{"order": "ann-1", "cents": 5}', read=read)
-        assert done.headers["location"].endswith("?done=edited")
+        page = await after(browser, done)
+        assert 'Approved: main.refund {"cents": 5, "order": "ann-1"' in page
+        assert "then runs once with your arguments, until 2" in page
         assert await bank.ask(browser) == 200
         assert bank.paid == [{"order": "ann-1", "cents": 5, "reason": "other"}]
         [(_, detail, by)] = bank.noted

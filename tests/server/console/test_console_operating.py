@@ -73,6 +73,10 @@ from pegboard import default_catalog
 @default_catalog.tool
 def add(a: int, b: int) -> int:
     return a + b
+
+@default_catalog.tool(consent="always")
+def wipe(disk: str) -> str:
+    return "wiped"
 """
 
 
@@ -82,7 +86,9 @@ async def audited(tmp_path: Path) -> AsyncGenerator[Browser]:
     tmp_path.chmod(0o700)
     (tmp_path / "audited_shop.py").write_text(SHOP)
     path = tmp_path / "pegboard.yaml"
-    path.write_text('python: [audited_shop]\naudit: {store: "sqlite:./audit.db"}\n')
+    path.write_text(
+        'python: [audited_shop]\naudit: {store: "sqlite:./audit.db"}\nconsents: {store: "sqlite:./consents.db"}\n'
+    )
     catalog, config = load_catalog(path)
     async with console(catalog, config=config) as browser:
         for arguments in ({"a": 1, "b": 41}, {"a": "one"}):
@@ -112,6 +118,18 @@ async def test_the_audit_shows_calls_and_one_call_in_full(audited: Browser) -> N
     assert "41" not in re.sub(r"[0-9a-f]{12,}|\d+ (?:ms|µs|bytes)|[\d.:-]+", "", one)
     assert "No row matches" in (await audited.get("/audit?a_user=nobody")).text
     assert (await audited.get("/audit/none")).status_code == 404
+
+
+async def test_the_audit_shows_which_call_a_person_approved_or_declined(audited: Browser) -> None:
+    for disk, answer in (("a", "approve"), ("b", "decline")):
+        assert (await audited.client.post("/v1/tools/wipe/call", json={"disk": disk})).status_code == 403
+        [path] = re.findall(r'action="/console(/consents/[0-9a-f]+)/approve', (await audited.get("/consents")).text)
+        await audited.post(f"{path}/{answer}")
+    async with asyncio.timeout(PATIENCE_S):
+        while (page := (await audited.get("/audit?a_kind=consent_decided")).text).count("main.wipe") < 2:
+            await asyncio.sleep(0.01)
+    rows = re.findall(r"consent_decided main.wipe for an anonymous caller \S+ (\w+)", text_of(page))
+    assert rows == ["no", "yes"]
 
 
 async def test_without_an_audit_the_page_says_so_and_what_to_write() -> None:

@@ -21,16 +21,20 @@ from pegboard.server.console.visit import Visit
 from pegboard.storage.store_error import StoreError
 
 AUDIT_ROWS_SHOWN = 200  # rows on one page
+_DECISIONS = ("consent_decided", "grant_given", "consent_forgotten")
+_ANSWERS = {"approved": "yes", "denied": "no", "granted": "allowed", "forgotten": "revoked"}
 _FILTERS = ("tool", "user", "space", "kind")
 
 
 class AuditLine(NamedTuple):
-    """A row with its times in words, and the name of its caller."""
+    """A row with its times in words, the name of its caller, and the tool and answer of a person's decision."""
 
     row: AuditRow
     at: str
     took: str
     who: str
+    about: str
+    answer: str
 
 
 class AuditPage:
@@ -87,4 +91,15 @@ def audit_line(row: AuditRow) -> AuditLine:
     """Return a row for a page."""
     at = datetime.fromtimestamp(row.at, tz=UTC).strftime("%Y-%m-%d %H:%M:%S")
     spent = took(row.duration_s) if row.event == "call" else ""
-    return AuditLine(row, at, spent, row.user or row.credential[:12] or "nobody")
+    who, about, answer = row.user or row.credential[:12] or "nobody", "", ""
+    if row.event in _DECISIONS:
+        caller = row.detail.get("user") or "an anonymous caller"
+        about, answer = f"{row.detail.get('tool', '')} for {caller}", _answered(row)
+        who = row.user or row.credential  # the name of the person
+    return AuditLine(row, at, spent, who, about, answer)
+
+
+def _answered(row: AuditRow) -> str:
+    """Return a person's decision in words; one that waits for a second person has its progress."""
+    decision, progress = str(row.detail.get("decision", "")), row.detail.get("progress")
+    return f"{_ANSWERS.get(decision, decision)}{f', {progress}' if progress and decision == 'approved' else ''}"

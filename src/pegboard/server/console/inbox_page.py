@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -30,13 +30,14 @@ from pegboard.server.console.frame import frame
 from pegboard.server.console.page_error import PageError
 from pegboard.server.console.pages import SECURITY_HEADERS, Pages
 from pegboard.server.console.schema_form import FormError, whole_arguments
-from pegboard.server.console.shown_json import exact_json
+from pegboard.server.console.shown_json import exact_json, one_line
 from pegboard.server.console.shown_time import ago
 from pegboard.server.console.tool_detail import parameters
 from pegboard.server.console.visit import Visit
 from pegboard.server.principal import ANONYMOUS
 
 CREDENTIAL_SHOWN_CHARS = 12  # of the digest that names a credential
+ANSWER_SHOWN_CHARS = 160  # of the arguments of a decided call
 
 _KINDS = ("same", "any", "value", "out")
 _USUAL = {"calls": "10", "hours": "24"}
@@ -59,6 +60,16 @@ class Question(NamedTuple):
     read: str
     may_edit: bool
     has_approved: bool
+
+
+class Answer(NamedTuple):
+    """An answer or a grant in force: the call in one line, and for whom, since when and until when it holds."""
+
+    consent: Consent
+    arguments: str
+    who: str
+    decided: str
+    until: str
 
 
 class Change(NamedTuple):
@@ -87,10 +98,10 @@ class InboxPage:
         now = visit.now()
         values = {
             "open": [_question(visit, one) for one in mine if one.state == "asked"],
-            "closed": [(one, ago(one.decided_at or now, now), _until(one)) for one in mine if one.state != "asked"],
+            "closed": [_answer(one, now) for one in mine if one.state != "asked"],
             "others": [_question(visit, one) for one in others],
             "has_store": store is not None, "may_decide": inbox.store is not None,
-            "done": visit.query.get("done", ""),
+            "notice": _notice(visit.query, mine),
             "to_connect": await to_connect(visit.gateway.catalog, _self(visit)),
         }  # fmt: skip
         return self._pages.page("inbox.html", {**frame(visit, "consents"), **values})
@@ -113,7 +124,7 @@ class InboxPage:
         """Approve one call, with the arguments that the page showed."""
         read = visit.form.get("read")
         decided = await _inbox(visit).approve(visit.path["id"], good_s=CONSENT_GOOD_S, read=read)
-        return _back_to_inbox(visit, "approved" if decided.state == "agreed" else "one_of_two")
+        return _back_to_inbox(visit, "approved" if decided.state == "agreed" else "one_of_two", decided)
 
     async def edit(self, visit: Visit) -> Response:
         """Show a form with the arguments of the call."""
@@ -141,7 +152,7 @@ class InboxPage:
         decided = await inbox.approve(
             consent.id, good_s=CONSENT_GOOD_S, edited=edited, read=shown_digest(consent)
         )  # fmt: skip
-        return _back_to_inbox(visit, "edited" if decided.state == "agreed" else "one_of_two")
+        return _back_to_inbox(visit, "approved" if decided.state == "agreed" else "one_of_two", decided)
 
     def _edit_page(
         self, visit: Visit, consent: Consent, text: str, *, edited: JSON | None = None, fault: str = ""
@@ -157,13 +168,13 @@ class InboxPage:
 
     async def decline(self, visit: Visit) -> Response:
         """Decline, which holds for the caller's session."""
-        await _inbox(visit).decline(visit.path["id"], good_s=CONSENT_GOOD_S)
-        return _back_to_inbox(visit, "declined")
+        decided = await _inbox(visit).decline(visit.path["id"], good_s=CONSENT_GOOD_S)
+        return _back_to_inbox(visit, "declined", decided)
 
     async def revoke(self, visit: Visit) -> Response:
         """Revoke an answer or a grant."""
-        await _inbox(visit).forget(visit.path["id"])
-        return _back_to_inbox(visit, "revoked")
+        forgotten = await _inbox(visit).forget(visit.path["id"])
+        return _back_to_inbox(visit, "revoked", forgotten)
 
     async def grant(self, visit: Visit) -> Response:
         """Show what a grant would allow, in words; give it if the person has read that."""
@@ -176,8 +187,8 @@ class InboxPage:
         # The digest of the text is in the form: what is given is what was read.
         if form.get("read") != digest(text):
             return await self._question_page(visit, form, scope=text)
-        await inbox.grant(consent_id, lambda question: _grant(question, form))
-        return _back_to_inbox(visit, "granted")
+        granted = await inbox.grant(consent_id, lambda question: _grant(question, form))
+        return _back_to_inbox(visit, "granted", granted)
 
     async def _question_page(
         self, visit: Visit, form: Mapping[str, str], *, fault: str = "", scope: str = ""
@@ -207,8 +218,50 @@ def _self(visit: Visit) -> Person | None:
     return None if user is None else Person(user_id=user, space_id=visit.person.space)
 
 
-def _back_to_inbox(visit: Visit, what: str) -> Response:
-    return RedirectResponse(visit.url("/consents", done=what), status_code=303, headers=SECURITY_HEADERS)
+def _back_to_inbox(visit: Visit, done: str, consent: Consent) -> Response:
+    address = visit.url("/consents", done=done, of=consent.id)
+    return RedirectResponse(address, status_code=303, headers=SECURITY_HEADERS)
+
+
+def _notice(query: Mapping[str, str], mine: Sequence[Consent]) -> str:
+    """Return what the last decision was, and what follows from it; its record is read again, not the address."""
+    done = query.get("done", "")
+    if done == "revoked":
+        return "Revoked. The next such call asks again."
+    consent = next((one for one in mine if one.id == query.get("of")), None)
+    if consent is None:
+        return ""
+    call, who, until = f"{consent.tool} {_arguments(consent)}".rstrip(), _who(consent), _until(consent)
+    if done == "one_of_two" and consent.state == "asked":
+        return f"You approved {call} for {who}. It can run when another person has approved it, too."
+    if done == "granted" and consent.is_grant:
+        return f"Allowed {consent.tool} for {who}: calls within these bounds run without asking until {until}."
+    if done == "approved" and consent.state == "agreed":
+        edited = " with your arguments" if consent.edited is not None else ""
+        text = f"It has not run yet: {who} must make the same call again, which then runs once{edited}"
+        return f"Approved: {call} for {who}. {text}, until {until}."
+    if done == "declined" and consent.state == "declined":
+        return f"Declined: {call} for {who}. The same call is refused in the same session until {until}."
+    return ""
+
+
+def _answer(consent: Consent, now: float) -> Answer:
+    return Answer(consent, _arguments(consent), _who(consent), ago(consent.decided_at or now, now), _until(consent))
+
+
+def _arguments(consent: Consent) -> str:
+    """Return the arguments with which the call runs, redacted as they are stored, in one line that may be cut."""
+    shown = shown_arguments_of(consent)
+    return "" if shown is None else one_line(dict(shown), ANSWER_SHOWN_CHARS)
+
+
+def _who(consent: Consent) -> str:
+    """Return who made the call, in words."""
+    parts = [
+        consent.user_id or _credential(consent), f"in space {consent.space_id}" if consent.space_id else "",
+        f"through agent {consent.agent}" if consent.agent else "",
+    ]  # fmt: skip
+    return " ".join(filter(None, parts))
 
 
 def _question(visit: Visit, consent: Consent) -> Question:
@@ -219,16 +272,11 @@ def _question(visit: Visit, consent: Consent) -> Question:
         risks += ["destructive"] if hints.destructive else []
         risks += ["reaches outside"] if hints.open_world else []
         risks += ["only reads"] if hints.read_only else []
-    parts = [
-        consent.user_id or _credential(consent), f"in space {consent.space_id}" if consent.space_id else "",
-        f"through agent {consent.agent}" if consent.agent else "",
-    ]  # fmt: skip
-    who = " ".join(filter(None, parts))
     is_changed = entry is None or entry.fingerprint != consent.definition_hash
     return Question(
-        consent, ago(consent.asked_at, visit.now()), who, tuple(risks), is_changed, shown_arguments_of(consent),
-        None if consent.edited is None else consent.arguments, shown_digest(consent), may_edit(consent),
-        _has_approved(_inbox(visit), consent),
+        consent, ago(consent.asked_at, visit.now()), _who(consent), tuple(risks), is_changed,
+        shown_arguments_of(consent), None if consent.edited is None else consent.arguments, shown_digest(consent),
+        may_edit(consent), _has_approved(_inbox(visit), consent),
     )  # fmt: skip
 
 

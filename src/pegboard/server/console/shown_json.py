@@ -22,6 +22,12 @@ def exact_json(value: JSONValue) -> str:
     return UNSAFE.sub(_escaped, json.dumps(value, indent=2, default=str, ensure_ascii=False))
 
 
+def one_line(value: JSONValue, chars: int) -> str:
+    """Return the value as JSON in one line, cut after `chars`."""
+    text = UNSAFE.sub(_escaped, json.dumps(value, default=str, ensure_ascii=False))
+    return text if len(text) <= chars else f"{text[:chars]} …"
+
+
 def _escaped(match: re.Match[str]) -> str:
     # In JSON, characters beyond the first 65,536 are two escapes.
     return json.dumps(match.group())[1:-1]
