@@ -102,8 +102,11 @@ async def test_an_approved_call_passes_once_and_the_audit_has_the_name(bank: Ban
         assert await bank.ask(browser) == 403
         await browser.log_in(bank.key["ann"])
         page = text_of((await browser.get("/consents")).text)
-        for part in ("destructive", "by bot in space s1", '"cents": 500', '"order": "ann-1"'):
+        for part in ("destructive", "by bot in space s1", "Pay an order back.", '"cents": 500', '"order": "ann-1"'):
             assert part in page
+        # The question says no more than the arguments, so the card has its reason alone.
+        assert "Asked because: " in page
+        assert "The question as it was asked" not in page
         page = await after(browser, await browser.post(f"{question_of(browser.page)}/approve"))
         call = 'main.refund {"cents": 500, "order": "ann-1", "reason": "other"}'
         assert f"Approved: {call} for bot in space s1. It has not run yet: bot in space s1 must make" in page

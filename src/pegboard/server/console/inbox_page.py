@@ -44,7 +44,9 @@ _USUAL = {"calls": "10", "hours": "24"}
 
 
 class Question(NamedTuple):
-    """A record with what a person needs to judge it; `risks` are the hints of the tool as it is declared now.
+    """A record with what a person needs to judge it; `about` and `risks` are of the tool as it is declared now.
+
+    `why` is the reason for asking, if the question says nothing else that the card does not show.
 
     `arguments` are those with which the call would run, and `read` is their digest; `was` are those of the caller if
     somebody has edited them. `has_approved` says that the person is one of two who must.
@@ -53,6 +55,8 @@ class Question(NamedTuple):
     consent: Consent
     asked: str
     who: str
+    about: str
+    why: str
     risks: tuple[str, ...]
     is_changed: bool
     arguments: Mapping[str, JSONValue] | None
@@ -266,18 +270,29 @@ def _who(consent: Consent) -> str:
 
 def _question(visit: Visit, consent: Consent) -> Question:
     entry = visit.gateway.registry.snapshot().find(consent.tool)
-    risks = list[str]()
+    risks, about = list[str](), ""
     if entry is not None:
+        about = entry.spec.description.strip().partition("\n")[0]
         hints = entry.spec.annotations
         risks += ["destructive"] if hints.destructive else []
         risks += ["reaches outside"] if hints.open_world else []
         risks += ["only reads"] if hints.read_only else []
     is_changed = entry is None or entry.fingerprint != consent.definition_hash
     return Question(
-        consent, ago(consent.asked_at, visit.now()), _who(consent), tuple(risks), is_changed,
-        shown_arguments_of(consent), None if consent.edited is None else consent.arguments, shown_digest(consent),
-        may_edit(consent), _has_approved(_inbox(visit), consent),
+        consent, ago(consent.asked_at, visit.now()), _who(consent), about, _why(consent), tuple(risks),
+        is_changed, shown_arguments_of(consent), None if consent.edited is None else consent.arguments,
+        shown_digest(consent), may_edit(consent), _has_approved(_inbox(visit), consent),
     )  # fmt: skip
+
+
+def _why(consent: Consent) -> str:
+    """Return the reason in a question that shows the tool and the arguments in full; empty for any other question."""
+    asked, _, arguments = consent.question.partition(". Arguments: ")
+    try:
+        is_same = json.loads(arguments) == consent.arguments
+    except ValueError:  # no JSON, as where long values are shortened
+        is_same = False
+    return asked.partition("? ")[2] if is_same else ""
 
 
 def _has_approved(inbox: ConsentInbox, consent: Consent) -> bool:
