@@ -74,6 +74,10 @@ from pegboard import default_catalog
 def add(a: int, b: int) -> int:
     return a + b
 
+@default_catalog.tool(internal_only=True)
+def sweep() -> str:
+    return "swept"
+
 @default_catalog.tool(consent="always")
 def wipe(disk: str) -> str:
     return "wiped"
@@ -132,6 +136,15 @@ async def test_the_audit_shows_which_call_a_person_approved_or_declined(audited:
     assert rows == ["no", "yes"]
 
 
+async def test_the_audit_tells_operators_why_a_tool_was_not_found_and_its_caller_does_not_learn_it(
+    audited: Browser,
+) -> None:
+    hidden, absent = [await audited.client.post(f"/v1/tools/{name}/call", json={}) for name in ("sweep", "nothing")]
+    assert hidden.text.replace("sweep", "nothing").split("callId")[0] == absent.text.split("callId")[0]
+    page = text_of(await rows_of(audited, "/audit?a_kind=not_found", 2))
+    assert page.count("not_found hidden: internal") == page.count("hidden: ") == 1
+
+
 async def test_without_an_audit_the_page_says_so_and_what_to_write() -> None:
     async with console(Catalog("bare")) as browser:
         await browser.log_in()
@@ -150,6 +163,9 @@ async def test_the_matrix_has_each_tool_and_profile_and_can_show_what_differs() 
         await browser.log_in()
         page = text_of((await browser.get("/matrix")).text)
         assert "Tool clerk boss change group ● visible look ● visible ● visible" in page
+        assert "Seen by you. ● may be used group the profile includes none of its groups" in page
+        bob = text_of((await browser.get("/matrix?user=bob")).text)
+        assert "Seen by bob. Look as yourself" in bob
         assert "1 tool of 2 that profiles see differently" in text_of((await browser.get("/matrix?differ=1")).text)
 
 

@@ -68,7 +68,7 @@ class Pages:
         )  # fmt: skip
         # Jinja does not type them.
         untyped: Any = environment
-        untyped.filters.update(cut=cut, pretty=pretty, plural=plural)
+        untyped.filters.update(cut=cut, pretty=pretty, plural=plural, worded=worded)
         untyped.globals["asset"] = self.asset_version
         return environment
 
@@ -122,3 +122,8 @@ def cut(text: str, chars: int = SHOWN_TEXT_CHARS) -> str:
 def plural(count: int, noun: str) -> str:
     """Return a number with its noun: `1 tool`, `2 tools`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def worded(code: str) -> str:
+    """Return the code of a hidden tool as a label; `available` alone would claim the opposite."""
+    return "unavailable" if code == "available" else code
