@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +103,12 @@ async def test_the_page_of_a_hidden_tool_has_the_reason_and_the_fix(browser: Bro
     page = text_of((await browser.get("/tools/refund?profile=clerk")).text)
     assert "group Hidden: the profile includes none of its groups." in page
     assert "Reason not in include=['read'] of profile 'clerk'" in page
-    assert "Fix include 'write' in the config, for profile clerk; then reload After that visible" in page
+    assert "Fix include 'write' in the config, for profile clerk. Then restart the server; under pegboard serve" in page
+    assert "After that visible" in page
+    # A list of names reads as words, and the code `available` does not claim that the tool may be used.
+    denied = text_of((await browser.get("/tools/delete_item?profile=boss")).text)
+    assert "Fix remove delete_* from deny in the config" in denied
+    assert "unavailable Hidden: its condition" in text_of((await browser.get("/tools/count_items?profile=boss")).text)
     # Who can reach it.
     assert "you clerk group the profile includes none of its groups you boss visible may be used" in page
 
@@ -247,9 +253,20 @@ async def test_the_search_finds_tools_profiles_and_pages_and_lists_pages_before_
     assert "Nothing has these words" in (await browser.get("/find?find=volcano")).text
 
 
+async def test_the_search_of_an_operator_finds_callers_by_name_and_leads_to_their_board(tmp_path: Path) -> None:
+    office = Office(tmp_path)
+    async with console(office.catalog) as browser:
+        await browser.log_in(office.key["olga"])
+        assert "search for their name" in text_of((await browser.get("/agents")).text)
+        page = (await browser.get("/find?find=paul")).text
+        assert "caller paul key paul, its board; profile desk" in text_of(page)
+        [board] = re.findall(r'href="/console(\?[^"]*user=paul[^"]*)"', page)
+        assert "on the board for paul with profile desk" in text_of((await browser.get(unescape(board))).text)
+
+
 async def test_the_search_of_a_person_has_no_hidden_tool_and_no_operators_page(tmp_path: Path) -> None:
     office = Office(tmp_path)
     async with console(office.catalog) as browser:
         await browser.log_in(office.key["paul"])
-        for query in ("vault", "matrix", "open"):
+        for query in ("vault", "matrix", "open", "olga"):
             assert "Nothing has these words" in (await browser.get(f"/find?find={query}")).text

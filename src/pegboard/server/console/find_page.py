@@ -11,10 +11,11 @@ from starlette.responses import Response
 
 from pegboard.audit.audit import Audit
 from pegboard.audit.audit_query import AuditFilter, newest_rows
+from pegboard.auth.rule_callers import rule_callers
 from pegboard.server.console.board import pegs_of
 from pegboard.server.console.frame import frame, tabs_of
 from pegboard.server.console.pages import Pages
-from pegboard.server.console.visit import Visit
+from pegboard.server.console.visit import Lens, Visit
 from pegboard.storage.store_error import StoreError
 
 FIND_QUERY_CHARS = 200  # of a search
@@ -42,7 +43,7 @@ class FindPage:
     async def show(self, visit: Visit) -> Response:
         query = visit.query.get("find", "").strip()[:FIND_QUERY_CHARS]
         words = query.casefold().split()
-        hits = [*_pages(visit, words), *_profiles(visit, words)]
+        hits = [*_pages(visit, words), *_profiles(visit, words), *_callers(visit, words)]
         if words:
             hits = [*hits, *await _tools(visit, words), *await _calls(visit, query)]
         return self._pages.page("find.html", {**frame(visit, "find"), "query": query, "hits": hits})
@@ -56,6 +57,24 @@ def _pages(visit: Visit, words: Sequence[str]) -> list[Hit]:
 def _profiles(visit: Visit, words: Sequence[str]) -> list[Hit]:
     names = [one for one in visit.profiles if words and _has(one, words)]
     return [Hit("profile", one, "its board", visit.url(profile=one)) for one in names[:FIND_HITS]]
+
+
+def _callers(visit: Visit, words: Sequence[str]) -> list[Hit]:
+    """Return the callers that the rules name, for operators, each with the board that it sees."""
+    rules = visit.gateway.registry.declarations.identity
+    if not visit.is_operator or rules is None or not words:
+        return []
+    hits = list[Hit]()
+    for caller in rule_callers(rules, visit.profiles):
+        if _has(f"{caller.name} {caller.user or ''}", words):
+            lens = Lens(
+                profile=next(iter(caller.profiles), None) or "", user=caller.user or "", space=caller.space or "",
+                role=", ".join(caller.roles),
+            )  # fmt: skip
+            profiles = ", ".join(filter(None, caller.profiles))
+            text = f"{caller.name}, its board{f'; profile {profiles}' if profiles else ''}"
+            hits.append(Hit("caller", caller.user or caller.name, text, visit.address("", lens.query())))
+    return hits[:FIND_HITS]
 
 
 async def _tools(visit: Visit, words: Sequence[str]) -> list[Hit]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -35,6 +36,7 @@ _FACTS = (
     "source", "origin", "consent", "rate_limit", "timeout_s", "max_concurrency", "max_result_bytes", "task",
     "deprecated", "replaced_by",
 )  # fmt: skip
+_NAMES = re.compile(r"\[('[^'\[\]]*'(?:, '[^'\[\]]*')*)\]")
 _GOES_WITHOUT_SAYING = (None, "", "never", "forbidden")
 
 
@@ -92,7 +94,9 @@ class ToolPage:
         sent = form if form and "json" not in form else None
         fields = fields_of(schema, arguments or usual, sent)
         values = {
-            "tool": facts, "decision": decision, "hints": hints(entry), "meaning": meaning_of(decision.code),
+            "tool": facts, "decision": decision,
+            "fix": "" if decision.fix is None else _in_words(decision.fix.text),
+            "hints": hints(entry), "meaning": meaning_of(decision.code),
             "facts": [(key, facts[key]) for key in _FACTS if facts[key] not in _GOES_WITHOUT_SAYING],
             "parameters": parameters(schema), "tokens": tokens_of(entry),
             "calls": ways_to_call(visit, entry, arguments), "reach": await _reach(visit, entry),
@@ -118,6 +122,11 @@ async def tool_of(visit: Visit, view: View, name: str) -> tuple[ToolEntry, Decis
     if entry is None:
         raise PageError(404, "No such tool", view.absence(name))
     return entry, await view.awhy(name)
+
+
+def _in_words(text: str) -> str:
+    """Return a text with its lists of names as words: `a, b` instead of `['a', 'b']`."""
+    return _NAMES.sub(lambda names: names[1].replace("'", ""), text)
 
 
 def meaning_of(code: Code) -> str:
