@@ -51,7 +51,7 @@ class Place:
 
 
 @asynccontextmanager
-async def place(folder: Path, *, has_keys: bool = True) -> AsyncGenerator[Place]:
+async def place(folder: Path, *, has_keys: bool = True, console: bool = False) -> AsyncGenerator[Place]:
     async with ToyIssuer(path="/tenant").running() as issuer, McpUpstream(issuer).running() as upstream:
         catalog, connections = Catalog("desk"), connections_in(folder / "connections.db")
         connections.add(settings_of(issuer, upstream))
@@ -63,7 +63,7 @@ async def place(folder: Path, *, has_keys: bool = True) -> AsyncGenerator[Place]
             rules = (*(rule(key=name, user=name) for name in ("ann", "bob")), rule(key="robot"),
                      rule(key="operator", roles=("operator",)))  # fmt: skip
             catalog.identity = IdentityRules(key_store=folder / "keys.db", map=rules)
-        app = http_app(catalog)
+        app = http_app(catalog, console=console)
         async with app.router.lifespan_context(app):
             yield Place(app, issuer, connections, keys)
 
@@ -77,8 +77,16 @@ async def test_a_person_reads_what_will_be_connected_agrees_and_is_connected(tmp
         assert here.issuer.hits["authorize"] == 0
         done = await browser.press(page, "connect", key=here.keys["ann"])
         assert (done.status_code, "<h1>Connected</h1>" in done.text) == (200, True)
+        assert "Back to the console" not in done.text  # this server has none
         assert await here.connected() == [("ann", "ann")]
         assert not any(secret in done.text for secret in here.issuer.secrets)
+
+
+async def test_a_connected_person_finds_the_way_back_to_the_console(tmp_path: Path) -> None:
+    async with place(tmp_path, console=True) as here, Browser(here.app) as browser:
+        done = await browser.press(await browser.go(await here.link()), "connect", key=here.keys["ann"])
+        back = f'<a href="{urlsplit(PUBLIC_URL).path}/console/connections">Back to the console</a>'
+        assert ("<h1>Connected</h1>" in done.text, back in done.text) == (True, True)
 
 
 async def test_the_page_has_no_script_is_framed_by_nobody_and_keeps_its_cookie_to_itself(tmp_path: Path) -> None:

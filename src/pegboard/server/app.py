@@ -192,7 +192,9 @@ def app_of(catalog: Catalog, options: AppOptions) -> Starlette:
         health=health,
         start_page=StartPage(gateway, host_guard, authenticator),
         consent_page=ConsentPage(host_guard),
-        connect_page=ConnectPage(catalog, host_guard, authenticator, ConnectLogin(sealing)),
+        connect_page=ConnectPage(
+            catalog, host_guard, authenticator, ConnectLogin(sealing), has_console=bool(options.console)
+        ),
         console=ConsoleDoor(
             shared,
             part_states,

@@ -71,13 +71,20 @@ class ConnectPage:
         host_guard: checks Host and Origin.
         authenticator: identifies the reader.
         login: knows the reader who came from the console.
+        has_console: whether people can go back to the console.
     """
 
     def __init__(
-        self, catalog: Catalog, host_guard: HostGuard, authenticator: Authenticator, login: ConnectLogin
+        self,
+        catalog: Catalog,
+        host_guard: HostGuard,
+        authenticator: Authenticator,
+        login: ConnectLogin,
+        *,
+        has_console: bool,
     ) -> None:
         self._catalog, self._host_guard, self._authenticator = catalog, host_guard, authenticator
-        self._login = login
+        self._login, self._has_console = login, has_console
         self._body_reader = BodyReader(catalog.registry.bounds)
 
     @property
@@ -177,6 +184,9 @@ class ConnectPage:
         rows = _rows({"Account of": connected.person.user_id, "Service": connected.source, "Issuer": connected.issuer,
                       "Rights": ", ".join(connected.scopes) or "those that the service gives"})  # fmt: skip
         text = "<p>You can close this page, and go back to your agent: the same call works now.</p>"
+        if self._has_console:
+            place = urlsplit(connections.public_url or "").path
+            text += f'<p><a href="{escape(place, quote=True)}/console/connections">Back to the console</a></p>'
         return _page("Connected", f"{rows}{text}")
 
     # ---- checks
