@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from hashlib import sha256
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
 import pegboard.server.console as package
+from pegboard.config import load_catalog
 
 FOLDER = Path(package.__file__).parent
 TEMPLATES = sorted((FOLDER / "templates").glob("*.html"))
@@ -91,3 +93,27 @@ UPLOT = {
     "uplot.min.css": "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04",
 }
 HTMX = "a0abb04f2f45a1f89d1d4844023245537e5e6014c87b144553e0607b4cc32130"
+
+
+# Whole configs of the pages that are empty; those of `identity:` and `files:` need keys and files next to them.
+EXAMPLES = [
+    pytest.param(unescape(text), id=f"{path.name}-{text.partition(':')[0]}")
+    for path in TEMPLATES
+    for text in re.findall(
+        r'<pre tabindex="0">((?:audit|connections|consents|tasks|tools|workspace):[^<]+)</pre>',
+        path.read_text(encoding="utf-8"),
+    )
+]
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_an_empty_page_shows_a_config_that_is_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, example: str
+) -> None:
+    monkeypatch.setenv("CONNECTIONS_KEY", "a-random-text-of-at-least-32-characters")
+    (tmp_path / "pegboard.yaml").write_text(example)
+    load_catalog(tmp_path / "pegboard.yaml")
+
+
+def test_most_empty_pages_show_a_config() -> None:
+    assert len({example.id.partition("-")[0] for example in EXAMPLES if example.id}) >= 6
