@@ -54,6 +54,7 @@ _LINK = re.compile(
     r"^ *```.*?^ *```$|<!--.*?-->|(?P<before>\[(?:`[^`\n]*`|[^\]`])*\]\()(?P<target>[^)\s]+)\)|`[^`\n]*`",
     re.MULTILINE | re.DOTALL,
 )
+_COMMENTS_ABOVE = re.compile(r"\A(?:<!--.*?-->\s*)+", re.DOTALL)
 _LIST_ITEM = re.compile(r"(?:[*-]|\d+\.) ")
 
 
@@ -179,7 +180,10 @@ def summary_of(text: str) -> str:
 
 
 def for_renderer(text: str) -> str:
-    """Return a page as Python-Markdown reads it, which differs from GitHub in three small ways."""
+    """Return a page as Python-Markdown reads it, which differs from GitHub in three small ways.
+
+    Comments above the heading are removed: mkdocs takes the title of a page from its first element.
+    """
 
     def fence(block: re.Match[str]) -> str:
         if block["head"].strip() == "mermaid":
@@ -188,7 +192,7 @@ def for_renderer(text: str) -> str:
         return f"{block['indent']}```{head}\n{block['text']}{block['indent']}```"
 
     lines, is_code, previous = list[str](), False, ""
-    for line in text.splitlines():
+    for line in _COMMENTS_ABOVE.sub("", text).splitlines():
         is_code ^= line.lstrip().startswith("```")
         starts_list = _LIST_ITEM.match(line) and previous.strip() and not re.match(r" |[*-] |\d+\. ", previous)
         lines += ["", line] if starts_list and not is_code else [line]

@@ -30,6 +30,12 @@ def test_dead_links_are_found_in_text_and_pictures_and_not_in_code(tmp_path: Pat
     assert build_site.dead_links(page) == ["no.md", "no.svg", "page.md#no"]
 
 
+def test_comments_above_a_title_do_not_hide_it_from_the_navigation_of_the_site() -> None:
+    page = "<!-- Written by a script. -->\n<!-- fmt: off -->\n\n# Command line\n\n<!-- kept -->\n"
+
+    assert build_site.for_renderer(page) == "# Command line\n\n<!-- kept -->\n"
+
+
 @pytest.mark.parametrize("page", SHELVED, ids=lambda page: page.stem)
 def test_a_page_opens_with_a_title_and_a_sentence(page: Path) -> None:
     lines = [line for line in page.read_text(encoding="utf-8").splitlines() if line and not line.startswith("<!--")]
