@@ -124,7 +124,7 @@ release: package
 # More workers than cores, since many tests wait for processes and clocks. What loads the frameworks of others, tens of
 # seconds of reading, runs beside these in one worker of its own; every worker reads all that it might run. In a clean
 # clone that is reading and compiling, so one process goes first: each of them would compile the same files otherwise.
-WORKERS := 5
+WORKERS := 6
 FRAMEWORKS := tests/adapters tests/agents tests/models
 PYTEST := PEGBOARD_COVERAGE=1 $(BIN)/pytest --dist worksteal
 # Nor does every worker read the framework that only a test of `make e2e` needs.

@@ -10,11 +10,9 @@ from typing import Any
 from docx.oxml import parse_xml
 
 from pegboard.model.bounds import MIB
+from pegboard.workspace.limits import ARCHIVE_BYTES, ARCHIVE_RATIO, ARCHIVE_RATIO_BYTES
 from pegboard.workspace.parsing.parsed import UnreadableError
 
-ARCHIVE_BYTES = 256 * MIB  # bytes of the unpacked contents of one archive
-ARCHIVE_RATIO = 100  # the largest ratio of unpacked to packed size
-ARCHIVE_RATIO_BYTES = 8 * MIB  # unpacked bytes above which the ratio counts
 ARCHIVE_ENTRIES = 10_000  # parts of one archive
 
 IsParsed = Callable[[str], bool]

@@ -9,7 +9,7 @@ from typing import Final
 
 from pegboard.model.bounds import MIB
 from pegboard.model.json_types import JSON
-from pegboard.workspace.parsing.archives import ARCHIVE_BYTES, ARCHIVE_RATIO, ARCHIVE_RATIO_BYTES
+from pegboard.workspace.limits import ARCHIVE_BYTES, ARCHIVE_RATIO, ARCHIVE_RATIO_BYTES
 from pegboard.workspace.parsing.formats import DETECTED, FORMATS, Format, format_of
 from pegboard.workspace.parsing.parsed import Parsed, UnreadableError
 from pegboard.workspace.parsing.signatures import NO_PARSER, SIGNATURE_BYTES, unreadable_kind
