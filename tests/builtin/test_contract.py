@@ -123,7 +123,7 @@ def test_the_table_has_a_line_for_each_tool() -> None:
 
 
 def test_the_readme_says_how_many_there_are() -> None:
-    assert f" {len(BUILTINS)} built-in tools" in (ROOT / "README.md").read_text()
+    assert f"{len(BUILTINS)} built-in tools" in (ROOT / "README.md").read_text()
 
 
 @pytest.mark.parametrize("name", TABLE)
