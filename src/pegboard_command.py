@@ -1,4 +1,4 @@
-"""The installed command. It stands beside the package, because Ctrl-C must end quietly also while that is imported."""
+"""The installed command. It is outside the package, so that Ctrl-C ends quietly even during the package's import."""
 
 import gc
 import os

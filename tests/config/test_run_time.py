@@ -103,7 +103,7 @@ async def test_what_was_registered_outlives_a_reload_unless_the_files_declare_it
         assert (await catalog.view(ANN).call("kept", {"text": "x"})).text == "kept x"
         said = caplog.text
         assert "'main.both' was registered while it ran; the files declare it now, and theirs counts." in said
-        assert "'main.gone' was registered while it ran, and does not fit the files any more" in said
+        assert "'main.gone' was registered while it ran, and no longer fits the files" in said
         assert "is_on" in said
     finally:
         await catalog.close()

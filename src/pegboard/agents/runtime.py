@@ -455,7 +455,7 @@ class _Running:
         except asyncio.CancelledError:
             task.cancel()
             await asyncio.wait([task], timeout=AGENT_ENDING_S)
-            # Nobody waits for it any more, so how it ends is not reported as an exception that was never retrieved.
+            # Nobody waits for it now; without this its error would be logged as an exception that was never retrieved.
             task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
             raise
         if task.cancelled():

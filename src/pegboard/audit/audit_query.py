@@ -63,7 +63,7 @@ class Page(NamedTuple):
 
 
 def newest_rows(store: AuditStore, wanted: AuditFilter, *, limit: int, reads: int | None = None) -> list[AuditRow]:
-    """Return the newest rows that match, the newest first; with `reads`, only the newest so many rows are searched.
+    """Return the newest rows that match, the newest first; `reads` limits the search to the newest rows.
 
     Raises:
         StoreError: the store cannot be read.
@@ -78,7 +78,7 @@ def newest_page(
 
     Raises:
         StoreError: the store cannot be read.
-        LookupError: the row of the cursor does not exist any more.
+        LookupError: the row of the cursor no longer exists.
     """
     found: list[AuditRow] = []
     is_reached, last = not cursor, ""

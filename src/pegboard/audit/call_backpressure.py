@@ -69,7 +69,7 @@ class CallBackpressure:
             return True
 
     def let_go(self, count: int) -> None:
-        """Let this many calls go on, after a batch was stored. If none is left, calls do not wait any more."""
+        """Let this many calls continue after a batch was stored. Once no call is left, new calls no longer wait."""
         with self._lock:
             self.is_stopped = False
             self._turns += 1
@@ -104,7 +104,7 @@ class CallBackpressure:
 
 
 def _go_on(call: _WaitingCall) -> None:
-    # A loop that was closed has no calls any more.
+    # No call is left on a closed loop.
     with suppress(RuntimeError):
         call.loop.call_soon_threadsafe(_done, call.future)
 

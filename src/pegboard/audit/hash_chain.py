@@ -37,7 +37,7 @@ class Head(NamedTuple):
 
     A `head` says that the row existed; `pruned` says that it and all rows before it were deleted on purpose.
     `forgotten` says that the row lost the names of a person on purpose: its stored bytes have the hash of this head,
-    and the chain goes on with the hash of the original.
+    and the chain continues with the hash of the original.
     """
 
     kind: HeadKind

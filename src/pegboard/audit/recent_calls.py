@@ -18,7 +18,7 @@ from pegboard.audit.audit_store import AuditStore
 from pegboard.audit.usage import UsageCounter, UsageField, UsageRow, UsageSpan, by_frequency, value_of
 
 RECENT_CALLS = 50_000  # in memory, about 200 bytes each
-RECOUNTED_CALLS = 1_000  # so many changes cost more than counting anew
+RECOUNTED_CALLS = 1_000  # beyond this number of changes, a recount is cheaper
 COUNTED_WINDOWS = 8  # fields and periods whose counts are held, each up to 0.5 MB
 
 
@@ -241,7 +241,7 @@ class RecentCalls:
         return window
 
     def _read_on(self) -> None:
-        """Read the rows that are newer than the mark; all, if what was read is not a part of the audit any more."""
+        """Read the rows that are newer than the mark; all rows, if the marked one is no longer part of the audit."""
         chains = self._store.chains()
         changed = [head.at for chain in chains for head in self._store.heads(chain) if head.kind != "head"]
         heads = (len(changed), max(changed, default=0.0))

@@ -28,7 +28,7 @@ async def present_caller(
     *,
     wall_clock: Callable[[], float] = steady_time,
 ) -> Caller | None:
-    """Return a caller with the current roles of the credential; `None` if it has no rights here any more.
+    """Return a caller with the current roles of the credential; `None` if it no longer has rights here.
 
     A key, or its successor, must still be valid. Tokens last only minutes, so their recorded issuer, scopes and claims
     are judged. A caller whom no rule ever judged is returned unchanged.

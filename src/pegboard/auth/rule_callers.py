@@ -12,7 +12,7 @@ EVERYBODY = "everybody on this machine"
 
 
 class RuleCaller(Struct, frozen=True, kw_only=True):
-    """Callers that one rule admits. `unknown` are its texts that are filled from the claims of a token.
+    """Callers that one rule admits. `unknown` has those of its texts that the claims of a token fill in.
 
     `profiles` has `None` in a catalog without profiles.
     """

@@ -135,7 +135,7 @@ class Terminal(Struct, kw_only=True):
     def note_problems(self, problems: Iterable[Problem]) -> None:
         """Write problems to stderr, each with its line of the file."""
         self.flush()
-        # Their excerpts of files are redacted already; redact the whole once more.
+        # Their excerpts of files are redacted already; redact the whole again.
         text = self.clean(problem_text(problems, is_coloured=_shows_colours(self.err)))
         with suppress(OSError, ValueError):
             self.err.write(text)

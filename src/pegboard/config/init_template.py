@@ -41,7 +41,7 @@ tools:
     description: Write a text in capital letters
     parameters:
       text: {type: string, description: What to write, required: true}
-      marks: {type: integer, description: How many exclamation marks, default: 1, minimum: 0, maximum: 10}
+      marks: {type: integer, description: Number of exclamation marks, default: 1, minimum: 0, maximum: 10}
     groups: [extras]
     available: shouting_is_on
     rate_limit: 10/60s

@@ -37,9 +37,7 @@ def keep_registered(reloaded: Registry, running: Declarations, of_files: Declara
         try:
             reloaded.add_agent(agent)
         except DefinitionError as error:
-            log.warning(
-                "The agent %r was registered while it ran, and does not fit the files any more: %s", name, error
-            )
+            log.warning("The agent %r was registered while it ran, and no longer fits the files: %s", name, error)
     for known, loaded, now in (
         (running.tools, of_files.tools, reloaded.declarations.tools),
         (running.resources, of_files.resources, reloaded.declarations.resources),
@@ -66,7 +64,7 @@ def _keep(reloaded: Registry, entry: ToolEntry) -> None:
             reloaded.remove(entry.qualified_id)
             raise
     except DefinitionError as error:
-        log.warning("%r was registered while it ran, and does not fit the files any more: %s", _name(entry), error)
+        log.warning("%r was registered while it ran, and no longer fits the files: %s", _name(entry), error)
 
 
 def _name(entry: ToolEntry) -> str:

@@ -232,7 +232,7 @@ class ConnectionStore:
         def work(run: StoreConnection, now: float) -> Connection:
             # Another issuer or resource of the same source ends the earlier connection as well.
             run("delete from connections where owner = :owner and source = :source", owner=owner, source=flow.source)
-            # Other links to the same source have no purpose any more.
+            # Other links to the same source are no longer needed.
             run(
                 "delete from connection_flows where owner = :owner and source = :source",
                 owner=owner,
@@ -302,7 +302,7 @@ class ConnectionStore:
         return await self._do(work)
 
     async def lapse(self, connection_id: str, version: int) -> None:
-        """Delete the tokens of a connection that the issuer does not refresh any more; it stays listed as not live."""
+        """Delete the tokens of a connection that the issuer no longer refreshes; it stays listed as not live."""
         sql = (
             "update connections set is_live = 0, sealed = '', leased_by = null, leased_until = null, updated_at = :now "
             "where id = :id and version = :version"
@@ -498,7 +498,7 @@ class ConnectionStore:
         await self._do(lambda run, now: run(sql, **values))
 
     async def forget_client(self, issuer: str, redirect_uri: str) -> None:
-        """Delete a registered client that its issuer does not know any more."""
+        """Delete a registered client that its issuer no longer knows."""
         sql = "delete from connection_clients where issuer = :issuer and redirect_uri = :redirect"
         await self._do(lambda run, now: run(sql, issuer=issuer, redirect=redirect_uri))
 

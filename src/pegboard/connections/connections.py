@@ -458,7 +458,7 @@ class Connections:
         """Return a valid token of a person for a source, refreshed if it expires soon.
 
         Raises:
-            ConnectionRequiredError: there is no connection, or the issuer refreshes it no more.
+            ConnectionRequiredError: there is no connection, or the issuer no longer refreshes it.
             CallError: the issuer or the store cannot be reached.
         """
         settings = self._settings(source)
@@ -669,7 +669,7 @@ class Connections:
             return Disconnected(connection=shown, is_revoked=False, reason="its tokens were deleted before")
         settings = self._sources.get(shown.source)
         if settings is None or settings.server_url != stored.server:
-            reason = "the source is not configured any more, so its issuer may not be asked"
+            reason = "the source is no longer configured, so its issuer may not be asked"
             return Disconnected(connection=shown, is_revoked=False, reason=reason)
         reason = await self._revoked(stored, self.issuer_requests(settings))
         return Disconnected(connection=shown, is_revoked=not reason, reason=reason)

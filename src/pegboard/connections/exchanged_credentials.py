@@ -67,7 +67,7 @@ class ExchangedCredentials:
     The token with which the caller came is sent to the issuer that the operator named, and nowhere else. An exchanged
     token is kept in memory for the person and that very token, until shortly before one of the two expires. Nothing is
     stored: after a restart, or with another token of the caller, there is another exchange. A caller that the server
-    does not admit any more gets none.
+    no longer admits gets none.
 
     Args:
         settings: the source.

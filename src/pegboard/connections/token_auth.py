@@ -47,7 +47,7 @@ class TokenAuth(httpx2.Auth):
         return None if self._last is None else self._last.use()
 
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """Yield the request with a token, and once more with another one after 401.
+        """Yield the request with a token, and again with another one after 401.
 
         Raises:
             CallError: no token can be had, or the server refuses a fresh one.

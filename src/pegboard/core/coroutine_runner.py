@@ -50,7 +50,7 @@ class CancelScope:
         self.name = name
         self.reason: Reason | None = None
         self.is_left = False
-        """Whether the surrounding code abandoned it; it cannot wait any more."""
+        """Whether the surrounding code abandoned it; it can no longer wait."""
         self._stop: Callable[[], None] | None = None
 
     @property

@@ -398,7 +398,7 @@ def _applied(counts: Counts, goes_on: Callable[[_Node], bool]) -> Iterator[tuple
             if child not in counts:
                 counts[child] = 0
                 heappush(queue, (-child.rank, id(child), child))
-            # Each matching alternative is validated once more to find out which members it evaluated.
+            # Each matching alternative is validated again to find out which members it evaluated.
             counts[child] = min(counts[child] + count + 2 * collected, _ENDLESS)
             again[child] = min(again.get(child, 0) + collected, _ENDLESS)
 

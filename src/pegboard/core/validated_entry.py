@@ -56,7 +56,7 @@ def seal(entry: ToolEntry, bounds: Bounds = DEFAULT_BOUNDS) -> ToolEntry:
     if entry.reaches:
         shown.append(entry.reaches)
     if spec.four_eyes:
-        # An approval of one person does not count any more.
+        # The approval of one person no longer counts.
         shown.append("four eyes")
     return entry.sealed(digest(shown))
 

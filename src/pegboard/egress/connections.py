@@ -49,7 +49,7 @@ def _literal(host: str) -> str | None:
 
 @asynccontextmanager
 async def within_time(timeout_s: float | None) -> AsyncGenerator[None]:
-    """End the block with `TimeoutError` after so many seconds.
+    """End the block with `TimeoutError` after a number of seconds.
 
     Data that arrived in time is still accepted if the loop was too busy to process it: the loop gets a few more turns
     before the block ends.

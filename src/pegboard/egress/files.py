@@ -54,7 +54,7 @@ _FULL = frozenset({errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.E
 class FileEntry(Struct, frozen=True, kw_only=True):
     """One item in a folder. `path` is relative to the root; `size_bytes` is 0 for all but files.
 
-    `version` is another one after each change of the item, or of its name. `changed_s` is when it got this one.
+    `version` changes with the item and its name; `changed_s` is the time of the last such change.
     """
 
     path: str

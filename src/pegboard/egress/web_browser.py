@@ -15,7 +15,7 @@ _DESKTOP = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "XDG_RUNTIME_
 def open_in_browser(url: str) -> None:
     """Open a URL, and do not wait. Does nothing if there is no browser.
 
-    Unlike other programs that we start, the browser goes on after this process: it belongs to the person. It gets the
+    Unlike other programs that we start, the browser outlives this process: it belongs to the person. It gets the
     variables of their desktop, and no others.
     """
     desktop = {name: value for name in _DESKTOP if (value := os.environ.get(name))}

@@ -83,7 +83,7 @@ class Consent(Struct, frozen=True, kw_only=True):
 
     @property
     def progress(self) -> str:
-        """How many of the needed people have approved, such as `1 of 2`; empty if one person decides."""
+        """The approvals so far, such as `1 of 2`; empty if one person decides."""
         return f"{len(self.approvers)} of {self.approvals_needed}" if self.approvals_needed > 1 else ""
 
     @property

@@ -372,7 +372,7 @@ class Replayer:
 
 
 def _slim(row: AuditRow) -> AuditRow:
-    """Return a row without its arguments, which nobody needs any more."""
+    """Return a row without its arguments, which are no longer needed."""
     return row if row.arguments is None else msgspec.structs.replace(row, arguments=None)
 
 

@@ -48,7 +48,7 @@ dd { margin: 0 0 .5rem; overflow-wrap: anywhere; }
 button, input { font: inherit; padding: .3rem .8rem; }
 """
 _HEADERS = {
-    # A form may be sent to this page alone. That would also hold for redirects after it, so the page goes on to the
+    # A form may be sent to this page alone. That would also hold for redirects after it, so the page continues to the
     # issuer by itself.
     "content-security-policy": "default-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
     f"style-src 'sha256-{b64encode(sha256(_STYLE.encode()).digest()).decode()}'",
@@ -163,7 +163,7 @@ class ConnectPage:
             return _refusal("This address is for the way back from an issuer, and lacks its answer.", 400)
         browser = _browser(request)
         if browser is None:
-            text = "This browser did not open the link, or has no cookie of it any more. Nothing was connected."
+            text = "This browser did not open the link, or no longer has its cookie. Nothing was connected."
             return _refusal(f"{text} Open the link in the browser in which you log in.", 403, failure="other_browser")
         reader = await self._reader(request, "")
         if isinstance(reader, Refusal):

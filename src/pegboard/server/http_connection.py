@@ -440,7 +440,7 @@ class HttpConnection(asyncio.Protocol):
             try:
                 self._parser.feed_data(rest)
             except httptools.HttpParserUpgrade as stopped:
-                # The parser ends behind a head that offers another protocol. A new one goes on with the body.
+                # The parser ends behind a head that offers another protocol. A new one continues with the body.
                 rest = rest[stopped.args[0] :]
                 self._parser = self._parser_behind_head()
             else:

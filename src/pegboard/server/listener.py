@@ -103,7 +103,7 @@ class Acceptor:
             opening.exception()
 
     def close(self) -> None:
-        """Take no more."""
+        """Stop accepting connections."""
         self._loop.remove_reader(self._listening)
         self._listening.close()
 

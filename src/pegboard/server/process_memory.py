@@ -38,7 +38,7 @@ class Collector:
         gc.callbacks.append(self._on_collection)
 
     def end(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         if self._on_collection in gc.callbacks:
             gc.callbacks.remove(self._on_collection)
 

@@ -30,7 +30,7 @@ from pegboard.server.limits import SEALING_KEY_BYTES
 from pegboard.server.worker_refusals import WorkerRefusals
 from pegboard.telemetry.reload_log import log_refusal
 
-CONNECTIONS_AHEAD = 2  # a worker with this many more than another leaves the next connection to it
+CONNECTIONS_AHEAD = 2  # a worker that leads another by this many leaves the next connection to it
 WORKER_RESTART_S = 0.5  # the first wait before restarting a worker that keeps failing; doubled each time
 WORKER_RESTART_MOST_S = 30.0  # the longest such wait
 WORKER_SETTLED_S = 10.0  # a worker that ran this long is not counted as failing again

@@ -100,7 +100,7 @@ class HttpService:
     async def _with_token(
         self, credentials: UpstreamCredentials, request: ServiceRequest, ctx: CallContext
     ) -> tuple[Response, AccessToken]:
-        """Send the request with the caller's token, and once more with another one after 401, which ran nothing."""
+        """Send the request with the caller's token, and again with another one after 401, which ran nothing."""
         token = await credentials.token(ctx.caller)
         response = await self._exchange(request, ctx, token)
         if response.status_code == 401:

@@ -1,4 +1,4 @@
-"""File permissions: who, apart from the operator, may change a config or a store."""
+"""File permissions: who, besides the operator, may change a config or a store."""
 
 from __future__ import annotations
 

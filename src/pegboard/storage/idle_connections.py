@@ -23,7 +23,7 @@ class IdleConnections(Generic[C]):
     """Keeps open connections for the next use. A forked child begins without any: they belong to its parent.
 
     Args:
-        keep: how many at most.
+        keep: the maximum number kept.
     """
 
     def __init__(self, *, keep: int) -> None:

@@ -99,7 +99,7 @@ class DbosEngine:
         self._asked: dict[tuple[str, str], asyncio.Future[JSON]] = {}
         self._notes: dict[str, tuple[float | None, str]] = {}
         self._ended_at: dict[str, float] = {}
-        """When runs ended here recently, by task; `_settle` checks once more that their end was recorded."""
+        """When runs ended here recently, by task; `_settle` checks again that their end was recorded."""
         self._waiters: dict[str, set[asyncio.Future[None]]] = {}
         """The futures of those who wait here for a task to change."""
 
@@ -251,12 +251,12 @@ class DbosEngine:
         await asyncio.gather(*running, return_exceptions=True)
 
     def _stop_for_now(self, task_id: str) -> None:
-        """Stop the run of a task that goes on in another worker, or later here."""
+        """Stop the run of a task that continues in another worker, or later here."""
         self._moving.add(task_id)
         self._stop(task_id)
 
     def is_moving(self, task_id: str) -> bool:
-        """Tell whether a run here was stopped although its task goes on."""
+        """Tell whether a run here was stopped although its task continues."""
         return task_id in self._moving
 
     def _stop(self, task_id: str) -> None:
@@ -497,7 +497,7 @@ class _DbosJournal:
 
     @property
     def is_moving(self) -> bool:
-        """Whether the run was stopped although the task goes on."""
+        """Whether the run was stopped although the task continues."""
         return self._engine.is_moving(self._task_id)
 
     async def was_begun(self) -> bool:

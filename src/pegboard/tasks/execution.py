@@ -43,7 +43,7 @@ _INTERRUPTIONS: Final = frozenset({"shutting_down", "cancelled"})
 ContextFor = Callable[[TaskCall], ToolContext | None]
 """Makes the context of a task from its stored caller; `None` if the caller no longer exists."""
 CallerNow = Callable[[Caller, str | None], Awaitable[Caller | None]]
-"""Returns a caller of a profile with its current rights; `None` if it has none any more."""
+"""Returns a caller of a profile with its current rights; `None` if it no longer has any."""
 
 
 class MakeView(Protocol):
@@ -79,7 +79,7 @@ class TaskClient:
         return await self._steps.ask(message, schema)
 
     async def approve(self, request: ConsentRequest) -> bool | None:
-        """Refuse: no client is connected any more."""
+        """Refuse: the client is no longer connected."""
         return None
 
     async def carried(self, request: ConsentRequest, stands: Stands) -> ConsentAnswer | None:
@@ -164,7 +164,7 @@ class Execution:
     async def run(self, call: TaskCall, journal: Journal) -> Outcome:
         """Run a task to its end when a place is free. If it ends without having run, its approval is returned.
 
-        If something that it needs is down, it waits: the caller was told that the task goes on.
+        If something that it needs is down, it waits: the caller was told that the task continues.
         """
         attempt, is_told = _Attempt(), False
         try:
@@ -258,7 +258,7 @@ class Execution:
         caller = await self._caller_now(call.caller, call.profile)
         context = None if caller is None else self._context_for(replace(call, caller=caller))
         if context is None:
-            raise CallError("not_found", "The caller of this task may do nothing here any more.")
+            raise CallError("not_found", "The caller of this task no longer has any rights here.")
         view = self._view(context, call)
         if view is None:
             raise CallError("not_found", "The profile or rule that gave this caller its rights is no longer declared.")
@@ -278,7 +278,7 @@ class Execution:
         """
         view, _ = await self._permitted(call)
         if lost_roles := sorted(roles - view.ctx.caller.roles):
-            raise CallError("not_found", f"The caller of this task is not {lost_roles[0]!r} any more.")
+            raise CallError("not_found", f"The caller of this task no longer has the role {lost_roles[0]!r}.")
 
     def _view(self, ctx: ToolContext, call: TaskCall) -> View | None:
         try:

@@ -144,7 +144,7 @@ class Tasks:
         return self._registry.context_type(caller=call.caller) if make is None else make(call)
 
     async def caller_now(self, caller: Caller, profile: str | None) -> Caller | None:
-        """Return a caller with its current rights; `None` if it has none any more.
+        """Return a caller with its current rights; `None` if it no longer has any.
 
         It waits while its rights cannot be determined.
         """

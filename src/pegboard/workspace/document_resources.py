@@ -31,7 +31,7 @@ def document_resource(store: DocumentStore) -> ToolEntry:
         text: str = read["text"]
         if read["next_start"] is not None:
             left = read["total_chars"] - read["next_start"]
-            how = f"read_document goes on with document_id {document_id!r} and start {read['next_start']}"
+            how = f"read_document continues with document_id {document_id!r} and start {read['next_start']}"
             text = f"{text}\n\n[… {left:,} more characters: {how}]"
         # The resource is the extracted text, whatever the file's format.
         return ToolResult((ResourceContent(uri="docs://", text=text, mime_type="text/plain"),))

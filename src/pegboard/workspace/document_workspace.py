@@ -203,7 +203,7 @@ class Workspace:
         """Ingest a folder, and again after each change in it, until cancelled. Needs `pegboard[watch]`.
 
         A run that would remove more than half of the source changes nothing, as with `ingest`; it is reported, and the
-        watch goes on.
+        watch continues.
 
         Args:
             folder: the folder.

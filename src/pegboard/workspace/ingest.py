@@ -464,7 +464,7 @@ class SourceIngest(Struct, frozen=True, kw_only=True):
             )
         return (
             f"{text} {self.source.origin!r} does not have their files. If it is complete, run it with "
-            "--allow-shrink; otherwise look whether it is mounted and its path is right."
+            "--allow-shrink; otherwise check that it is mounted and its path is right."
         )
 
     async def _stored(self) -> AsyncIterator[list[StoredFile]]:

@@ -35,7 +35,7 @@ def place_of(cursor: str | None, *kinds: type) -> tuple[Any, ...] | None:
     except (binascii.Error, ValueError):
         place = None
     if not is_list(place) or [type(each) for each in place] != list(kinds) or not all(map(_is_valid_item, place)):
-        text = f"The cursor {cursor[:40]!r} was not given by this list. Leave it out to begin anew."
+        text = f"The cursor {cursor[:40]!r} was not given by this list. Leave it out to start from the beginning."
         raise CallError("invalid_arguments", text)
     return tuple(place)
 

@@ -39,7 +39,7 @@ class Reranker:
     """A function that scores passages for a query: `(query, passages) -> scores`; the highest score comes first.
 
     A sync function runs in a thread. If it fails or is late, the order of the search stays. After three different
-    queries that failed in a row, it is not asked for a while. A thread cannot be ended: a late call goes on, and counts
+    queries that failed in a row, it is not asked for a while. A thread cannot be ended: a late call runs on, and counts
     as one of those that run at once.
 
     Args:
@@ -112,7 +112,7 @@ class Reranker:
 
     async def _scores(self, query: str, passages: Sequence[str]) -> object:
         def run() -> object:
-            # Taken by the thread, which goes on when the search stops waiting.
+            # Taken by the thread, which continues when the search stops waiting.
             with self._place():
                 return self._function(query, passages)
 

@@ -49,7 +49,7 @@ class FolderWatch:
         is_ignored: tells which files do not count, such as those of the store.
         check_s: seconds after which the folder is read without a change.
         clock: a monotonic clock in seconds.
-        sleep: waits for so many seconds.
+        sleep: waits for a number of seconds.
 
     Raises:
         DefinitionError: the package `watchfiles` is missing, or there is no such folder.

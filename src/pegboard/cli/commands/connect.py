@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _SOURCE = "Name of the source, as the config declares it."
 _NO_BROWSER = "Print the link, and open no browser."
-_POLL_S = 0.5  # seconds between two looks whether the person is connected
+_POLL_S = 0.5  # seconds between two checks whether the person is connected
 
 
 async def connect_command(

@@ -22,7 +22,7 @@ from pegboard.storage.store_error import StoreError
 _PREFIX = "user:"
 _WHO = "The person, as user:NAME."
 _YES = "Delete; without it, only show what would be deleted."
-_COLUMNS = (Column(head="Store", style="bold"), Column(head="What"), Column(head="How many"))
+_COLUMNS = (Column(head="Store", style="bold"), Column(head="What"), Column(head="Number"))
 
 
 def forget_command(

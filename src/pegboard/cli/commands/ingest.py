@@ -51,7 +51,7 @@ async def ingest_command(
     Only new and changed files are read, and documents whose file is gone are removed. If more than half of the source
     would be removed, nothing is changed and the exit code is 1, unless --allow-shrink is set. Unreadable files are
     reported, one line each, and the exit code is then 1. After an interruption, run it again. With --watch the command
-    goes on: a run that is refused is reported, and tried again after the next change.
+    continues: a run that is refused is reported, and tried again after the next change.
     """
     if watch and allow_shrink:
         text = "--watch and --allow-shrink do not go together: an emptied folder would lose its documents unasked."

@@ -282,7 +282,7 @@ class MainFile(Fragment):
     discovery: Maybe[Section[DiscoveryForm]] = Field(None, description="Tool search.")
     limits: Maybe[Section[LimitsForm]] = Field(None, description="Limits of this process.")
     rate_limits: Maybe[Section[RateLimits]] = Field(None, description="Limits on calls.")
-    budgets: Maybe[Section[BudgetsForm]] = Field(None, description="How many calls, or how much cost, per period.")
+    budgets: Maybe[Section[BudgetsForm]] = Field(None, description="Limits on calls, or on their cost, per period.")
     consents: Maybe[Section[ConsentsForm]] = Field(None, description="People's approvals of calls.")
     connections: Maybe[Section[ConnectionsForm]] = Field(
         None, description="The accounts of people at the services behind sources."

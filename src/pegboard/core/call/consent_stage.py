@@ -109,7 +109,7 @@ async def missing_yes(call: Asked) -> str | None:
 
 
 def deciders_of(call: Asked) -> str:
-    """Return the people who decide about a call, for a sentence that goes on with `agree`."""
+    """Return the people who decide about a call, for a sentence that continues with `agree`."""
     return "two people other than the caller must" if call.entry.spec.four_eyes else "a person must"
 
 

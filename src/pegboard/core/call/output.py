@@ -26,7 +26,7 @@ log = logging.getLogger("pegboard")
 def checked(call: Call, result: ToolResult, given: object) -> ToolResult:
     """Validate a result against the output schema. A tool with a schema must return structured output.
 
-    `given` is the handler's return value. If it does not fit, it is converted once more by the handler's annotation:
+    `given` is the handler's return value. If it does not fit, it is converted again by the handler's annotation:
     the tool has run already, and Python treats `True` as an int.
     """
     promise = call.plan.output

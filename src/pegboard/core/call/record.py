@@ -181,7 +181,7 @@ class ExecutorState:
         """The current ports; `swap` replaces them."""
         self.in_flight: dict[str, Call] = {}
         self.task_runs = 0
-        """How many calls in flight are runs of tasks; these have their own places."""
+        """The number of calls in flight that are runs of tasks; these have their own places."""
         self.closing = False
         self.workers = WorkerPool()
         """Threads that run tools."""
@@ -421,7 +421,7 @@ class Call(CancelScope):
         self.spare_copy: JSONValue = None
         """An unmodified copy of its structured result, kept if after-hooks were checked against one."""
         self.is_over = False
-        """Whether the call has ended; then its context can do nothing any more."""
+        """Whether the call has ended; its context can then do nothing."""
         self.made_ctx: CallContext | None = None
         self.observed: StartedCall | None = None
         """The start record that observers of calls received."""

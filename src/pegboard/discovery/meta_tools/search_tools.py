@@ -46,7 +46,9 @@ async def search_tools(meta: MetaTools, ctx: CallContext, args: JSON) -> JSON:
     limit, detail = _limit(args.get("limit")), args.get("detail", "brief")
     problems = [] if detail in get_args(Detail) else [f'detail "{echoed(detail)}" is not one of name, brief, full']
     if len(queries) > SEARCH_QUERIES:
-        problems.append(f"{len(queries)} queries were given and {SEARCH_QUERIES} answered: ask the others apart")
+        problems.append(
+            f"{len(queries)} queries were given and {SEARCH_QUERIES} answered: send the others in another search"
+        )
     asked = [query for query in queries[:SEARCH_QUERIES] if isinstance(query, str) and query.strip()]
     if len(asked) < len(queries[:SEARCH_QUERIES]):
         problems.append("a query must be a string that describes what is needed")

@@ -78,7 +78,7 @@ class LivePage:
         return self._is_ended
 
     def begin(self) -> None:
-        """Accept listeners, also after an earlier end."""
+        """Accept listeners, even after an earlier end."""
         self._is_ended = False
 
     @contextmanager

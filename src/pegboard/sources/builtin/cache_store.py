@@ -1,4 +1,4 @@
-"""cache_store: keep values between calls, apart for each space."""
+"""cache_store: keep values between calls, separately for each space."""
 
 from __future__ import annotations
 
@@ -40,7 +40,11 @@ SPEC = tool_spec(
         "action": {"type": "string", "enum": ["get", "set", "delete"]},
         "key": {"type": "string", "minLength": 1, "maxLength": 512, "description": "The name of the value."},
         "value": {"description": "Any JSON; for set."},
-        "ttl_s": {"type": "number", "exclusiveMinimum": 0, "description": "Forget it after so many seconds; for set."},
+        "ttl_s": {
+            "type": "number",
+            "exclusiveMinimum": 0,
+            "description": "Seconds after which the value is forgotten; for set.",
+        },
     },
     required=("action", "key"),
     result={
@@ -181,7 +185,7 @@ def _scope(ctx: CallContext, scope: str) -> Scope:
     if scope == "space":
         return (caller.space_id,)
     if (caller.user_id if scope == "user" else caller.session_id) is None:
-        text = f"This cache is kept apart for each {scope}, and this caller has none. Ask the operator."
+        text = f"This cache is separate for each {scope}, and this caller has no {scope}. Ask the operator."
         raise CallError("tool_error", text)
     return (
         (caller.space_id, caller.user_id) if scope == "user" else (caller.space_id, caller.user_id, caller.session_id)

@@ -11,7 +11,7 @@ SEARCH_LINK_FIELDS = 20  # fields parsed from a redirect link of the search engi
 
 
 def hits(request: dict[str, Any], payload: bytes) -> list[dict[str, str]]:
-    """Return title, url and snippet of each result on the page in `payload` (UTF-8), `request["max_hits"]` at most."""
+    """Return title, url and snippet of each result on the page in `payload` (UTF-8), at most `request["max_hits"]`."""
     page = _Page()
     page.feed(payload.decode("utf-8", "replace"))
     page.close()

@@ -33,7 +33,7 @@ SPEC = tool_spec(
             "minimum": 1,
             "maximum": 50,
             "default": 5,
-            "description": "How many passages are given at most.",
+            "description": "The maximum number of passages.",
         },
         "collection": {"type": "string", "pattern": COLLECTION, "description": "Where to look."},
     },

@@ -30,7 +30,7 @@ SPEC = tool_spec(
             "minimum": 1,
             "maximum": 200_000,
             "default": READ_TEXT_CHARS,
-            "description": "How many characters are read at most.",
+            "description": "The maximum number of characters.",
         },
     },
     required=("path",),

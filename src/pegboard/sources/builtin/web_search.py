@@ -49,7 +49,7 @@ SPEC = tool_spec(
             "minimum": 1,
             "maximum": 20,
             "default": 5,
-            "description": "How many hits are given at most.",
+            "description": "The maximum number of hits.",
         },
         "recency": {"type": "string", "enum": ["day", "week", "month", "year"], "description": "Not older than this."},
         "site": {

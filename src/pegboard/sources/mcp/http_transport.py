@@ -131,7 +131,7 @@ _resumption: ContextVar[Resumption | None] = ContextVar("_resumption", default=N
 
 
 class _ForgottenError(EgressError):
-    """The server does not know our session any more, and has not run the request."""
+    """The server no longer knows our session, and has not run the request."""
 
 
 class OddAnswerError(EgressError):

@@ -133,7 +133,7 @@ async def _read(
     except CallError as error:
         traffic.fault = error.error.message
     except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-        log.debug("MCP server %r: nobody reads its messages any more", name)
+        log.debug("MCP server %r: its messages are no longer read", name)
     finally:
         incoming.close()
 

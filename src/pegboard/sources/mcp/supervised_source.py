@@ -623,7 +623,7 @@ class McpSource(Composable):
         return [offer for offer in offers if isinstance(offer, ResourceSpec) and offer.is_listed]
 
     async def _send(self, send: Callable[[Connection], Awaitable[ToolResult]], *, is_harmless: bool) -> ToolResult:
-        """Send over the connection; if it is lost, once more over the next, provided that is harmless."""
+        """Send over the connection; if it is lost, send again over the next one, provided that is harmless."""
         connection = await self._connected()
         try:
             return await send(connection)

@@ -41,7 +41,7 @@ def check_archive(
         UnreadableError: it fails a check.
     """
     if payload.startswith(_OLD_ARCHIVE):
-        raise UnreadableError("it is locked with a password, or of an Office before 2007. Save it anew")
+        raise UnreadableError("it has a password, or was written by an Office before 2007. Save it again")
     try:
         with zipfile.ZipFile(io.BytesIO(payload)) as archive:
             entries = archive.infolist()

@@ -110,7 +110,7 @@ class SqlDocumentStore:
         self.reranker: Reranker | None = None
         """The model that reorders the passages of a search."""
         self.parsers = NO_PARSERS
-        """The host's own parsers, for whoever ingests files."""
+        """The host's own parsers, for an ingest."""
         self._is_current = False  # whether no document of an earlier analyzer is left
 
     def close(self) -> None:

@@ -22,7 +22,7 @@ def part_of_score(*, weight: str, count: str, length: str) -> str:
 
 
 def idf(*, passages: int, having: int) -> float:
-    """Return the weight of a term that `having` of so many passages contain.
+    """Return the weight of a term that `having` of all passages contain.
 
     Source: Robertson and Zaragoza, 2009, in Lucene's form, which is never negative.
     """

@@ -86,7 +86,7 @@ def search(
 
 
 def with_neighbours(db: Connection, within: ReadableSpaces, found: Found, count: int) -> Found:
-    """Return found passages, each with so many passages before and after it."""
+    """Return found passages, each with a number of passages before and after it."""
     if not count:
         return found
     return replace(found, hits=[{**hit, **_neighbours(db, within, hit, count)} for hit in found.hits])
@@ -123,7 +123,7 @@ def _hit(
 
 
 def _neighbours(db: Connection, within: ReadableSpaces, hit: JSON, count: int) -> JSON:
-    """Return the text before and after a passage, up to so many passages each."""
+    """Return the text before and after a passage, up to a number of passages each."""
     document_n = within.document_n(db, hit["document_id"])
     ordinal = int(hit["chunk_id"].rpartition(".")[2])
     row: Any = db.execute(

@@ -57,7 +57,7 @@ def put_spellings(db: Connection, space_n: int, terms: Iterable[str]) -> None:
 
 
 def remove_spellings(db: Connection, space_n: int, terms: Iterable[str]) -> None:
-    """Remove those terms of a space that no passage has any more."""
+    """Remove the terms of a space that no passage contains any longer."""
     able = sorted(filter(has_spelling, set(terms)))
     for start in range(0, len(able), _AT_ONCE):
         some = able[start : start + _AT_ONCE]

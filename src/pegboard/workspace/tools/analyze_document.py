@@ -53,7 +53,7 @@ _SPEC: Final = document_spec(
             "default": "quick",
             "description": "quick: by the passages that fit best; deep: by the whole document.",
         },
-        "max_steps": up_to(ANALYSIS_STEPS, ANALYSIS_USUAL_STEPS, "How often the agent may be asked at most."),
+        "max_steps": up_to(ANALYSIS_STEPS, ANALYSIS_USUAL_STEPS, "The maximum number of requests to the agent."),
     },
     required=("document_id", "question"),
     result={

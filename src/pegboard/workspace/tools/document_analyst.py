@@ -128,7 +128,7 @@ class Citations(Struct, frozen=True, kw_only=True):
             quote = " ".join(args["quote"].split())
             place = await self.reader.place_of(quote, args.get("start")) if quote else None
             if place is None:
-                text = "These words do not stand in the document. Copy them exactly, or leave out what they would say."
+                text = "These words are not in the document. Copy them exactly, or leave the claim out."
                 raise CallError("not_found", text)
             start, end = place
             cited: JSON = {"start": start, "end": end, "quote": await self.reader.text(start, end)}
@@ -140,7 +140,7 @@ class Citations(Struct, frozen=True, kw_only=True):
 
         spec = document_spec(
             "cite",
-            "Cite words of the document that your answer rests on. Only what stands there is taken.",
+            "Cite the words of the document that support your answer. Only exact quotations are accepted.",
             groups=("document",),
             arguments={
                 "quote": {

@@ -77,7 +77,7 @@ def _spec(config: ScrapeConfig) -> ToolSpec:
                     "maxLength": DOCUMENT_URL_CHARS,
                     "description": "An http or https URL.",
                 },
-                "max_chars": up_to(SCRAPE_CHARS, WEB_PAGE_CHARS, "How many characters are returned at most."),
+                "max_chars": up_to(SCRAPE_CHARS, WEB_PAGE_CHARS, "The maximum number of characters."),
                 "start": {
                     "type": "integer",
                     "minimum": 0,

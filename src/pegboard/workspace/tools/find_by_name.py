@@ -44,7 +44,7 @@ TOOL = document_tool(
         },
         "ignore_case": {"type": "boolean", "default": True, "description": "Whether case is the same."},
         **FILTERS,
-        "limit": up_to(200, 50, "How many documents are returned at most."),
+        "limit": up_to(200, 50, "The maximum number of documents."),
     },
     required=("pattern",),
     result={

@@ -38,9 +38,9 @@ TOOL = needs_one_space(
         arguments={
             "source_id": SOURCE_ID,
             "path": PATH,
-            "max_depth": up_to(10, 3, "How many levels are shown."),
+            "max_depth": up_to(10, 3, "The number of levels to show."),
             "include_documents": {"type": "boolean", "default": False, "description": "Whether documents are named."},
-            "max_nodes": up_to(2_000, 500, "How many folders and documents are shown at most."),
+            "max_nodes": up_to(2_000, 500, "The maximum number of folders and documents."),
         },
         required=("source_id",),
         result={

@@ -47,8 +47,8 @@ TOOL = document_tool(
         "regex": {"type": "boolean", "default": False, "description": "Whether it is a regular expression."},
         "ignore_case": {"type": "boolean", "default": False, "description": "Whether case is the same."},
         **FILTERS,
-        "context_lines": up_to(5, 1, "How many lines before and after are shown.", least=0),
-        "limit": up_to(200, 50, "How many lines are returned at most."),
+        "context_lines": up_to(5, 1, "The number of lines to show before and after.", least=0),
+        "limit": up_to(200, 50, "The maximum number of lines."),
     },
     required=("pattern",),
     result={

@@ -29,13 +29,13 @@ async def _look(store: DocumentStore, scope: DocumentScope, args: JSON) -> JSON:
 TOOL = needs_one_space(
     document_tool(
         "list_folder_contents",
-        "List what stands in one folder of a source: its folders first, then its documents, by name.",
+        "List the contents of one folder of a source: its folders first, then its documents, by name.",
         _look,
         groups=("navigation",),
         arguments={
             "source_id": SOURCE_ID,
             "path": PATH,
-            "limit": up_to(500, 100, "How many are listed at most."),
+            "limit": up_to(500, 100, "The maximum number of entries."),
             "cursor": CURSOR,
         },
         required=("source_id",),

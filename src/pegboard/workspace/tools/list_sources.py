@@ -35,7 +35,7 @@ TOOL = needs_one_space(
                 "enum": ["folder", "upload", "web", "feed"],
                 "description": "Only sources of this type.",
             },
-            "limit": up_to(200, 50, "How many are listed at most."),
+            "limit": up_to(200, 50, "The maximum number of entries."),
             "cursor": CURSOR,
         },
         result={

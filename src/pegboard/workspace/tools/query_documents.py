@@ -57,7 +57,7 @@ _SPEC: Final = document_spec(
             "maxItems": DOCUMENT_FILTER_IDS,
             "description": "Only these tables.",
         },
-        "limit": up_to(DOCUMENT_QUERY_ROWS, DOCUMENT_QUERY_USUAL_ROWS, "How many rows are returned at most."),
+        "limit": up_to(DOCUMENT_QUERY_ROWS, DOCUMENT_QUERY_USUAL_ROWS, "The maximum number of rows."),
     },
     result={
         "sql": TEXT,

@@ -49,7 +49,7 @@ TOOL = document_tool(
             "default": "hybrid",
             "description": "By meaning (vector), by words (keyword), or both; mode_used says what was possible.",
         },
-        "limit": up_to(SEARCH_PASSAGES, 10, "How many passages are returned at most."),
+        "limit": up_to(SEARCH_PASSAGES, 10, "The maximum number of passages."),
         **FILTERS,
         "metadata": {
             "type": "object",
@@ -58,7 +58,7 @@ TOOL = document_tool(
         },
         "min_score": {"type": "number", "minimum": 0, "maximum": 1, "default": 0, "description": "No lower scores."},
         "neighbours": up_to(
-            SEARCH_NEIGHBOURS, 0, "How many passages before and after each hit are added, as before and after.", least=0
+            SEARCH_NEIGHBOURS, 0, "The number of passages to add as `before` and `after` of each hit.", least=0
         ),
     },
     required=("query",),

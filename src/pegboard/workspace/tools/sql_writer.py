@@ -40,7 +40,7 @@ You wrote this:
 {sql}
 
 It was refused: {fault}
-Write it anew. Answer with the SELECT alone."""
+Write it again. Answer with the SELECT alone."""
 # With or without a language, even if the fence is not closed.
 _FENCED: Final = re.compile(r"```[A-Za-z]*\n(?P<sql>.*?)(?:```|\Z)", re.DOTALL)
 _MENDED: Final = ("invalid_arguments", "read_only", "not_found")
@@ -54,7 +54,7 @@ class SqlWriter(Struct, frozen=True, kw_only=True):
     question: str
 
     async def answer(self, run: Callable[[str], Awaitable[JSON]]) -> JSON:
-        """Return the result of `run` for the model's SELECT; a refused one is corrected, twice at most.
+        """Return the result of `run` for the model's SELECT; a refused one is corrected, at most twice.
 
         Raises:
             CallError: invalid_arguments, if the tables cannot answer; the last error of the SELECT or the model.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pegboard.connections.connections import Connections
 
 CONNECT_WAIT_S = 45.0  # seconds for which a repeated call waits for its person; many clients give up after 60
-CONNECT_POLL_S = 0.25  # seconds between two looks whether a link was used
+CONNECT_POLL_S = 0.25  # seconds between two checks whether a link was used
 
 
 def ask_to_connect(channel: ClientChannel, error: ToolError, caller: Caller, connections: Connections | None) -> None:

@@ -352,7 +352,7 @@ class SessionEndpoint:
         http_session: HttpSession,
         open_request: OpenRequest,
     ) -> None:
-        """Answer a call. It goes on if its client disconnects, which may come back for the answer."""
+        """Answer a call. The call continues if its client disconnects; the client may come back for the answer."""
         is_primed = exchange.headers.by_name.get(b"mcp-protocol-version", b"") >= _PRIMED_SINCE
         stream = SessionStream(http_session.streams, exchange.send, is_primed=is_primed)
         outlet.write, outlet.end_stream = stream.message, stream.end_connection
