@@ -74,7 +74,9 @@ OF_EXTRAS: dict[str, set[str]] = {
         "agents/agent_spans.py",
         "egress/client_spans.py",
         "telemetry/call_spans.py",
-        "telemetry/tracing.py",
+        "telemetry/otel_metrics.py",
+        "telemetry/otel_providers.py",
+        "telemetry/otel_sdk.py",
     },
     "postgres": {
         "server/postgres_transport.py",

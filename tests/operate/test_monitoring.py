@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from pegboard.core.call.finished_call import CallKind
 from pegboard.model.source_state import SourceState, SourceStatus
 from pegboard.telemetry.call_metrics import LIMITS_S, CallMetrics
-from pegboard.telemetry.prometheus_text import prometheus_text
+from pegboard.telemetry.prometheus_text import gauges_of, prometheus_text
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "examples/deploy/monitoring"
@@ -38,10 +38,11 @@ def metrics() -> dict[str, set[str]]:
     """Return the labels of each metric that a server can have."""
     counted = CallMetrics()
     counted.add({"add": [{"ok": 1}, [1] * (len(LIMITS_S) + 1), 0.1]})
-    text = prometheus_text(
-        counted, in_flight=0, streams=0, sources={"notes": SourceState()}, stores={"limits": True},
+    gauges = gauges_of(
+        in_flight=0, streams=0, sources={"notes": SourceState()}, stores={"limits": True},
         servers={"of shop": True}, hosts={"clock": True}, is_refused=False,
-    ).decode()  # fmt: skip
+    )  # fmt: skip
+    text = prometheus_text(counted, gauges).decode()
     labels: dict[str, set[str]] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:

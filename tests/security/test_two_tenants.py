@@ -420,7 +420,8 @@ KEPT: dict[str, str] = {
     "an adapter makes it for one view, which is one caller's": """
         adapters/langchain.py:_call_id adapters/langchain.py:_interrupted adapters/langchain.py:_results
         adapters/openai_agents.py:_agreed_to adapters/openai_agents.py:_asked""",
-    "it counts the calls of all callers, and only operators see it": "audit/recent_calls.py:_windows",
+    "it counts the calls of all callers, and only operators see it": """
+        audit/recent_calls.py:_windows telemetry/otel_metrics.py:_instruments""",
     "the process's own, with no data of callers": """
         agents/runtime.py:_loops audit/audit_writer.py:queue catalog.py:_catalogs
         core/after_fork.py:_inheritors models/language_models.py:_loops workspace/parsing/foreign.py:_function

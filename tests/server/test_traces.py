@@ -21,7 +21,8 @@ from opentelemetry.trace import SpanKind, StatusCode
 from pegboard import Catalog, Policy, Profile, ToolContext, http_app
 from pegboard.model.tool import ToolSpec
 from pegboard.sources.webhook import WebhookSettings, webhook_entry
-from pegboard.telemetry.tracing import set_up_exporter, trace_calls
+from pegboard.telemetry.otel_providers import set_up_exporters
+from pegboard.telemetry.tracing import trace_calls
 from pegboard.testing import CallsTool, ModelServer
 from tests import forking
 from tests.builtin.web import Asked, Site, answer, as_json
@@ -230,7 +231,7 @@ async def test_a_missing_exporter_is_said_once_and_stops_nothing(
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
     with caplog.at_level(logging.WARNING):
-        set_up_exporter({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"})
+        set_up_exporters({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"})
     [record] = caplog.records
     assert "[otel]" in record.getMessage()
 
@@ -274,8 +275,8 @@ class Collector:
         self.has_all = asyncio.Event()
 
     def _take(self, asked: Asked) -> bytes:
-        sent = ExportTraceServiceRequest.FromString(asked.body)
         self.raw += asked.body
+        sent = ExportTraceServiceRequest.FromString(asked.body if asked.path == "/v1/traces" else b"")
         for resource in sent.resource_spans:
             [service] = [one.value.string_value for one in resource.resource.attributes if one.key == "service.name"]
             spans = [span for scope in resource.scope_spans for span in scope.spans]

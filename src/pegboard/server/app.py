@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import hmac
 import logging
 import socket  # noqa: TID251 - listens, and calls nobody
 import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -317,23 +316,22 @@ class App(Starlette):
         self._api.events.begin()
         if self._console is not None:
             self._console.begin()
-        end_counting, end_logging = self._health.begin(), log_calls(self._catalog.executor)
-        end_tracing = trace_calls(self._catalog.executor)
-        self._is_traced = tracer_in_use() is not None
-        end_source_log = log_sources(self._catalog.registry)
-        try:
+        executor = self._catalog.executor
+        async with AsyncExitStack() as stack:
+            stack.callback(self._health.begin())
+            stack.callback(log_calls(executor))
+            await stack.enter_async_context(self._health.exporting())
+            # Last of the observers: the others see the span of a call that ends.
+            stack.callback(trace_calls(executor))
+            self._is_traced = tracer_in_use() is not None
+            stack.callback(log_sources(self._catalog.registry))
+            stack.push_async_callback(self._catalog.close, grace_s=self._grace_s)
             # Closed last, so that calls that end during the endpoint's shutdown are still published.
-            async with contextlib.nullcontext() if self._bus is None else self._bus.running():
+            async with nullcontext() if self._bus is None else self._bus.running():
                 async with self._endpoint.running(), self._alert_watch.running(), self._document_watch.running():
                     self._was_started = True
                     yield
                 await self._health.leave()
-        finally:
-            await self._catalog.close(grace_s=self._grace_s)
-            end_counting()
-            end_logging()
-            end_tracing()
-            end_source_log()
 
     def _redirect_refusal(self, scope: Scope) -> Refusal | None:
         return self._host_guard.refusal([(name, value.strip(b" \t")) for name, value in scope["headers"]])

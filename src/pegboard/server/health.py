@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 
+from prometheus_client.metrics_core import Metric
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
@@ -24,8 +25,9 @@ from pegboard.server.host_guard import HostGuard, Refusal
 from pegboard.server.principal import ANONYMOUS, Principal
 from pegboard.server.worker_counts import WorkerCounts
 from pegboard.telemetry.call_metrics import CallMetrics
+from pegboard.telemetry.metric_export import exporting_metrics
 from pegboard.telemetry.part_states import PartStates
-from pegboard.telemetry.prometheus_text import MEDIA_TYPE, prometheus_text
+from pegboard.telemetry.prometheus_text import MEDIA_TYPE, gauges_of, prometheus_text
 
 OPERATOR = "operator"
 _STORES, _SERVERS = frozenset({"store", "bus"}), frozenset({"server", "model"})
@@ -76,9 +78,11 @@ class Health:
     def _counted(self) -> JSON:
         worker = self._worker()
         self._counts.note(worker, self._call_metrics.counters())
+        return {"worker": worker, "known": self._counts.known(), **self._state()}
+
+    def _state(self) -> JSON:
+        """Return the state of this worker, apart from its counters of calls."""
         return {
-            "worker": worker,
-            "known": self._counts.known(),
             "in_flight": len(self._gateway.catalog.executor.in_flight),
             "streams": self._event_hub.streams,
             "is_refused": bool(self._problems()),
@@ -99,6 +103,13 @@ class Health:
     def begin(self) -> Callable[[], None]:
         """Count the calls of the catalog from now on; returns the function that ends it."""
         return self._gateway.catalog.executor.record(self._call_metrics)
+
+    def exporting(self) -> AbstractAsyncContextManager[None]:
+        """Export the metrics of this worker with OpenTelemetry within the block, if the process has set it up."""
+        catalog = self._gateway.catalog
+        return exporting_metrics(
+            catalog.executor, catalog.name, counts=self._call_metrics, gauges=lambda: self._gauges([self._state()])
+        )
 
     async def leave(self) -> None:
         """Send our counters to the other workers before this one ends."""
@@ -138,32 +149,38 @@ class Health:
         counted = [self._counted()]
         theirs = await self._others_counted()
         counted += theirs.bodies
-        probes = await self._part_states.probes()
-        registry = self._gateway.registry
-        states, usual = registry.states(), SourceState()
         text = prometheus_text(
             # A sum without one of the workers would be too low.
             self._counts.sum([counters["worker"] for counters in counted]) if theirs.are_all else self._call_metrics,
+            await self._gauges(counted),
             worker="" if theirs.are_all else self._worker(),
             workers_heard=len(counted),
-            in_flight=sum(counters["in_flight"] for counters in counted),
-            streams=sum(counters["streams"] for counters in counted),
+            # A random worker answers, so figures of its process would jump between requests.
+            has_process=not self._has_others,
+        )
+        return Response(text, media_type=MEDIA_TYPE, headers={"cache-control": "no-store"})
+
+    async def _gauges(self, workers: Sequence[JSON]) -> Sequence[Metric]:
+        """Return the current gauges, given the state of each worker."""
+        probes = await self._part_states.probes()
+        registry = self._gateway.registry
+        states, usual = registry.states(), SourceState()
+        return gauges_of(
+            in_flight=sum(worker["in_flight"] for worker in workers),
+            streams=sum(worker["streams"] for worker in workers),
             sources={name: states.get(name, usual) for name in registry.sources},
             # A store counts as down if one worker cannot reach it.
             stores={
-                name: all(counters.get("stores", {}).get(name, True) for counters in counted)
-                for name in {name for counters in counted for name in counters.get("stores", {})}
+                name: all(worker.get("stores", {}).get(name, True) for worker in workers)
+                for name in {name for worker in workers for name in worker.get("stores", {})}
             }
             | {name: probe.ok for (kind, name), probe in probes.items() if kind in _STORES},
             servers={name: probe.ok for (kind, name), probe in probes.items() if kind in _SERVERS},
             hosts={name: probe.ok for (kind, name), probe in probes.items() if kind == "host"},
             budgets=await self._budget_levels(),
             live=await self._live_states(),
-            is_refused=any(one["is_refused"] for one in counted),
-            # A random worker answers, so figures of its process would jump between requests.
-            has_process=not self._has_others,
+            is_refused=any(worker["is_refused"] for worker in workers),
         )
-        return Response(text, media_type=MEDIA_TYPE, headers={"cache-control": "no-store"})
 
     async def _budget_levels(self) -> Sequence[BudgetLevel]:
         """Return the levels of budgets; nothing while their store is away, which is another metric."""

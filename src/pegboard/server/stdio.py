@@ -47,6 +47,7 @@ from pegboard.server.process_exit import exit_despite_threads, leave
 from pegboard.server.sealing import sealing_with
 from pegboard.server.stdio_streams import LineStreams, LineTooLongError, standard_streams
 from pegboard.telemetry.call_log import log_calls
+from pegboard.telemetry.metric_export import exporting_metrics
 from pegboard.telemetry.part_states import PartStates, parts_of
 from pegboard.telemetry.tracing import trace_calls
 
@@ -103,7 +104,11 @@ async def serve_stdio(
         watch = AlertWatch(catalog, PartStates(lambda: parts_of(catalog)), tuple)
         try:
             with _signals(line.stop):
-                async with watch.running(), DocumentWatch(catalog.registry).running():
+                async with (
+                    exporting_metrics(catalog.executor, catalog.name),
+                    watch.running(),
+                    DocumentWatch(catalog.registry).running(),
+                ):
                     await line.run(grace_s=grace_s)
         finally:
             await catalog.close(grace_s=0.0)

@@ -44,10 +44,19 @@ class CallMetrics:
 
     def finished(self, call: FinishedCall) -> None:
         """Count one call."""
-        metrics = self.by_tool.get(call.tool) or self._metrics(call)
+        metrics = self.by_tool.get(call.tool) or self.by_tool.setdefault(self.counted_name(call), ToolMetrics())
         metrics.ends[call.kind] = metrics.ends.get(call.kind, 0) + 1
         metrics.within[bisect_left(LIMITS_S, call.duration_s)] += 1
         metrics.total_s += call.duration_s
+
+    def counted_name(self, call: FinishedCall) -> str:
+        """Return the name under which a call is counted: that of its tool, or a name that several share."""
+        if call.tool in self.by_tool:
+            return call.tool
+        if len(self.by_tool) >= COUNTED_TOOLS:
+            return OTHER
+        is_tool = call.qualified_id or (call.decision is not None and call.decision.code != "unknown")
+        return call.tool if is_tool else UNKNOWN
 
     def counters(self) -> JSON:
         """Return the counters, for another process to add."""
@@ -61,10 +70,3 @@ class CallMetrics:
                 metrics.ends[kind] = metrics.ends.get(kind, 0) + count
             metrics.within = [ours + theirs for ours, theirs in zip(metrics.within, within, strict=True)]
             metrics.total_s += total_s
-
-    def _metrics(self, call: FinishedCall) -> ToolMetrics:
-        is_tool = call.qualified_id or (call.decision is not None and call.decision.code != "unknown")
-        name = call.tool if is_tool else UNKNOWN
-        if len(self.by_tool) >= COUNTED_TOOLS:
-            name = OTHER
-        return self.by_tool.setdefault(name, ToolMetrics())

@@ -18,8 +18,7 @@ from pegboard.telemetry.call_metrics import LIMITS_S, CallMetrics
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-def prometheus_text(
-    metrics: CallMetrics,
+def gauges_of(
     *,
     in_flight: int,
     streams: int,
@@ -30,6 +29,20 @@ def prometheus_text(
     budgets: Iterable[BudgetLevel] = (),
     is_refused: bool,
     live: Sequence[LiveState] = (),
+) -> Sequence[Metric]:
+    """Return the gauges of a server, without those that have nothing to show."""
+    gauges = {
+        "pegboard_calls_in_flight": ("Calls that run now.", in_flight),
+        "pegboard_event_streams": ("Event streams that are open.", streams),
+        "pegboard_config_refused": ("1 if the last change of the config was refused.", int(is_refused)),
+    }
+    return [*_sources(sources), *_up(stores, servers, hosts), *_budgets(budgets), *_live(live), *_gauges(gauges)]
+
+
+def prometheus_text(
+    calls: CallMetrics,
+    gauges: Iterable[Metric],
+    *,
     worker: str = "",
     workers_heard: int = 1,
     has_process: bool = True,
@@ -40,25 +53,14 @@ def prometheus_text(
     that no counter seems to fall in an outage.
     """
     registry = CollectorRegistry(auto_describe=False)
-    gauges = {
-        "pegboard_calls_in_flight": ("Calls that run now.", in_flight),
-        "pegboard_event_streams": ("Event streams that are open.", streams),
-        "pegboard_config_refused": ("1 if the last change of the config was refused.", int(is_refused)),
+    of_workers = {
         "pegboard_workers_heard": ("Workers whose state these metrics show, this one included.", workers_heard),
         "pegboard_metrics_partial": (
             "1 while other workers do not respond and the counts are those of one worker.",
             int(bool(worker)),
         ),
     }
-    metrics_of_all = (
-        _calls(metrics, worker),
-        _sources(sources),
-        _up(stores, servers, hosts),
-        _budgets(budgets),
-        _live(live),
-        _gauges(gauges),
-    )
-    registry.register(_Collected([metric for some in metrics_of_all for metric in some]))
+    registry.register(_Collected([*_calls(calls, worker), *gauges, *_gauges(of_workers)]))
     if has_process:
         ProcessCollector(registry=registry)
     return generate_latest(registry)

@@ -43,7 +43,7 @@ from pegboard.server.proxy_settings import ProxySettings
 from pegboard.server.stdio import run_stdio
 from pegboard.server.worker_checks import budgets_in_memory, count_for_all, counted_in_memory
 from pegboard.server.workers import Worker, Workers
-from pegboard.telemetry.tracing import set_up_exporter
+from pegboard.telemetry.otel_providers import set_up_exporters
 
 # On standard input neither Starlette nor the MCP SDK is needed, which take longest to load.
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ def _serve_alone(serving: Serving, worker: Worker | None = None) -> Any:
             options.terminal.note(f"warning: {warning.where}: {warning.path}: {warning.message}")
     profile = options.chosen_profile
     project.check_profile(profile)
-    set_up_exporter(os.environ)
+    set_up_exporters(os.environ)
     if serving.stdio:
         if sys.stdin.isatty():
             options.terminal.note("Waiting for an MCP client, which starts this command by itself. Ctrl-C ends it.")
