@@ -17,9 +17,9 @@ from pegboard.agents.agent_run import CONVERSATION_BYTES
 from pegboard.agents.conversations import MemoryConversations, SessionKey, SqliteConversations
 from pegboard.agents.guardrails import GuardedRun
 from pegboard.agents.runtime import AGENT_STREAM_ITEMS
-from pegboard.model.agent import AgentBudgets, AgentMemory, AgentResult, Guardrail, ModelSpec
+from pegboard.model.agent import AgentBudgets, AgentMemory, AgentResult, Guardrail, ModelProvider, ModelSpec
 from pegboard.model.bounds import Bounds
-from pegboard.model.tool import ToolSpec
+from pegboard.model.tool import ToolEntry, ToolSpec
 from pegboard.models.language_models import LanguageModels
 from pegboard.sources.agent_tool import QUERY, agent_entry, agent_tool
 from pegboard.testing import CallsTool, Hangup, ModelServer
@@ -429,6 +429,72 @@ async def test_the_time_limit_of_an_agent_begins_after_the_import_of_its_provide
         result = await catalog.agents.run("greeter", "Greet.")
         assert (result.status, result.output, clock.now) == ("completed", "Hello.", 1_060.0)
         await catalog.close()
+
+
+def slow_imports(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> list[str]:
+    """Make the import of each provider take a minute by every clock; return the list of those imported."""
+    loop, imported = asyncio.get_running_loop(), list[str]()
+    real, began = loop.time, clock.now
+    monkeypatch.setattr(loop, "time", lambda: real() + clock.now - began)
+
+    def load(self: LanguageModels, spec: ModelSpec) -> None:
+        clock.now += 60.0
+        imported.append(spec.provider)
+
+    monkeypatch.setattr(LanguageModels, "load", load)
+    return imported
+
+
+async def test_the_time_limit_of_a_tool_that_runs_an_agent_begins_after_the_imports_of_all_below_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = Clock()
+    imported = slow_imports(monkeypatch, clock)
+    catalog = Catalog(clock=clock)
+    script = {"lead": [CallsTool("ask_helper", {"query": "Who?"}), "Hello Ann.", "Hello again."], "helper": ["Ann."]}
+    async with ModelServer(script) as server:
+        agents: tuple[tuple[str, ModelProvider, tuple[ToolEntry, ...]], ...] = (
+            ("helper", "openai", ()),
+            ("stranger", "google", ()),
+            ("lead", "openai_compatible", (agent_tool("ask_helper", agent="helper", timeout_s=30.0),)),
+        )
+        for name, provider, tools in agents:
+            model = ModelSpec(provider=provider, name=name, base_url=server.openai_url, api_key=Secret("k"))
+            catalog.agent(agent(name, model=model, timeout_s=30.0), tools=tools)
+        catalog.register(agent_tool("ask_lead", agent="lead", timeout_s=30.0))
+        for answer in ("Hello Ann.", "Hello again."):
+            result = await catalog.view(ToolContext()).call("ask_lead", {"query": "Greet."})
+            assert (result.error, result.text) == (None, answer)
+    # Of those it may run, each once.
+    assert imported == ["openai_compatible", "openai"]
+    await catalog.close()
+
+
+async def test_a_call_that_is_cancelled_while_its_provider_is_imported_did_not_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    going, imports = threading.Event(), threading.Event()
+
+    def load(self: LanguageModels, spec: ModelSpec) -> None:
+        imports.set()
+        going.wait(PATIENCE_S)
+
+    monkeypatch.setattr(LanguageModels, "load", load)
+    catalog = Catalog()
+    model = ModelSpec(provider="openai_compatible", name="m", base_url="https://models.example/v1")
+    catalog.agent(agent("greeter", model=model))
+    catalog.register(agent_tool("greet", agent="greeter"))
+    calling = asyncio.ensure_future(catalog.view(ToolContext()).call("greet", {"query": "Hi"}))
+    while not imports.is_set():
+        await asyncio.sleep(0)
+    (call_id,) = catalog.executor.in_flight
+    catalog.cancel(call_id)
+    result = await calling
+    assert result.error is not None
+    assert (result.error.kind, result.error.outcome_unknown) == ("cancelled", False)
+    assert "before it ran" in result.error.message
+    going.set()
+    await catalog.close()
 
 
 async def test_a_run_names_the_declared_tools_that_it_does_not_have(caplog: pytest.LogCaptureFixture) -> None:

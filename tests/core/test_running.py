@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pegboard import CallContext, CallError, Catalog, ToolSpec
+from pegboard.model.agent import ModelSpec
 from pegboard.model.record import replace
 from pegboard.model.tool import Annotations, ToolEntry
 from tests.core.parts import ANN, Clock, Recorder, kind_of, one_tool, spec
@@ -93,6 +94,56 @@ async def test_the_deadline_of_the_request_shortens_the_timeout() -> None:
     catalog = one_tool(forever, catalog=Catalog(clock=clock), timeout_s=20.0)
     with within(0.9):
         assert kind_of(await catalog.view(replace(ANN, deadline=100.03)).call("echo")) == "timeout"
+
+
+async def test_what_a_tool_loads_before_it_runs_counts_in_the_requests_deadline_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop, clock, ran = asyncio.get_running_loop(), Clock(100.0), list[str]()
+    real, began = loop.time, clock.now
+    monkeypatch.setattr(loop, "time", lambda: real() + clock.now - began)
+
+    async def load(call: Any) -> None:
+        if not ran:
+            await asyncio.sleep(0)
+            clock.now += 60.0
+            await asyncio.sleep(0.01)
+
+    async def work(ctx: Any, args: Any) -> str:
+        await asyncio.sleep(0)
+        ran.append("work")
+        return "done"
+
+    catalog = Catalog(clock=clock)
+    catalog.register(replace(spec(timeout_s=30.0).bind(work), prepare=load))
+    late = await catalog.view(replace(ANN, deadline=clock.now + 59.0)).call("echo")
+    assert late.error is not None
+    assert (late.error.kind, late.error.outcome_unknown, ran) == ("timeout", False, [])
+    assert "before it ran" in late.text
+    for _ in range(2):
+        assert (await catalog.view(ANN).call("echo")).text == "done"
+    assert (ran, clock.now) == (["work", "work"], began + 120.0)
+
+
+async def test_a_tool_loads_the_packages_of_an_agent_where_agents_can_run() -> None:
+    loaded = list[object]()
+
+    class Runner:
+        async def load(self, agent: object) -> None:
+            loaded.append(agent)
+
+    model = ModelSpec(provider="openai", name="m")
+
+    async def load(call: Any) -> None:
+        await call.load_agent("helper")
+        await call.load_model(model)
+
+    catalog = Catalog()
+    catalog.register(replace(spec().bind(lambda ctx, args: "done"), prepare=load))
+    for agents in (None, Runner()):
+        catalog.executor.swap(replace(catalog.executor.ports, agents=agents))
+        assert (await catalog.view(ANN).call("echo")).text == "done"
+    assert loaded == ["helper", model]
 
 
 async def test_sleeping_tasks_groups_and_shields_work_inside_a_tool() -> None:

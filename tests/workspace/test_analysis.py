@@ -13,6 +13,7 @@ from pegboard import CallBudget, Catalog, Policy, Secret, ToolContext
 from pegboard.config import load_catalog
 from pegboard.model.agent import ModelSpec
 from pegboard.model.record import replace
+from pegboard.models.language_models import LanguageModels
 from pegboard.testing import CallsTool, EventRecorder, Hold, ModelFailure, ModelRequest, ModelServer
 from pegboard.workspace.tools.toolset import entries
 from tests.workspace.library import ON_SQLITE_ALONE, Library, in_space
@@ -167,6 +168,23 @@ async def test_time_that_is_over_brings_a_part_and_an_end_for_observers(analysin
 
 
 @ON_SQLITE_ALONE
+async def test_its_time_limit_begins_after_the_import_of_its_provider(
+    analysing: Analysing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop, skipped_s = asyncio.get_running_loop(), 0.0
+    real = loop.time
+    monkeypatch.setattr(loop, "time", lambda: real() + skipped_s)
+
+    def load(self: LanguageModels, spec: ModelSpec) -> None:
+        nonlocal skipped_s
+        skipped_s = 3_600.0
+
+    monkeypatch.setattr(LanguageModels, "load", load)
+    await analysing.reopen(600.0)
+    given = await analysing.analyse("By three months' notice.")
+    assert (given["answer"], skipped_s) == ("By three months' notice.", 3_600.0)
+
+
 async def test_a_budget_that_is_used_up_brings_a_part(analysing: Analysing) -> None:
     caller = replace(in_space("s1"), budget=CallBudget(3))
     given = await analysing.analyse([CITED, "So far: "], [CITED, CITED], ctx=caller)

@@ -82,6 +82,11 @@ class LazyAgentRuntime:
                 await asyncio.to_thread(getattr, agent_runtime, "AgentRuntime")
         return self.runtime
 
+    async def load(self, agent: str | ModelSpec) -> None:
+        """Import the packages of an agent or a model; see `AgentRuntime.load`. Missing ones are reported by the run."""
+        with suppress(DefinitionError):
+            await (await self.ready()).load(agent)
+
     async def run_below(
         self,
         agent: str,

@@ -25,6 +25,7 @@ from pegboard.agents.missing_tools import MissingTool
 from pegboard.agents.model_factory import ModelFactory
 from pegboard.agents.relay import Relay
 from pegboard.agents.templates import SandboxedTemplates
+from pegboard.core.agent_graph import agent_graph, reachable
 from pegboard.core.call.listeners import SubAgentObservers, as_observers
 from pegboard.core.call.output import clean_error
 from pegboard.core.names import nearest
@@ -54,6 +55,11 @@ _STATUS: Mapping[str, RunStatus] = {
     "timeout": "timeout", "budget_exceeded": "budget_exceeded", "cancelled": "cancelled",
 }  # fmt: skip
 _NO_USAGE = RequestUsage()
+
+
+def _kind(spec: ModelSpec) -> tuple[str, bool]:
+    """Return the properties of a model that determine the packages it needs."""
+    return spec.provider, spec.base_url is None
 
 
 def _unheard(text: str) -> None:
@@ -179,6 +185,20 @@ class AgentRuntime:
         if running is not None:
             running.stop()
         return running is not None
+
+    async def load(self, agent: str | ModelSpec) -> None:
+        """Import the packages of a model, or of an agent and all agents that it may run.
+
+        This takes seconds the first time, which count in no time limit of an agent or of a tool that runs one.
+        """
+        if isinstance(agent, ModelSpec):
+            await self._load(agent)
+            return
+        declared = self._registry.declarations
+        if self._load_model is None or all(_kind(each.spec.model) in self._loaded for each in declared.agents.values()):
+            return
+        for name in reachable(agent_graph(declared), agent):
+            await self._load(declared.agents[name].spec.model)
 
     async def run_below(
         self,
@@ -347,7 +367,7 @@ class AgentRuntime:
         async def work() -> Answer:
             if spec.budgets.usd is not None or budget.wants_prices:
                 budget.price(spec.model, _NO_USAGE)
-            await self._load(spec.model)
+            await self.load(spec.name if self._registry.declarations.agents.get(spec.name) is entry else spec.model)
             ends = self._clock() + timeout_s
             deadline = ends if ctx.deadline is None else min(ends, ctx.deadline)
             run = Run(
@@ -396,11 +416,10 @@ class AgentRuntime:
 
     async def _load(self, spec: ModelSpec) -> None:
         """Import the packages of a model in a thread, since it takes seconds that are not the agent's own."""
-        kind = (spec.provider, spec.base_url is None)
-        if self._load_model is not None and kind not in self._loaded:
+        if self._load_model is not None and _kind(spec) not in self._loaded:
             with suppress(ImportError):
                 await asyncio.to_thread(self._load_model, spec)
-            self._loaded.add(kind)
+            self._loaded.add(_kind(spec))
 
     def _state(self) -> _LoopState:
         loop = asyncio.get_running_loop()

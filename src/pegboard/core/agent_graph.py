@@ -109,6 +109,14 @@ def cycles(graph: Graph) -> Iterator[tuple[Edge, ...]]:
             yield way
 
 
+def reachable(graph: Graph, start: str) -> list[str]:
+    """Return the agents that an agent may run, directly or through others, and the agent itself."""
+    reached = [start] if start in graph else []
+    for agent in reached:
+        reached += {edge.target for edge in graph[agent] if edge.target in graph}.difference(reached)
+    return reached
+
+
 def _way_back(graph: Graph, start: str) -> tuple[Edge, ...] | None:
     """Return the shortest path from an agent to itself."""
     reached: dict[str, tuple[Edge, ...]] = {start: ()}

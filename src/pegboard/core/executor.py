@@ -32,7 +32,7 @@ from pegboard.core.call.rate_limit import limits_of, pass_limits
 from pegboard.core.call.readiness import ablocked, blocked
 from pegboard.core.call.record import NOT_PARSED, Call, ExecutorState, Ports, Prospect
 from pegboard.core.call.resolve import resolve, resolve_awaiting
-from pegboard.core.call.run import finish, start
+from pegboard.core.call.run import finish, prepare, start
 from pegboard.core.call.task_decision import goes_on_as_task
 from pegboard.core.coroutine_runner import InterruptedWaitError, Pending, begin, is_stop
 from pegboard.core.identifiers import new_id
@@ -254,6 +254,8 @@ async def _guarded(call: Call) -> ToolResult:
         await ask_before(call)
     if call.executor.repeats.rows:
         check_repeats(call)
+    if call.entry.prepare is not None and not call.as_task:
+        await prepare(call, call.entry.prepare)
     limits = limits_of(call)
     has_budgets = bool(call.executor.registry.declarations.budgets)
     if (call.question is not None or spec.consent != "never") and (reason := consent_reason(call)) is not None:

@@ -130,6 +130,10 @@ class AgentResult(Struct, frozen=True, kw_only=True):
 class AgentCall(Protocol):
     """A running call whose tool wraps a private agent; `CallContext.call` is one."""
 
+    def load_model(self, model: ModelSpec) -> Awaitable[None]:
+        """Import the packages that a run of an agent with this model needs."""
+        ...
+
     def run_own_agent(self, agent: AgentEntry, query: str, *, on_text: Callable[[str], None]) -> Awaitable[AgentResult]:
         """Run the agent as part of the call and return its result; `on_text` receives its text as it streams."""
         ...

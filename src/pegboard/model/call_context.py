@@ -81,6 +81,10 @@ class RunningCall(Protocol):
         """Run an agent as part of this call; `transform` is a template that builds the agent's context from `data`."""
         ...
 
+    def load_agent(self, agent: str) -> Awaitable[None]:
+        """Import the packages that a run of this agent needs, and runs of the agents below it."""
+        ...
+
     async def in_thread(self, code: Callable[..., Any], /, *args: Any) -> Any:
         """Run slow code in one of the caller's threads; if it returns an awaitable, await that."""
         ...

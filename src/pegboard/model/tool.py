@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 from msgspec import Struct, field
 
 from pegboard.model.budget import Cost
-from pegboard.model.call_context import CallContext
+from pegboard.model.call_context import CallContext, RunningCall
 from pegboard.model.caller import Caller
 from pegboard.model.context import ToolContext
 from pegboard.model.error import CallError, DefinitionError
@@ -191,6 +191,7 @@ class ToolEntry(Struct, frozen=True, kw_only=True, dict=True, weakref=True):
     although they are not. `reaches` is a digest of settings outside the declaration that determine what a call does,
     such as an address; it is empty if only code does. It is part of the fingerprint. `denied_as` are further folded
     names by which a policy denies it, but does not allow it. `account` is set if calls use an account of the caller.
+    `prepare` is awaited before each run, outside the tool's time limit: it loads what the first run needs.
     """
 
     spec: ToolSpec
@@ -213,6 +214,7 @@ class ToolEntry(Struct, frozen=True, kw_only=True, dict=True, weakref=True):
     wire_name: str = ""
     denied_as: tuple[str, ...] = ()
     account: Account | None = None
+    prepare: Callable[[RunningCall], Awaitable[None]] | None = None
 
     def called(self, wire_name: str) -> ToolEntry:
         """Return a copy with this wire name."""

@@ -72,4 +72,10 @@ def agent_entry(spec: ToolSpec, *, agent: str, context_transform: str | None = N
     if spec.annotations == Annotations():
         # The effects of an agent are unknown.
         spec = replace(spec, annotations=Annotations(open_world=True))
-    return ToolEntry(spec=spec, handler=run, agent=agent, reaches=digest([agent, context_transform]))
+    return ToolEntry(
+        spec=spec,
+        handler=run,
+        agent=agent,
+        reaches=digest([agent, context_transform]),
+        prepare=lambda call: call.load_agent(agent),
+    )

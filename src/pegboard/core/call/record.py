@@ -38,7 +38,7 @@ from pegboard.core.registry import Registry
 from pegboard.core.snapshot import Plan
 from pegboard.core.steady_clock import steady_time
 from pegboard.core.view import View
-from pegboard.model.agent import AgentEntry, AgentResult
+from pegboard.model.agent import AgentEntry, AgentResult, ModelSpec
 from pegboard.model.bounds import Bounds
 from pegboard.model.budget import Charge, Spending, micros
 from pegboard.model.call_context import AccountUse, CallContext, UpstreamOutcome
@@ -82,6 +82,10 @@ class TaskEngine(Protocol):
 
 class AgentRunner(Protocol):
     """Runs an agent as part of a call."""
+
+    async def load(self, agent: str | ModelSpec) -> None:
+        """Import the packages of an agent and the agents below it, or of a model; missing ones fail the run later."""
+        ...
 
     async def run_below(
         self,
@@ -475,6 +479,16 @@ class Call(CancelScope):
                 call=self,
             )
         return self.made_ctx
+
+    async def load_agent(self, agent: str) -> None:
+        """Import the packages that runs of this agent need; see `RunningCall`."""
+        if self.ports.agents is not None:
+            await self.ports.agents.load(agent)
+
+    async def load_model(self, model: ModelSpec) -> None:
+        """Import the packages that an agent with this model needs; see `AgentCall`."""
+        if self.ports.agents is not None:
+            await self.ports.agents.load(model)
 
     async def run_agent(
         self, agent: str, query: str, data: Mapping[str, JSONValue], *, transform: str | None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from pegboard.core.call.limit_keys import owner_of
@@ -10,9 +11,23 @@ from pegboard.core.call.task_decision import is_of_task
 from pegboard.core.coroutine_runner import InterruptedWaitError, Pending, begin
 from pegboard.core.hooks import wrap
 from pegboard.core.limits import NO_LIMIT_S
+from pegboard.model.call_context import RunningCall
+from pegboard.model.context import seconds_left
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, is_awaitable
 from pegboard.model.tool import Handler
+
+
+async def prepare(call: Call, load: Callable[[RunningCall], Awaitable[None]]) -> None:
+    """Wait until what the tool needs is loaded, before its guards decide and its time limit begins.
+
+    Raises:
+        InterruptedWaitError: the call was stopped, or the deadline of its request has passed.
+    """
+    left_s = seconds_left(call.view.ctx, clock=call.ports.clock)
+    waiting = begin(load(call), timeout_s=NO_LIMIT_S if left_s is None else left_s, scope=call)
+    if type(waiting) is Pending:
+        await waiting
 
 
 def start(call: Call) -> Any:

@@ -7,7 +7,7 @@ from typing import Final, cast
 
 from pegboard.core.ports import DocumentStore
 from pegboard.model.agent import AgentCall, AgentResult, ModelSpec
-from pegboard.model.call_context import CallContext
+from pegboard.model.call_context import CallContext, RunningCall
 from pegboard.model.context import ToolContext, seconds_left
 from pegboard.model.document import DocumentScope
 from pegboard.model.error import CallError
@@ -125,7 +125,12 @@ def analyze_entry(store: DocumentStore, *, model: ModelSpec | None, timeout_s: f
         # A model may answer differently each time.
         annotations=Annotations(read_only=True, destructive=False, idempotent=False, open_world=True),
     )
-    return document_entry(spec, store, run)
+
+    async def load(call: RunningCall) -> None:
+        if model is not None:
+            await cast("AgentCall", call).load_model(model)
+
+    return replace(document_entry(spec, store, run), prepare=load)
 
 
 async def _readable(store: DocumentStore, scope: DocumentScope, document_id: str) -> JSON:
