@@ -111,7 +111,7 @@ async def begin_one(catalog: Catalog, name: str, ledger: Ledger) -> None:
     result = await called(catalog, "load_orders" if is_cancelled else name, ledger)
     task_id = result.task_id
     assert task_id is not None
-    ledger.write("begun", task_id, name)
+    ledger.write("begun", task_id, name, os.getpid())
     if is_cancelled:
         await asyncio.sleep(random.uniform(0.0, 0.3))
         await again(lambda: catalog.tasks.cancel(task_id, caller()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import resource
 import sqlite3
 import sys
@@ -10,9 +11,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from dbos._registrations import get_func_info
 
+import pegboard.tasks.dbos_engine as dbos_engine
 from pegboard import CallContext, Catalog, Tasks, ToolContext
-from pegboard.model.task import TaskCall
+from pegboard.model.task import Question, TaskCall
+from pegboard.tasks.records import question_to_json
 from tests.timing import PATIENCE_S
 
 ANN = ToolContext(user_id="ann")
@@ -261,4 +265,92 @@ async def test_who_waits_for_a_task_hears_of_its_end_when_it_ends(
         assert not record.is_over
     finally:
         may_end.set()
+        await catalog.close()
+
+
+async def test_restarts_of_the_server_do_not_count_as_crashes_that_a_task_caused(tmp_path: Path) -> None:
+    info = get_func_info(dbos_engine._task)
+    assert info is not None
+    runs, may_end = list[str](), asyncio.Event()
+    began = asyncio.Event()
+
+    def opened() -> Catalog:
+        catalog = Catalog("restarts", tasks=Tasks(f"sqlite:{tmp_path}/tasks.db"))
+
+        @catalog.tool(task="required")
+        async def load(ctx: CallContext) -> str:
+            """Load something."""
+            runs.append("load")
+            began.set()
+            await may_end.wait()
+            return "done"
+
+        return catalog
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(info, "max_recovery_attempts", 1)
+        catalog = opened()
+        task_id = (await catalog.view(ANN).call("load")).task_id
+        assert task_id is not None
+        for _ in range(4):
+            await asyncio.wait_for(began.wait(), PATIENCE_S)
+            began.clear()
+            await catalog.close()
+            catalog = opened()
+            catalog.tasks.wake_soon()
+        try:
+            may_end.set()
+            result = await catalog.tasks.result(task_id, ANN, timeout_s=PATIENCE_S)
+            assert (result.error, result.text) == (None, "done")
+            assert len(runs) > 4
+        finally:
+            await catalog.close()
+
+
+@pytest.mark.parametrize("question", [None, Question(message="Load it?", form={})])
+async def test_a_task_that_was_running_in_many_crashes_waits_before_it_begins_again_unless_it_only_asked(
+    tmp_path: Path, question: Question | None
+) -> None:
+    catalog = Catalog("crashes", tasks=Tasks(f"sqlite:{tmp_path}/tasks.db"))
+    runs, going = list[str](), asyncio.Event()
+
+    @catalog.tool(task="required")
+    async def load(ctx: CallContext) -> str:
+        """Load something."""
+        runs.append("load")
+        await going.wait()
+        return "done"
+
+    def row(sql: str, **values: str) -> list[tuple[object, ...]]:
+        with closing(sqlite3.connect(tmp_path / "tasks.db", timeout=PATIENCE_S, isolation_level=None)) as other:
+            return other.execute(sql, values).fetchall()
+
+    async def until(state: str) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            while row("select status from workflow_status") != [(state,)]:
+                await asyncio.sleep(0.01)
+
+    try:
+        task_id = (await catalog.view(ANN).call("load")).task_id
+        assert task_id is not None
+        await until("PENDING")
+        if question is not None:
+            asked = json.dumps(question_to_json(question))
+            row("insert into pegboard_task_questions values (:id, 'q', :asked, null)", id=task_id, asked=asked)
+        # As if it had run in thirty workers that crashed, and this one were the next.
+        (tmp_path / "tasks.db-workers/dead").touch()
+        row("update workflow_status set executor_id = 'dead', recovery_attempts = 30")
+        row("insert into pegboard_task_workers values ('dead', 1.0)")
+        if question is None:
+            await until("DELAYED")
+            [(left_s,)] = row("select delay_until_epoch_ms / 1000.0 - strftime('%s') from workflow_status")
+            assert isinstance(left_s, float)
+            assert 0 < left_s < 61
+            assert (await catalog.tasks.get(task_id, ANN)).state == "working"
+            assert await catalog.tasks.resume(task_id, ANN)
+        going.set()
+        assert (await catalog.tasks.result(task_id, ANN, timeout_s=PATIENCE_S)).text == "done"
+        assert runs == ["load", "load"]
+        assert row("select recovery_attempts from workflow_status") == [(30 if question else 31,)]
+    finally:
         await catalog.close()

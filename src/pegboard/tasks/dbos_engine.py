@@ -26,7 +26,7 @@ from pegboard.model.result import ToolResult
 from pegboard.model.task import Question, TaskCall, TaskRecord, TaskState
 from pegboard.platforms import platform
 from pegboard.storage.store_uri import StoreUri
-from pegboard.tasks.dbos_setup import client_of, end_all, launch, reason_of
+from pegboard.tasks.dbos_setup import client_of, end_all, hasten, launch, reason_of
 from pegboard.tasks.engine import Run
 from pegboard.tasks.lifelines import Lifelines
 from pegboard.tasks.limits import TASK_LEASE_S
@@ -34,7 +34,7 @@ from pegboard.tasks.records import call_of_json, call_to_json, outcome_of_json, 
 from pegboard.tasks.task_tables import Kept, OtherQuestionError, TaskTables
 from pegboard.tasks.worker_lease import TASK_BEAT_S, WorkerLease
 
-TASK_RUNS = 100  # runs of one task that each ended with the death of their process; then the task fails
+TASK_RUNS = 100  # runs of one task that each ended in a crash of their worker; then the task fails
 TASK_REMOTE_LOOK_S = 0.2  # seconds between two checks of the database by those who wait for a task
 TASK_RECORDED_LOOK_S = 0.01  # the same, for a task whose run has just ended here
 TASK_RECORDED_S = 1.0  # seconds in which DBOS usually records the end of a run
@@ -44,6 +44,7 @@ TASK_LIST = 1_000  # tasks of one caller, or of all for the operator, in one lis
 T = TypeVar("T")
 log = logging.getLogger("pegboard")
 _ACTIVE = frozenset({"PENDING", "ENQUEUED", "DELAYED"})
+_GIVEN_UP = "MAX_RECOVERY_ATTEMPTS_EXCEEDED"
 
 
 class _Current:
@@ -201,7 +202,7 @@ class DbosEngine:
         assert self._home is not None
         asyncio.run_coroutine_threadsafe(self._stop_all(), self._home).result()
         self._ended_at.clear()
-        self._lease.take_over(self._lease.worker)
+        self._lease.take_over(self._lease.worker, has_crashed=False)
 
     def _settle(self) -> None:
         """Run a task again here if its end could not be recorded, e.g. because a disk was full."""
@@ -450,6 +451,7 @@ class DbosEngine:
         [row] = self._existing_client.list_workflows(workflow_ids=[task_id], load_input=False, load_output=False)
         if row.status != "PENDING":
             # Queued tasks are taken by any free worker.
+            hasten(self._existing_client, task_id)
             return row.status in _ACTIVE
         worker = row.executor_id or ""
         if worker == self._lease.worker:
@@ -606,7 +608,8 @@ def _record(row: Any, stored: Kept, noted: tuple[float | None, str] | None) -> T
     elif row.status == "CANCELLED":
         state = "cancelled"
     else:
-        state, error = "failed", ToolError(kind="tool_error", message="The task could not be run to its end.")
+        why = f": {TASK_RUNS + 1} runs of it ended in a crash of their worker" if row.status == _GIVEN_UP else ""
+        state, error = "failed", ToolError(kind="tool_error", message=f"The task could not be run to its end{why}.")
         log.error("Task %s ended as %s: %s", call.task_id, row.status, row.error)
     return TaskRecord(
         task_id=call.task_id, tool=call.tool, owner=call.owner, state=state, created_at=call.created_at,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from typing import Any
 
 import sqlalchemy as sa
@@ -107,11 +108,33 @@ def client_of(url: sa.URL) -> DBOSClient:
     return DBOSClient(system_database_url=database, serializer=JsonSerializer(), retry_connection_errors=False)
 
 
-def requeue(client: DBOSClient, task_id: str, worker: str) -> bool:
-    """Queue a task that a worker had started; `False` if it has ended, or another worker was first."""
+def requeue(client: DBOSClient, task_id: str, worker: str, *, is_counted: bool, wait_s: float = 0.0) -> bool:
+    """Queue a task that a worker had started; `False` if it has ended, or another worker was first.
+
+    Without `is_counted`, the run of that worker does not count towards the runs after which DBOS gives the task up.
+    The next run begins `wait_s` seconds later at the earliest.
+    """
     # Not `resume_workflow`, which also resumes cancelled tasks, and resets the number of attempts.
     database = client._sys_db  # type: ignore[reportPrivateUsage] - DBOS has no public way
-    return database.reenqueue_for_recovery(task_id, [worker], INTERNAL_QUEUE_NAME)
+    rows = database.tables.workflow_status
+    this, runs = rows.c.workflow_uuid == task_id, rows.c.recovery_attempts
+    if not is_counted:
+        # Never less than 1: by a higher number the next run knows that it is not the first.
+        here = this & (rows.c.status == "PENDING") & (rows.c.executor_id == worker) & (runs > 1)
+        with database.engine.begin() as connection:
+            connection.execute(sa.update(rows).where(here).values(recovery_attempts=runs - 1))
+    if not database.reenqueue_for_recovery(task_id, [worker], INTERNAL_QUEUE_NAME):
+        return False
+    if wait_s:
+        later = {"status": "DELAYED", "delay_until_epoch_ms": int((time.time() + wait_s) * 1_000)}
+        with database.engine.begin() as connection:
+            connection.execute(sa.update(rows).where(this, rows.c.status == "ENQUEUED").values(**later))
+    return True
+
+
+def hasten(client: DBOSClient, task_id: str) -> None:
+    """Begin a task now that was to begin later."""
+    client._sys_db.set_workflow_delay(task_id, delay_seconds=0.0)  # type: ignore[reportPrivateUsage] - as above
 
 
 async def end_all() -> None:

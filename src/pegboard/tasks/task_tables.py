@@ -178,6 +178,12 @@ class TaskTables:
         with self._database.transaction() as connection:
             return [(task_id, key, json.loads(answer)) for task_id, key, answer in connection(sql, **ids)]
 
+    def asking(self) -> frozenset[str]:
+        """Return the ids of the tasks with an open question."""
+        with self._database.transaction() as connection:
+            rows = connection("select distinct task_id from pegboard_task_questions where answer is null")
+        return frozenset(task_id for (task_id,) in rows)
+
     # -- workers
 
     def beat(self, worker: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -24,7 +25,20 @@ if TYPE_CHECKING:
 
 TASK_BEAT_S = 0.5  # seconds between two heartbeats of a worker with tasks in a database
 
+TASK_QUICK_RUNS = 10  # runs of one task that ended in a crash of their worker, after which the next one waits
+TASK_WAIT_S = 60.0  # seconds that it waits at most
+
 log = logging.getLogger("pegboard")
+
+
+def wait_after(runs: int) -> float:
+    """Return the seconds until a task may begin again whose last run, of so many, ended in a crash of its worker.
+
+    The times differ from task to task, so that the task that causes the crashes runs without the others.
+    """
+    if runs < TASK_QUICK_RUNS:
+        return 0.0
+    return random.uniform(0.5, 1.0) * min(TASK_WAIT_S, 2.0 ** (runs - TASK_QUICK_RUNS))  # noqa: S311 - no secret
 
 
 class WorkerLease:
@@ -104,19 +118,37 @@ class WorkerLease:
         for dead in self._dead():
             if dead == self.worker:
                 continue
-            if number := self.take_over(dead):
+            has_left = self._signs[dead][0] == 0
+            if number := self.take_over(dead, has_crashed=not has_left):
                 log.info("%d tasks of a worker that ended will continue.", number)
             self._tables.bury(dead)
             self._lifelines.forget(dead)
 
-    def take_over(self, worker: str) -> int:
-        """Queue the tasks of a worker; return their number."""
-        left = self._client().list_workflows(status="PENDING", executor_id=worker, load_input=False, load_output=False)
-        return sum(self.take_over_task(each.workflow_id, worker) for each in left)
+    def take_over(self, worker: str, *, has_crashed: bool) -> int:
+        """Queue the tasks of a worker; return their number.
+
+        If it crashed, any task that was running there may be the cause; tasks with an open question only waited.
+        """
+        client = self._client()
+        left = client.list_workflows(status="PENDING", executor_id=worker, load_input=False, load_output=False)
+        if not has_crashed:
+            return sum(self.take_over_task(each.workflow_id, worker) for each in left)
+        number, waits, asking = 0, list[float](), self._tables.asking() if left else frozenset[str]()
+        for each in left:
+            is_counted = each.workflow_id not in asking
+            wait_s = wait_after(each.recovery_attempts or 0) if is_counted else 0.0
+            number += requeue(client, each.workflow_id, worker, is_counted=is_counted, wait_s=wait_s)
+            waits += [wait_s] if wait_s else ()
+        if waits:
+            log.warning(
+                "%d tasks were running in at least %d workers when those crashed; the next of them begins in %.0f s.",
+                len(waits), TASK_QUICK_RUNS, min(waits),
+            )  # fmt: skip
+        return number
 
     def take_over_task(self, task_id: str, worker: str) -> bool:
         """Queue a task that a worker had started; `False` if it has ended, or another worker was first."""
-        return requeue(self._client(), task_id, worker)
+        return requeue(self._client(), task_id, worker, is_counted=False)
 
     def is_seen_dead(self, worker: str, closing: threading.Event) -> bool:
         """Watch a worker for the time of a lease; `False` if it shows a heartbeat, or this one is `closing`."""
