@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from pegboard import Catalog, ToolContext
+from pegboard import Catalog, ToolContext, http_app
 from pegboard.audit import audit_writer, call_backpressure
 from pegboard.audit.audit import Audit
 from pegboard.audit.audit_row import AuditRow, read_row
@@ -19,6 +19,7 @@ from pegboard.audit.call_backpressure import CallBackpressure
 from pegboard.audit.verify_chain import verify
 from pegboard.config import load_catalog
 from pegboard.storage.store_error import StoreError
+from tests.server.doors import inside
 from tests.timing import PATIENCE_S
 
 
@@ -88,7 +89,7 @@ async def test_calls_wait_while_the_store_is_slow_and_each_has_one_row(
 ) -> None:
     catalog, audit, store = audited
     flood = asyncio.create_task(calls_of(catalog, "ann", 60))
-    await until(lambda: audit.writer.backpressure.has_waiting)
+    await until(lambda: audit.writer.backpressure.waiting)
     assert not flood.done()
     assert audit.is_up
     store.open()
@@ -100,10 +101,25 @@ async def test_calls_wait_while_the_store_is_slow_and_each_has_one_row(
     assert caplog.text.count("Calls wait for the audit") == 1
 
 
+async def test_the_metrics_count_the_calls_that_wait(audited: tuple[Catalog, Audit, SlowStore]) -> None:
+    catalog, audit, store = audited
+    async with inside(http_app(catalog)) as client:
+        assert "\npegboard_audit_waiting_calls 0.0" in (await client.get("/metrics")).text
+        floods = [asyncio.create_task(calls_of(catalog, user, 30)) for user in ("ann", "bob")]
+        await until(lambda: audit.writer.backpressure.waiting == 2)
+        assert "\npegboard_audit_waiting_calls 2.0" in (await client.get("/metrics")).text
+        floods[0].cancel()
+        await until(floods[0].done)
+        assert "\npegboard_audit_waiting_calls 1.0" in (await client.get("/metrics")).text
+        store.open()
+        await floods[1]
+        assert "\npegboard_audit_waiting_calls 0.0" in (await client.get("/metrics")).text
+
+
 async def test_a_call_that_is_stopped_while_it_waits_has_a_row(audited: tuple[Catalog, Audit, SlowStore]) -> None:
     catalog, audit, store = audited
     waiting = asyncio.create_task(calls_of(catalog, "ann", 60))
-    await until(lambda: audit.writer.backpressure.has_waiting)
+    await until(lambda: audit.writer.backpressure.waiting)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
@@ -136,7 +152,7 @@ async def test_calls_do_not_wait_for_a_store_that_fails(audited: tuple[Catalog, 
     catalog, audit, store = audited
     store.is_broken = True
     await calls_of(catalog, "ann", 60)
-    assert not audit.writer.backpressure.has_waiting
+    assert not audit.writer.backpressure.waiting
     store.is_broken = False
     store.open()
     await catalog.close()
@@ -194,4 +210,4 @@ def test_calls_of_a_loop_that_was_closed_hold_nobody_up() -> None:
     loop.run_until_complete(begin())
     loop.close()
     pressure.let_go(1)
-    assert not pressure.has_waiting
+    assert not pressure.waiting

@@ -374,6 +374,8 @@ async def test_the_record_of_a_call_that_never_reached_the_judge_has_no_decision
 class Crowded:
     """Backpressure that holds every call until it is let go."""
 
+    waiting = 0
+
     def __init__(self) -> None:
         self.is_on, self.owners, self.may_go = True, list[Hashable](), asyncio.Event()
 

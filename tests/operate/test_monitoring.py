@@ -39,7 +39,7 @@ def metrics() -> dict[str, set[str]]:
     counted = CallMetrics()
     counted.add({"add": [{"ok": 1}, [1] * (len(LIMITS_S) + 1), 0.1]})
     gauges = gauges_of(
-        in_flight=0, streams=0, sources={"notes": SourceState()}, stores={"limits": True},
+        in_flight=0, waiting=0, streams=0, sources={"notes": SourceState()}, stores={"limits": True},
         servers={"of shop": True}, hosts={"clock": True}, is_refused=False,
     )  # fmt: skip
     text = prometheus_text(counted, gauges).decode()

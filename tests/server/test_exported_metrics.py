@@ -159,8 +159,8 @@ def points():
 
 
 async def served(calls):
-    app = http_app(catalog)
-    async with app.router.lifespan_context(app):
+    app, other = http_app(catalog), http_app(catalog)
+    async with app.router.lifespan_context(app), other.router.lifespan_context(other):
         for number in range(calls):
             await catalog.view(ToolContext()).call("add", {"a": number})
         now = points()

@@ -41,9 +41,11 @@ class CallBackpressure:
         self._turns = 0
 
     @property
-    def has_waiting(self) -> bool:
-        """Whether calls wait."""
-        return bool(self._waiting)
+    def waiting(self) -> int:
+        """How many calls wait now."""
+        with self._lock:
+            # Those whose time is over, or that were cancelled, stay in their queue until it is their turn.
+            return sum(not call.future.done() for calls in self._waiting.values() for call in calls)
 
     async def wait(self, owner: Hashable) -> None:
         """Wait for the turn of one call of this caller, at most `AUDIT_WAIT_S` seconds."""

@@ -352,6 +352,11 @@ class Backpressure(Protocol):
     is_on: bool
     """Whether a call must `wait` before it begins. Read on the path of every call."""
 
+    @property
+    def waiting(self) -> int:
+        """How many calls wait now."""
+        ...
+
     async def wait(self, owner: Hashable) -> None:
         """Wait for the turn of one call of this caller; callers take turns. Returns after a bounded time in any case.
 

@@ -82,8 +82,11 @@ class Health:
 
     def _state(self) -> JSON:
         """Return the state of this worker, apart from its counters of calls."""
+        executor = self._gateway.catalog.executor
+        pressure = executor.ports.backpressure
         return {
-            "in_flight": len(self._gateway.catalog.executor.in_flight),
+            "in_flight": len(executor.in_flight),
+            "waiting": 0 if pressure is None else pressure.waiting,
             "streams": self._event_hub.streams,
             "is_refused": bool(self._problems()),
             "stores": self._stores(),
@@ -167,6 +170,7 @@ class Health:
         states, usual = registry.states(), SourceState()
         return gauges_of(
             in_flight=sum(worker["in_flight"] for worker in workers),
+            waiting=sum(worker.get("waiting", 0) for worker in workers),
             streams=sum(worker["streams"] for worker in workers),
             sources={name: states.get(name, usual) for name in registry.sources},
             # A store counts as down if one worker cannot reach it.

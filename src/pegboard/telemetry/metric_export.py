@@ -51,6 +51,10 @@ async def exporting_metrics(
         yield
         return
     instruments = otel_metrics.instruments_of(provider, catalog)
+    if instruments in executor.ports.call_observers:
+        # Another app of this catalog exports its metrics already.
+        yield
+        return
     with ExitStack() as stack:
         if counts is None:
             counts = CallMetrics()

@@ -21,6 +21,7 @@ MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 def gauges_of(
     *,
     in_flight: int,
+    waiting: int,
     streams: int,
     sources: Mapping[str, SourceState],
     stores: Mapping[str, bool],
@@ -33,6 +34,7 @@ def gauges_of(
     """Return the gauges of a server, without those that have nothing to show."""
     gauges = {
         "pegboard_calls_in_flight": ("Calls that run now.", in_flight),
+        "pegboard_audit_waiting_calls": ("Calls that wait to begin, as the audit is behind.", waiting),
         "pegboard_event_streams": ("Event streams that are open.", streams),
         "pegboard_config_refused": ("1 if the last change of the config was refused.", int(is_refused)),
     }
