@@ -189,7 +189,7 @@ def app_of(catalog: Catalog, options: AppOptions) -> Starlette:
         endpoint=endpoint,
         api=api,
         health=health,
-        start_page=StartPage(gateway, host_guard, authenticator),
+        start_page=StartPage(gateway, host_guard, authenticator, has_console=bool(options.console)),
         consent_page=ConsentPage(host_guard),
         connect_page=ConnectPage(
             catalog, host_guard, authenticator, ConnectLogin(sealing), has_console=bool(options.console)

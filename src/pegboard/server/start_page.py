@@ -38,10 +38,16 @@ _HEADERS = {
 
 
 class StartPage:
-    """Answers `/`. Names of the catalog and its profiles are for callers who may use them."""
+    """Answers `/`. Names of the catalog and its profiles are for callers who may use them.
 
-    def __init__(self, gateway: Gateway, host_guard: HostGuard, authenticator: Authenticator) -> None:
+    With `has_console`, it links to the console.
+    """
+
+    def __init__(
+        self, gateway: Gateway, host_guard: HostGuard, authenticator: Authenticator, *, has_console: bool
+    ) -> None:
         self._gateway, self._host_guard, self._authenticator = gateway, host_guard, authenticator
+        self._has_console = has_console
 
     @property
     def routes(self) -> list[Route]:
@@ -70,8 +76,12 @@ class StartPage:
         parts = [
             f"<h1>{escape(title)} <small>Pegboard {escape(__version__)}</small></h1>",
             f"<p>This server offers tools to AI agents over MCP, at <code>{escape(base)}/mcp</code>.</p>",
-            *_connecting(f"{base}/mcp", legal(name), needs_key=needs_key),
         ]
+        if self._has_console:
+            parts.append(
+                '<p><a href="console">Open the console</a> to see the tools and decide on calls that wait.</p>'
+            )
+        parts += _connecting(f"{base}/mcp", legal(name), needs_key=needs_key)
         if profiles:
             items = "".join(f"<li><code>{escape(f'{base}/mcp/{one}')}</code></li>" for one in profiles)
             parts.append(f"<h2>Profiles</h2><p>Each address shows the tools of one profile:</p><ul>{items}</ul>")
@@ -98,6 +108,7 @@ class StartPage:
             (f"{root}/mcp", "MCP over streamable HTTP, for agents and their hosts"),
             *((f"{root}/mcp/{profile}", f"the same, as profile {profile!r}") for profile in self._profiles(caller)),
             (f"{root}/v1/tools", f"the tools over plain HTTP, which {root}/openapi.json describes"),
+            *([(f"{root}/console", "the console, for people in a browser")] if self._has_console else []),
             (f"{root}/healthz", "whether the server is well; also /readyz and /metrics"),
         ]
         width = max(len(path) for path, _ in places)

@@ -82,7 +82,7 @@ async def test_an_operator_looks_through_the_eyes_of_another(browser: Browser) -
     tool = next(path for _, path, name in PEG.findall(page.text) if name == "count_items")
     assert tool == "/console/tools/count_items?profile=clerk&amp;user=ann&amp;space=s1&amp;role=editor%2C+approver"
     shown = await browser.get("/tools/count_items?profile=clerk&user=ann")
-    assert "visible May be used by this caller. For ann with profile clerk" in text_of(shown.text)
+    assert "visible May be used. For ann with profile clerk" in text_of(shown.text)
 
 
 async def test_the_board_says_when_agents_list_meta_tools_instead(browser: Browser) -> None:
@@ -102,15 +102,18 @@ async def test_a_search_leaves_the_pegs_with_its_words_and_shows_what_an_agent_w
 async def test_the_page_of_a_hidden_tool_has_the_reason_and_the_fix(browser: Browser) -> None:
     page = text_of((await browser.get("/tools/refund?profile=clerk")).text)
     assert "group Hidden: the profile includes none of its groups." in page
-    assert "Reason not in include=['read'] of profile 'clerk'" in page
-    assert "Fix include 'write' in the config, for profile clerk. Then restart the server; under pegboard serve" in page
-    assert "After that visible" in page
-    # A list of names reads as words, and the code `available` does not claim that the tool may be used.
+    # Lists of names read as words, and the code `available` does not claim that the tool may be used.
+    assert "Reason not in include=read of profile 'clerk'; its groups are write Fix" in page
+    assert "Fix include 'write' for profile clerk, in the config. Callers with it: you. Then restart" in page
+    assert "After that may be used; a person is asked before every call" in page
     denied = text_of((await browser.get("/tools/delete_item?profile=boss")).text)
-    assert "Fix remove delete_* from deny in the config" in denied
+    assert "Reason denied by delete_* Fix remove delete_* from deny for profile boss" in denied
     assert "unavailable Hidden: its condition" in text_of((await browser.get("/tools/count_items?profile=boss")).text)
     # Who can reach it.
-    assert "you clerk group the profile includes none of its groups you boss visible may be used" in page
+    reach = "you clerk group the profile includes none of its groups you boss visible may be used; a person is asked"
+    assert reach in page
+    hidden = text_of((await browser.get("/tools/count_items?profile=boss")).text)
+    assert "you boss unavailable its condition does not hold" in hidden
 
 
 async def test_the_page_of_a_tool_shows_what_it_takes_costs_and_how_to_call_it(browser: Browser) -> None:
@@ -210,8 +213,8 @@ async def test_two_callers_are_compared_with_the_reason_and_the_fix_for_what_dif
     assert "3 tools differ, 1 is the same for both." in text
     assert "ann, clerk" in text
     assert "bob in space s1, boss" in text
-    assert "refund group not in include=['read'] of profile 'clerk'; its groups are ['write'] Fix: include" in text
-    assert "count_items visible available predicate" in text
+    assert "refund group not in include=read of profile 'clerk'; its groups are write Fix: include" in text
+    assert "count_items visible unavailable predicate" in text
     # Both sides of each tool, and the swapped pair, have an address of their own.
     assert '/console/tools/refund?profile=clerk&amp;user=ann"' in page.text
     assert '/console/tools/refund?profile=boss&amp;user=bob&amp;space=s1"' in page.text
@@ -221,7 +224,20 @@ async def test_two_callers_are_compared_with_the_reason_and_the_fix_for_what_dif
 async def test_the_comparison_starts_with_the_next_profile_and_says_when_nothing_differs(browser: Browser) -> None:
     assert "you, clerk" in text_of((await browser.get("/compare?profile=boss")).text)
     assert "No differences" in (await browser.get("/compare?profile=boss&b_profile=boss")).text
-    assert (await browser.get("/compare?b_profile=nobody")).status_code == 404
+    nobody = await browser.get("/compare?b_profile=nobody")
+    assert nobody.status_code == 404
+    assert "There is no profile 'nobody'. Choose one of these on the board: clerk, boss, finder." in text_of(
+        nobody.text
+    )
+
+
+async def test_a_profile_that_does_not_exist_is_refused_with_what_to_do_when_there_are_none() -> None:
+    async with console(Catalog("plain")) as browser:
+        await browser.log_in()
+        for address in ("?profile=default", "/compare?b_profile=default"):
+            page = await browser.get(address)
+            assert page.status_code == 404
+            assert "This server has no profiles: every caller sees all its tools. Leave `profile` out" in page.text
 
 
 async def test_a_person_compares_their_own_profiles_alone(tmp_path: Path) -> None:
@@ -248,7 +264,10 @@ async def test_the_page_of_a_tool_lists_the_callers_of_the_rules_that_reach_it(t
 async def test_the_search_finds_tools_profiles_and_pages_and_lists_pages_before_a_word(browser: Browser) -> None:
     assert "page Board every tool, and who may use it" in text_of((await browser.get("/find")).text)
     page = text_of((await browser.get("/find?find=ORDER&profile=clerk")).text)
-    assert "tool find_orders Find the orders of a customer. tool refund hidden: group" in page
+    assert (
+        "tool find_orders Find the orders of a customer. tool refund hidden: the profile includes none of its groups"
+        in page
+    )
     assert "profile clerk its board" in text_of((await browser.get("/find?find=cle")).text)
     assert "Nothing has these words" in (await browser.get("/find?find=volcano")).text
 

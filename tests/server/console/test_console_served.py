@@ -12,6 +12,7 @@ from tests.server.console.browsing import Browser
 from tests.server.processes import serving
 
 LINE = re.compile(r"^Console, for people: (http://127\.0\.0\.1:\d+)/console/login\?link=([\w-]{32})$", re.MULTILINE)
+_LINKED = re.compile(r'<a href="([^"]+)">Open the console</a>')
 
 
 async def test_the_printed_link_opens_the_console_and_heads_have_no_body(tmp_path: Path) -> None:
@@ -34,6 +35,9 @@ async def test_the_printed_link_opens_the_console_and_heads_have_no_body(tmp_pat
             for path in ("/console", "/console/static/console.css"):
                 head = await client.head(path)
                 assert (head.status_code, head.content) == (200, b"")
+            start = await client.get("/", headers={"accept": "text/html"})
+            assert (await client.get(str(start.url.join(_LINKED.findall(start.text)[0])))).status_code == 200
+            assert "/console" in (await client.get("/")).text
             # The connection is still in step.
             assert (await client.get("/healthz")).text == "ok"
 
@@ -42,4 +46,6 @@ async def test_no_console_serves_no_console(tmp_path: Path) -> None:
     (tmp_path / "pegboard.yaml").write_text("name: shop\ntools: []\n")
     async with serving(tmp_path, "--no-console") as server, httpx2.AsyncClient(base_url=server.url) as client:
         assert (await client.get("/console")).status_code == 404
+        for accept in ("text/html", "*/*"):
+            assert "console" not in (await client.get("/", headers={"accept": accept})).text.casefold()
         assert "Console" not in server.said.read_text()

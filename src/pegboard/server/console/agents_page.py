@@ -17,7 +17,7 @@ from pegboard.core.view import AgentTools
 from pegboard.model.agent import AgentBudgets, AgentEntry
 from pegboard.model.decision import Code
 from pegboard.server.console.audit_page import AuditLine, audit_line, audit_of
-from pegboard.server.console.board import MEANINGS
+from pegboard.server.console.decision_words import legend_of
 from pegboard.server.console.frame import frame
 from pegboard.server.console.page_error import PageError, only_operators
 from pegboard.server.console.pages import Pages
@@ -89,7 +89,7 @@ class AgentsPage:
         values = {
             "agent": agent.spec, "row": _row(agent, 0), "pegs": pegs[:AGENT_TOOLS_SHOWN],
             "left_out": len(pegs[AGENT_TOOLS_SHOWN:]), "visible": sum(peg.code == "visible" for peg in pegs),
-            "legend": [(code, MEANINGS[code]) for code in MEANINGS if any(peg.code == code for peg in pegs)],
+            "legend": legend_of(peg.code for peg in pegs),
             "started_by": sorted({(edge.agent, edge.tool.spec.name) for edge in started_by}),
             "budgets": _budgets(agent.spec.budgets), "has_audit": audit is not None,
             "calls": [] if audit is None else await _calls(visit, audit.writer.store, agent),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
@@ -13,6 +13,7 @@ from pegboard.discovery.exposure import ExposedView
 from pegboard.discovery.finder import Found
 from pegboard.model.decision import Code
 from pegboard.model.tool import ToolEntry
+from pegboard.server.console.decision_words import legend_of
 from pegboard.server.console.frame import frame
 from pegboard.server.console.pages import Pages
 from pegboard.server.console.visit import Visit
@@ -20,19 +21,6 @@ from pegboard.server.console.visit import Visit
 PEG_NAME_CHARS = 80  # of a tool's name on its peg
 BOARD_QUERY_CHARS = 200  # of a search
 BOARD_HITS = 5  # tools that the agents' search would find, above the pegs
-
-MEANINGS: Mapping[Code, str] = {
-    "internal": "only for other code",
-    "group": "the profile includes none of its groups",
-    "policy": "a rule denies it",
-    "quarantine": "new or changed; not accepted yet",
-    "source": "its server is down",
-    "connection": "its caller has not connected an account",
-    "factory": "the host does not supply what it needs",
-    "available": "its condition does not hold",
-    "builder": "its builder failed",
-}
-"""The meaning of each code that hides a tool, in a few words."""
 
 
 class Peg(NamedTuple):
@@ -69,11 +57,10 @@ class BoardPage:
         pegs = [peg for _, peg in shown]
         rails = list(_rails(pegs, [entry.spec.namespace for entry, _ in shown]))
         hidden = [peg.code for peg in pegs if peg.code != "visible"]
-        legend = [(code, MEANINGS[code], hidden.count(code)) for code in MEANINGS if code in hidden]
         exposed = visit.gateway.catalog.exposed(view)
         values = {
             "rails": rails,
-            "q": query, "found": found, "legend": legend,
+            "q": query, "found": found, "legend": legend_of(hidden),
             "visible": len(pegs) - len(hidden), "hidden": len(hidden),
             "asking": sum(peg.asks for peg in pegs),
             "mode": exposed.mode if isinstance(exposed, ExposedView) else "direct",
@@ -96,9 +83,14 @@ async def pegs_of(visit: Visit, view: View) -> list[tuple[ToolEntry, Peg]]:
 
 def _peg(entry: ToolEntry, code: Code, view: View) -> Peg:
     name = entry.wire_name
-    is_asking = code == "visible" and (entry.asks_because is not None or callable(entry.spec.consent))
+    is_asking = code == "visible" and asks_first(entry)
     label = name if len(name) <= PEG_NAME_CHARS else f"{name[:PEG_NAME_CHARS]}…"
     return Peg(name, label, code, is_asking, view.connects_first(entry) if code == "visible" else None)
+
+
+def asks_first(entry: ToolEntry) -> bool:
+    """Tell whether a person may be asked before a call of this tool."""
+    return entry.asks_because is not None or callable(entry.spec.consent)
 
 
 def _rails(pegs: Sequence[Peg], namespaces: Sequence[str]) -> Iterator[Rail]:

@@ -9,8 +9,9 @@ from starlette.responses import Response
 from pegboard.core.view import View
 from pegboard.model.decision import Code
 from pegboard.server.console.board import pegs_of
+from pegboard.server.console.decision_words import explanation_of
 from pegboard.server.console.frame import frame
-from pegboard.server.console.page_error import PageError
+from pegboard.server.console.page_error import no_such_profile
 from pegboard.server.console.pages import Pages
 from pegboard.server.console.visit import Lens, Visit
 
@@ -50,8 +51,7 @@ class ComparePage:
         if not visit.is_operator:
             other = Lens(profile=other.profile)
         if other.profile and other.profile not in visit.profiles:
-            text = f"There is no profile {other.profile!r}. Profiles: {', '.join(visit.profiles)}."
-            raise PageError(404, "Not found", text)
+            raise no_such_profile(other.profile, visit.profiles, is_operator=visit.is_operator)
         if not other.query():
             # Nothing is chosen yet: the next profile is a useful start.
             other = Lens(profile=next((one for one in visit.profiles if one != visit.looks_as.profile), ""))
@@ -87,7 +87,6 @@ async def _difference(
     reasons, fixes = ["", ""], ["", ""]
     for place, (view, code) in enumerate(zip(views, shown, strict=True)):
         if is_explained and code not in ("visible", "unknown"):
-            decision = await view.awhy(name)
-            reasons[place] = decision.reason
-            fixes[place] = "" if decision.fix is None else decision.fix.text
+            explained = explanation_of(await view.awhy(name))
+            reasons[place], fixes[place] = explained.reason, explained.fix
     return Difference(name, shown, (reasons[0], reasons[1]), (fixes[0], fixes[1]))

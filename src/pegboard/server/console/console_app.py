@@ -38,7 +38,7 @@ from pegboard.server.console.live import LivePage
 from pegboard.server.console.login_link import LoginLink
 from pegboard.server.console.login_session import SESSION_S, Session, Sessions, cookie_name, login_cookie_name
 from pegboard.server.console.matrix_page import MatrixPage
-from pegboard.server.console.page_error import PageError, busy, no_such_page
+from pegboard.server.console.page_error import PageError, busy, no_such_page, no_such_profile
 from pegboard.server.console.pages import SECURITY_HEADERS, Pages
 from pegboard.server.console.pending_config import PendingConfig
 from pegboard.server.console.sent_form import NO_FORM, SentForm, read_form
@@ -313,7 +313,7 @@ class ConsoleApp:
         if not is_operator:
             lens = Lens(profile=lens.profile)
         if lens.profile and lens.profile not in profiles:
-            raise PageError(404, "Not found", f"There is no profile {lens.profile!r}. Profiles: {', '.join(profiles)}.")
+            raise no_such_profile(lens.profile, profiles, is_operator=is_operator)
         acts_as = await self._principal(scope, visitor, lens.profile)
         looks_as, is_own = acts_as, not lens.is_of_another
         if looks_as is None or lens.is_of_another:

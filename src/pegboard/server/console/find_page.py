@@ -13,6 +13,7 @@ from pegboard.audit.audit import Audit
 from pegboard.audit.audit_query import AuditFilter, newest_rows
 from pegboard.auth.rule_callers import rule_callers
 from pegboard.server.console.board import pegs_of
+from pegboard.server.console.decision_words import meaning_of
 from pegboard.server.console.frame import frame, tabs_of
 from pegboard.server.console.pages import Pages
 from pegboard.server.console.visit import Lens, Visit
@@ -86,7 +87,12 @@ async def _tools(visit: Visit, words: Sequence[str]) -> list[Hit]:
     ]
     shown.sort(key=lambda one: one[0])
     return [
-        Hit("tool", peg.name, text if peg.code == "visible" else f"hidden: {peg.code}", visit.url(f"/tools/{peg.name}"))
+        Hit(
+            "tool",
+            peg.name,
+            text if peg.code == "visible" else f"hidden: {meaning_of(peg.code)}",
+            visit.url(f"/tools/{peg.name}"),
+        )
         for _, peg, text in shown[:FIND_HITS]
     ]
 

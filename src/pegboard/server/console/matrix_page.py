@@ -7,7 +7,7 @@ from typing import NamedTuple
 from starlette.responses import Response
 
 from pegboard.model.decision import Code
-from pegboard.server.console.board import MEANINGS
+from pegboard.server.console.decision_words import legend_of
 from pegboard.server.console.frame import frame
 from pegboard.server.console.page_error import only_operators
 from pegboard.server.console.pages import Pages
@@ -46,7 +46,7 @@ class MatrixPage:
         shown = [row for row in rows if not only_differing or len(set(row.codes)) > 1]
         values = {
             "profiles": profiles or ("everybody",), "rows": shown, "all": len(rows), "differ": only_differing,
-            "legend": [(code, MEANINGS[code]) for code in MEANINGS if any(code in row.codes for row in shown)],
+            "legend": legend_of(code for row in shown for code in row.codes),
             "left_out": len(visit.profiles) - len(profiles),
         }  # fmt: skip
         return self._pages.streamed("matrix.html", {**frame(visit, "matrix"), **values})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pegboard.server.console.visit import Visit
 
 
@@ -31,3 +33,14 @@ def only_operators(visit: Visit) -> None:
     """
     if not visit.is_operator:
         raise no_such_page()
+
+
+def no_such_profile(name: str, profiles: Sequence[str], *, is_operator: bool) -> PageError:
+    """Return the page for a profile that this person cannot choose, with those that they can."""
+    if profiles:
+        more = f"Choose one of these on the board: {', '.join(profiles)}."
+    elif is_operator:
+        more = "This server has no profiles: every caller sees all its tools. Leave `profile` out of the address."
+    else:
+        more = "Your credential gives no profile by name. Leave `profile` out of the address."
+    return PageError(404, "Not found", f"There is no profile {name!r}. {more}")

@@ -14,6 +14,7 @@ from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 
 from pegboard.core.safe_text import safe
+from pegboard.server.console.decision_words import worded
 from pegboard.server.console.shown_json import pretty
 
 SHOWN_TEXT_CHARS = 4_000  # of a description or another text; the rest is counted
@@ -122,8 +123,3 @@ def cut(text: str, chars: int = SHOWN_TEXT_CHARS) -> str:
 def plural(count: int, noun: str) -> str:
     """Return a number with its noun: `1 tool`, `2 tools`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
-def worded(code: str) -> str:
-    """Return the code of a hidden tool as a label; `available` alone would claim the opposite."""
-    return "unavailable" if code == "available" else code

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -20,7 +19,8 @@ from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.model.record import replace
 from pegboard.model.tool import ToolEntry
 from pegboard.providers.mcp import mcp_tool
-from pegboard.server.console.board import MEANINGS
+from pegboard.server.console.board import asks_first
+from pegboard.server.console.decision_words import explanation_of, meaning_of
 from pegboard.server.console.frame import frame
 from pegboard.server.console.page_error import PageError
 from pegboard.server.console.pages import Pages
@@ -36,7 +36,6 @@ _FACTS = (
     "source", "origin", "consent", "rate_limit", "timeout_s", "max_concurrency", "max_result_bytes", "task",
     "deprecated", "replaced_by",
 )  # fmt: skip
-_NAMES = re.compile(r"\[('[^'\[\]]*'(?:, '[^'\[\]]*')*)\]")
 _GOES_WITHOUT_SAYING = (None, "", "never", "forbidden")
 
 
@@ -91,15 +90,18 @@ class ToolPage:
         entry, decision = await tool_of(visit, view, name)
         facts, schema, form = whole(entry, decision), entry.spec.input_schema, visit.form
         usual = example_arguments(entry) if entry.spec.examples else {}
+        reach = await _reach(visit, entry)
         sent = form if form and "json" not in form else None
         fields = fields_of(schema, arguments or usual, sent)
         values = {
             "tool": facts, "decision": decision,
-            "fix": "" if decision.fix is None else _in_words(decision.fix.text),
-            "hints": hints(entry), "meaning": meaning_of(decision.code),
+            "explained": explanation_of(decision, asks=asks_first(entry)), "hints": hints(entry),
+            "meaning": meaning_of(decision.code, asks=asks_first(entry)),
+            "declared": _declared(visit, decision), "reach": reach,
+            "affected": sorted({one.who for one in reach if one.profile == visit.looks_as.profile}),
             "facts": [(key, facts[key]) for key in _FACTS if facts[key] not in _GOES_WITHOUT_SAYING],
             "parameters": parameters(schema), "tokens": tokens_of(entry),
-            "calls": ways_to_call(visit, entry, arguments), "reach": await _reach(visit, entry),
+            "calls": ways_to_call(visit, entry, arguments),
             "may_try": visit.is_own and visit.acts_as is not None and decision.visible,
             "fields": fields, "outcome": outcome, "fault": fault,
             "json": form.get("json") or exact_json(arguments or usual), "by_json": "json" in form,
@@ -124,14 +126,10 @@ async def tool_of(visit: Visit, view: View, name: str) -> tuple[ToolEntry, Decis
     return entry, await view.awhy(name)
 
 
-def _in_words(text: str) -> str:
-    """Return a text with its lists of names as words: `a, b` instead of `['a', 'b']`."""
-    return _NAMES.sub(lambda names: names[1].replace("'", ""), text)
-
-
-def meaning_of(code: Code) -> str:
-    """Return the meaning of a code, in a few words."""
-    return MEANINGS.get(code, "")
+def _declared(visit: Visit, decision: Decision) -> str:
+    """Return the file and line of the profile that a fix changes; empty if a fix changes something else."""
+    profile = visit.gateway.registry.profiles.get(visit.looks_as.profile or "")
+    return "" if profile is None or decision.code not in ("group", "policy") else profile.origin
 
 
 def tokens_of(entry: ToolEntry) -> int:
@@ -161,7 +159,8 @@ async def _reach(visit: Visit, entry: ToolEntry) -> list[Reach]:
         view = visit.view(Principal(identity=who, profile=lens.profile or None, session=who.credential))
         code = (await view.awhy(entry.wire_name)).code
         href = visit.address(f"/tools/{entry.wire_name}", lens.query())
-        found.append(Reach(name, lens.profile, code, meaning_of(code), href))
+        meaning = meaning_of(code, asks=asks_first(entry))
+        found.append(Reach(name, lens.profile, code, meaning, href))
     return found
 
 
