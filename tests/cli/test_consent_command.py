@@ -46,8 +46,12 @@ def test_a_question_is_listed_read_approved_and_the_same_call_passes_once(run: R
 
 def test_a_no_holds_until_it_is_forgotten(run: Run) -> None:
     one = asked(run, "to=bob")
-    assert run("consent", "deny", one).code == 0
-    assert "a person declined it" in run("call", "pay", "to=bob").err
+    assert run("consent", "deny", one, "--reason", "Bob\x1b has left.").code == 0
+    refused = run("call", "pay", "to=bob").err
+    assert ("a person declined it and said:" in refused, "Bob" in refused, "\x1b" in refused) == (True, True, False)
+    assert "declined such a call in this session" in " ".join(run("why", "pay").out.split())
+    shown = run("consent", "show", one).out
+    assert ("Declined: Bob" in shown, "\x1b" in shown) == (True, False)
     assert run("consent", "forget", one).code == 0
     assert asked(run, "to=bob") != one
 

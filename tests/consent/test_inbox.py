@@ -229,7 +229,13 @@ async def test_a_no_is_remembered_in_its_session_until_a_person_takes_it_back(st
     assert kind(await shop.pay(to="carol")) == "consent_required"
     assert (await store.forget(asked)).state == "declined"
     again = question_of(await shop.pay())
-    await store.decide(again, is_yes=False, decided_by="cli:ann")
+    with pytest.raises(ValueError, match="at most 500 characters, not 501"):
+        await store.decide(again, is_yes=False, decided_by="cli:ann", reason="x" * 501)
+    await store.decide(again, is_yes=False, decided_by="cli:ann", reason=" Bob left. ")
+    declined = await shop.pay()
+    assert 'a person declined it and said: "Bob left.". Do not' in declined.text
+    reasons = {consent_json(one)["declineReason"] for one in await store.listed(is_open=False)}
+    assert reasons == {None, "Bob left."}
     clock.now += 86_401
     assert kind(await shop.pay()) == "consent_required"
     assert shop.paid == []

@@ -17,10 +17,13 @@ from pegboard.agents.conversations import SessionKey, SqliteConversations
 from pegboard.auth.keyring import Keyring
 from pegboard.auth.keys import KeyStore
 from pegboard.consent.grant_scope import open_arguments, scope_text
+from pegboard.consent.sql_records import SCHEMA
 from pegboard.consent.sqlite_store import SqliteConsents
 from pegboard.discovery.learning.use_store import Use, UseStore
+from pegboard.model.record import replace
 from pegboard.models.embedding.cache import CachedEmbedder
 from pegboard.models.embedding.hashing import HashingEmbedder
+from pegboard.storage.sqlite_file import SqliteFile
 from pegboard.workspace.document_workspace import Workspace
 from tests.storage.make_stores import ANN, NOW, REQUEST, shop
 
@@ -81,7 +84,25 @@ async def test_every_consent_is_there(unpack: Unpack) -> None:
     assert not answer.is_yes
     assert await store.use_up("mark", keep_s=60.0) is False
     assert await store.use_up("other", keep_s=60.0) is True
+    assert versions(path) == [("consents", 4)]
+
+
+async def test_a_file_of_consents_from_before_reasons_keeps_its_answers_and_takes_reasons(unpack: Unpack) -> None:
+    path = unpack("consents.db")
+    before = SqliteFile(path, replace(SCHEMA, sqlite=SCHEMA.sqlite[:3]), busy_s=2.0)
+    with before.transaction() as run:
+        run("update consents set edited = :edited, edited_by = 'ann' where state = 'asked'", edited='{"to": "eve"}')
+        count = run("select count(*) from consents")[0][0]
     assert versions(path) == [("consents", 3)]
+    store = SqliteConsents(path, wall_clock=lambda: NOW)
+    listed = {consent.state: consent for consent in await store.listed(is_open=False)}
+    assert (listed["asked"].edited, listed["asked"].edited_by) == ({"to": "eve"}, "ann")
+    assert (listed["declined"].decided_by, listed["declined"].decline_reason) == ("ann", None)
+    await store.decide(listed["asked"].id, is_yes=False, decided_by="bob", reason="She left.")
+    decided = await store.shown(listed["asked"].id)
+    assert decided is not None
+    assert decided.decline_reason == "She left."
+    assert rows(path, "select count(*) from consents") == [(count,)]
 
 
 async def test_every_turn_of_a_conversation_is_there(unpack: Unpack) -> None:

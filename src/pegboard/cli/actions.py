@@ -37,7 +37,8 @@ ACTIONS = {
             "pegboard consent approve ID --for 12h",
         ),
         "deny": Action(
-            "Deny a question: the same call is refused for the rest of the session.", "pegboard consent deny ID"
+            "Deny a question: the same call is refused for the rest of the session.",
+            'pegboard consent deny ID --reason "The order is sent."',
         ),
         "grant": Action("Allow several calls in advance.", "pegboard consent grant ID --calls 20 --for 7d --same city"),
         "forget": Action("Remove an answer or a grant.", "pegboard consent forget ID"),

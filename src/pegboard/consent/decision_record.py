@@ -25,6 +25,7 @@ def decision_record(consent: Consent, decision: Decision) -> tuple[AuditEvent, J
         "user": consent.user_id or "", "space": consent.space_id or "", "credential": consent.credential or "",
         "arguments_digest": consent.args_digest or "", "edited_by": consent.edited_by or "",
         "edited_digest": "" if consent.edited is None else digest(dict(consent.edited)),
-        "progress": consent.progress, "calls": consent.uses, "expires_at": consent.expires_at,
+        "reason": consent.decline_reason or "", "progress": consent.progress, "calls": consent.uses,
+        "expires_at": consent.expires_at,
     }  # fmt: skip
     return event, {name: value for name, value in detail.items() if value not in ("", 0)}

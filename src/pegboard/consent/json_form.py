@@ -35,6 +35,7 @@ def consent_json(consent: Consent) -> JSON:
         "approvers": list(consent.approvers),
         "edited": consent.edited,
         "editedBy": consent.edited_by,
+        "declineReason": consent.decline_reason,
         "parameters": None if consent.parameters is None else list(consent.parameters.names),
         **_scope(consent),
     }

@@ -53,6 +53,10 @@ class MemoryConsents:
         """Return nothing: memory has no questions; see `ports.ConsentRecords`."""
         return ""
 
+    async def declined(self, request: ConsentRequest) -> str:
+        """Return nothing: reasons are given in an inbox; see `ports.ConsentRecords`."""
+        return ""
+
     async def edited(self, consent_id: str) -> None:
         """Return `None`: arguments are edited in an inbox; see `ports.ConsentRecords`."""
 

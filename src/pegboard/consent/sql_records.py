@@ -10,7 +10,7 @@ import orjson
 from msgspec import convert
 
 from pegboard.consent.grant_scope import check_span, closed_matching, grant_text, parameters_of
-from pegboard.consent.limits import CONSENT_DECLINED_S, CONSENT_GOOD_S
+from pegboard.consent.limits import CONSENT_DECLINED_S, CONSENT_GOOD_S, CONSENT_REASON_CHARS
 from pegboard.consent.owners import owner_key, principal_key, session_key
 from pegboard.core.digests import canonical_json
 from pegboard.core.identifiers import new_id
@@ -53,21 +53,24 @@ alter table consents add column approvers text not null default '[]';
 alter table consents add column edited text;
 alter table consents add column edited_by text;
 """
+_REASON = "alter table consents add column decline_reason text;"
 SCHEMA = Schema(
     name="consents",
-    sqlite=(_TABLES, "alter table consents add column parameters text;", _FOUR_EYES),
+    sqlite=(_TABLES, "alter table consents add column parameters text;", _FOUR_EYES, _REASON),
     tables=("consents", "used_answers"),
     # A login that may use the tables may lack the right to read their versions.
     unrecorded=lambda connection: (
         int(connection.has("used_answers"))
         + int(connection.has("consents", "parameters"))
         + int(connection.has("consents", "approvers"))
+        + int(connection.has("consents", "decline_reason"))
     ),
 )
 _FIELDS = (
     "id", "state", "tool", "definition_hash", "args_digest", "arguments", "matching", "question", "credential",
     "user_id", "space_id", "session_id", "agent", "asked_at", "decided_at", "decided_by", "expires_at", "uses_left",
     "uses", "parameters", "approvals_needed", "approvers", "edited", "edited_by",
+    "decline_reason",
 )  # fmt: skip
 _KEYS = ("owner_key", "principal_key", "session_key")
 _NAMES = ", ".join((*_FIELDS, *_KEYS))
@@ -190,6 +193,20 @@ class SqlConsents:
 
         return await self._do(work)
 
+    async def declined(self, request: ConsentRequest) -> str:
+        """Return the reason of this session's newest no to the tool; see `ports.ConsentRecords`."""
+
+        def work(run: Run, now: float) -> str:
+            rows = run(
+                "select decline_reason from consents where state = 'declined' and tool = :tool "
+                "and session_key = :session and expires_at > :now and decline_reason is not null "
+                "order by decided_at desc, id limit 1",
+                tool=request.tool, session=session_key(request), now=now,
+            )  # fmt: skip
+            return rows[0][0] if rows else ""
+
+        return await self._do(work)
+
     async def edited(self, consent_id: str) -> Mapping[str, JSONValue] | None:
         """Return the edited arguments of a call; see `ports.ConsentRecords`."""
         rows = await self._do(lambda run, now: run("select edited from consents where id = :id", id=consent_id))
@@ -254,6 +271,7 @@ class SqlConsents:
         good_s: float = CONSENT_GOOD_S,
         approver: str = "",
         edited: Mapping[str, JSONValue] | None = None,
+        reason: str = "",
     ) -> Consent:
         """Answer an open question. A yes is valid for one call within `good_s`; a no is remembered in its session.
 
@@ -268,12 +286,16 @@ class SqlConsents:
             good_s: seconds.
             approver: the user who decides; needed where two people must approve.
             edited: the arguments with which the call is to run, complete and valid; `None` for those of the caller.
+            reason: why the person declines, for the caller to read; empty for none.
 
         Raises:
             ConsentStateError: there is no open question with this id, or this yes would not count.
-            ValueError: `good_s` is not positive, or too long; or the edited arguments are too long.
+            ValueError: `good_s` is not positive, or too long; or the edited arguments or the reason are too long.
         """
         check_span(good_s)
+        reason = reason.strip()
+        if len(reason) > CONSENT_REASON_CHARS:
+            raise ValueError(f"A reason has at most {CONSENT_REASON_CHARS} characters, not {len(reason):,}.")
         new = None if edited is None else canonical_json(dict(edited))
         if new is not None and len(new) > CONSENT_ARGUMENTS_BYTES:
             raise ValueError(f"Arguments of a consent have at most {CONSENT_ARGUMENTS_BYTES:,} bytes.")
@@ -287,6 +309,8 @@ class SqlConsents:
             if decided["state"] != "asked":
                 ends = now + (good_s if is_yes else CONSENT_DECLINED_S)
                 decided |= {"decided_at": now, "decided_by": decided_by, "expires_at": ends}
+            if decided["state"] == "declined":
+                decided["decline_reason"] = reason or None
             names = ", ".join(f"{name} = :{name}" for name in decided)
             run(f"update consents set {names} where id = :id", **decided, id=consent_id)  # noqa: S608 - names of ours
             return _consent(run(f"{_SELECT} where id = :id", id=consent_id)[0])
@@ -352,12 +376,12 @@ def _recall(run: Run, now: float, request: ConsentRequest) -> ConsentAnswer | No
     """Find a no of this session, else use a yes to exactly this call, else a matching grant."""
     run(_CLOSE, now=now, tool=request.tool)
     declined = run(
-        "select id from consents where state = 'declined' and tool = :tool and session_key = :session "
-        "and args_digest = :digest and expires_at > :now order by expires_at desc limit 1",
+        "select id, decline_reason from consents where state = 'declined' and tool = :tool "
+        "and session_key = :session and args_digest = :digest and expires_at > :now order by expires_at desc limit 1",
         session=session_key(request), tool=request.tool, digest=request.args_digest, now=now,
     )  # fmt: skip
     if declined:
-        return ConsentAnswer(declined[0][0], is_yes=False)
+        return ConsentAnswer(declined[0][0], is_yes=False, decline_reason=declined[0][1] or "")
     for agreed in _agreed(run, now, request, digest=request.args_digest):
         is_match = _is_for(agreed, request) and (agreed.args_digest is not None or _fits(agreed.matching, request))
         if is_match and run(_TAKE, id=agreed.id, now=now):
@@ -452,7 +476,8 @@ def _row_of(request: ConsentRequest, text: str, now: float) -> dict[str, Any]:
         "space_id": request.space_id, "session_id": request.session_id, "agent": request.agent, "asked_at": now,
         "decided_at": None, "decided_by": None, "expires_at": now + CONSENT_QUESTION_S, "uses_left": 0, "uses": 0,
         "parameters": _parameters(request), "approvals_needed": request.approvals_needed, "approvers": "[]",
-        "edited": None, "edited_by": None, "owner_key": owner_key(request), "principal_key": principal_key(request),
+        "edited": None, "edited_by": None, "decline_reason": None,
+        "owner_key": owner_key(request), "principal_key": principal_key(request),
         "session_key": session_key(request),
     }  # fmt: skip
 

@@ -290,6 +290,10 @@ class ConsentRecords(Protocol):
         """
         ...
 
+    async def declined(self, request: ConsentRequest) -> str:
+        """Return the reason of the newest no to a call of this tool in this session; empty if nobody gave one."""
+        ...
+
     async def edited(self, consent_id: str) -> Mapping[str, JSONValue] | None:
         """Return the arguments with which an approver replaced those of a call; `None` if nobody did."""
         ...

@@ -54,6 +54,7 @@ class Consent(Struct, frozen=True, kw_only=True):
     what it allows and leaves open. Grants of earlier versions have no text. `parameters` describes the tool of a
     question. `approvals_needed` different people must approve; `approvers` are the users who have. `edited` are the
     arguments with which an approver replaced those of the call; `edited_by` is the user or decider who did.
+    `decline_reason` is what the person wrote who declined; `None` if they gave no reason.
     """
 
     id: str
@@ -80,6 +81,7 @@ class Consent(Struct, frozen=True, kw_only=True):
     approvers: tuple[str, ...] = ()
     edited: Mapping[str, JSONValue] | None = None
     edited_by: str | None = None
+    decline_reason: str | None = None
 
     @property
     def progress(self) -> str:
@@ -114,11 +116,15 @@ class Grant(Struct, frozen=True, kw_only=True):
 
 
 class ConsentAnswer(NamedTuple):
-    """A person's answer to a call, and the id of its record; with `edited`, the call runs with these arguments."""
+    """A person's answer to a call, and the id of its record; with `edited`, the call runs with these arguments.
+
+    `decline_reason` is the reason of a no; empty if the person gave none.
+    """
 
     consent_id: str
     is_yes: bool
     edited: Mapping[str, JSONValue] | None = None
+    decline_reason: str = ""
 
 
 Stands: TypeAlias = "Callable[[str], Awaitable[bool]]"

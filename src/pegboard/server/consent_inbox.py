@@ -103,12 +103,15 @@ class ConsentInbox:
 
         return await self._decided(consent_id, decide, "approved")
 
-    async def decline(self, consent_id: str, *, good_s: float) -> Consent:
-        """Decline an open question, which holds for the caller's session. One person is enough."""
+    async def decline(self, consent_id: str, *, reason: str = "") -> Consent:
+        """Decline an open question, which holds for the caller's session. One person is enough.
+
+        The caller reads the reason; it is empty if the person gives none.
+        """
         by = self._person.credential
         return await self._decided(
             consent_id,
-            lambda store, asked: store.decide(asked.id, is_yes=False, decided_by=by, good_s=good_s),
+            lambda store, asked: store.decide(asked.id, is_yes=False, decided_by=by, reason=reason),
             "denied",
         )
 

@@ -69,7 +69,7 @@ async function ask(method, path, fields) {
 }
 at("show").addEventListener("submit", (event) => { event.preventDefault(); ask("GET", ""); });
 at("approve").addEventListener("click", () => ask("POST", "/approve"));
-at("deny").addEventListener("click", () => ask("POST", "/deny"));
+at("deny").addEventListener("click", () => ask("POST", "/deny", {reason: at("reason").value}));
 // A grant is given as it was read: a change of the form asks for the text again.
 const chosen = (value) => [...at("names").querySelectorAll("select")]
   .filter((choice) => choice.value === value).map((choice) => choice.dataset.name);
@@ -98,7 +98,8 @@ _PAGE = f"""<!doctype html>
 <p id="said" role="status"></p>
 <div id="shown" hidden><pre id="question"></pre><p>Asked for: <span id="who"></span></p>
 <p id="edited"></p><pre id="arguments"></pre>
-<p id="decide"><button id="approve">Approve this one call</button> <button id="deny">Deny</button></p>
+<p id="decide"><button id="approve">Approve this one call</button> <button id="deny">Deny</button>
+<label>Reason, for the caller to read <input id="reason" maxlength="500"></label></p>
 <form id="several" autocomplete="off"><h2>Or allow several calls</h2>
 <label>Calls <input id="calls" type="number" min="1" value="10"></label>
 <label>Hours <input id="hours" type="number" min="1" value="24"></label>

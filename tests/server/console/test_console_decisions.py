@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -102,10 +103,12 @@ async def test_an_approved_call_passes_once_and_the_audit_has_the_name(bank: Ban
         assert await bank.ask(browser) == 403
         await browser.log_in(bank.key["ann"])
         page = text_of((await browser.get("/consents")).text)
-        for part in ("destructive", "by bot in space s1", "Pay an order back.", '"cents": 500', '"order": "ann-1"'):
+        # The arguments stand in the order of their declaration, the first one in the title, too.
+        arguments = 'order "ann-1" cents 500 reason "other"'
+        for part in ("destructive", "by bot in space s1", "Pay an order back.", arguments, 'main.refund order "ann-1"'):
             assert part in page
         # The question says no more than the arguments, so the card has its reason alone.
-        assert "Asked because: " in page
+        assert "Asked because " in page
         assert "The question as it was asked" not in page
         page = await after(browser, await browser.post(f"{question_of(browser.page)}/approve"))
         call = 'main.refund {"cents": 500, "order": "ann-1", "reason": "other"}'
@@ -121,13 +124,30 @@ async def test_a_declined_call_stays_refused(bank: Bank) -> None:
         await bank.ask(browser)
         await browser.log_in(bank.key["ann"])
         await browser.get("/consents")
-        page = await after(browser, await browser.post(f"{question_of(browser.page)}/decline"))
+        # The reason is a person's text: shown as text, and to the agent in quotes.
+        reason = "<b>A-5</b> is sent\u202e. "
+        declined = await browser.post(f"{question_of(browser.page)}/decline", reason=reason)
+        page = await after(browser, declined)
         call = 'main.refund {"cents": 500, "order": "ann-1", "reason": "other"}'
         assert "Nothing waits for you" in page
         # The notice and the table of answers name the call, and until when the refusal holds.
         assert f"Declined: {call} for bot in space s1. The same call is refused in the same session until 2" in page
-        assert f"{call} no, in the same session bot in space s1 just now 2" in page
-        assert (await bank.ask(browser), bank.paid) == (403, [])
+        assert f"{call} no, in the same session <b>A-5</b> is sent\\u202e. bot in space s1 just now 2" in page
+        assert "UTC. The caller reads your reason." in page
+        answer = await browser.client.post(
+            "/v1/tools/refund/call", json=ARGUMENTS, headers=bearer(bank.key["bot"])
+        )  # fmt: skip
+        assert (answer.json()["kind"], bank.paid) == ("consent_declined", [])
+        shown = "<b>A-5</b> is sent\\u202e."
+        assert f"a person declined it and said: {json.dumps(shown)}. Do not ask again" in answer.json()["detail"]
+        why = await browser.client.get("/v1/tools/refund/why", headers=bearer(bank.key["bot"]))
+        assert "declined such a call in this session and said" in why.json()["blocked"]["reason"]
+        assert bank.noted[0][1]["reason"] == reason.strip()
+        # A reason of a thousand pages is refused, and nothing is decided.
+        await bank.ask(browser, order="b-2")
+        await browser.get("/consents")
+        longer = await browser.post(f"{question_of(browser.page)}/decline", reason="x" * 501)
+        assert (longer.status_code, len(bank.noted)) == (422, 1)
 
 
 async def test_a_grant_is_given_as_it_was_read_and_can_be_revoked(bank: Bank) -> None:

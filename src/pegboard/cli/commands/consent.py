@@ -57,6 +57,7 @@ _ANY_OTHER = (
 _PREVIEW = "Print what the grant would allow; give nothing."
 _YES = "Give the grant without asking."
 _ALL = "Include answers and grants."
+_REASON = "Why not, for the caller to read."
 _CALLS = "Number of calls that it allows."
 _FOR = "How long it is valid: 30m, 12h, 7d, or until the end of a date such as 2026-11-27."
 _CREDENTIAL = "For a tool: only callers with this API key, by its name, or with the credential that --json shows."
@@ -114,10 +115,12 @@ async def approve_command(name: QuestionId, /, *, lasting: Lasting = None, optio
         _say(options, consent, _text(consent, inbox.key_names()), note)
 
 
-async def deny_command(name: QuestionId, /, *, options: SharedOptions) -> None:
+async def deny_command(
+    name: QuestionId, /, *, reason: Annotated[str, Parameter(help=_REASON)] = "", options: SharedOptions
+) -> None:
     """Deny a question: the same call is refused for the rest of the session."""
     with _inbox(options) as inbox:
-        consent = await inbox.store.decide(name, is_yes=False, decided_by=_person())
+        consent = await inbox.store.decide(name, is_yes=False, decided_by=_person(), reason=reason)
         await _note(inbox, options, consent, "denied")
         note = "Declined. Its caller is not asked again in this session; `pegboard consent forget` takes that back."
         _say(options, consent, note)
@@ -275,6 +278,8 @@ def _text(consent: Consent, key_names: Mapping[str, str]) -> str:
     """Return the text of a record; for a grant of an earlier version, a text made from its contents."""
     if consent.question or consent.matching is None:
         text = _named(consent.question, key_names)
+        if consent.decline_reason:
+            return f"{text} Declined: {consent.decline_reason}"
         if consent.edited is None:
             return text
         return f"{text} {consent.edited_by} edited them: {shown_arguments(consent.edited, max_chars=None)}"

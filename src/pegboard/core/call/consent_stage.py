@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Awaitable
 from typing import Any, Final, TypeVar
@@ -13,6 +14,7 @@ from pegboard.core.coroutine_runner import InterruptedWaitError, Pending, begin
 from pegboard.core.digests import digest
 from pegboard.core.limits import NO_LIMIT_S
 from pegboard.core.ports import ConsentRecords
+from pegboard.core.safe_text import safe
 from pegboard.model.consent import ConsentAnswer, ConsentRequest
 from pegboard.model.context import seconds_left
 from pegboard.model.error import CallError
@@ -82,7 +84,8 @@ async def ask_consent(call: Call, reason: str) -> ConsentRequest:
         raise await _unanswered(call, asked)
     asked.answer, asked.consent_id = "yes" if answer.is_yes else "no", answer.consent_id
     if not answer.is_yes:
-        text = f"{call.name!r} was not run: a person declined it. Do not ask again; choose another way."
+        because = _because(answer.decline_reason)
+        text = f"{call.name!r} was not run: a person declined it{because}. Do not ask again; choose another way."
         raise CallError("consent_declined", text)
     carry = getattr(ctx.request.client, "carry", None)
     if carry is not None:
@@ -102,10 +105,17 @@ async def missing_yes(call: Asked) -> str | None:
         if await consents.has_yes(request):
             return None
         progress = "" if request.approvals_needed == 1 else await consents.progress(request)
+        declined = await consents.declined(request)
     except OSError as error:
         text = f"{call.name!r} is not run: whether a person agreed cannot be looked up now. Try again in a moment."
         raise CallError("storage_unavailable", text, retryable=True) from error
-    return f"{deciders_of(call)} agree first" + (f", {progress} have" if progress else "")
+    before = f"; a person declined such a call in this session{_because(declined)}" if declined else ""
+    return f"{deciders_of(call)} agree first" + (f", {progress} have" if progress else "") + before
+
+
+def _because(reason: str) -> str:
+    """Return the reason of a no as the end of a clause; in quotes, since it is a person's text and not ours."""
+    return f" and said: {json.dumps(safe(reason), ensure_ascii=False)}" if reason else ""
 
 
 def deciders_of(call: Asked) -> str:

@@ -94,7 +94,8 @@ def audit_line(row: AuditRow) -> AuditLine:
     who, about, answer = row.user or row.credential[:12] or "nobody", "", ""
     if row.event in _DECISIONS:
         caller = row.detail.get("user") or "an anonymous caller"
-        about, answer = f"{row.detail.get('tool', '')} for {caller}", _answered(row)
+        because = f": {row.detail['reason']}" if row.detail.get("reason") else ""
+        about, answer = f"{row.detail.get('tool', '')} for {caller}{because}", _answered(row)
         who = row.user or row.credential  # the name of the person
     return AuditLine(row, at, spent, who, about, answer)
 

@@ -56,12 +56,12 @@ class BoardPage:
         shown = [pair for pair in await pegs_of(visit, view) if not query or _matches(pair[0], query)]
         pegs = [peg for _, peg in shown]
         rails = list(_rails(pegs, [entry.spec.namespace for entry, _ in shown]))
-        hidden = [peg.code for peg in pegs if peg.code != "visible"]
+        hidden = sum(peg.code != "visible" for peg in pegs)
         exposed = visit.gateway.catalog.exposed(view)
         values = {
             "rails": rails,
-            "q": query, "found": found, "legend": legend_of(hidden),
-            "visible": len(pegs) - len(hidden), "hidden": len(hidden),
+            "q": query, "found": found, "legend": legend_of(peg.code for peg in pegs),
+            "visible": len(pegs) - hidden, "hidden": hidden,
             "asking": sum(peg.asks for peg in pegs),
             "mode": exposed.mode if isinstance(exposed, ExposedView) else "direct",
             "is_catalog_empty": not view.snapshot.entries,

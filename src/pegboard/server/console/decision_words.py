@@ -24,11 +24,11 @@ _LISTS = re.compile(r"\[((?:'[^'\[\]]*'(?:, '[^'\[\]]*')*)?)\]")
 
 
 class Meaning(NamedTuple):
-    """A code that hides tools, its meaning in a few words, and the number of tools that it hides."""
+    """A code that hides tools, its meaning in a few words, and how many tools it hides."""
 
     code: Code
     meaning: str
-    count: int
+    tools: int
 
 
 class Explanation(NamedTuple):

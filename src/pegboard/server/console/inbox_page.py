@@ -30,7 +30,7 @@ from pegboard.server.console.frame import frame
 from pegboard.server.console.page_error import PageError
 from pegboard.server.console.pages import SECURITY_HEADERS, Pages
 from pegboard.server.console.schema_form import FormError, whole_arguments
-from pegboard.server.console.shown_json import exact_json, one_line
+from pegboard.server.console.shown_json import exact_json, one_line, pretty
 from pegboard.server.console.shown_time import ago
 from pegboard.server.console.tool_detail import parameters
 from pegboard.server.console.visit import Visit
@@ -38,15 +38,29 @@ from pegboard.server.principal import ANONYMOUS
 
 CREDENTIAL_SHOWN_CHARS = 12  # of the digest that names a credential
 ANSWER_SHOWN_CHARS = 160  # of the arguments of a decided call
+ARGUMENT_LINE_CHARS = 100  # of a value that stands in the line of its name
+HEADLINE_CHARS = 60  # of an argument in the title of a question
+READERS_ASKED = 20  # tools that only read, for which it is asked whether the person may use them
+READERS_SHOWN = 4  # tools that only read, offered to a person who decides
 
 _KINDS = ("same", "any", "value", "out")
 _USUAL = {"calls": "10", "hours": "24"}
 
 
+class Argument(NamedTuple):
+    """An argument of a call: its name, and its value as JSON, in several lines if `is_long`."""
+
+    name: str
+    value: str
+    is_long: bool
+
+
 class Question(NamedTuple):
     """A record with what a person needs to judge it; `about` and `risks` are of the tool as it is declared now.
 
-    `why` is the reason for asking, if the question says nothing else that the card does not show.
+    `shown` has the arguments with which the call would run, in the order of their declaration, and
+    `headline` the first of them in a few words. `readers` are tools of the same namespace that only read, so that the
+    person can look first. `why` is the reason for asking, if the card shows all else that the question says.
 
     `arguments` are those with which the call would run, and `read` is their digest; `was` are those of the caller if
     somebody has edited them. `has_approved` says that the person is one of two who must.
@@ -60,6 +74,9 @@ class Question(NamedTuple):
     risks: tuple[str, ...]
     is_changed: bool
     arguments: Mapping[str, JSONValue] | None
+    shown: Sequence[Argument]
+    headline: str
+    readers: Sequence[str]
     was: Mapping[str, JSONValue] | None
     read: str
     may_edit: bool
@@ -100,8 +117,9 @@ class InboxPage:
             own = {consent.id for consent in mine}
             others = [one for one in await answered(store.listed()) if one.id not in own]
         now = visit.now()
+        asked = [one for one in mine if one.state == "asked"]
         values = {
-            "open": [_question(visit, one) for one in mine if one.state == "asked"],
+            "open": [_question(visit, one)._replace(readers=await _readers(visit, one)) for one in asked],
             "closed": [_answer(one, now) for one in mine if one.state != "asked"],
             "others": [_question(visit, one) for one in others],
             "has_store": store is not None, "may_decide": inbox.store is not None,
@@ -171,8 +189,8 @@ class InboxPage:
         return self._pages.page("edit.html", {**frame(visit, "consents"), **values}, status=422 if fault else 200)
 
     async def decline(self, visit: Visit) -> Response:
-        """Decline, which holds for the caller's session."""
-        decided = await _inbox(visit).decline(visit.path["id"], good_s=CONSENT_GOOD_S)
+        """Decline, which holds for the caller's session; the caller reads the reason, if there is one."""
+        decided = await _inbox(visit).decline(visit.path["id"], reason=visit.form.get("reason", ""))
         return _back_to_inbox(visit, "declined", decided)
 
     async def revoke(self, visit: Visit) -> Response:
@@ -245,7 +263,8 @@ def _notice(query: Mapping[str, str], mine: Sequence[Consent]) -> str:
         text = f"It has not run yet: {who} must make the same call again, which then runs once{edited}"
         return f"Approved: {call} for {who}. {text}, until {until}."
     if done == "declined" and consent.state == "declined":
-        return f"Declined: {call} for {who}. The same call is refused in the same session until {until}."
+        told = "The caller reads your reason." if consent.decline_reason else "The caller is given no reason."
+        return f"Declined: {call} for {who}. The same call is refused in the same session until {until}. {told}"
     return ""
 
 
@@ -269,20 +288,51 @@ def _who(consent: Consent) -> str:
 
 
 def _question(visit: Visit, consent: Consent) -> Question:
-    entry = visit.gateway.registry.snapshot().find(consent.tool)
-    risks, about = list[str](), ""
+    snapshot = visit.gateway.registry.snapshot()
+    entry, arguments = snapshot.find(consent.tool), shown_arguments_of(consent)
+    risks, about, declared = list[str](), "", list[str]()
     if entry is not None:
+        declared = [one.name for one in parameters(entry.spec.input_schema)]
         about = entry.spec.description.strip().partition("\n")[0]
         hints = entry.spec.annotations
         risks += ["destructive"] if hints.destructive else []
         risks += ["reaches outside"] if hints.open_world else []
         risks += ["only reads"] if hints.read_only else []
+        risks = risks or ["changes something"]
+    shown = _shown(arguments or {}, declared)
     is_changed = entry is None or entry.fingerprint != consent.definition_hash
     return Question(
         consent, ago(consent.asked_at, visit.now()), _who(consent), about, _why(consent), tuple(risks),
-        is_changed, shown_arguments_of(consent), None if consent.edited is None else consent.arguments,
+        is_changed, arguments, shown, _headline(shown), (), None if consent.edited is None else consent.arguments,
         shown_digest(consent), may_edit(consent), _has_approved(_inbox(visit), consent),
     )  # fmt: skip
+
+
+async def _readers(visit: Visit, consent: Consent) -> list[str]:
+    """Return tools of the same namespace that only read, and that this person may use, so that they can look first."""
+    view, found = visit.view(), list[str]()
+    entry = view.snapshot.find(consent.tool)
+    near = [
+        one.wire_name for one in view.snapshot.entries
+        if entry is not None and one.spec.namespace == entry.spec.namespace and one.spec.annotations.read_only
+    ]  # fmt: skip
+    for name in near[:READERS_ASKED]:
+        if len(found) < READERS_SHOWN and name != consent.tool and await view.afind(name) is not None:
+            found.append(name)
+    return found
+
+
+def _shown(arguments: Mapping[str, JSONValue], declared: Sequence[str]) -> list[Argument]:
+    """Return the arguments in the order of their declaration; undeclared ones last."""
+    names = [*(name for name in declared if name in arguments), *(name for name in arguments if name not in declared)]
+    values = ((name, pretty(arguments[name])) for name in names)
+    return [Argument(name, value, "\n" in value or len(value) > ARGUMENT_LINE_CHARS) for name, value in values]
+
+
+def _headline(shown: Sequence[Argument]) -> str:
+    """Return the first argument, such as `order "A-3"`; empty if it is too long for a title."""
+    first = f"{shown[0].name} {shown[0].value}" if shown else ""
+    return first if len(first) <= HEADLINE_CHARS and "\n" not in first else ""
 
 
 def _why(consent: Consent) -> str:

@@ -53,10 +53,12 @@ class ConsentRoutes:
         return _reply(await answered(inbox.approve(request.path["id"], good_s=good_s, edited=edited)))
 
     async def deny(self, request: ApiRequest) -> Reply:
-        """Deny an open question, which holds for the caller's session."""
-        await self._body(request)
-        inbox = self._inbox(request)
-        return _reply(await answered(inbox.decline(request.path["id"], good_s=CONSENT_GOOD_S)))
+        """Deny an open question, which holds for the caller's session; the caller reads the `reason`."""
+        body = await self._body(request, "reason")
+        inbox, reason = await self._inbox_with_record(request), body.get("reason", "")
+        if not isinstance(reason, str):
+            raise ProblemError(422, "invalid_arguments", "reason: a text is needed.")
+        return _reply(await answered(inbox.decline(request.path["id"], reason=reason)))
 
     async def grant(self, request: ApiRequest) -> Reply:
         """Answer an open question by allowing its caller several calls; with `preview` only show the scope.

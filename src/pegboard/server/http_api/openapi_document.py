@@ -321,6 +321,7 @@ _SCHEMAS: JSON = {
         any={"type": ["array", "null"], "items": _TEXT}, anyOther={"type": ["boolean", "null"]}, scope=_MAYBE_TEXT,
         approvalsNeeded={"type": "integer"}, approvers={"type": "array", "items": _TEXT},
         edited={"type": ["object", "null"]}, editedBy=_MAYBE_TEXT,
+        declineReason=_MAYBE_TEXT,
     ),
     "Task": object_of(
         ("id", "tool", "state", "durable"),
