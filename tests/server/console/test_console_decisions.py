@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,24 @@ async def test_an_approved_call_passes_once_and_the_audit_has_the_name(bank: Ban
         assert bank.paid == [{**ARGUMENTS, "reason": "other"}]
         [(event, detail, by)] = bank.noted
         assert (event, detail["tool"], detail["decision"], by) == ("consent_decided", "main.refund", "approved", "ann")
+
+
+async def test_a_person_looks_with_a_tool_that_only_reads_before_the_decision(bank: Bank) -> None:
+    @bank.catalog.tool(read_only=True)
+    def show_order(order: str, cents: list[int] | None = None) -> str:
+        """Show an order."""
+        return f"{order} was sent"
+
+    async with console(bank.catalog) as browser:
+        await bank.ask(browser, order="<i>ann-1")
+        await browser.log_in(bank.key["ann"])
+        await browser.get("/consents")
+        [path] = re.findall(r'href="/console(/tools/show_order[^"#]*)#try"', browser.page)
+        # The form has the arguments that both calls have, and those of other people's questions for nobody.
+        assert 'value="&lt;i&gt;ann-1"' in (await browser.get(unescape(path))).text
+        await browser.post("/logout")
+        await browser.log_in(bank.key["bob"])
+        assert "ann-1" not in (await browser.get(unescape(path))).text
 
 
 async def test_a_declined_call_stays_refused(bank: Bank) -> None:

@@ -18,6 +18,7 @@ from pegboard.model.agent import AgentBudgets, AgentEntry
 from pegboard.model.decision import Code
 from pegboard.server.console.audit_page import AuditLine, audit_line, audit_of
 from pegboard.server.console.decision_words import legend_of
+from pegboard.server.console.find_page import callers_of
 from pegboard.server.console.frame import frame
 from pegboard.server.console.page_error import PageError, only_operators
 from pegboard.server.console.pages import Pages
@@ -26,6 +27,7 @@ from pegboard.storage.store_error import StoreError
 
 AGENT_CALLS_SHOWN = 50  # newest calls on an agent's page
 AGENT_CALLS_S = 7 * 86_400.0  # seconds for which calls are shown
+CALLERS_SHOWN = 100  # of the rules
 AGENT_TOOLS_SHOWN = 200  # tools on an agent's page
 
 
@@ -72,7 +74,12 @@ class AgentsPage:
         registry = visit.gateway.registry
         graph = agent_graph(registry.declarations)
         rows = [_row(agent, len(registry.own_tools(agent))) for agent in registry.declarations.agents.values()]
-        values = {"rows": sorted(rows), "tree": _tree(graph), "edges": sum(map(len, graph.values()))}
+        values = {
+            "rows": sorted(rows),
+            "tree": _tree(graph),
+            "edges": sum(map(len, graph.values())),
+            "callers": callers_of(visit)[:CALLERS_SHOWN],
+        }
         return self._pages.page("agents.html", {**frame(visit, "agents"), **values})
 
     async def show(self, visit: Visit) -> Response:

@@ -61,21 +61,25 @@ def _profiles(visit: Visit, words: Sequence[str]) -> list[Hit]:
 
 
 def _callers(visit: Visit, words: Sequence[str]) -> list[Hit]:
+    found = [one for one in callers_of(visit) if _has(f"{one.name} {one.text}", words)] if words else []
+    return found[:FIND_HITS]
+
+
+def callers_of(visit: Visit) -> list[Hit]:
     """Return the callers that the rules name, for operators, each with the board that it sees."""
     rules = visit.gateway.registry.declarations.identity
-    if not visit.is_operator or rules is None or not words:
+    if not visit.is_operator or rules is None:
         return []
     hits = list[Hit]()
     for caller in rule_callers(rules, visit.profiles):
-        if _has(f"{caller.name} {caller.user or ''}", words):
-            lens = Lens(
-                profile=next(iter(caller.profiles), None) or "", user=caller.user or "", space=caller.space or "",
-                role=", ".join(caller.roles),
-            )  # fmt: skip
-            profiles = ", ".join(filter(None, caller.profiles))
-            text = f"{caller.name}, its board{f'; profile {profiles}' if profiles else ''}"
-            hits.append(Hit("caller", caller.user or caller.name, text, visit.address("", lens.query())))
-    return hits[:FIND_HITS]
+        lens = Lens(
+            profile=next(iter(caller.profiles), None) or "", user=caller.user or "", space=caller.space or "",
+            role=", ".join(caller.roles),
+        )  # fmt: skip
+        profiles = ", ".join(filter(None, caller.profiles))
+        text = f"{caller.name}, its board{f'; profile {profiles}' if profiles else ''}"
+        hits.append(Hit("caller", caller.user or caller.name, text, visit.address("", lens.query())))
+    return hits
 
 
 async def _tools(visit: Visit, words: Sequence[str]) -> list[Hit]:

@@ -15,10 +15,12 @@ from pegboard.core.view import View
 from pegboard.discovery.token_count import estimated_tokens
 from pegboard.discovery.tool_page import hints, whole
 from pegboard.model.decision import Code, Decision
+from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.model.record import replace
 from pegboard.model.tool import ToolEntry
 from pegboard.providers.mcp import mcp_tool
+from pegboard.server.consent_inbox import ConsentInbox, shown_arguments_of
 from pegboard.server.console.board import asks_first
 from pegboard.server.console.decision_words import explanation_of, meaning_of
 from pegboard.server.console.frame import frame
@@ -36,6 +38,7 @@ _FACTS = (
     "source", "origin", "consent", "rate_limit", "timeout_s", "max_concurrency", "max_result_bytes", "task",
     "deprecated", "replaced_by",
 )  # fmt: skip
+_TYPE_NAMES = {str: "string", int: "integer", float: "number", bool: "boolean"}
 _GOES_WITHOUT_SAYING = (None, "", "never", "forbidden")
 
 
@@ -89,7 +92,7 @@ class ToolPage:
         view, name = visit.view(), visit.path["name"]
         entry, decision = await tool_of(visit, view, name)
         facts, schema, form = whole(entry, decision), entry.spec.input_schema, visit.form
-        usual = example_arguments(entry) if entry.spec.examples else {}
+        usual = await _of_waiting_call(visit, entry) or (example_arguments(entry) if entry.spec.examples else {})
         reach = await _reach(visit, entry)
         sent = form if form and "json" not in form else None
         fields = fields_of(schema, arguments or usual, sent)
@@ -110,6 +113,22 @@ class ToolPage:
         has_media = outcome is not None and any(block.source for block in outcome.blocks)
         status = 422 if fault else 200
         return self._pages.page("tool.html", {**frame(visit, "board"), **values}, status=status, has_media=has_media)
+
+
+async def _of_waiting_call(visit: Visit, entry: ToolEntry) -> JSON:
+    """Return the arguments of a call that waits for this person, as far as this tool takes them, too."""
+    if not (consent_id := visit.query.get("waiting", "")):
+        return {}
+    try:
+        consent = await ConsentInbox(visit.gateway.catalog, visit.person).record(consent_id)
+    except CallError:  # decided meanwhile, or of others: the form is empty
+        return {}
+    properties: Any = entry.spec.input_schema.get("properties", {})
+    types = {name: form.get("type") for name, form in properties.items() if is_object(form)}
+    return {
+        name: value for name, value in (shown_arguments_of(consent) or {}).items()
+        if isinstance(value, str | int | float) and types.get(name) == _TYPE_NAMES.get(type(value))
+    }  # fmt: skip
 
 
 async def tool_of(visit: Visit, view: View, name: str) -> tuple[ToolEntry, Decision]:

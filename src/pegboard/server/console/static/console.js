@@ -32,7 +32,7 @@
     for (const link of document.querySelectorAll("[data-find]")) link.addEventListener("click", (event) => { event.preventDefault(); openPalette(); });
     palette.addEventListener("keydown", (event) => {
       if (event.key === "ArrowDown" || event.key === "ArrowUp") { event.preventDefault(); choose(event.key === "ArrowDown" ? 1 : -1); }
-      const chosen = hits().find((one) => one.getAttribute("aria-selected") === "true");
+      const all = hits(), chosen = all.find((one) => one.getAttribute("aria-selected") === "true") || (all.length === 1 && all[0]);
       if (event.key === "Enter" && chosen) { event.preventDefault(); location.assign(chosen.href); }
     });
     palette.addEventListener("click", (event) => { if (event.target === palette) palette.close(); });
