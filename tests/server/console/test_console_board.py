@@ -104,7 +104,7 @@ async def test_the_page_of_a_hidden_tool_has_the_reason_and_the_fix(browser: Bro
     assert "group Hidden: the profile includes none of its groups." in page
     # Lists of names read as words, and the code `available` does not claim that the tool may be used.
     assert "Reason not in include=read of profile 'clerk'; its groups are write Fix" in page
-    assert "Fix include 'write' for profile clerk, in the config. Callers with it: you. Then restart" in page
+    assert "Fix include 'write' for profile clerk, in the config. Callers with this profile: you. Then restart" in page
     assert "After that may be used; a person is asked before every call" in page
     denied = text_of((await browser.get("/tools/delete_item?profile=boss")).text)
     assert "Reason denied by delete_* Fix remove delete_* from deny for profile boss" in denied
@@ -278,7 +278,7 @@ async def test_the_search_of_an_operator_finds_callers_by_name_and_leads_to_thei
         await browser.log_in(office.key["olga"])
         agents = text_of((await browser.get("/agents")).text)
         assert "No agents" in agents
-        assert "paul key paul, its board; profile desk" in agents
+        assert "caller paul key paul, its board; profile desk" in agents
         page = (await browser.get("/find?find=paul")).text
         assert "caller paul key paul, its board; profile desk" in text_of(page)
         [board] = re.findall(r'href="/console(\?[^"]*user=paul[^"]*)"', page)
