@@ -54,7 +54,7 @@ REQUESTS = {
         "Send `Authorization: Bearer …`; `WWW-Authenticate` contains the address that issues tokens.",
     ),
     403: (
-        "The credential has no rights here or lacks a scope, or the `Origin` is not allowed.",
+        "The credential gives no rights to this path or lacks a scope, or the `Origin` is not allowed.",
         "Ask the operator.",
     ),
     404: ("For this caller, the path, profile, cursor or running call does not exist.", "See `/openapi.json`."),
@@ -64,7 +64,7 @@ REQUESTS = {
     415: ("The body is compressed, or is not `application/json`.", "Send plain JSON."),
     421: (
         "The `Host` is not a name of this server.",
-        "Use an address of the server, or have the name added with `--allow-host`.",
+        "Use an address of the server, or ask the operator to add the name with `--allow-host`.",
     ),
     429: ("Too many event streams are open.", "Close one, or retry after `Retry-After`."),
     500: ("The server failed.", "Look in its log."),
@@ -78,7 +78,7 @@ KINDS = {
     "not_found": ("This caller has no such tool. The error is the same for unknown, hidden, denied and internal-only tools.", "List the tools."),
     "invalid_arguments": ("The arguments do not match the schema. `details.problems` lists each problem with its path.", "Correct the arguments and call again."),
     "rate_limited": ("A rate limit is reached. This call did not count.", "Wait `retry_after_s` seconds, or use another tool."),
-    "ratelimit_unavailable": ("The shared limit store is unavailable, and the tool is not read-only.", "Try again later."),
+    "ratelimit_unavailable": ("The shared store of rate limits is unavailable, and the tool is not read-only.", "Try again later."),
     "consent_required": ("A person must approve the call, and nobody could be asked.", "Use a client that can ask, or pass `approve=` in the context."),
     "consent_declined": ("A person declined the call.", "Do not ask again; try something else."),
     "consent_expired": ("Nobody answered in time.", "Call again when somebody can answer."),
@@ -90,14 +90,14 @@ KINDS = {
     "hook_refused": ("A before-hook denied the call, failed or timed out.", "Read the reason and change the call."),
     "timeout": ("The tool took longer than its timeout.", "Ask for less, or raise `timeout_s`. If `outcome_unknown` is set, the tool may still have taken effect."),
     "cancelled": ("The call was cancelled.", "Call again if you still need the result."),
-    "busy": ("Too many calls are running, of this tool or in this process.", "Try again."),
+    "busy": ("Too many calls of this tool, or in this process, are running.", "Try again."),
     "budget_exceeded": ("A budget of the request, agent or caller is used up.", "Finish with what you have. The message says when the budget resets."),
     "recursion_limit": ("Agents or gateways called each other too deeply or in a circle.", "Do the work at this level."),
-    "upstream_unavailable": ("A source is unavailable.", "Try again, or use another tool."),
-    "upstream_lost": ("The connection to a source broke during the call. The action may have happened.", "Check before you repeat the call."),
-    "upstream_error": ("An upstream service returned an error.", "Read the message."),
-    "upstream_auth": ("An upstream service rejected the credentials.", "Ask the operator to correct them."),
-    "protocol_error": ("The upstream server violated its protocol.", "Report it to the operator."),
+    "upstream_unavailable": ("The server that runs the tool is unavailable.", "Try again, or use another tool."),
+    "upstream_lost": ("The connection to the server that runs the tool broke during the call. The tool may still have taken effect.", "Check before you repeat the call."),
+    "upstream_error": ("The service that runs the tool returned an error.", "Read the message."),
+    "upstream_auth": ("The service that runs the tool rejected Pegboard's credentials.", "Ask the operator to correct them."),
+    "protocol_error": ("The server that runs the tool violated its protocol.", "Report it to the operator."),
     "blocked_destination": ("Calls to this address are not allowed.", "Use a public address, or ask the operator to allow this one."),
     "result_too_large": ("The result is larger than the limit.", "Ask for less."),
     "output_invalid": ("The result does not match the tool's output schema.", "This is a bug in the tool: report it."),
@@ -105,7 +105,7 @@ KINDS = {
     "read_only": ("The call would write, and only reading is allowed.", "Change the call so that it only reads."),
     "schema_too_complex": ("A schema is too deep or too large.", "Simplify it."),
     "needs_review": (
-        "The definition of an upstream tool changed after it was accepted, or an ingest would remove most of a source.",
+        "A server changed the definition of a tool after you accepted it, or an ingest would remove most of the documents of a source.",
         "Ask the operator to review the change.",
     ),
     "storage_unavailable": ("Data could not be stored. The old content is kept.", "Try again later."),
@@ -117,22 +117,28 @@ KINDS = {
 
 CODES = {
     "unknown": ("No tool has this name.", "Correct the name."),
-    "internal": ("The tool is `internal_only`.", "Name it in your own code: `view(ctx, internal=[…])`."),
-    "group": ("The caller's profile includes none of its groups.", "Include one of its groups."),
-    "policy": ("A policy denies it, or does not allow it.", "Remove it from `deny`, or add it to `allow`."),
-    "quarantine": ("Since its source was locked, the tool is new, changed or suspicious.", "Review and accept it."),
-    "source": ("Its source is unavailable.", "Start or repair the source."),
+    "internal": ("The tool is `internal_only`.", "Name the tool in your own code: `view(ctx, internal=[…])`."),
+    "group": (
+        "The caller's profile includes none of the tool's groups.",
+        "Include one of these groups in the profile.",
+    ),
+    "policy": ("A policy denies the tool, or does not allow it.", "Remove the tool from `deny`, or add it to `allow`."),
+    "quarantine": (
+        "The definition of the tool is new, changed or suspicious, and was not accepted yet.",
+        "Review the definition and accept it.",
+    ),
+    "source": ("The source of the tool, such as an MCP server, is unavailable.", "Start or repair the source."),
     "connection": (
         "The caller has not connected the account that the tool needs. The tool is hidden only if the profile sets `hide_unconnected`.",
         "Connect the account with `pegboard connect SOURCE`, or through the link in the error of a call.",
     ),
     "factory": (
         "The context lacks an object (a factory) that the tool needs.",
-        "Pass it: `ToolContext(factories={…})`.",
+        "Pass the factory: `ToolContext(factories={…})`.",
     ),
-    "available": ("Its `available` condition is false now.", "Make the condition true."),
-    "builder": ("Its builder failed.", "Repair the builder."),
-    "visible": ("The caller may use it.", "–"),
+    "available": ("The `available` condition of the tool is false now.", "Make the condition true."),
+    "builder": ("The function that builds the tool failed.", "Repair this function."),
+    "visible": ("The caller may use the tool.", "–"),
 }
 
 HOOKS = {
@@ -169,29 +175,32 @@ EVENTS = {
 def errors_page() -> Iterator[str]:
     """Yield the lines of errors.md."""
     yield from _opening("Error kinds and codes", "This page lists every error, what it means and what to do about it.")
-    yield "A failed call returns a `ToolResult` with `is_error` set and a `ToolError`. Its `kind` is one of the following."
+    yield "If a call fails, its `ToolResult` has `is_error` set and contains a `ToolError`. The `kind` of the error is one of the following."
     yield "*Retry* is `yes` if the same call may succeed later (`retryable`). *HTTP* is the status under `/v1`.\n"
     rows = [
         (f"`{kind}`", *KINDS[kind], "yes" if CallError(kind, "").error.retryable else "", str(STATUS_OF_KIND[kind]))  # type: ignore[arg-type, index]
         for kind in KINDS
     ]
     yield from _table(("Kind", "What happened", "What to do", "Retry", "HTTP"), rows)
-    yield "Over MCP, `not_found` is the JSON-RPC error −32602. The others are results with `isError: true`.\n"
+    yield "Over MCP, `not_found` is the JSON-RPC error −32602. All other errors are results with `isError: true`.\n"
     yield "## Errors of HTTP requests\n"
-    yield "These requests are refused before any tool is looked up. The response is a problem details document with one of these kinds.\n"
+    yield "The server refuses these requests before it looks up any tool. The response is a problem details document (RFC 9457) with one of these kinds.\n"
     rows = [(f"`{KIND_OF_STATUS[status]}`", *REQUESTS[status], str(status)) for status in KIND_OF_STATUS]
     yield from _table(("Kind", "What happened", "What to do", "HTTP"), rows)
     yield "## Why a tool is hidden\n"
-    yield "`view.why(name)` and `pegboard why` return the first code that applies, in this order.\n"
+    yield "`view.why(name)` and `pegboard why` check these codes in this order, and return the first one that applies.\n"
     yield from _table(("Code", "Meaning", "Smallest change"), [(f"`{code}`", *CODES[code]) for code in CODES])
 
 
 def config_page() -> Iterator[str]:
     """Yield the lines of config.md."""
-    yield from _opening("Configuration", "Every key of `pegboard.yaml`.")
-    yield "`pegboard schema` prints the same as JSON Schema. [Your editor](../howto/editor.md) uses it to complete and check the file."
-    yield "`${NAME}` and `${NAME:-default}` read an environment variable. `${file:/run/secrets/key}` reads a file and drops its final newline; a relative path starts at the folder of the config. Write `$${` for a literal `${`. Other forms such as `$NAME`, `{{NAME}}` and `%NAME%` are not expanded: where a secret is expected they are refused, elsewhere `check` warns about them.\n"
-    yield "Anchors, aliases and merge keys of YAML work. Top-level keys that begin with `x-` are ignored, as in Docker Compose: keep shared parts there, such as `x-limits: &limits {rate_limit: 10/60s}`, and use them with `<<: *limits`.\n"
+    yield from _opening("Configuration", "This page lists every key of `pegboard.yaml`.")
+    yield "`pegboard schema` prints the same information as JSON Schema. With this schema, [your editor](../howto/editor.md) completes and checks the file.\n"
+    yield "* `${NAME}` and `${NAME:-default}` read an environment variable."
+    yield "* `${file:/run/secrets/key}` reads a file and drops its final newline. A relative path starts at the folder of the config."
+    yield "* `$${` stands for a literal `${`."
+    yield "* Other forms, such as `$NAME`, `{{NAME}}` and `%NAME%`, are not expanded. In place of a secret, they are refused; elsewhere, `pegboard check` warns about them.\n"
+    yield "Anchors, aliases and merge keys of YAML work. Top-level keys that begin with `x-` are ignored, as in Docker Compose. You can keep shared parts there, such as `x-limits: &limits {rate_limit: 10/60s}`, and use them with `<<: *limits`.\n"
     schema = json_schema()
     yield "## The file\n"
     yield from _keys(schema)
@@ -203,7 +212,7 @@ def config_page() -> Iterator[str]:
             yield f"{_in_a_line(part.get('description', ''))}\n"
             yield from _keys(part)
     yield "## Not in this version\n"
-    yield "These keys are refused, with file, line and column.\n"
+    yield "Pegboard refuses these keys. The error shows the file, line and column.\n"
     rows = [
         (f"`{key.replace('.*', '[]')}`", reason) for key, reason in UNSUPPORTED.items() if not key.startswith("spec.")
     ]
@@ -213,7 +222,7 @@ def config_page() -> Iterator[str]:
 def agents_page() -> Iterator[str]:
     """Yield the lines of agents.md."""
     yield from _opening("Agent files", "This page lists every key of an agent file, and the keys that are refused.")
-    yield "List agent files under `files:` in the config. For examples, see [Define agents in files](../howto/agents.md). An agent file is a mapping with the keys of *agent file*; each of the other tables describes one part of it.\n"
+    yield "List agent files under `files:` in the config. For examples, see [Define agents in files](../howto/agents.md). The first table, *agent file*, has the keys at the top level of the file. Each of the other tables describes one part of the file.\n"
     forms = [(AgentFile, "validation"), (AstromeshFile, "validation")]
     drawn = models_json_schema(forms, ref_template="#/$defs/{model}")[1]["$defs"]
     for name, part in drawn.items():
@@ -229,7 +238,7 @@ def agents_page() -> Iterator[str]:
 
 def cli_page() -> Iterator[str]:
     """Yield the lines of cli.md."""
-    yield from _opening("Command line", "Every command and option of `pegboard`.")
+    yield from _opening("Command line", "This page lists every command and option of `pegboard`.")
     yield "Exit codes: 0 for success, 1 if the tool failed or the check found a problem, 2 for wrong usage or an invalid configuration.\n"
     yield from _fenced(_help([]))
     for name, command in COMMANDS.items():
@@ -243,7 +252,7 @@ def cli_page() -> Iterator[str]:
 def limits_page() -> Iterator[str]:
     """Yield the lines of limits.md."""
     yield from _opening("Limits", "This page lists every limit that you can change, with its default.")
-    yield "Change them with `Catalog(bounds=Bounds(…))` in Python or `limits:` in the config.\n"
+    yield "To change a limit, use `Catalog(bounds=Bounds(…))` in Python or `limits:` in the config.\n"
     rows: list[tuple[str, ...]] = []
     for line in inspect.getsource(Bounds).splitlines():
         if line.startswith("    # "):
@@ -287,8 +296,10 @@ def python_page() -> Iterator[str]:
 
 def builtins_page() -> Iterator[str]:
     """Yield the lines of builtins.md."""
-    yield from _opening("Built-in tools", "The arguments, configuration and result of each built-in tool.")
-    yield "Add one under `tools:` as `{name: read_file, type: builtin, config: {roots: [files]}}`. All keys are listed under"
+    yield from _opening(
+        "Built-in tools", "This page lists the arguments, configuration and result of each built-in tool."
+    )
+    yield "To add a built-in tool, list it under `tools:`, such as `{name: read_file, type: builtin, config: {roots: [files]}}`. All keys are listed under"
     yield "[builtin](config.md#builtin). [examples/builtins](../../examples/builtins/README.md) uses every built-in tool.\n"
     for name in BUILTINS:
         kind = builtin_kind(name)

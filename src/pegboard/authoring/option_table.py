@@ -228,7 +228,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
     ),
     Option(
         name="namespace",
-        meaning="Its namespace, which distinguishes it from other tools with its name.",
+        meaning="The namespace of the tool. Tools in different namespaces may have the same name.",
         default="main",
         check=_all_of(_TEXT, _by_definition(check_namespace)),
         built="builder",
@@ -298,15 +298,17 @@ OPTIONS: Final[tuple[Option, ...]] = (
     ),
     Option(
         name="output_check",
-        meaning="What happens to results that violate their schema only by a format, an extra or write-only member, or "
-        "the kind of a number: `strict` refuses them (default for our own tools), `warn` adds a warning to `meta` "
-        "(default for foreign tools), `relax` also lists tools of MCP servers with a schema that accepts such results.",
+        meaning="How results with small deviations from their schema are treated: a wrong format, an extra or "
+        "write-only member, or the kind of a number. `strict` refuses them (the default for your own "
+        "tools). `warn` adds a warning to `meta` (the default for tools of other servers). `relax` also "
+        "lists tools of MCP servers with a schema that accepts such results.",
         check=lambda key, value: "" if value is None else _one_of("strict", "warn", "relax")(key, value),
         yaml=YamlKey(form="output check"),
     ),
     Option(
         name="consent",
-        meaning="Whether a person must approve calls, or a function of the arguments that decides it.",
+        meaning="Whether a person must approve each call: `never`, `destructive` or `always`, or a function of "
+        "the arguments that decides.",
         default="never",
         check=_consent,
         built="same",
@@ -314,8 +316,8 @@ OPTIONS: Final[tuple[Option, ...]] = (
     ),
     Option(
         name="four_eyes",
-        meaning="Two people must approve each call that asks, in the inbox, and the asker is neither of them. Without "
-        "`consent`, every call asks.",
+        meaning="Two people must approve each call that needs consent, in the inbox. Neither of them may be the "
+        "caller. Without `consent`, every call needs it.",
         default=False,
         check=_FLAG,
         built="same",
@@ -323,7 +325,8 @@ OPTIONS: Final[tuple[Option, ...]] = (
     ),
     Option(
         name="task",
-        meaning="Whether a call may, or must, run as a task whose result is fetched later.",
+        meaning="Whether a call may (`optional`) or must (`required`) run as a task. The caller then fetches the "
+        "result later.",
         default="forbidden",
         check=_one_of("forbidden", "optional", "required"),
         yaml=YamlKey(form="task"),

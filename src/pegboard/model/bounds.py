@@ -18,8 +18,8 @@ class Bounds(Struct, frozen=True, kw_only=True):
     object_keys: int = 10_000  # keys of one JSON object
     json_keys: int = 50_000  # keys in a whole message
     json_values: int = 150_000  # values in a whole message
-    header_s: float = 10.0  # until the headers of a request have arrived
-    body_s: float = 30.0  # until the body of a request has arrived
+    header_s: float = 10.0  # the time until the headers of a request have arrived
+    body_s: float = 30.0  # the time until the body of a request has arrived
     message_line_bytes: int = 16 * MIB  # one message over stdio
     upload_bytes: int = 100 * MIB  # one uploaded document
     document_chars: int = 20_000_000  # characters of text in one document
@@ -34,10 +34,10 @@ class Bounds(Struct, frozen=True, kw_only=True):
     # Calls
     calls_in_flight: int = 1_000  # calls that run at the same time in a process
     agent_depth: int = 8  # levels of agents that call agents
-    calls_per_request: int = 100  # calls of one request, with those of its agents
+    calls_per_request: int = 100  # calls of one request, including the calls of its agents
     use_tools_calls: int = 50  # calls in one batch of `useTools`
-    tool_timeout_s: float = 30.0  # the run of a tool that sets no timeout
-    agent_timeout_s: float = 120.0  # the run of an agent that sets no timeout
+    tool_timeout_s: float = 30.0  # the run of a tool without its own timeout
+    agent_timeout_s: float = 120.0  # the run of an agent without its own timeout
     predicate_s: float = 1.0  # one predicate
     hook_s: float = 1.0  # one hook, or one guardrail of an agent
     argument_rewrites: int = 3  # replacements of the arguments by before-hooks in one call
@@ -55,7 +55,7 @@ class Bounds(Struct, frozen=True, kw_only=True):
     http_redirects: int = 5  # redirects of one request
     answer_values: int = 300_000  # values in a JSON response
     answer_containers: int = 75_000  # objects and lists in a JSON response
-    stderr_ring_bytes: int = 64 * KIB  # the end of a server's stderr that is kept for errors
+    stderr_ring_bytes: int = 64 * KIB  # the last part of a server's stderr, kept for error messages
     sql_s: float = 5.0  # one query of `sql_query` or `query_documents`
     sql_rows: int = 1_000  # rows returned by `sql_query`
     sql_result_bytes: int = 1 * MIB  # the result of `sql_query`

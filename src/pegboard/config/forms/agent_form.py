@@ -48,9 +48,13 @@ AgentName: TypeAlias = Annotated[Text, AfterValidator(_agent_name)]
 class MetadataForm(Form):
     """The name of the agent."""
 
-    name: AgentName = Field(description="Its name: 1 to 32 letters A-Z a-z, digits, `_` and `-`, without `__`.")
-    version: Maybe[Text] = Field(None, description="Its version, as a note for people.")
-    namespace: Maybe[Namespace] = Field(None, description="The namespace of its private tools. Default: its name.")
+    name: AgentName = Field(
+        description="The name of the agent: 1 to 32 letters A-Z a-z, digits, `_` and `-`, without `__`."
+    )
+    version: Maybe[Text] = Field(None, description="The version of the agent, as a note for people.")
+    namespace: Maybe[Namespace] = Field(
+        None, description="The namespace of the agent's private tools. Default: the name of the agent."
+    )
 
 
 class PrimaryForm(Form):
@@ -164,7 +168,7 @@ class AstromeshMemoryForm(Form):
     """The memory of an `astromesh/v1` agent."""
 
     conversational: Maybe[ConversationalForm] = Field(
-        None, description="Settings for the conversations that it remembers."
+        None, description="Settings for the conversations that the agent remembers."
     )
 
 
@@ -184,15 +188,15 @@ class _SpecForm(Form):
     orchestration: Maybe[OrchestrationForm] = Field(None, description="How the agent runs.")
     tools: tuple[Any, ...] = Field(
         (),
-        description="Its private tools, each written like a tool in the config; `{group: …}` and `{tool: …}` add "
+        description="The agent's private tools, written like tools in the config. `{group: …}` and `{tool: …}` add "
         "shared tools.",
     )
-    permissions: Maybe[PermissionsForm] = Field(None, description="Globs over the tools that it may call.")
+    permissions: Maybe[PermissionsForm] = Field(None, description="Globs over the tools that the agent may call.")
     output_schema: Maybe[Mapping[Text, Anything]] = Field(
-        None, description="A JSON Schema of type object for its answer."
+        None, description="A JSON Schema of type object for the agent's answer."
     )
     secrets: Maybe[tuple[FilledText, ...]] = Field(
-        None, description="The names of the caller's secrets that it may use."
+        None, description="The names of the caller's secrets that the agent may use."
     )
     budgets: Maybe[BudgetsForm] = Field(None, description="Limits of one run.")
     guardrails: Maybe[GuardrailsForm] = Field(None, description="Functions that check the query and the answer.")

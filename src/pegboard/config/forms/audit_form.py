@@ -12,7 +12,7 @@ AUDIT_KEEP_DAYS = 400
 
 
 class AuditForm(Form):
-    """A record of every call, and of every change of what may be called."""
+    """A record of every call, and of every change that affects which calls are allowed."""
 
     store: ConcealedText = Field(
         description="Where rows are stored: sqlite:FILE or jsonl:FILE for the processes of one machine, "

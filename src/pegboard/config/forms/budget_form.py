@@ -42,18 +42,18 @@ Each: TypeAlias = Annotated[
 
 
 class BudgetForm(Form):
-    """A number of calls, or a cost, for each period."""
+    """A maximum number of calls, or a maximum cost, for each period."""
 
     per: Period = Field(
         description="The period: `hour`, `day`, `week` (from Monday) or `month`, in UTC, or a number of seconds."
     )
     calls: Maybe[Count] = Field(None, description="The number of calls per period; 0 refuses every call.")
     cost: Maybe[Annotated[PositiveNumber, Field(le=1e9)]] = Field(
-        None, description="The cost per period, in `unit`. A call may exceed it; the next one is refused."
+        None, description="The maximum cost per period, in `unit`. A call may exceed it; the next call is then refused."
     )
     unit: FilledText = Field(
         "usd",
-        description="The unit of `cost`. Agents report `usd` and `tokens`; your tools report what they like.",
+        description="The unit of `cost`. Agents report `usd` and `tokens`; your own tools may report any unit.",
     )
     tools: Names = Field((), description="Globs over tool names, such as `search__*`. Default: all tools.")
     profiles: Names = Field((), description="Only calls in these profiles. Default: all calls.")
@@ -86,7 +86,7 @@ class BudgetsForm(Form):
     store: Maybe[ConcealedText] = Field(
         None,
         description="Where calls and costs are counted: sqlite:FILE for the processes of one machine, "
-        "postgresql://HOST/NAME or redis://HOST:PORT for several. Default: each process counts its own, and forgets "
-        "when it ends.",
+        "postgresql://HOST/NAME or redis://HOST:PORT for several. Default: each process counts only its own"
+        " calls, in memory.",
     )
     rules: Mapping[ProfileName, BudgetForm] = Field(description="The budgets by name, such as `research`.")

@@ -12,16 +12,16 @@ CONNECTIONS_STORE = "sqlite:./connections.db"
 
 
 class ConnectionsForm(Form):
-    """The accounts of people at the services behind sources with `auth: {mode: user}`."""
+    """People's own accounts at other services, for sources with `auth: {mode: user}`."""
 
     key: ConcealedText = Field(
-        description="A secret of at least 32 bytes that encrypts tokens, such as ${CONNECTIONS_KEY}. Use the same on "
-        "all servers that share the store."
+        description="A secret of at least 32 bytes that encrypts tokens, such as ${CONNECTIONS_KEY}. Use the same key "
+        "on all servers that share the store."
     )
     older_key: Maybe[ConcealedText] = Field(
         None,
-        description="The key before it. Tokens that it encrypted can still be read, and get the new key with their "
-        "next refresh.",
+        description="The previous key. Tokens encrypted with it can still be read; at their next refresh, they are "
+        "encrypted with `key`.",
     )
     store: ConcealedText = Field(
         CONNECTIONS_STORE,
@@ -30,6 +30,7 @@ class ConnectionsForm(Form):
     )
     public_url: Maybe[Annotated[str, Field(pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*[^\s/?#])?$")]] = Field(
         None,
-        description="The URL of `pegboard serve --http` as browsers reach it, without a trailing slash. Refused calls "
-        "then name the page where a person connects. Without it, people connect with `pegboard connect`.",
+        description="The URL at which browsers reach the server, without a trailing slash. The error of a refused "
+        "call then contains a link to the page on which the person connects. Without this key, people "
+        "connect with `pegboard connect`.",
     )

@@ -25,13 +25,13 @@ _KEYS: Final = {
 
 
 class EmbedderForm(Form):
-    """An embedder: converts texts to vectors, whose cosine measures the similarity of their meaning."""
+    """An embedder converts texts to vectors. Texts with a similar meaning have similar vectors."""
 
     type: Literal["openai", "fastembed", "static", "hashing"] = Field(
         description=(
             "openai: a model behind an endpoint with OpenAI's embeddings API. fastembed: a local ONNX model; needs "
             "the extra `embeddings`. static: English word vectors that come with the extra `static`; nothing is "
-            "downloaded. hashing: no model; compares the words of texts, for trying things out."
+            "downloaded. hashing: no model; compares only the words of texts, for experiments."
         )
     )
     model: Maybe[FilledText] = Field(
@@ -70,7 +70,8 @@ class EmbedderForm(Form):
         description="How the vectors of words are combined; only with `path`. Default: the setting in that folder.",
     )
     threads: Maybe[PositiveWhole] = Field(
-        None, description="The number of CPU cores fastembed may use for one request. Default: half of the machine's."
+        None,
+        description="The number of CPU cores fastembed may use for one request. Default: half of the machine's cores.",
     )
 
     @model_validator(mode="after")

@@ -55,14 +55,15 @@ class JwtForm(Form):
 
 
 class WhenForm(Form):
-    """The credentials to which a rule applies: exactly one key."""
+    """The API key or the tokens to which a rule applies. Give exactly one of the two."""
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
 
     key: Maybe[FilledText] = Field(None, description="The API key of this name.")
     claim: Maybe[Mapping[FilledText, Wanted]] = Field(
         None,
-        description='Claims that a token must have. A claim with a list must contain the value; "*" is any value.',
+        description="Claims that a token must have. If a claim is a list, it must contain the value. `*` matches any "
+        "value.",
     )
 
     @model_validator(mode="after")
@@ -75,7 +76,7 @@ class WhenForm(Form):
 
 
 class MapRuleForm(Form):
-    """The rights of a credential. `{claim}` is replaced by the token's claim; a token without it is refused."""
+    """The rights of a credential. `{claim}` is replaced by the token's claim; a token without this claim is refused."""
 
     when: WhenForm = Field(description="The credential this rule applies to. The first matching rule wins.")
     user: Maybe[Filled] = Field(
@@ -94,7 +95,9 @@ class AnonymousForm(Form):
     profile: Maybe[FilledText] = Field(None, description="The profile they may use.")
     profiles: Maybe[Names] = Field(None, description="The profiles that they may use; the first is for /mcp.")
     on: Literal["loopback", "anywhere"] = Field(
-        "loopback", description="Where they may call from: this machine only, or anywhere, which means anybody."
+        "loopback",
+        description="From where these callers may call: only from this machine, or from anywhere, which lets "
+        "everybody in.",
     )
 
     @model_validator(mode="after")
@@ -115,6 +118,6 @@ class IdentityForm(Form):
     api_keys: Maybe[ApiKeysForm] = Field(None, description="Accept API keys.")
     jwt: Maybe[JwtForm] = Field(None, description="Accept access tokens (OAuth 2.1).")
     map: tuple[MapRuleForm, ...] = Field(
-        (), description="The rights of each credential. A credential without a rule has none."
+        (), description="The rights of each credential. A credential without a rule has no rights."
     )
     anonymous: Maybe[AnonymousForm] = Field(None, description="Accept callers without a credential.")

@@ -59,9 +59,9 @@ class AgentsForm(Form):
 
 
 class HookForm(Form):
-    """A function of yours, or a service, that runs with every matching call."""
+    """Your own function, or a service, that runs for every matching call."""
 
-    on: HookKind = Field(description="When it runs. A `before` hook that fails refuses the call.")
+    on: HookKind = Field(description="When the hook runs. If a `before` hook fails, the call is refused.")
     match: FilledText = Field("*", description="A glob over tool names.")
     use: HookTarget = Field(
         description="The function, as `python:module:function`, or the https URL of a service that receives each call "
@@ -88,12 +88,12 @@ class HookForm(Form):
 
 
 class RateLimits(Form):
-    """The limit of tools that have none, and the store that counts calls."""
+    """The rate limit of tools without their own, and the store that counts calls."""
 
     store: Maybe[ConcealedText] = Field(
         None,
         description="The Redis or Valkey server that counts calls for several processes, such as "
-        "redis://localhost:6379. Default: each process counts its own.",
+        "redis://localhost:6379. Default: each process counts only its own calls.",
     )
     default: Maybe[Limit] = Field(None, description="The limit of every tool without its own, such as 100/60s.")
 
@@ -108,8 +108,8 @@ class ConsentsForm(Form):
     )
     url: Maybe[Annotated[str, Field(pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*[^\s/?#])?$")]] = Field(
         None,
-        description="The URL of `pegboard serve --http`, without a trailing slash. Refused calls then name the page "
-        "URL/consents/ID, where a person decides.",
+        description="The URL of `pegboard serve --http`, without a trailing slash. The error of a refused call then "
+        "contains the page URL/consents/ID, on which a person decides.",
     )
 
 
@@ -118,9 +118,9 @@ class ServingForm(Form):
 
     keys: tuple[ConcealedText, ...] = Field(
         (),
-        description="Secrets of at least 32 bytes that encrypt the state that clients carry: the first one encrypts, "
-        "all decrypt. Use the same keys on all servers behind one address; the workers of one `pegboard serve` need "
-        "none.",
+        description="Secrets of at least 32 bytes that encrypt state which clients send back, such as session ids. "
+        "The first secret encrypts; all of them decrypt. Use the same keys on all servers behind one "
+        "address. The workers of one `pegboard serve` need none.",
     )
     bus: Maybe[ConcealedText] = Field(
         None,
@@ -133,12 +133,12 @@ class ConsoleForm(Form):
 
     client_id: Maybe[FilledText] = Field(
         None,
-        description="The console as a client of the issuer of `identity.jwt`: people log in there. Register the "
-        "address of the server with /console/login/callback.",
+        description="The client id of the console at the issuer of `identity.jwt`, where people log in. At the "
+        "issuer, register the server's address followed by /console/login/callback.",
     )
     client_secret: Maybe[ConcealedText] = Field(None, description="The client's secret, if it has one.")
     scopes: Maybe[Names] = Field(
-        None, description="The scopes to request. Default: `openid` and those of `identity.jwt`."
+        None, description="The scopes to request. Default: `openid` and the scopes of `identity.jwt`."
     )
     bodies: Literal["nobody", "operators"] = Field(
         "nobody",
@@ -237,13 +237,14 @@ class Fragment(Form):
     """
 
     python: tuple[ModuleName, ...] = Field(
-        (), description="Modules to import, with the tools that they register on pegboard.default_catalog."
+        (), description="Python modules to import. The tools that they declare on `pegboard.default_catalog` are added."
     )
     settings: Mapping[Text, Anything] = Field(
-        default_factory=dict[str, Any], description="Values for your code, as `ctx.settings`, and for predicates."
+        default_factory=dict[str, Any],
+        description="Values that your code reads as `ctx.settings`, and that predicates can check.",
     )
     predicates: Mapping[FilledText, Section[PredicateForm]] = Field(
-        default_factory=dict[str, PredicateForm], description="Named yes/no questions, for `available:` of tools."
+        default_factory=dict[str, PredicateForm], description="Named conditions, to use under `available:` of tools."
     )
     groups: Mapping[FilledText, Text | None] = Field(
         default_factory=dict[str, str | None], description="Groups of tools, each with a description."
@@ -277,24 +278,22 @@ class MainFile(Fragment):
     )
     models: Mapping[FilledText, ModelRef] = Field(
         default_factory=dict[str, Any],
-        description="Language models by name. `default` is for tools that do not name one.",
+        description="Language models, each with a name. Tools that name no model use `default`.",
     )
     discovery: Maybe[Section[DiscoveryForm]] = Field(None, description="Tool search.")
     limits: Maybe[Section[LimitsForm]] = Field(None, description="Limits of this process.")
     rate_limits: Maybe[Section[RateLimits]] = Field(None, description="Limits on calls.")
     budgets: Maybe[Section[BudgetsForm]] = Field(None, description="Limits on calls, or on their cost, per period.")
     consents: Maybe[Section[ConsentsForm]] = Field(None, description="People's approvals of calls.")
-    connections: Maybe[Section[ConnectionsForm]] = Field(
-        None, description="The accounts of people at the services behind sources."
-    )
-    tasks: Maybe[Section[TasksForm]] = Field(None, description="Calls that outlive their request.")
+    connections: Maybe[Section[ConnectionsForm]] = Field(None, description="People's own accounts at other services.")
+    tasks: Maybe[Section[TasksForm]] = Field(None, description="Calls that continue after their request has ended.")
     audit: Maybe[Section[AuditForm]] = Field(None, description="The record of calls.")
     alerts: tuple[Section[AlertForm], ...] = Field((), description="Messages to you when something goes wrong.")
     server: Maybe[Section[ServingForm]] = Field(
-        None, description="Keys and a bus shared by several servers of this config."
+        None, description="Keys and a message bus that all servers with this config share."
     )
     console: Maybe[Section[ConsoleForm]] = Field(
-        None, description="The pages for people: how they log in, and what operators see."
+        None, description="The web pages for people: how people log in, and what operators see."
     )
     identity: Maybe[Section[IdentityForm]] = Field(
         None, description="Who may connect over HTTP, and with which rights."
@@ -303,7 +302,7 @@ class MainFile(Fragment):
     agents: Maybe[Section[AgentsForm]] = Field(None, description="Settings of all agents.")
     skills: Mapping[FilledText, FilledText] = Field(
         default_factory=dict[str, str],
-        description="A skill for each namespace that explains how to use its tools: a folder with a SKILL.md, "
-        "relative to this file.",
+        description="Skills by namespace. A skill is a folder with a SKILL.md that explains how to use the tools of "
+        "the namespace. Its path is relative to this file.",
     )
     lint: Maybe[Section[LintForm]] = Field(None, description="Findings that `pegboard lint` ignores.")

@@ -22,7 +22,7 @@ from pegboard.config.forms.value_types import (
 
 
 class ModelForm(Form):
-    """A language model of a provider, or behind an endpoint that speaks OpenAI's chat completions."""
+    """A language model of a provider, or of an endpoint with OpenAI's chat completions API."""
 
     provider: Literal["openai", "anthropic", "google", "openai_compatible"] = Field(
         description="The provider of the model; `openai_compatible` needs a base_url."

@@ -34,19 +34,21 @@ def one_key(form: Form, subject: str) -> None:
 
 
 class PredicateForm(Form):
-    """One yes/no question about the context: exactly one key."""
+    """A condition on the context of a call. Give exactly one key."""
 
     model_config = ONE_KEY
 
     secret: Maybe[Variable] = Field(
         None,
-        description="The secret of this name is present and not empty; it may come from the environment.",
+        description="True if the secret with this name is set and not empty. The secret may come from the environment.",
     )
-    context: Maybe[FilledText] = Field(None, description="This field of the context is set, such as space_id.")
-    setting: Maybe[FilledText] = Field(None, description="This entry of `settings:` is on.")
-    python: Maybe[Reference] = Field(None, description="This function `(ctx) -> bool`, sync or async, returns True.")
-    all: Maybe[tuple[PredicateRef, ...]] = Field(None, description="All of these are true.")
-    any: Maybe[tuple[PredicateRef, ...]] = Field(None, description="At least one of these is true.")
+    context: Maybe[FilledText] = Field(None, description="True if this field of the context is set, such as space_id.")
+    setting: Maybe[FilledText] = Field(None, description="True if this entry of `settings:` is on.")
+    python: Maybe[Reference] = Field(
+        None, description="True if this function returns True: `(ctx) -> bool`, sync or async."
+    )
+    all: Maybe[tuple[PredicateRef, ...]] = Field(None, description="True if all of these conditions are true.")
+    any: Maybe[tuple[PredicateRef, ...]] = Field(None, description="True if at least one of these conditions is true.")
     not_: Maybe[PredicateRef] = Field(None, alias="not", description="This is false.")
 
     @model_validator(mode="after")
@@ -62,14 +64,14 @@ PredicateRef: TypeAlias = Annotated[
 
 
 class AvailableForm(Form):
-    """Several questions combined into one: exactly one key."""
+    """A condition that combines others. Give exactly one key."""
 
     model_config = ONE_KEY
 
-    all: Maybe[tuple[Available, ...]] = Field(None, description="All of these are true.")
-    any: Maybe[tuple[Available, ...]] = Field(None, description="At least one of these is true.")
+    all: Maybe[tuple[Available, ...]] = Field(None, description="True if all of these conditions are true.")
+    any: Maybe[tuple[Available, ...]] = Field(None, description="True if at least one of these conditions is true.")
     not_: Maybe[Available] = Field(None, alias="not", description="This is false.")
-    source: Maybe[FilledText] = Field(None, description="The source of this name is up.")
+    source: Maybe[FilledText] = Field(None, description="True if the source with this name is up.")
 
     @model_validator(mode="after")
     def _says_one_thing(self) -> AvailableForm:

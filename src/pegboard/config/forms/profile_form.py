@@ -46,12 +46,12 @@ class RenameForm(Form):
 class ExposureForm(Form):
     """How the tools of a profile are presented, and which of them are left out."""
 
-    mode: ExposureMode = Field("auto", description="As `exposure` in one word.")
+    mode: ExposureMode = Field("auto", description="The same values as `exposure` without a mapping.")
     hide_unconnected: Flag = Field(
         False,
         description=(
-            "Whether tools are hidden whose caller has not connected the account that they need. By default they are "
-            "listed, and a call answers with a link to connect."
+            "Whether a tool is hidden if the caller has not connected the account that the tool needs. By "
+            "default, the tool is listed, and a call returns a link to connect the account."
         ),
     )
 
@@ -72,7 +72,7 @@ class ProfileForm(Form):
         description=(
             "How the tools are presented: `direct` lists all of them; `two_tool` lists only getTools and useTools; "
             "`search` adds searchTools; `auto` is direct while the list fits into `token_budget`, and search "
-            "otherwise. A mapping says it as `mode`, with more."
+            "otherwise. A mapping sets the same value as `mode`, and other options."
         ),
     )
     token_budget: PositiveWhole = Field(

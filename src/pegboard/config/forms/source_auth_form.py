@@ -48,27 +48,30 @@ TokenAuth = Literal["none", "client_secret_basic", "client_secret_post", "privat
 
 
 class LoginIssuerForm(Form):
-    """The company's issuer, where people log in, and the client that is registered there."""
+    """The issuer of your company's login, and the client that you registered there."""
 
-    issuer: FilledText = Field(description="Its URL, exactly as its metadata say.")
-    token_url: Maybe[FilledText] = Field(None, description="Where it issues tokens, if it has no metadata.")
+    issuer: FilledText = Field(description="The URL of the issuer, exactly as in its metadata.")
+    token_url: Maybe[FilledText] = Field(
+        None, description="The URL at which the issuer issues tokens, if it has no metadata."
+    )
     client_id: ConcealedText = Field(description="The client that you registered there.")
     client_secret: Maybe[ConcealedText] = Field(None, description="The secret of that client.")
     private_key: Maybe[ConcealedText] = Field(
-        None, description="Its PEM private key, which signs its requests instead of a secret."
+        None, description="The client's private key (PEM), which signs requests instead of a secret."
     )
     private_key_id: Maybe[FilledText] = Field(None, description="The id of that key, as the issuer knows it.")
-    token_auth: Maybe[TokenAuth] = Field(None, description="How the client authenticates there.")
+    token_auth: Maybe[TokenAuth] = Field(None, description="How the client authenticates at the issuer.")
 
 
 class SourceAuthForm(Form):
-    """What is sent to the service with each request, and whose it is."""
+    """The credential that Pegboard sends to the service with each request."""
 
     mode: Literal["none", "static", "client_credentials", "user", "exchange", "id_jag"] = Field(
-        description="`none`: nothing. `static`: the same header for everybody. `client_credentials`: a token of this "
-        "server, from an issuer. `user`: a token that each person agreed to, in a browser, once. `exchange`: a token "
-        "that an issuer gives in exchange for the token with which the person came. `id_jag`: the same over the "
-        "company's issuer (Enterprise-Managed Authorization)."
+        description="`none`: no credential. `static`: the same credential for everybody. `client_credentials`: a token "
+        "for "
+        "this server, from an issuer. `user`: a token for each person, who agrees once in a browser. `exchange`: a "
+        "token that an issuer gives in exchange for the person's own token. `id_jag`: the same through the company's "
+        "issuer (Enterprise-Managed Authorization)."
     )
     bearer: Maybe[ConcealedText] = Field(None, description="Sent as `Authorization: Bearer …` (static).")
     basic: Maybe[LoginForm] = Field(None, description="Sent as `Authorization: Basic …` (static).")
@@ -80,24 +83,29 @@ class SourceAuthForm(Form):
     )
     scheme: Maybe[FilledText] = Field(
         None,
-        description="Which of the `securitySchemes` of an OpenAPI document applies (static, user). Default: the first "
-        "that fits, of those that an operation requires.",
+        description="The name of a scheme in the `securitySchemes` of an OpenAPI document (static, user). Default: "
+        "the first suitable scheme that an operation requires.",
     )
     issuer: Maybe[FilledText] = Field(
         None,
-        description="The URL of the authorization server, exactly as its metadata say. Default: the service names it.",
+        description="The URL of the authorization server, exactly as in its metadata. Default: the server that the "
+        "service names.",
     )
     authorization_url: Maybe[FilledText] = Field(
-        None, description="Where people agree, of an issuer without metadata (user)."
+        None, description="The URL at which people agree, for an issuer without metadata (user)."
     )
-    token_url: Maybe[FilledText] = Field(None, description="Where tokens are issued, of an issuer without metadata.")
+    token_url: Maybe[FilledText] = Field(
+        None, description="The URL at which tokens are issued, for an issuer without metadata."
+    )
     revocation_url: Maybe[FilledText] = Field(
-        None, description="Where tokens are revoked, of an issuer without metadata (user)."
+        None, description="The URL at which tokens are revoked, for an issuer without metadata (user)."
     )
     resource: Maybe[FilledText] = Field(
-        None, description="What the token is for (RFC 8707). Default: what the service says, or its URL."
+        None,
+        description="The service for which the token is valid (RFC 8707). Default: the value that the service names, "
+        "or its URL.",
     )
-    scopes: Names = Field((), description="The scopes to request. Default: those that the service asks for.")
+    scopes: Names = Field((), description="The scopes to request. Default: the scopes that the service asks for.")
     client_id: Maybe[ConcealedText] = Field(
         None, description="The client that you registered at the issuer. Default: Pegboard registers itself."
     )
@@ -111,22 +119,23 @@ class SourceAuthForm(Form):
     )
     hosts: Names = Field(
         (),
-        description="Hosts, or HOST:PORT, of issuers with private addresses that the service may name. Those that this "
-        "file names may be private anyway.",
+        description="Hosts, or HOST:PORT, of issuers with private addresses that the service may name. Issuers that "
+        "this file names may always have private addresses.",
     )
     idle_seconds: PositiveNumber = Field(
         300.0,
-        description="After how long an unused connection of one person to an MCP server ends, in seconds (user, "
-        "exchange, id_jag).",
+        description="The time after which an unused connection of one person to an MCP server is closed, in seconds "
+        "(user, exchange, id_jag).",
     )
     login: Maybe[LoginIssuerForm] = Field(None, description="The company's issuer, where people log in (id_jag).")
     audience: Maybe[FilledText] = Field(
         None,
-        description="For whom the token is exchanged, if the issuer wants another name than the resource (exchange), "
-        "or than `issuer` (id_jag).",
+        description="The audience of the new token, if it differs from `resource` (exchange) or from `issuer` "
+        "(id_jag).",
     )
     subject_token_type: Maybe[Literal["access_token", "id_token", "jwt"]] = Field(
-        None, description="The kind of token with which people come. Default: `id_token` (id_jag), `access_token`."
+        None,
+        description="The kind of token that people send to Pegboard. Default: `id_token` (id_jag), `access_token`.",
     )
     grant: Literal["token_exchange", "on_behalf_of"] = Field(
         "token_exchange",

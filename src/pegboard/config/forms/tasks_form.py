@@ -15,12 +15,12 @@ _OF_DBOS = "sqlite:./tasks.db"
 
 
 class TasksForm(Form):
-    """Tasks: calls that outlive their request."""
+    """Tasks are calls that continue after their request has ended."""
 
     engine: Maybe[Literal["inline", "dbos"]] = Field(
         None,
-        description="What runs tasks: `inline`, this process, until it ends; `dbos`, with a database, so that tasks "
-        "survive a crash. Default: the engine that fits `store`.",
+        description="`inline` runs tasks in this process and loses them when it ends. `dbos` uses a database, so that "
+        "tasks survive a crash. Default: the engine that fits `store`.",
     )
     store: Maybe[ConcealedText] = Field(
         None,

@@ -225,7 +225,7 @@ VariableGlob: TypeAlias = Annotated[WrittenText, AfterValidator(_variable_glob)]
 
 
 class RetriesForm(Form):
-    """How often a request to a language model is repeated if its endpoint is busy or unreachable."""
+    """Retries of requests to a language model whose endpoint is busy or unreachable."""
 
     max: Annotated[int, Strict(), Field(ge=0, le=MODEL_RETRIES), BeforeValidator(_as_typed)] = Field(
         2, description="The maximum number of retries; 0 sends each request once."
@@ -233,11 +233,15 @@ class RetriesForm(Form):
 
 
 class RateLimitForm(Form):
-    """A number of calls per number of seconds."""
+    """A maximum number of calls in a number of seconds."""
 
     max_calls: Count = Field(description="The number of calls per window; 0 refuses every call.")
     window_seconds: PositiveNumber = Field(description="The length of the window, in seconds.")
-    scope: LimitScope = Field("caller", description="Who shares a window; `caller` combines space, user and agent.")
+    scope: LimitScope = Field(
+        "caller",
+        description="The calls that are counted together, such as all calls of one user. `caller` combines space, "
+        "user and agent.",
+    )
     when_store_is_down: Maybe[WhenStoreIsDown] = Field(
         None,
         description=(
@@ -248,7 +252,7 @@ class RateLimitForm(Form):
 
 
 class CostForm(Form):
-    """What one call of a tool costs."""
+    """The cost of one call of a tool."""
 
     amount: Annotated[float, Strict(), Field(ge=0, le=BUDGET_AMOUNT), BeforeValidator(_as_typed)] = Field(
         description="The amount for each call that runs."

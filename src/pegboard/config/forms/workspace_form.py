@@ -38,8 +38,8 @@ class GitForm(Form):
     """A Git repository. It is read with the program `git`."""
 
     url: FilledText = Field(description="https://HOST/PATH, ssh://HOST/PATH, or a folder relative to this file.")
-    branch: Maybe[FilledText] = Field(None, description="The branch or tag. Default: the repository's own.")
-    folder: Maybe[FilledText] = Field(None, description="The folder of the repository. Default: all of it.")
+    branch: Maybe[FilledText] = Field(None, description="The branch or tag. Default: the repository's default branch.")
+    folder: Maybe[FilledText] = Field(None, description="The folder to read. Default: the whole repository.")
     token: Maybe[ConcealedText] = Field(None, description="The access token for https, such as ${GIT_TOKEN}.")
 
 
@@ -47,7 +47,9 @@ class BucketForm(Form):
     """A bucket of an S3-compatible service."""
 
     name: FilledText = Field(description="The name of the bucket.")
-    prefix: Maybe[FilledText] = Field(None, description="The beginning of the objects' names. Default: all objects.")
+    prefix: Maybe[FilledText] = Field(
+        None, description="Only objects whose names begin with this text. Default: all objects."
+    )
     endpoint: Maybe[FilledText] = Field(None, description="The URL of the service. Default: that of AWS.")
     region: FilledText = Field("us-east-1", description="The region for which requests are signed.")
     access_key: Maybe[ConcealedText] = Field(
@@ -66,7 +68,7 @@ PLACES = ("path", "git", "bucket", "sitemap")
 
 
 class LiveSourceForm(Form):
-    """Documents that a running server keeps in step with their place: one of `path`, `git`, `bucket`, `sitemap`."""
+    """Documents that a running server keeps up to date. Give exactly one of `path`, `git`, `bucket`, `sitemap`."""
 
     path: Maybe[FilledText] = Field(None, description="A folder, relative to this file.")
     git: Maybe[GitForm] = Field(None, description="A Git repository.")
@@ -80,7 +82,7 @@ class LiveSourceForm(Form):
     )
     watch: bool = Field(True, description="Whether a change in the folder is read at once. Needs the extra `watch`.")
     every_seconds: PositiveNumber = Field(
-        600.0, description="The time between two looks at the whole source, in seconds."
+        600.0, description="The time between two checks of the whole source, in seconds."
     )
     metadata: dict[FilledText, FilledText] = Field(
         default_factory=dict[str, str],
@@ -111,10 +113,11 @@ class RerankerForm(Form):
 
     handler: Reference = Field(description="The function, as `python:module:function`.")
     passages: Annotated[int, Field(ge=1, le=200)] = Field(
-        50, description="The number of passages that it gets, the best of the search."
+        50, description="The number of passages that the function gets: the best ones of the search."
     )
     timeout_seconds: PositiveNumber = Field(
-        2.0, description="The time limit of one search, in seconds; then the order of the search stays."
+        2.0,
+        description="The time limit for one search, in seconds. After that, the order of the search stays as it was.",
     )
 
 
@@ -134,15 +137,15 @@ class WorkspaceForm(Form):
     store: ConcealedText = Field(
         "sqlite:./documents.db",
         description=(
-            "Where documents are stored: sqlite:FILE, relative to this file, or postgresql://HOST/DATABASE, which "
-            "several machines can share; it needs the extension `vector`."
+            "Where documents are stored: sqlite:FILE, relative to this file, or postgresql://HOST/DATABASE, "
+            "which several machines can share. PostgreSQL needs the extension `vector`."
         ),
     )
     space: Maybe[FilledText] = Field(
         None,
         description=(
-            "The space of unidentified callers: those of a server without `identity:`, and commands without `--as`. "
-            "Without this key they see no documents."
+            "The space of callers without an identity: callers of a server without `identity:`, and commands "
+            "without `--as`. Without this key, they see no documents."
         ),
     )
     embedder: Annotated[
@@ -151,13 +154,12 @@ class WorkspaceForm(Form):
     ] = Field(
         "none",
         description=(
-            "The embedder of passages, in addition to searching words: `none`; `hashing`, which needs no model "
+            "The embedder for search by meaning, in addition to search by words: `none`; `hashing`, which "
+            "needs no model "
             "and finds misspelled words; or a mapping with `type`, as under `discovery:`."
         ),
     )
-    sources: tuple[LiveSourceForm, ...] = Field(
-        (), description="Documents that a running server keeps in step with their places."
-    )
+    sources: tuple[LiveSourceForm, ...] = Field((), description="Documents that a running server keeps up to date.")
     parsers: dict[FilledText, ParserOrReference] = Field(
         default_factory=dict[str, "ParserForm | str"],
         description=(
@@ -194,7 +196,8 @@ class WorkspaceForm(Form):
     ] = Field(
         None,
         description=(
-            "Whether agents may fetch web pages (`fetch_web_page`); a mapping limits the hosts. Default: true if the "
-            "built-in `web_search` is among the tools, which then also joins the group `web`."
+            "Whether agents may fetch web pages (`fetch_web_page`); a mapping limits the hosts. Default: "
+            "true if the built-in `web_search` is one of the tools; `web_search` is then also in the "
+            "group `web`."
         ),
     )

@@ -34,7 +34,8 @@ class AgentForm(DescribedForm):
     agent: FilledText = Field(description="The name of the agent.")
     context_transform: Maybe[FilledText] = Field(
         None,
-        description="A template that turns the arguments, as `data`, into the agent's context; its output is JSON.",
+        description="A template that creates the agent's context, as JSON. It reads the arguments of the call as "
+        "`data`.",
     )
 
 

@@ -14,13 +14,13 @@ from pegboard.sources.client import client_entry
 
 
 class ClientForm(DescribedForm):
-    """A tool that is shown to the model and executed by the host of the conversation."""
+    """A tool that the model sees and that your own program runs."""
 
     wait: Flag = Field(
         False,
         description=(
-            'Whether to wait for the host\'s answer, which becomes the result. Default: the result is {"ok": '
-            "true}, at once."
+            "Whether a call waits for the answer of your program, which becomes the result. Without "
+            'it, the call returns {"ok": true} at once.'
         ),
     )
 

@@ -58,12 +58,12 @@ ConcealedText: TypeAlias = Annotated[
 
 
 class McpToolsForm(Form):
-    """Which tools of a server are used, and their names and groups."""
+    """The tools of the server to use, with their names and groups."""
 
     only: Maybe[Names] = Field(None, description="Globs over the server's own names: only these tools.")
     skip: Names = Field((), description="Globs over the server's own names: never these tools.")
     rename: Mapping[FilledText, ToolName] = Field(
-        default_factory=dict[str, str], description="New names for single tools: `their name: our name`."
+        default_factory=dict[str, str], description="New names for some tools: `name on the server: new name`."
     )
     groups: Mapping[FilledText, Names] = Field(
         default_factory=dict[str, tuple[str, ...]],
@@ -92,13 +92,14 @@ class ServerForm(Form):
     env: Mapping[FilledText, ConcealedText] = Field(
         default_factory=dict[str, Any],
         description=(
-            "Environment variables of the program in addition to PATH, HOME, LANG and TERM (stdio). A variable that "
-            "`${NAME:-}` leaves empty is not set."
+            "Environment variables of the program in addition to PATH, HOME, LANG and TERM (stdio). If "
+            "`${NAME:-}` is empty, the variable is not set."
         ),
     )
     cwd: Maybe[FilledText] = Field(
         None,
-        description="Its working directory (stdio): `.` is the folder of this file. Default: a new empty folder.",
+        description="The program's working directory (stdio): `.` is the folder of this file. Default: a new empty "
+        "folder.",
     )
     url: Maybe[FilledText] = Field(None, description="The server's URL (http, sse).")
     headers: Mapping[FilledText, ConcealedText] = Field(
@@ -110,7 +111,7 @@ class ServerForm(Form):
     timeout: PositiveNumber = Field(30.0, description="The time limit of one call, in seconds.")
     start: Literal["eager", "lazy"] = Field("eager", description="Whether to connect at start, or on first use.")
     grace: PositiveNumber = Field(
-        60.0, description="How long its tools stay listed after the connection is lost, in seconds."
+        60.0, description="How long the server's tools stay listed after the connection is lost, in seconds."
     )
     trust_annotations: Flag = Field(
         False, description="Whether the server's hints, such as read-only, may weaken a guard."

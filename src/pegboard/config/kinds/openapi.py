@@ -40,7 +40,7 @@ _DEPRECATED = "deprecated"
 
 
 class AuthForm(Form):
-    """The credentials of an API; they are sent to `base_url`, or to the server that `spec` was fetched from."""
+    """The credentials of an API. They are sent only to the host of `base_url`, or of the URL of `spec`."""
 
     bearer: Maybe[ConcealedText] = Field(None, description="Sent as `Authorization: Bearer …`.")
     basic: Maybe[LoginForm] = Field(None, description="Sent as `Authorization: Basic …`.")
@@ -69,13 +69,14 @@ _DESCRIPTION_KEYS = ("openapi", "swagger")
 
 
 class ApiForm(Form):
-    """An API: the place of its description, and the operations to use."""
+    """An API: its OpenAPI document, and the operations to use."""
 
     spec: FilledText = Field(
         description="The OpenAPI document, version 3.0 to 3.2: a URL, or a file relative to this one."
     )
     operations: Names = Field(
-        ("*",), description="Globs over operationIds, or over method and path such as `GET /pets*`: only these."
+        ("*",),
+        description="The operations to use: globs over the operationId, or over method and path such as `GET /pets*`.",
     )
     base_url: Maybe[FilledText] = Field(
         None, description="The base URL of the API. Default: the first server in the document."
@@ -83,7 +84,7 @@ class ApiForm(Form):
     auth: Maybe[AuthForm] = Field(None, description="The API's credentials.")
     rename: Mapping[FilledText, ToolName] = Field(
         default_factory=dict[str, str],
-        description="New names for single operations: `their operationId, or GET /path: our name`.",
+        description="New names for some operations: `operationId: name`, or `GET /path: name`.",
     )
     groups: Mapping[FilledText, Names] = Field(
         default_factory=dict[str, tuple[str, ...]],

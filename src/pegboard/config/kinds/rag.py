@@ -23,7 +23,7 @@ Passages: TypeAlias = Annotated[int, Strict(), Field(ge=1, le=50), BeforeValidat
 
 
 class CollectionForm(Form):
-    """The documents to search, and what counts as a match."""
+    """The documents to search, and the minimum score of a match."""
 
     collection: FilledText = Field(description="The collection: the name or id of a document source.")
     top_k: Passages = Field(5, description="The number of passages to return, unless the call sets it.")

@@ -21,7 +21,7 @@ CACHE_ENTRY_BYTES = 1 * KIB  # bytes of memory per cached value in addition to i
 
 
 class CacheConfig(BuiltinConfig):
-    """How much is kept, and who shares it."""
+    """The limits of the cache, and the callers that share it."""
 
     max_entries: int = Field(
         10_000, gt=0, description="The number of values per scope; the least recently used is dropped."

@@ -37,12 +37,12 @@ _RENDER = "pegboard.sources.builtin.jinja_rendering:render"
 
 
 class TransformConfig(BuiltinConfig):
-    """How long a transformation may take, and whether templates may be used."""
+    """The limits of a transformation, and whether templates may be used."""
 
     timeout_seconds: float = Field(1.0, gt=0, le=60, description="The time limit of one transformation, in seconds.")
     template: bool = Field(False, description="Whether `language: template` (sandboxed Jinja2) may be used.")
     max_output_bytes: int = Field(1 * MIB, gt=0, description="The size limit of the result, in bytes.")
-    max_memory_bytes: int = Field(256 * MIB, ge=64 * MIB, description="The limits of a template.")
+    max_memory_bytes: int = Field(256 * MIB, ge=64 * MIB, description="The memory limit of a template, in bytes.")
 
 
 SPEC = tool_spec(

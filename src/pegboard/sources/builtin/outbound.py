@@ -70,7 +70,7 @@ class NetworkConfig(BuiltinConfig):
 
 
 class HeaderConfig(NetworkConfig):
-    """Where a tool may call out whose URL the model names, and the headers that each request carries."""
+    """The hosts that the tool may reach, and the headers of each request. The model chooses the URL."""
 
     headers: Mapping[str, SecretText] = Field(
         default_factory=dict[str, SecretText],

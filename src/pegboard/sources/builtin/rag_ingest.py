@@ -20,9 +20,10 @@ DOCUMENT_METADATA_BYTES = 16 * KIB  # bytes of one document's metadata
 
 
 class IngestConfig(BuiltinConfig):
-    """Where documents go, and how large one may be.
+    """The collection for new documents, and their size limit.
 
-    Without `workspace:` in the config, or a store of the host, `ToolContext(services={"documents": …})`, it is hidden.
+    The tool is hidden if neither the config (`workspace:`) nor the host (`ToolContext(services={"documents": …})`) has
+    a store of documents.
     """
 
     collection: Collection = Field("default", description="The collection for documents that do not name one.")

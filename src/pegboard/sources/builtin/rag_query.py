@@ -13,9 +13,10 @@ from pegboard.sources.builtin.kind import BuiltinConfig, BuiltinKind, Services, 
 
 
 class QueryConfig(BuiltinConfig):
-    """Where it searches, and what counts as found.
+    """The documents to search, and the minimum score.
 
-    Without `workspace:` in the config, or a store of the host, `ToolContext(services={"documents": …})`, it is hidden.
+    The tool is hidden if neither the config (`workspace:`) nor the host (`ToolContext(services={"documents": …})`) has
+    a store of documents.
     """
 
     collection: Collection = Field("default", description="The collection for queries that do not name one.")

@@ -12,7 +12,7 @@ from pegboard.sources.builtin.kind import BuiltinConfig, BuiltinKind, Services, 
 
 
 class ReadConfig(BuiltinConfig):
-    """Which files may be read."""
+    """The files that may be read."""
 
     roots: Roots
     hard_links: HardLinks = False

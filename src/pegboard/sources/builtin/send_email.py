@@ -42,7 +42,7 @@ _BREAKING = frozenset({"Cc", "Zl", "Zp"})
 
 
 class EmailConfig(BuiltinConfig):
-    """The server that sends, and who the mail is from."""
+    """The server that sends the mail, and the sender."""
 
     smtp_host: str = Field(min_length=1, description="The SMTP server.")
     port: int = Field(587, gt=0, le=65535, description="The port of the SMTP server.")

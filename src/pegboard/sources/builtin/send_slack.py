@@ -26,7 +26,7 @@ _AUTH = frozenset({"invalid_auth", "not_authed", "account_inactive", "token_revo
 
 
 class SlackConfig(NetworkConfig):
-    """How Slack is reached: a webhook, which has its one channel, or a token."""
+    """The connection to Slack: an incoming webhook, which posts to one channel, or a token."""
 
     webhook_url: SecretText | None = Field(
         None, description="The URL of an incoming webhook, which posts to one channel."

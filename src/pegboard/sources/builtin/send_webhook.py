@@ -23,7 +23,7 @@ _NOT_FROM_ARGUMENTS = frozenset({"authorization", "cookie", "proxy-authorization
 
 
 class WebhookConfig(NetworkConfig):
-    """Where events may go, and the key that they are signed with."""
+    """The hosts that may receive events, and the key that signs the events."""
 
     max_response_bytes: int = Field(
         WEBHOOK_RESPONSE_BYTES, gt=0, description="The maximum number of bytes read from the answer."

@@ -34,12 +34,12 @@ _POSTGRES = ("postgresql", "postgres", "postgresql+psycopg")
 
 
 class SqlConfig(BuiltinConfig):
-    """Which database, and what a query may do there.
+    """The database, and the rights and limits of a query.
 
-    Through another driver of SQLAlchemy, a query ends at its deadline too; a driver that has no call for that is
-    refused, and what one value may weigh there is the driver's affair. On SQLite all queries of the process, also those
-    of other libraries that use `apsw`, have 256 MiB of memory together, unless the application has set
-    `apsw.hard_heap_limit` itself; Python's own `sqlite3` is not concerned. A value there has at most 4 MiB.
+    On SQLite, a value has at most 4 MiB. All queries of the process have 256 MiB of memory together, including those
+    of other libraries that use `apsw`; to change this, set `apsw.hard_heap_limit`. Python's own `sqlite3` is not
+    limited. With another driver of SQLAlchemy, a query also ends at its deadline, and the driver limits the size of a
+    value. A driver that cannot stop a query is refused.
     """
 
     connection_string: SecretText = Field(
@@ -55,15 +55,15 @@ class SqlConfig(BuiltinConfig):
     allow_superuser: bool = Field(
         False,
         description=(
-            "Whether a PostgreSQL login may be a superuser or may use the server's files; then only an inspection of "
-            "the query's words protects these."
+            "Whether a PostgreSQL login may be a superuser or may use the server's files. In this case, only an "
+            "inspection of the query's words protects the server."
         ),
     )
     allow_functions: tuple[str, ...] = Field(
         (),
         description=(
             "PostgreSQL functions that run with their owner's rights (SECURITY DEFINER) and that the login may "
-            "execute, as `schema.name`; a login that may execute others is refused."
+            "execute, as `schema.name`. A login that may execute other such functions is refused."
         ),
     )
     max_rows: int = Field(DEFAULT_BOUNDS.sql_rows, gt=0, le=100_000, description="The maximum number of rows returned.")

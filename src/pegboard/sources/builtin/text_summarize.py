@@ -23,7 +23,7 @@ TEXT>>>"""
 
 
 class SummaryConfig(BuiltinConfig):
-    """Who summarises. Without `models:` in the config, or a model of the host, the tool is hidden."""
+    """The model that summarizes. The tool is hidden if neither the config (`models:`) nor the host has one."""
 
     model: str | None = Field(None, min_length=1, description="The entry of `models:` to use. Default: `default`.")
     timeout_seconds: float = Field(60.0, gt=0, le=600, description="The time limit of the model, in seconds.")

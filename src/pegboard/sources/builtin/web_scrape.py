@@ -24,9 +24,11 @@ _MARKUP = frozenset({"text/html", "application/xhtml+xml", "application/xml", "t
 
 
 class ScrapeConfig(NetworkConfig):
-    """Which pages may be fetched, and how much is taken in."""
+    """The pages that may be fetched, and their limits."""
 
-    max_memory_bytes: int = Field(1024 * MIB, ge=256 * MIB, description="The limits for parsing one page.")
+    max_memory_bytes: int = Field(
+        1024 * MIB, ge=256 * MIB, description="The memory limit for parsing one page, in bytes."
+    )
 
     def deadline_s(self) -> float:
         """Return the time for fetching and extracting."""

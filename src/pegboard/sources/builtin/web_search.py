@@ -22,7 +22,7 @@ _LINK = r"https?://[^\s\x00-\x1f]{1,4000}\Z"
 
 
 class SearchConfig(NetworkConfig):
-    """Who searches."""
+    """The search provider, and the limits of its requests."""
 
     provider: Literal["tavily", "brave", "searxng", "duckduckgo"] = Field(
         "duckduckgo", description="The search provider; tavily and brave need an api_key, searxng a base_url."

@@ -26,7 +26,7 @@ _LINK = r"https?://[^\s\x00-\x1f]{1,4000}\Z"
 
 
 class WikipediaConfig(NetworkConfig):
-    """Which Wikipedia is asked."""
+    """The Wikipedia to use, and the limits of its requests."""
 
     base_url: HttpUrl = Field(
         "https://{language}.wikipedia.org",

@@ -15,7 +15,7 @@ from pegboard.sources.builtin.kind import BuiltinConfig, BuiltinKind, Services, 
 
 
 class WriteConfig(BuiltinConfig):
-    """Which files may be written, and how large."""
+    """The files that may be written, and their size limit."""
 
     roots: Roots
     hard_links: HardLinks = False
