@@ -47,10 +47,10 @@ ACTIONS = {
         "ls": Action("List the tasks of all callers, newest first.", "pegboard tasks"),
         "show": Action("Print a task with its result.", "pegboard tasks show ID"),
         "cancel": Action("Cancel a task.", "pegboard tasks cancel ID"),
-        "resume": Action("Run a task that no worker has, in this process, to its end.", "pegboard tasks resume ID"),
+        "resume": Action("Run a task that no worker has to its end, in this process.", "pegboard tasks resume ID"),
     },
     "keys": {
-        "ls": Action("List the keys, without the keys themselves.", "pegboard keys"),
+        "ls": Action("List the names and states of the keys.", "pegboard keys"),
         "add": Action("Create a key and show it once.", "pegboard keys add ann-laptop --days 90"),
         "rotate": Action(
             "Create a key that replaces another, and show it once.", "pegboard keys rotate ann-laptop --overlap 24h"
@@ -70,7 +70,7 @@ ACTIONS = {
     },
     "store": {
         "backup": Action(
-            "Copy every SQLite store into a folder, also while the server runs.", "pegboard store backup backups/monday"
+            "Copy every SQLite store into a folder, even while the server runs.", "pegboard store backup backups/monday"
         ),
         "restore": Action(
             "Restore the copies from a folder. Stop the server first.",

@@ -73,14 +73,14 @@ COMMAND_GROUPS = {
             "pegboard eval requests.yaml --embedder hashing",
         ),
         "matrix": Command(
-            "Show which profiles see which tools, and which callers reach one tool.", "pegboard matrix refund"
+            "Show the tools of each profile, or the callers that can use one tool.", "pegboard matrix refund"
         ),
         "plan": Command(
-            "Show what the changed config gives and takes, for each profile.",
+            "Show the effects of a changed config on each profile: tools, schemas and guards.",
             "pegboard plan --against origin/main --fail-on lost",
         ),
         "replay": Command(
-            "Judge recorded calls under a config, without running anything.",
+            "Show how recorded calls would end under a config, without running anything.",
             "pegboard replay --from used.yaml --since 7d",
         ),
         "lock": Command("Pin the tool definitions of MCP servers, show changes, accept them.", "pegboard lock diff"),
@@ -88,9 +88,9 @@ COMMAND_GROUPS = {
     "Approvals and accounts": {
         "consent": Command("Approve or deny calls that need a person's consent.", "pegboard consent ls --all"),
         "tasks": Command("List, show, cancel and resume tasks.", "pegboard tasks ls"),
-        "connect": Command("Connect an account of yours to a source, in a browser.", "pegboard connect github"),
+        "connect": Command("Connect your own account at a source, in a browser.", "pegboard connect github"),
         "connections": Command(
-            "List and end the connections of people to services.",
+            "List and delete people's connections to services.",
             "pegboard connections ls --user ann",
             module="person_accounts",
         ),
@@ -116,7 +116,7 @@ COMMAND_GROUPS = {
             "pegboard usage --by user --since 30d",
         ),
         "forget": Command(
-            "Delete conversations, consents, grants and connected accounts of a person, and the names in the audit.",
+            "Delete a person's conversations, consents, grants and connected accounts, and the names in the audit.",
             "pegboard forget user:ann",
         ),
         "store": Command(
@@ -137,7 +137,7 @@ COMMANDS = {name: command for group in COMMAND_GROUPS.values() for name, command
 SHARED_OPTIONS = ("--config", "--profile", "--as", "--json")
 
 _CONFIG = "Configuration file; by default pegboard.yaml, here or in a folder above."
-_PROFILE = "Use this profile; without it, all groups."
+_PROFILE = "Use this profile. Without it, all groups are included."
 _AS = "Act as somebody: user=ann,space=s1,roles=operator,profile=chat."
 _ABOUT_ALL = ("--help", "-h", "--version")
 

@@ -39,8 +39,8 @@ Consent = Literal["never", "destructive", "always"]
 _WHAT = (
     "What to add: the command of an MCP server (`npx -y PACKAGE`, `uvx PACKAGE`), its address, an OpenAPI document "
     "(a file or its address), a server.json of the MCP registry, or a service where people have accounts: github, "
-    "gitlab, linear, notion, slack, google, microsoft, atlassian, sentry, stripe, cloudflare. Our own options stand "
-    "before a command."
+    "gitlab, linear, notion, slack, google, microsoft, atlassian, sentry, stripe, cloudflare. Put the "
+    "options of `pegboard add` before such a command."
 )
 _CONSENT = "When a person is asked before a call: never, destructive (all but trusted read-only tools), always."
 
@@ -82,7 +82,9 @@ async def add_command(
     ] = (),
     env: Annotated[
         tuple[str, ...],
-        Parameter(help="NAME=VALUE for its environment; a secret is written as ${NAME}.", negative_iterable=()),
+        Parameter(
+            help="NAME=VALUE for the server's environment; a secret is written as ${NAME}.", negative_iterable=()
+        ),
     ] = (),
     header: Annotated[
         tuple[str, ...],
@@ -93,7 +95,7 @@ async def add_command(
     ] = None,
     kind: Annotated[
         Literal["mcp", "openapi"] | None,
-        Parameter(name="--type", help="What an address is, if that cannot be detected."),
+        Parameter(name="--type", help="The type of the address, if it cannot be detected."),
     ] = None,
     trust_annotations: Annotated[
         bool, Parameter(help="Trust the server's hints: read-only tools run without asking.")

@@ -21,8 +21,8 @@ from pegboard.platforms import platform
 from pegboard.providers.mcp import mcp_content
 
 _PAIRS = "Arguments: key=value, converted to the type in the schema, or key:=JSON."
-_LATER = "Do not ask at this terminal; file the question for `pegboard consent`."
-_ARGS = "Arguments as a JSON object; @FILE reads a file, - reads standard input. key=value pairs win."
+_LATER = "Do not ask at this terminal; store the question for `pegboard consent`."
+_ARGS = "Arguments as a JSON object; @FILE reads a file, - reads standard input. key=value pairs take precedence."
 
 
 async def call_command(

@@ -35,7 +35,7 @@ async def connect_command(
     no_browser: Annotated[bool, Parameter(help=_NO_BROWSER, negative=())] = False,
     options: SharedOptions,
 ) -> Exit:
-    """Connect an account of yours to a source, in a browser.
+    """Connect your own account at a source, in a browser.
 
     Opens the page of the server if `connections.public_url` names one. Otherwise it goes to the issuer directly, and
     waits on this machine for the browser to come back.

@@ -51,15 +51,15 @@ _WHERE = "Arguments that the calls must have, key=value, or key:=JSON."
 _SAME = "An argument that must have the value that it has in the question."
 _ANY = "An argument that may have any value."
 _ANY_OTHER = (
-    "Let every argument that neither --where nor --any names have any value. Without it they must be absent "
-    "or have their default."
+    "Allow any value for arguments that neither --where nor --any names. Without this option, such "
+    "arguments must be absent or have their default."
 )
-_PREVIEW = "Print what the grant would allow; give nothing."
+_PREVIEW = "Print the calls that the grant would allow; create no grant."
 _YES = "Give the grant without asking."
 _ALL = "Include answers and grants."
-_REASON = "Why not, for the caller to read."
-_CALLS = "Number of calls that it allows."
-_FOR = "How long it is valid: 30m, 12h, 7d, or until the end of a date such as 2026-11-27."
+_REASON = "The reason for the denial, for the caller to read."
+_CALLS = "Number of calls that the grant allows."
+_FOR = "How long the approval is valid: 30m, 12h, 7d, or until the end of a date such as 2026-11-27."
 _CREDENTIAL = "For a tool: only callers with this API key, by its name, or with the credential that --json shows."
 QuestionId = Annotated[str, Parameter(help=_QUESTION)]
 RecordId = Annotated[str, Parameter(help=_RECORD)]

@@ -17,7 +17,7 @@ _LAST_PORT = 65535
 
 def demo_command(
     *,
-    once: Annotated[bool, Parameter(help="Exit after the demo instead of serving on.")] = False,
+    once: Annotated[bool, Parameter(help="Exit after the demo instead of continuing to serve.")] = False,
     port: Annotated[int | None, Parameter(help="Port to serve on. Default: a free one.")] = None,
     options: SharedOptions,
 ) -> Exit:

@@ -42,7 +42,7 @@ from pegboard.telemetry.part_states import probe_all
 if TYPE_CHECKING:
     from pegboard.connections.upstream_credentials import UpstreamCredentials
 
-_SOURCE = "Name of a source: check the account of the person of --as there."
+_SOURCE = "Name of a source: check the account that the person in --as has there."
 _EXTRA = re.compile(r"([A-Za-z0-9._-]+).*;.*extra *== *[\"']([a-z0-9_-]+)[\"']")
 _MEMORY_S = 10.0
 _NOT_CHECKED = "not checked"

@@ -62,7 +62,10 @@ async def eval_command(
         Parameter(help="Compare with this embedder: `static`, `hashing`, or a folder with an ONNX model."),
     ] = None,
     at_least: Annotated[
-        float | None, Parameter(help="End with 1 if fewer of the right tools are among the first five: 0.8.")
+        float | None,
+        Parameter(
+            help="Exit with 1 if the share of the right tools among the first five is lower than this, such as 0.8."
+        ),
     ] = None,
     options: SharedOptions,
 ) -> Exit:

@@ -17,7 +17,7 @@ TargetName = Literal[
     "openai", "openai_strict", "openai_responses", "anthropic", "anthropic_strict", "gemini", "mcp"
 ]  # fmt: skip
 _OUTPUT = "Write to this file, and overwrite it."
-_REPORT = "Print what the form cannot express, instead of the tools."
+_REPORT = "Print the rules that the form cannot express, instead of the tools."
 _LOSSES = (Column(head="tool", style="bold"), Column(head="where"), Column(head="effect"), Column(head="what"))
 
 

@@ -32,7 +32,7 @@ def forget_command(
     yes: Annotated[bool, Parameter(name=["--yes", "-y"], help=_YES, negative=())] = False,
     options: SharedOptions,
 ) -> Exit:
-    """Delete conversations, consents, grants and connected accounts of a person, and the names in the audit.
+    """Delete a person's conversations, consents, grants and connected accounts, and the names in the audit.
 
     Without --yes nothing is changed. What is kept is listed.
     """

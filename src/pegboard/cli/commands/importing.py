@@ -17,7 +17,7 @@ from pegboard.config import block_text
 from pegboard.model.record import replace
 
 _WHAT = (
-    "What to take over: an MCP client (claude-desktop, cursor, …) or its file, a catalog of Docker's, a FastMCP server "
+    "What to import: an MCP client (claude-desktop, cursor, …) or its file, a Docker MCP catalog, a FastMCP server "
     "(file.py:object, fastmcp.json), LangChain tools (module:object), or Astromesh's agents (a folder, or one file)."
 )
 _CONSENT = "When a person is asked before a call of the servers: never, destructive, always."

@@ -23,13 +23,13 @@ else:
 
 _PLACE = "A folder, a file, the address of a page or feed, git:URL#branch:folder, s3://BUCKET/PREFIX, or sitemap:URL."
 _SPACE = "The space that the documents belong to."
-_SOURCE = "Name of the source in that space. Default: that of the folder, repository, bucket or site, or the address."
+_SOURCE = "Name of the source in that space. Default: the name of the folder, repository, bucket or site."
 _ENCODING = "Encoding of texts that are not UTF-8, such as cp1252; remembered for a folder. `auto` detects it."
 _META = "KEY=VALUE that every document gets, to filter searches; repeat it. Remembered for the source."
 _NO_TEXT = "it has no text, so that no search finds it; scanned pages need text recognition (`workspace: {ocr: …}`)"
 _ALLOW_SHRINK = "Allow removing more than half of the source, or using another folder for it."
-_READ_AGAIN = "Read unchanged files again, for instance after changing a parser of yours."
-_WATCH = "Go on after each change in the folder, until the command is interrupted. Needs `pegboard[watch]`."
+_READ_AGAIN = "Read unchanged files again, for example after you changed a parser."
+_WATCH = "Repeat this after each change in the folder, until the command is interrupted. Needs `pegboard[watch]`."
 _PROGRESS_S = 0.2
 
 

@@ -23,12 +23,12 @@ from pegboard.config.identity import key_store_of
 from pegboard.core.ports import AuditEvent
 from pegboard.model.json_types import JSON
 
-_NAME = "Name of the key, as the rules under `identity.map` have it."
+_NAME = "Name of the key, as in the rules under `identity.map`."
 _NAME_OR_ID = "Name or id of the key."
 _DAYS = "Days until the key expires. Default: it does not expire."
 _DAYS_AGAIN = "Days until the new key expires. Default: the lifetime of the old one."
-_OVERLAP = "How long the old key stays valid: 24h, 30m, 7d. Default: it ends at once."
-_ALL = "Revoke all keys of this name, also the one that `rotate` created."
+_OVERLAP = "How long the old key stays valid: 24h, 30m, 7d. Default: the old key ends at once."
+_ALL = "Revoke all keys with this name, including the one that `rotate` created."
 _COLUMNS = (
     Column(head="Name", style="bold"),
     Column(head="Id", is_id=True),
@@ -41,7 +41,7 @@ _JUST_ROTATED_S = _DAY_S  # a key that ended within this time was probably repla
 
 
 def ls_command(*, options: SharedOptions) -> None:
-    """List the keys, without the keys themselves."""
+    """List the names and states of the keys."""
     _list(_store(options)[1], options)
 
 

@@ -23,7 +23,7 @@ _VISIBLE = (
 )
 _HIDDEN = (Column(head="Hidden", style="bold"), Column(head="Code", style="yellow"), Column(head="Reason"))
 _LEFT_OUT = (Column(head="Left out", style="bold"), Column(head="Source"), Column(head="Reason"))
-_ALL = "Show hidden tools as well, each with the code and the reason, and what sources left out."
+_ALL = "Show hidden tools too, with the code and the reason, and tools that sources left out."
 
 
 async def list_command(

@@ -23,7 +23,7 @@ from pegboard.cli.terminal import Column
 from pegboard.model.decision import Decision
 from pegboard.model.json_types import JSON
 
-_TOOL = "Show who reaches this tool: profiles, callers by their credential, and agents."
+_TOOL = "Show who can use this tool: profiles, API keys, tokens and agents."
 _MARKDOWN = "Print Markdown, for a page or a comment."
 _REACH = (
     Column(head="Who", style="bold"), Column(head="Profile"), Column(head="Code"), Column(head="Reason", style="dim"),
@@ -37,7 +37,7 @@ async def matrix_command(
     markdown: Annotated[bool, Parameter(help=_MARKDOWN)] = False,
     options: SharedOptions,
 ) -> Exit:
-    """Show which profiles see which tools, and which callers reach one tool.
+    """Show the tools of each profile, or the callers that can use one tool.
 
     The codes are those of `pegboard why`; `asks` is a visible tool that asks a person before a call. Exits with 1 if
     the tool is unknown to all.

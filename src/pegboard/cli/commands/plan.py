@@ -28,7 +28,7 @@ from pegboard.planning.plan_record import CHANGE_ORDER, plan_record, plan_senten
 FailOn = Literal["lost", "breaking", "weaker"]
 
 _AGAINST = "Config to compare with: a git revision, or a file."
-_FAIL_ON = "End with 1 if there is such a change; may be repeated. What cannot be judged counts too."
+_FAIL_ON = "Exit with 1 if there is such a change; may be repeated. A change that cannot be judged counts too."
 _MARKDOWN = "Print Markdown, for a comment on a pull request."
 # A change that cannot be judged may be harmful.
 _FAILING: dict[FailOn, tuple[str, ...]] = {
@@ -49,7 +49,7 @@ async def plan_command(
     markdown: Annotated[bool, Parameter(help=_MARKDOWN)] = False,
     options: SharedOptions,
 ) -> Exit:
-    """Show what the changed config gives and takes, for each profile.
+    """Show the effects of a changed config on each profile: tools, schemas and guards.
 
     Compares visible tools, schemas, guards and token counts. No server is started: tools of MCP servers come from
     pegboard.lock, those of APIs from files. Python files of both configs are imported, and so run.

@@ -33,7 +33,7 @@ _SINCE = "Only calls younger than this, such as 30m, 12h or 7d."
 _TOOL = "Only calls of this tool, by id or requested name; a glob."
 _USER = "Only calls of this user."
 _SPACE = "Only calls in this space."
-_FAIL_ON = "End with 1 if there is such a call; may be repeated."
+_FAIL_ON = "Exit with 1 if there is such a call; may be repeated."
 _ORDER: tuple[Kind, ...] = ("refused", "limited", "asked", "unclear", "allowed")
 _WORDS: dict[str, str] = {
     "refused": "refused now", "limited": "over a limit now", "asked": "asked about now",
@@ -59,7 +59,7 @@ async def replay_command(
     ),
     options: SharedOptions,
 ) -> Exit:
-    """Judge recorded calls under a config, without running anything.
+    """Show how recorded calls would end under a config, without running anything.
 
     Shows the calls that would now be refused, limited, asked about or allowed. No tool, hook, server or store of limits
     is used; what cannot be judged without them is unclear.

@@ -24,7 +24,7 @@ from pegboard.model.json_types import JSON, is_object
 from pegboard.model.result import ToolResult
 
 _CONTEXT = "Context for the agent's prompts, as a JSON object: `{{ context.company }}`."
-_SESSION = "Continue the conversation of this name, and store this one under it."
+_SESSION = "Continue the conversation with this name, and store this run in it."
 _INDENT = "  "
 
 
@@ -35,7 +35,7 @@ async def run_command(
     *,
     context: Annotated[str | None, Parameter(allow_leading_hyphen=True, help=_CONTEXT)] = None,
     session: Annotated[str | None, Parameter(help=_SESSION)] = None,
-    yes: Annotated[bool, Parameter(name=["--yes", "-y"], help="Approve its calls in advance.")] = False,
+    yes: Annotated[bool, Parameter(name=["--yes", "-y"], help="Approve the agent's calls in advance.")] = False,
     options: SharedOptions,
 ) -> Exit:
     """Run an agent, and show its answer and its tool calls as they happen.

@@ -33,7 +33,7 @@ _COLUMNS = (
 
 async def search_command(
     *words: Annotated[str, Parameter(name="query", help="A description of the task, in any language.")],
-    limit: Annotated[int, Parameter(help="Largest number of tools to show. Default: 8.")] = SEARCH_USUAL_HITS,
+    limit: Annotated[int, Parameter(help="The maximum number of tools to show. Default: 8.")] = SEARCH_USUAL_HITS,
     explain: Annotated[bool, Parameter(help="Show how each score was computed.")] = False,
     write_examples: Annotated[
         bool,

@@ -65,7 +65,7 @@ _TLS_KEY = "Private key, if it is not in the same file; PEM."
 _WORKERS = "Number of processes. SIGHUP replaces them one by one, with the current config."
 _LOG_LEVEL = "Lowest level to log; info has a line for each request and each call. [default: warning]"
 _LOG_FORMAT = "Log as text or as JSON."
-_NO_CONSOLE = "Serve no pages for people at /console."
+_NO_CONSOLE = "Do not serve the web console at /console."
 _STDIO = "Speak MCP over standard input and output, with the program that started this one."
 
 _NO_BUS = (

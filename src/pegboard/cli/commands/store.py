@@ -24,7 +24,7 @@ from pegboard.storage.store_schema import Schema
 
 _CREATED = "Folder for the copies; it is created if it is missing."
 _FOLDER = "Folder with the copies that `pegboard store backup` wrote."
-_OVERWRITE = "Replace stores that hold records."
+_OVERWRITE = "Replace stores that contain records."
 _DRY_RUN = "Show the versions; change nothing."
 _COLUMNS = (
     Column(head="Store", style="bold"),
@@ -35,7 +35,7 @@ _COLUMNS = (
 
 
 def backup_command(folder: Annotated[Path, Parameter(help=_CREATED)], /, *, options: SharedOptions) -> None:
-    """Copy every SQLite store into a folder, also while the server runs."""
+    """Copy every SQLite store into a folder, even while the server runs."""
     with _stores(options) as stores:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         _show(list(_backed_up(stores, folder)), options)

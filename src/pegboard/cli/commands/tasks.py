@@ -57,7 +57,7 @@ async def cancel_command(task_id: TaskId, /, *, options: SharedOptions) -> None:
 
 
 async def resume_command(task_id: TaskId, /, *, options: SharedOptions) -> Exit:
-    """Run a task that no worker has, in this process, to its end."""
+    """Run a task that no worker has to its end, in this process."""
     with _refusals():
         return await _resume(task_id, options)
 

@@ -53,7 +53,7 @@ Who = Annotated[str, Parameter(help=_WHO)]
 
 async def ls_command(
     space: Annotated[str | None, Parameter(help="The space; by default all of them.")] = None,
-    source: Annotated[str | None, Parameter(help="A source of it, to list its documents.")] = None,
+    source: Annotated[str | None, Parameter(help="A source in this space, to list its documents.")] = None,
     /,
     *,
     folder: Annotated[str, Parameter(help="Only the documents below this folder of the source.")] = "",
