@@ -42,9 +42,8 @@ async def test_a_browser_gets_a_page_and_everybody_else_plain_text() -> None:
 
 
 async def test_the_page_says_how_to_connect_each_client() -> None:
-    blocks = [
-        unescape(block) for block in re.findall(r"<pre>(.*?)</pre>", (await page(office(), **BROWSER)).text, re.S)
-    ]
+    html = (await page(office(), **BROWSER)).text
+    blocks = [unescape(block) for block in re.findall(r'<pre class="copy">(.*?)</pre>', html, re.S)]
     assert blocks[0] == "claude mcp add --transport http office http://localhost:8420/mcp"
     assert all("http://localhost:8420/" in block for block in blocks)
     assert [block for block in blocks if "YOUR_KEY" in block] == []

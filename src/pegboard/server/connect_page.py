@@ -9,8 +9,6 @@ from __future__ import annotations
 import hmac
 import logging
 import secrets
-from base64 import b64encode
-from hashlib import sha256
 from html import escape
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, urlsplit
@@ -26,6 +24,7 @@ from pegboard.server.authenticator import Authenticator
 from pegboard.server.body_reader import BodyError, BodyReader, ClientLeftError
 from pegboard.server.connect_login import CONNECT_COOKIE_S, ConnectLogin
 from pegboard.server.host_guard import OTHER_PAGE, HostGuard, Refusal, is_of_another_page
+from pegboard.server.plain_page import STYLE, STYLE_SOURCE
 from pegboard.telemetry.served_request import REQUEST_ID
 
 if TYPE_CHECKING:
@@ -40,18 +39,11 @@ _STATUS = {
     "redirect_changed": 403,
     "denied": 403, "issuer_unavailable": 502, "issuer_refused": 502, "not_supported": 501,
 }  # fmt: skip
-_STYLE = """
-:root { color-scheme: light dark; }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 40rem; margin: 2rem auto; padding: 0 1rem; }
-dt { font-weight: bold; }
-dd { margin: 0 0 .5rem; overflow-wrap: anywhere; }
-button, input { font: inherit; padding: .3rem .8rem; }
-"""
 _HEADERS = {
     # A form may be sent to this page alone. That would also hold for redirects after it, so the page continues to the
     # issuer by itself.
     "content-security-policy": "default-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
-    f"style-src 'sha256-{b64encode(sha256(_STYLE.encode()).digest()).decode()}'",
+    f"style-src {STYLE_SOURCE}",
     "x-frame-options": "DENY",
     "x-content-type-options": "nosniff",
     # The link must not reach the issuer; with `no-referrer` browsers would not say where the form comes from.
@@ -249,7 +241,10 @@ class ConnectPage:
             "Where you log in": pending.issuer,
             "Rights": ", ".join(scopes) or "those that the service gives",
         })  # fmt: skip
-        key = '<p><label>Your key of this server <input name="key" type="password" required></label></p>'
+        key = (
+            '<div class="fields"><label class="grow">Your key of this server '
+            '<input name="key" type="password" required></label></div>'
+        )
         check = f'<input type="hidden" name="check" value="{_check(browser, ticket)}">'
         name = escape(self._catalog.name)
         body = (
@@ -258,8 +253,8 @@ class ConnectPage:
             + (f'<p role="alert">{escape(problem)}</p>' if problem else "")
             + f'<form method="post" autocomplete="off">{check}'
             + (key if asks_key else "")
-            + '<p><button name="answer" value="connect">Connect</button> '
-            '<button name="answer" value="no" formnovalidate>Do not connect</button></p></form>'
+            + '<div class="actions"><button class="main" name="answer" value="connect">Connect</button> '
+            '<button name="answer" value="no" formnovalidate>Do not connect</button></div></form>'
         )
         response = _page(f"Connect {escape(pending.source)}?", body, status=status)
         place = urlsplit(connections.public_url or "")
@@ -299,7 +294,7 @@ def _page(title: str, body: str, *, status: int = 200, head: str = "") -> HTMLRe
     return HTMLResponse(
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta name="viewport" content="width=device-width, initial-scale=1"><title>{title}</title>{head}'
-        f"<style>{_STYLE}</style></head>\n<body><h1>{title}</h1>{body}</body></html>\n",
+        f"<style>{STYLE}</style></head>\n<body><main><h1>{title}</h1>{body}</main></body></html>\n",
         status_code=status,
         headers=_HEADERS,
     )

@@ -6,14 +6,12 @@ credential, and shows the answer as text.
 
 from __future__ import annotations
 
-from base64 import b64encode
-from hashlib import sha256
-
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from pegboard.server.host_guard import HostGuard
+from pegboard.server.plain_page import STYLE, STYLE_SOURCE, source_of
 
 _SCRIPT = """
 const at = (id) => document.getElementById(id);
@@ -83,41 +81,33 @@ at("several").addEventListener("submit", async (event) => {
 });
 at("give").addEventListener("click", () => grant(false));
 """
-_STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 50rem; margin: 2rem auto; padding: 0 1rem; }
-pre { white-space: pre-wrap; overflow-wrap: anywhere; border: 1px solid; padding: .5rem; font-family: monospace; }
-button, input, select { font: inherit; padding: .3rem .8rem; }
-#names label { display: block; }
-"""
 _PAGE = f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Consent</title>
-<meta name="viewport" content="width=device-width, initial-scale=1"><style>{_STYLE}</style></head>
-<body><h1>An agent asks for your consent</h1>
-<form id="show" autocomplete="off"><label>Your key or token (empty where you are logged in)
-<input id="key" type="password"></label> <button>Show the question</button></form>
+<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style></head>
+<body><main><h1>An agent asks for your consent</h1>
+<form id="show" class="fields" autocomplete="off"><label class="grow">Your key or token (empty where you are logged in)
+<input id="key" type="password"></label> <button class="main">Show the question</button></form>
 <p id="said" role="status"></p>
 <div id="shown" hidden><pre id="question"></pre><p>Asked for: <span id="who"></span></p>
 <p id="edited"></p><pre id="arguments"></pre>
-<p id="decide"><button id="approve">Approve this one call</button> <button id="deny">Deny</button>
-<label>Reason, for the caller to read <input id="reason" maxlength="500"></label></p>
+<p id="decide" class="actions"><button id="approve" class="main">Approve this one call</button>
+<button id="deny" class="danger">Deny</button> <label>Reason, for the caller to read
+<input id="reason" maxlength="500"></label></p>
 <form id="several" autocomplete="off"><h2>Or allow several calls</h2>
-<label>Calls <input id="calls" type="number" min="1" value="10"></label>
-<label>Hours <input id="hours" type="number" min="1" value="24"></label>
-<div id="names"></div>
-<label><input id="other" type="checkbox"> All arguments that are left out above may have any value</label>
-<p><button>Show what this allows</button> <button id="give" type="button" disabled>Allow these calls</button></p></form>
+<div class="fields"><label>Calls <input id="calls" type="number" min="1" value="10"></label>
+<label>Hours <input id="hours" type="number" min="1" value="24"></label></div>
+<div id="names" class="fields"></div>
+<p><label><input id="other" type="checkbox"> All arguments that are left out above may have any value</label></p>
+<p class="actions"><button>Show what this allows</button>
+<button id="give" type="button" disabled>Allow these calls</button></p></form>
 <p id="scope" role="status"></p></div>
-<script>{_SCRIPT}</script></body></html>
+</main><script>{_SCRIPT}</script></body></html>
 """
-
-
-def _source(text: str) -> str:
-    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
 
 
 _HEADERS = {
     # Other pages must not frame it, so that nobody clicks a hidden button.
-    "content-security-policy": f"default-src 'none'; script-src {_source(_SCRIPT)}; style-src {_source(_STYLE)}; "
+    "content-security-policy": f"default-src 'none'; script-src {source_of(_SCRIPT)}; style-src {STYLE_SOURCE}; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "x-frame-options": "DENY",
     "x-content-type-options": "nosniff",

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from base64 import b64encode
 from collections.abc import Sequence
-from hashlib import sha256
 from html import escape
 
 from starlette.requests import Request
@@ -16,20 +14,12 @@ from pegboard.core.names import legal
 from pegboard.server.authenticator import Authenticated, Authenticator
 from pegboard.server.gateway import Gateway
 from pegboard.server.host_guard import HostGuard, Refusal
+from pegboard.server.plain_page import STYLE, STYLE_SOURCE
 from pegboard.version import __version__
 
-_STYLE = """
-:root { color-scheme: light dark; }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem; }
-pre { overflow-x: auto; border: 1px solid; border-radius: .3rem; padding: .6rem; user-select: all; cursor: copy; }
-code, pre { font-family: ui-monospace, monospace; font-size: .9em; }
-h1 small { font-weight: normal; font-size: .5em; }
-h2 { margin-top: 2rem; font-size: 1.1em; }
-ul { padding-left: 1.2rem; }
-"""
 _HEADERS = {
     "content-security-policy": "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
-    f"style-src 'sha256-{b64encode(sha256(_STYLE.encode()).digest()).decode()}'",
+    f"style-src {STYLE_SOURCE}",
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
     "cache-control": "no-store",
@@ -99,7 +89,7 @@ class StartPage:
         return (
             '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
             '<meta name="viewport" content="width=device-width, initial-scale=1">'
-            f"<title>{escape(title)}</title><style>{_STYLE}</style></head>\n<body>{''.join(parts)}</body></html>\n"
+            f"<title>{escape(title)}</title><style>{STYLE}</style></head>\n<body><main>{''.join(parts)}</main></body></html>\n"
         )
 
     def _text(self, root: str, caller: Authenticated | Refusal) -> str:
@@ -131,4 +121,4 @@ def _connecting(url: str, name: str, *, needs_key: bool) -> list[str]:
         ("Other clients with an mcp.json", json.dumps({"mcpServers": {name: entry}}, indent=2)),
         ("Shell", curl),
     )
-    return [f"<h2>{escape(title)}</h2><pre>{escape(text)}</pre>" for title, text in blocks]
+    return [f'<h2>{escape(title)}</h2><pre class="copy">{escape(text)}</pre>' for title, text in blocks]
