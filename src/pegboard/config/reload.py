@@ -112,6 +112,10 @@ class Reloader:
         now = self._marks()
         return "" if now == self._known else hashlib.sha256(repr(sorted(now.items())).encode()).hexdigest()
 
+    def note_lock(self) -> None:
+        """Count the lock as read: this process has just written it, and uses its contents."""
+        self._known = {**self._known, **{path: _mark(path) for path in self._lock}}
+
     async def load(self) -> tuple[Catalog, Config]:
         """Load the files as they are now, without using them.
 

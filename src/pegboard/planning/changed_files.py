@@ -32,6 +32,10 @@ class ChangedFiles:
         """Return a digest of the files; empty if these are the files in use."""
         return self._reloader.mark()
 
+    def note_lock(self) -> None:
+        """Count the lock, which this process has just written, as one of the files in use."""
+        self._reloader.note_lock()
+
     def problems(self) -> Sequence[object]:
         """Return the problems of the last change; empty if it was applied."""
         return self._reloader.problems

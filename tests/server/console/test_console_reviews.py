@@ -50,7 +50,7 @@ class Shop(Office):
 
 async def test_an_operator_reads_what_changed_at_a_server_and_accepts_it_as_it_was_read(tmp_path: Path) -> None:
     shop = Shop(tmp_path)
-    async with console(shop.catalog) as browser:
+    async with console(shop.catalog, pending=Files(tmp_path).pending) as browser:
         await shop.source.listed(afresh=True)
         await browser.log_in(shop.key["olga"])
         page = (await browser.get("/sources")).text
@@ -69,6 +69,8 @@ async def test_an_operator_reads_what_changed_at_a_server_and_accepts_it_as_it_w
             ("lock_accepted", {"accepted": ["up.write"], "forgotten": []}, "olga"),
             ("lock_accepted", {"accepted": [], "forgotten": ["up.old"]}, "olga"),
         ]
+        # The console wrote the lock; nobody changed the files of the config.
+        assert "have changed" not in (await browser.get("/sources")).text
         pins = LockFile(shop.lock).pins("up")
         assert (pins["read"], sorted(pins)) == (CHANGED, ["read", "write"])
         # Nobody else has such a page.

@@ -40,6 +40,10 @@ class PendingConfig(Protocol):
         """Return a digest of the files; empty if these are the files in use."""
         ...
 
+    def note_lock(self) -> None:
+        """Count the lock, which this process has just written, as one of the files in use."""
+        ...
+
     def problems(self) -> Sequence[object]:
         """Return why the last change was refused; empty if it was not."""
         ...

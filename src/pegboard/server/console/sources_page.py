@@ -137,6 +137,9 @@ class SourcesPage:
         except OSError as error:
             text = f"The lock cannot be written: {error.strerror or error}. Until the restart, this process uses it."
             raise PageError(503, "Not stored", text) from error
+        if self._pending is not None:
+            # The lock belongs to the files of the config; nobody has changed those.
+            self._pending.note_lock()
         word = "forgotten" if held.offered is None else "accepted"
         visit.note("lock_accepted", {"accepted": [], "forgotten": [], word: [held.id]})
         return _done(visit, word)
