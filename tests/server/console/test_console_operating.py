@@ -15,6 +15,7 @@ import pytest
 from pegboard import CallContext, Catalog, Profile, Tasks, http_app
 from pegboard.auth.rules import ConsoleRules
 from pegboard.config import load_catalog
+from pegboard.model.error import CallError
 from pegboard.model.record import replace
 from pegboard.model.source_state import SourceState
 from tests.auth.parts import bearer
@@ -163,9 +164,9 @@ async def test_the_matrix_has_each_tool_and_profile_and_can_show_what_differs() 
         await browser.log_in()
         page = text_of((await browser.get("/matrix")).text)
         assert "Tool clerk boss change group ● visible look ● visible ● visible" in page
-        assert "Seen by you. ● may be used group the profile includes none of its groups" in page
+        assert "seen by you. Only what differs ● may be used group the profile includes none of its groups" in page
         bob = text_of((await browser.get("/matrix?user=bob")).text)
-        assert "Seen by bob. Look as yourself" in bob
+        assert "seen by bob. Only what differs Look as yourself" in bob
         assert "1 tool of 2 that profiles see differently" in text_of((await browser.get("/matrix?differ=1")).text)
 
 
@@ -181,6 +182,8 @@ class Desk:
             """Write a report."""
             await ctx.progress(0.5, f"half of {about}")
             await self.ends.wait()
+            if about == "nothing":
+                raise CallError("not_found", "There is nothing to report.")
             return f"report about {about}"
 
     async def start(self, browser: Browser, name: str, about: str) -> str:
@@ -212,6 +215,18 @@ async def test_people_see_their_own_tasks_and_operators_all_without_results(tmp_
         shown = await browser.get(f"/tasks/{mine}")
         assert "which its caller can read" in shown.text
         assert "report about" not in shown.text
+
+
+async def test_a_task_whose_tool_failed_is_shown_as_failed_and_not_as_completed(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.ends.set()
+    async with console(desk.office.catalog) as browser:
+        task = await desk.start(browser, "paul", "nothing")
+        await browser.log_in(desk.office.key["paul"])
+        async with asyncio.timeout(PATIENCE_S):
+            while "There is nothing to report" not in (await browser.get(f"/tasks/{task}")).text:
+                await asyncio.sleep(0.01)
+        assert "State Tool How far Begun Last sign Change failed report" in text_of((await browser.get("/tasks")).text)
 
 
 async def test_operators_who_may_see_bodies_read_results_and_the_arguments_of_others_questions(tmp_path: Path) -> None:

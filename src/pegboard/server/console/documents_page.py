@@ -210,9 +210,10 @@ def _passage(hit: JSON, query: str) -> Passage:
 
 def _row(item: JSON, now: float) -> DocumentRow:
     folder, _, name = item["path"].strip("/").rpartition("/")
+    status = "empty" if item["status"] == "ready" and not item["char_count"] else item["status"]
     return DocumentRow(
         item["document_id"], item["source"], folder, name, item["mime"], size(item["size_bytes"]),
-        _age(item["ingested_at"], now), item["status"], item.get("error", ""),
+        _age(item["ingested_at"], now), status, item.get("error", ""),
     )  # fmt: skip
 
 

@@ -11,11 +11,13 @@ from starlette.responses import Response
 
 from pegboard.audit.audit import Audit
 from pegboard.audit.audit_query import AuditFilter, newest_rows
+from pegboard.audit.audit_row import AuditRow
 from pegboard.auth.rule_callers import rule_callers
 from pegboard.server.console.board import pegs_of
 from pegboard.server.console.decision_words import meaning_of
 from pegboard.server.console.frame import frame, tabs_of
 from pegboard.server.console.pages import Pages
+from pegboard.server.console.shown_time import ago
 from pegboard.server.console.visit import Lens, Visit
 from pegboard.storage.store_error import StoreError
 
@@ -115,10 +117,13 @@ async def _calls(visit: Visit, query: str) -> list[Hit]:
         return [Hit("calls", "Calls cannot be searched now", "the audit cannot be read", visit.url("/audit"))]
     rows = {row.call_id: row for row in found if row.call_id}
     return [
-        Hit("call", row.tool or row.name, f"{row.outcome or row.event} by {row.user or 'nobody known'}",
-            visit.url(f"/audit/{call_id}"))
+        Hit("call", row.tool or row.name, _call_words(row, visit.now()), visit.url(f"/audit/{call_id}"))
         for call_id, row in rows.items()
-    ]  # fmt: skip
+    ]
+
+
+def _call_words(row: AuditRow, now: float) -> str:
+    return f"{row.outcome or row.event} by {row.user or 'nobody known'}, {ago(row.at, now)}"
 
 
 def _has(text: str, words: Sequence[str]) -> bool:

@@ -84,13 +84,17 @@ class Question(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """An answer or a grant in force: the call in one line, and for whom, since when and until when it holds."""
+    """An answer or a grant in force: the call in one line, and for whom, since when and until when it holds.
+
+    `scope` is the text of a grant.
+    """
 
     consent: Consent
     arguments: str
     who: str
     decided: str
     until: str
+    scope: str
 
 
 class Change(NamedTuple):
@@ -222,8 +226,8 @@ class InboxPage:
             *(name for name in (consent.parameters.names if consent.parameters else ()) if name not in asked),
         ]
         values = {
-            "one": _question(visit, consent), "form": {**_USUAL, **form}, "fault": fault, "scope": scope,
-            "read": digest(scope),
+            "one": _question(visit, consent), "form": {**_USUAL, **form}, "fault": fault,
+            "scope": _shortened(scope, consent), "read": digest(scope),
             "names": [(name, name in asked, form.get(f"kind:{name}") or ("same" if name in asked else "out"),
                        form.get(f"value:{name}", "")) for name in names],
         }  # fmt: skip
@@ -269,7 +273,10 @@ def _notice(query: Mapping[str, str], mine: Sequence[Consent]) -> str:
 
 
 def _answer(consent: Consent, now: float) -> Answer:
-    return Answer(consent, _arguments(consent), _who(consent), ago(consent.decided_at or now, now), _until(consent))
+    return Answer(
+        consent, _arguments(consent), _who(consent), ago(consent.decided_at or now, now), _until(consent),
+        _shortened(consent.question, consent),
+    )  # fmt: skip
 
 
 def _arguments(consent: Consent) -> str:
@@ -365,6 +372,13 @@ def _credential(consent: Consent) -> str:
     if not consent.credential or consent.credential == ANONYMOUS:
         return "an anonymous caller"
     return f"credential {consent.credential[:CREDENTIAL_SHOWN_CHARS]}…"
+
+
+def _shortened(text: str, consent: Consent) -> str:
+    """Return the text of a grant with the beginning of the credential, whose 64 characters say no more to a person."""
+    credential = consent.credential
+    is_long = len(credential) > 2 * CREDENTIAL_SHOWN_CHARS
+    return text.replace(credential, f"{credential[:CREDENTIAL_SHOWN_CHARS]}…") if is_long else text
 
 
 def _until(consent: Consent) -> str:

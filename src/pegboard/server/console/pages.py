@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Mapping
 from functools import cached_property
 from hashlib import sha256
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 
 from pegboard.core.safe_text import safe
@@ -18,6 +19,7 @@ from pegboard.server.console.decision_words import worded
 from pegboard.server.console.shown_json import pretty
 
 SHOWN_TEXT_CHARS = 4_000  # of a description or another text; the rest is counted
+UNBROKEN_CHARS = 16  # of a tool's name, which fit on a peg
 PARTS_TOGETHER = 400  # pieces of a template that are sent as one
 
 _FOLDER = Path(__file__).parent
@@ -69,7 +71,7 @@ class Pages:
         )  # fmt: skip
         # Jinja does not type them.
         untyped: Any = environment
-        untyped.filters.update(cut=cut, pretty=pretty, plural=plural, worded=worded)
+        untyped.filters.update(cut=cut, pretty=pretty, plural=plural, worded=worded, breakable=breakable)
         untyped.globals["asset"] = self.asset_version
         return environment
 
@@ -118,6 +120,13 @@ def _finalized(value: object) -> object:
 def cut(text: str, chars: int = SHOWN_TEXT_CHARS) -> str:
     """Return the beginning of a long text, with the number of characters that were left out."""
     return text if len(text) <= chars else f"{text[:chars]} … ({len(text) - chars:,} more characters)"
+
+
+def breakable(name: str) -> Markup:
+    """Return a long name of a tool that a browser may break after `_` and `.`, and not within a word."""
+    if len(name) <= UNBROKEN_CHARS:
+        return escape(name)
+    return Markup("<wbr>").join(re.split(r"(?<=[_.])(?=[^_.])", name))
 
 
 def plural(count: int, noun: str) -> str:

@@ -108,6 +108,9 @@ def _row(record: TaskRecord, now: float, step: str) -> TaskRow:
     quiet_s = now - record.updated_at
     running = "stuck" if quiet_s > STUCK_S else "runs"
     state = {"working": running, "input_required": "asks"}.get(record.state, record.state)
+    if record.result is not None and record.result.is_error:
+        # The task has ended as it should, but for people its tool has failed.
+        state = "failed"
     return TaskRow(record, state, ago(record.created_at, now), ago(record.updated_at, now), step)
 
 

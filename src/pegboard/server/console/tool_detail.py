@@ -102,7 +102,7 @@ class ToolPage:
             "meaning": meaning_of(decision.code, asks=asks_first(entry)),
             "declared": _declared(visit, decision), "reach": reach,
             "affected": sorted({one.who for one in reach if one.profile == visit.looks_as.profile}),
-            "facts": [(key, facts[key]) for key in _FACTS if facts[key] not in _GOES_WITHOUT_SAYING],
+            "facts": [_fact(key, facts[key]) for key in _FACTS if facts[key] not in _GOES_WITHOUT_SAYING],
             "parameters": parameters(schema), "tokens": tokens_of(entry),
             "calls": ways_to_call(visit, entry, arguments),
             "may_try": visit.is_own and visit.acts_as is not None and decision.visible,
@@ -149,6 +149,14 @@ def _declared(visit: Visit, decision: Decision) -> str:
     """Return the file and line of the profile that a fix changes; empty if a fix changes something else."""
     profile = visit.gateway.registry.profiles.get(visit.looks_as.profile or "")
     return "" if profile is None or decision.code not in ("group", "policy") else profile.origin
+
+
+def _fact(key: str, value: JSONValue) -> tuple[str, str]:
+    """Return the name and the value of a fact for people: `timeout`, `30 s`."""
+    if isinstance(value, int | float):
+        number = f"{value:,.10g}"
+        return key.removesuffix("_s").replace("_", " "), f"{number} s" if key.endswith("_s") else number
+    return key.replace("_", " "), str(value)
 
 
 def tokens_of(entry: ToolEntry) -> int:
@@ -214,6 +222,8 @@ def type_words(form: Mapping[str, Any]) -> str:
         return " | ".join(map(str, kind))
     if kind == "array" and is_object(items := form.get("items")):
         return f"array of {type_words(items)}"
+    if kind == "string" and isinstance(named := form.get("format"), str):
+        return f"string ({named})"
     return str(form["$ref"]).rpartition("/")[2] if "$ref" in form else str(kind)
 
 

@@ -41,6 +41,7 @@ _PERIODS = {
     "1h": _Period(3_600.0, 60.0), "24h": _Period(86_400.0, 1_800.0), "7d": _Period(7 * 86_400.0, 10_800.0),
     "30d": _Period(30 * 86_400.0, 43_200.0),
 }  # fmt: skip
+_PERIOD_WORDS = {"1h": "hour", "24h": "24 hours", "7d": "7 days", "30d": "30 days"}
 
 
 class UsageLine(NamedTuple):
@@ -67,7 +68,7 @@ class UsagePage:
         period = visit.query.get("since", "")
         by = _FIELDS.get(visit.query.get("by", ""), "tool")
         values: dict[str, object] = {
-            "has_audit": audit is not None, "by": by, "fields": tuple(_FIELDS), "periods": tuple(_PERIODS),
+            "has_audit": audit is not None, "by": by, "fields": tuple(_FIELDS), "periods": _PERIOD_WORDS,
             "period": period if period in _PERIODS else _PERIOD, "lists": await _lists(visit), "most": RECENT_CALLS,
             "whole": None,
         }  # fmt: skip

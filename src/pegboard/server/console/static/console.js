@@ -103,7 +103,7 @@
           const above = call.parent && known.get(call.parent);
           row = body.insertRow(above && above.isConnected ? above.sectionRowIndex + 1 : 0);
           known.set(call.id, row);
-          cell(row, new Date(call.at * 1000).toLocaleTimeString(), "mono nowrap");
+          cell(row, new Date(call.at * 1000).toISOString().slice(11, 19), "mono nowrap utc");
           const tool = cell(row, "", call.parent ? "mono nested" : "mono");
           tool.textContent = call.tool;
           for (const text of [call.who, call.profile, call.door]) cell(row, text, "fine");
