@@ -238,7 +238,7 @@ class ConnectPage:
         rows = _rows({
             "Who": whose,
             "Service": f"{pending.source}: {pending.resource}",
-            "Where you log in": pending.issuer,
+            "Log in at": pending.issuer,
             "Rights": ", ".join(scopes) or "those that the service gives",
         })  # fmt: skip
         key = (

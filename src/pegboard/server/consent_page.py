@@ -50,7 +50,8 @@ async function ask(method, path, fields) {
   const runs = body.edited || body.arguments;
   at("edited").textContent = body.edited ? plain(body.editedBy) + " changed the arguments. It would run with:" : "";
   at("arguments").textContent = runs === null ? "(too long to be shown whole)" : plain(JSON.stringify(runs, null, 2));
-  at("who").textContent = [body.user, body.space, body.credential, body.agent].filter(Boolean).join(", ");
+  const credential = body.credential && body.credential.slice(0, 12) + "…";
+  at("who").textContent = [body.user, body.space, credential, body.agent].filter(Boolean).join(", ");
   at("decide").hidden = body.state !== "asked";
   at("several").hidden = body.state !== "asked" || most > 1;
   at("give").disabled = true;

@@ -23,10 +23,11 @@ body { max-width: 46rem; margin: 0 auto; padding: 6vh 1rem 3rem; }
 h1 { margin: 0 0 .8rem; font-size: 1.45rem; line-height: 1.25; overflow-wrap: anywhere; }
 h1 small { font-size: .6em; font-weight: normal; color: var(--dim); }
 h2 { margin: 1.5rem 0 .4rem; font-size: 1.02rem; }
-p { margin: .6rem 0; }
+p { margin: .6rem 0; overflow-wrap: anywhere; }
 ul { padding-left: 1.2rem; }
 a { color: var(--link); }
-code, pre { font: .9em ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace; }
+code, pre { font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace; }
+code, pre { font-size: .88em; }
 code { overflow-wrap: anywhere; }
 pre { margin: .4rem 0; padding: .6rem .75rem; border-radius: 6px; background: var(--board); white-space: pre-wrap; \
 overflow-wrap: anywhere; }

@@ -63,8 +63,9 @@ class StartPage:
         name = "pegboard" if isinstance(caller, Refusal) else self._gateway.catalog.name
         needs_key = self._gateway.catalog.identity is not None
         title = "Pegboard" if isinstance(caller, Refusal) else f"{name}: tools for agents"
+        version = __version__ if isinstance(caller, Refusal) else f"Pegboard {__version__}"
         parts = [
-            f"<h1>{escape(title)} <small>Pegboard {escape(__version__)}</small></h1>",
+            f"<h1>{escape(title)} <small>{escape(version)}</small></h1>",
             f"<p>This server offers tools to AI agents over MCP, at <code>{escape(base)}/mcp</code>.</p>",
         ]
         if self._has_console:

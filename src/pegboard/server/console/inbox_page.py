@@ -376,7 +376,7 @@ def _credential(consent: Consent) -> str:
 
 def _shortened(text: str, consent: Consent) -> str:
     """Return the text of a grant with the beginning of the credential, whose 64 characters say no more to a person."""
-    credential = consent.credential
+    credential = consent.credential or ""
     is_long = len(credential) > 2 * CREDENTIAL_SHOWN_CHARS
     return text.replace(credential, f"{credential[:CREDENTIAL_SHOWN_CHARS]}…") if is_long else text
 
