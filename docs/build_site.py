@@ -49,6 +49,7 @@ VENDORED = (
 )
 
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<head>[^`\n]*)\n(?P<text>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL)
+_COLUMNS = re.compile(r"[│╭╰]|\S {3,}\S")
 # A link, or code and comments, in which nothing is a link. The text of a link may itself have code in it.
 _LINK = re.compile(
     r"^ *```.*?^ *```$|<!--.*?-->|(?P<before>\[(?:`[^`\n]*`|[^\]`])*\]\()(?P<target>[^)\s]+)\)|`[^`\n]*`",
@@ -180,21 +181,26 @@ def summary_of(text: str) -> str:
 
 
 def for_renderer(text: str) -> str:
-    """Return a page as Python-Markdown reads it, which differs from GitHub in three small ways.
+    """Return a page as Python-Markdown reads it, which differs from GitHub in four small ways.
 
-    Comments above the heading are removed: mkdocs takes the title of a page from its first element.
+    Comments above the heading are removed: mkdocs takes the title of a page from its first element. Text with columns
+    gets the class `columns`, because it is unreadable when its lines wrap.
     """
 
     def fence(block: re.Match[str]) -> str:
         if block["head"].strip() == "mermaid":
             return f'<pre class="mermaid"><code>{html.escape(block["text"])}</code></pre>'
         head = re.sub(r"title=([^\s\"]+)", r'title="\1"', block["head"])
+        if re.match(r" *text\b", head) and _COLUMNS.search(block["text"]):
+            head = " ".join((" { .text .columns", *head.split()[1:], "}"))
         return f"{block['indent']}```{head}\n{block['text']}{block['indent']}```"
 
     lines, is_code, previous = list[str](), False, ""
     for line in _COMMENTS_ABOVE.sub("", text).splitlines():
         is_code ^= line.lstrip().startswith("```")
         starts_list = _LIST_ITEM.match(line) and previous.strip() and not re.match(r" |[*-] |\d+\. ", previous)
+        if line.startswith("|") and not is_code:
+            line = re.sub(r"`[^`]+`", lambda code: code[0].replace(r"\|", "|"), line)
         lines += ["", line] if starts_list and not is_code else [line]
         previous = line
     return _FENCE.sub(fence, "\n".join(lines) + "\n")

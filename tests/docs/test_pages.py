@@ -36,6 +36,14 @@ def test_comments_above_a_title_do_not_hide_it_from_the_navigation_of_the_site()
     assert build_site.for_renderer(page) == "# Command line\n\n<!-- kept -->\n"
 
 
+def test_columns_of_text_do_not_wrap_in_the_site_and_code_in_a_table_has_no_backslash() -> None:
+    page = "```text\nid   # one\n```\n```text\nplain\n```\n| `a \\| b` | c \\| d |\n"
+
+    assert build_site.for_renderer(page) == (
+        "``` { .text .columns }\nid   # one\n```\n```text\nplain\n```\n| `a | b` | c \\| d |\n"
+    )
+
+
 @pytest.mark.parametrize("page", SHELVED, ids=lambda page: page.stem)
 def test_a_page_opens_with_a_title_and_a_sentence(page: Path) -> None:
     lines = [line for line in page.read_text(encoding="utf-8").splitlines() if line and not line.startswith("<!--")]
