@@ -389,6 +389,16 @@ async def test_mcps_12_a_chunk_extension_of_a_megabyte_is_refused_and_not_waited
     assert refused.partition(b"\r\n")[0] == b"HTTP/1.1 400 Bad Request"
 
 
+async def test_mcps_12_a_chunk_size_is_judged_by_its_value_and_not_by_its_digits() -> None:
+    catalog, _ = workshop()
+    app, body = http_app(catalog), b'{"text": "x"}'
+    async with listening(app, starts=app) as url:
+        for size, status in ((b"%017x" % len(body), b"200"), (b"1" + b"0" * 16, b"400")):
+            chunk = size + b"\r\n" + body + b"\r\n0\r\n\r\n"
+            answer = await sent(url, "POST /v1/tools/echo/call HTTP/1.1", ["Host: 127.0.0.1", *CHUNKED], chunk)
+            assert answer.split(b" ")[1] == status, answer
+
+
 @pytest.mark.parametrize(
     ("address", "status"),
     [("http://127.0.0.1:80", b"200"), ("http://[::1]", b"200"), ("http://evil.example", b"421"),
