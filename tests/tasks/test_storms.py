@@ -47,7 +47,8 @@ class Storm:
         return any(pid == str(worker.pid) and task_id not in ended for task_id, _, pid in self.lines("begun"))
 
     def lines(self, word: str) -> list[list[str]]:
-        rows = [line.split(" ") for line in self.path.read_text().splitlines()]
+        # The last line may be half written at this moment.
+        rows = [line.split(" ") for line in self.path.read_text().rpartition("\n")[0].splitlines()]
         return [row[1:] for row in rows if row[0] == word]
 
     def until(self, holds: Callable[[], object]) -> None:
