@@ -141,8 +141,8 @@ class WorkerLease:
             waits += [wait_s] if wait_s else ()
         if waits:
             log.warning(
-                "%d tasks were running in at least %d workers when those crashed; the next of them begins in %.0f s.",
-                len(waits), TASK_QUICK_RUNS, min(waits),
+                "Tasks that ran in %d or more workers when those crashed: %d. The first begins again in %.0f s.",
+                TASK_QUICK_RUNS, len(waits), min(waits),
             )  # fmt: skip
         return number
 
