@@ -100,6 +100,8 @@ class Switches:
     """The metadata names another token endpoint, e.g. on another host."""
     jwts_for: str | None = None
     """Its access tokens are JWTs for this audience, and with the scope `openid` it sends ID tokens."""
+    account: str | None = None
+    """The login in its ID tokens."""
     nonce: str | None = None
     """The nonce of its ID tokens, whatever was asked for; if empty, it sends none."""
 
@@ -706,6 +708,7 @@ class ToyIssuer:
         self.tokens[-1].access = body["access_token"]
         if "openid" in code.scope.split() and self.switches.nonce != "":
             own = {"aud": code.client_id, "nonce": self.switches.nonce or code.nonce}
+            own |= {} if self.switches.account is None else {"preferred_username": self.switches.account}
             body["id_token"] = jwt.encode(head, {**claims, **own}, self.key)
         return JSONResponse(body)
 

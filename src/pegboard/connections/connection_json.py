@@ -15,6 +15,7 @@ def connection_json(connection: Connection) -> JSON:
         "user": connection.person.user_id,
         "space": connection.person.space_id,
         "source": connection.source,
+        "account": connection.account,
         "resource": connection.resource,
         "issuer": connection.issuer,
         "scopes": list(connection.scopes),
@@ -29,7 +30,8 @@ def connection_detail(connection: Connection) -> JSON:
     """Return the audit's fields for a connection that begins or ends: person, source and scopes."""
     detail: JSON = {
         "connection": connection.id, "user": connection.person.user_id, "space": connection.person.space_id or "",
-        "source": connection.source, "issuer": connection.issuer, "scopes": list(connection.scopes),
+        "source": connection.source, "account": connection.account or "", "issuer": connection.issuer,
+        "scopes": list(connection.scopes),
     }  # fmt: skip
     return {name: value for name, value in detail.items() if value not in ("", [])}
 

@@ -87,7 +87,8 @@ class Connection(Struct, frozen=True, kw_only=True):
 
     `expires_at` is when the access token expires, `None` if the issuer did not say; a refresh replaces it. `version`
     grows with each refresh; connecting again gives another `id`. `is_live` is false after a refused refresh: the person
-    must connect again. Times are in seconds since 1970.
+    must connect again. `account` is the name of the account at the service, `None` if the issuer did not say. Times are
+    in seconds since 1970.
     """
 
     id: str
@@ -102,6 +103,7 @@ class Connection(Struct, frozen=True, kw_only=True):
     expires_at: float | None
     version: int
     is_live: bool
+    account: str | None = None
 
 
 class AccessToken(Struct, frozen=True, kw_only=True):

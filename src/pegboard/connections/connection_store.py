@@ -11,6 +11,7 @@ import msgspec
 import orjson
 from msgspec import Struct
 
+from pegboard.connections.account_name import account_name
 from pegboard.connections.auth_settings import AuthSettings, TokenAuthMethod
 from pegboard.connections.connection_records import Challenge, Connection, Person
 from pegboard.connections.issuers import Issuer, OAuthClient, TokenAnswer
@@ -22,7 +23,7 @@ from pegboard.lazy import LazyModule
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.secret import Secret
 from pegboard.storage.database import Database
-from pegboard.storage.store_schema import Schema, StoreConnection, table_version
+from pegboard.storage.store_schema import Schema, StoreConnection
 
 if TYPE_CHECKING:
     from pegboard.storage import aes_gcm
@@ -59,14 +60,14 @@ create table connection_clients (
 """
 SCHEMA = Schema(
     name="connections",
-    sqlite=(_TABLES,),
+    sqlite=(_TABLES, "alter table connections add column account text;"),
     tables=("connections", "connection_flows", "connection_clients"),
-    unrecorded=table_version("connections"),
+    unrecorded=lambda connection: int(connection.has("connections")) + int(connection.has("connections", "account")),
 )
 _SERVER_TIME = "select cast(extract(epoch from clock_timestamp()) as double precision)"
 _SHOWN = (
     "id, user_id, space_id, source, resource, issuer, client_id, scopes, created_at, updated_at, expires_at, version, "
-    "is_live"
+    "is_live, account"
 )
 _ROW = f"{_SHOWN}, owner, server, metadata, sealed, renew_at"
 
@@ -241,13 +242,14 @@ class ConnectionStore:
             expires_at, renew_at = _expiry(answer, now, renew_early_s)
             run(
                 "insert into connections (id, owner, user_id, space_id, source, server, resource, issuer, metadata, "
-                "client_id, scopes, sealed, created_at, updated_at, expires_at, renew_at, version, is_live) values "
-                "(:id, :owner, :user, :space, :source, :server, :resource, :issuer, :metadata, :client, :scopes, "
-                ":sealed, :now, :now, :expires, :renew, 1, 1)",
+                "client_id, scopes, sealed, created_at, updated_at, expires_at, renew_at, version, is_live, "
+                "account) values (:id, :owner, :user, :space, :source, :server, :resource, :issuer, :metadata, "
+                ":client, :scopes, :sealed, :now, :now, :expires, :renew, 1, 1, :account)",
                 id=connection_id, owner=owner, user=flow.person.user_id, space=flow.person.space_id,
                 source=flow.source, server=flow.server, resource=flow.resource, issuer=issuer.issuer,
                 metadata=issuer.to_json(), client=client.client_id, scopes=" ".join(scopes), sealed=sealed, now=now,
                 expires=expires_at, renew=renew_at,
+                account=account_name(answer.id_token, issuer=issuer.issuer, client_id=client.client_id, now=now),
             )  # fmt: skip
             return _shown(run(f"select {_SHOWN} from connections where id = :id", id=connection_id)[0])  # noqa: S608 - our own names
 
@@ -614,7 +616,7 @@ def _expiry(answer: TokenAnswer, now: float, renew_early_s: float) -> tuple[floa
 def _shown(row: Sequence[Any]) -> Connection:
     (
         connection_id, user_id, space_id, source, resource, issuer, client_id, scopes, created_at, updated_at,
-        expires_at, version, is_live,
+        expires_at, version, is_live, account,
     ) = row  # fmt: skip
     return Connection(
         id=connection_id,
@@ -629,4 +631,5 @@ def _shown(row: Sequence[Any]) -> Connection:
         expires_at=expires_at,
         version=version,
         is_live=bool(is_live),
+        account=account,
     )

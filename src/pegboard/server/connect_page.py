@@ -173,8 +173,12 @@ class ConnectPage:
             return _failed(error)
         except CallError as error:
             return _refusal(error.error.message, 503)
-        rows = _rows({"Account of": connected.person.user_id, "Service": connected.source, "Issuer": connected.issuer,
-                      "Rights": ", ".join(connected.scopes) or "those that the service gives"})  # fmt: skip
+        account = {"Account there": connected.account} if connected.account else {}
+        rows = _rows({
+            "Connected for": connected.person.user_id, "Service": connected.source, **account,
+            "Logged in at": connected.issuer,
+            "Rights": ", ".join(connected.scopes) or "those that the service gives",
+        })  # fmt: skip
         text = "<p>You can close this page, and go back to your agent: the same call works now.</p>"
         if self._has_console:
             place = urlsplit(connections.public_url or "").path

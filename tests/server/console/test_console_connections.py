@@ -9,11 +9,14 @@ from html import unescape
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import apsw
+
 from pegboard import Catalog
 from pegboard.auth.rules import IdentityRules
 from pegboard.connections.connection_records import Person
 from pegboard.connections.connections import Connections
-from tests.auth.parts import rule
+from pegboard.model.record import replace
+from tests.auth.parts import bearer, rule
 from tests.connections.agreeing import connect, connections_in, settings_of
 from tests.connections.toy_issuer import ToyIssuer
 from tests.connections.toy_upstreams import McpUpstream
@@ -60,6 +63,33 @@ async def test_a_person_begins_to_connect_and_disconnects_on_one_page(tmp_path: 
         assert "mail not connected" in text_of((await browser.get("/connections?done=revoked&of=mail")).text)
         assert (await browser.post(f"/connections/{made.id}/disconnect")).status_code == 404
         assert (await browser.post("/connections/connect", source="none")).status_code == 404
+
+
+async def test_the_account_at_the_service_is_shown_as_its_issuer_names_it(tmp_path: Path) -> None:
+    async with (
+        ToyIssuer(scopes=("openid", "read")).running() as issuer, McpUpstream(issuer).running() as upstream,
+    ):  # fmt: skip
+        office = Office(tmp_path)
+        office.catalog.connections = connections = connections_in(tmp_path / "connections.db", public_url=ADDRESS)
+        connections.add(settings_of(issuer, upstream, scopes=("openid", "read")))
+        issuer.switches.jwts_for, issuer.switches.account = upstream.resource, "<i>paul.home\u202e"
+        made = await connect(connections, issuer, Person(user_id="paul"))
+        assert made.account == "<i>paul.home\u202e"
+        async with console(office.catalog) as browser:
+            await log_in(browser, office, "paul")
+            page = (await browser.get("/connections")).text
+            assert "account <i>paul.home\\u202e logged in at" in text_of(page)
+            assert "<i>paul" not in page
+            listed = await browser.client.get("/v1/connections", headers=bearer(office.key["paul"]))
+            assert [one["account"] for one in listed.json()["connections"]] == [made.account]
+            await log_in(browser, office, "olga")
+            assert "mail as <i>paul.home\\u202e" in text_of((await browser.get("/connections")).text)
+            # A file from before names were kept loses nothing.
+            with apsw.Connection(str(tmp_path / "connections.db")) as earlier:
+                earlier.execute("alter table connections drop column account")
+                earlier.execute("update pegboard_schema_versions set version = 1 where store = 'connections'")
+            [kept] = await connections_in(tmp_path / "connections.db").listed()
+            assert replace(kept, account=made.account) == made
 
 
 async def test_the_page_that_asks_knows_who_came_from_the_console_and_asks_others_for_their_key(tmp_path: Path) -> None:

@@ -103,7 +103,8 @@ def _cells(connection: Connection) -> tuple[str, ...]:
     who = person.user_id if person.space_id is None else f"{person.user_id}, {person.space_id}"
     state = "connected" if connection.is_live else "ended"
     since = datetime.fromtimestamp(connection.created_at, tz=UTC).isoformat(" ", "minutes")
-    return connection.id, who, connection.source, state, " ".join(connection.scopes), connection.issuer, since
+    source = f"{connection.source} as {connection.account}" if connection.account else connection.source
+    return connection.id, who, source, state, " ".join(connection.scopes), connection.issuer, since
 
 
 def _text(value: object) -> str:

@@ -333,7 +333,7 @@ _SCHEMAS: JSON = {
     ),
     "Connection": object_of(
         ("id", "user", "source", "issuer", "scopes", "state"),
-        id=_TEXT, user=_TEXT, space=_OPTIONAL, source=_TEXT, resource=_TEXT, issuer=_TEXT,
+        id=_TEXT, user=_TEXT, space=_OPTIONAL, source=_TEXT, account=_OPTIONAL, resource=_TEXT, issuer=_TEXT,
         scopes={"type": "array", "items": _TEXT}, state={"enum": ["connected", "ended", "disconnected"]},
         createdAt=_TEXT, updatedAt=_TEXT, tokenExpiresAt=_OPTIONAL, revoked={"type": "boolean"}, reason=_TEXT,
     ),
