@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -132,6 +133,39 @@ async def test_nobody_sees_or_ends_a_connection_of_somebody_else_but_operators(t
             assert not any(secret in page for secret in issuer.secrets)
         assert (await browser.post(f"/connections/{other.id}/disconnect")).status_code == 303
         assert [one.person.user_id for one in await connections.listed()] == ["olga"]
+
+
+async def test_the_rows_of_a_page_are_files_that_no_spreadsheet_runs_and_with_the_rights_of_the_page(
+    tmp_path: Path,
+) -> None:
+    async with desk(tmp_path) as (office, connections, issuer), console(office.catalog) as browser:
+        for name in ('=1+1,"x', "paul"):
+            await connect(connections, issuer, Person(user_id=name))
+        await log_in(browser, office, "olga")
+        page = (await browser.get("/connections")).text
+        json_path, csv_path = re.findall(r'href="/console(/connections[?]format=[a-z]+)"', page)
+        table = await browser.get(csv_path)
+        assert (table.headers["content-type"], table.headers["content-disposition"]) == (
+            "text/csv; charset=utf-8", 'attachment; filename="connections.csv"',
+        )  # fmt: skip
+        assert table.headers["content-security-policy"].startswith("default-src 'none'")
+        rows = list(csv.DictReader(table.text.splitlines()))
+        assert {row["person"] for row in rows} == {"paul", "'=1+1,\"x"}
+        listed = (await browser.get(json_path)).json()
+        assert {row["person"] for row in listed} == {"paul", '=1+1,"x'}
+        assert not any(secret in table.text for secret in issuer.secrets)
+        assert (await browser.get("/matrix?format=csv")).text.startswith("tool,namespace,")
+        assert (await browser.get("/connections?format=exe")).status_code == 404
+        # A person gets their own rows, whoever they look through, and none of the pages for operators.
+        await log_in(browser, office, "paul")
+        for path in ("/connections?format=csv", "/connections?format=json&user=olga&role=operator"):
+            own = (await browser.get(path)).text
+            assert ("paul" in own, "=1+1" in own) == (True, False)
+        for path in ("/matrix", "/audit"):
+            assert (await browser.get(f"{path}?format=csv")).status_code == 404
+        await browser.get("")
+        await browser.post("/logout")
+        assert (await browser.get("/connections?format=csv")).status_code == 303
 
 
 async def test_a_link_at_another_address_is_shown_instead_of_followed(tmp_path: Path) -> None:

@@ -121,6 +121,9 @@ async def test_the_audit_shows_calls_and_one_call_in_full(audited: Browser) -> N
         assert part in one
     # Arguments and results belong to callers.
     assert "41" not in re.sub(r"[0-9a-f]{12,}|\d+ (?:ms|µs|bytes)|[\d.:-]+", "", one)
+    rows = (await audited.get("/audit?a_kind=ok&a_tool=main.*&format=json")).json()
+    assert [(row["tool"], row["outcome"]) for row in rows] == [(row["tool"], "ok") for row in rows]
+    assert rows
     assert "No row matches" in (await audited.get("/audit?a_user=nobody")).text
     assert (await audited.get("/audit/none")).status_code == 404
 
@@ -199,6 +202,7 @@ async def test_people_see_their_own_tasks_and_operators_all_without_results(tmp_
         mine = await desk.start(browser, "paul", "cats")
         other = await desk.start(browser, "olga", "dogs")
         await browser.log_in(desk.office.key["paul"])
+        assert (await browser.get("/tasks?format=csv")).text.startswith("id,tool,state,created,updated,how_far\r\n")
         page = (await browser.get("/tasks")).text
         assert (mine in page, other in page) == (True, False)
         assert (await browser.get(f"/tasks/{other}")).status_code == 404

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -17,12 +17,14 @@ from pegboard.server.console.page_error import PageError, only_operators
 from pegboard.server.console.pages import Pages
 from pegboard.server.console.shown_json import pretty
 from pegboard.server.console.shown_time import took
+from pegboard.server.console.table_file import Cell, iso_time, links_of, table_file
 from pegboard.server.console.visit import Visit
 from pegboard.storage.store_error import StoreError
 
 AUDIT_ROWS_SHOWN = 200  # rows on one page
 _DECISIONS = ("consent_decided", "grant_given", "consent_forgotten")
 _ANSWERS = {"approved": "yes", "denied": "no", "granted": "allowed", "forgotten": "revoked"}
+_COLUMNS = ("time", "event", "tool", "who", "profile", "door", "outcome", "decision", "ms", "call_id")
 _FILTERS = ("tool", "user", "space", "kind")
 
 
@@ -49,8 +51,12 @@ class AuditPage:
         # `a_user` and not `user`: that is the caller whose eyes an operator looks through.
         chosen = {name: visit.query.get(f"a_{name}", "").strip()[:200] for name in _FILTERS}
         rows = [] if audit is None else await _rows(audit, _filter(chosen))
+        lines = [audit_line(row) for row in rows]
+        file = table_file(visit, "audit", _COLUMNS, lambda: [_cells(line) for line in lines])
+        if file is not None:
+            return file
         values = {
-            "has_audit": audit is not None, "rows": [audit_line(row) for row in rows], "chosen": chosen,
+            "has_audit": audit is not None, "rows": lines, "files": links_of(visit, "/audit"), "chosen": chosen,
             "is_filtered": any(chosen.values()), "fault": "" if audit is None or audit.is_up else audit.fault(),
             "most": AUDIT_ROWS_SHOWN,
         }  # fmt: skip
@@ -66,6 +72,13 @@ class AuditPage:
         stages = [(name, took(spent)) for name, spent in row.stage_s.items()]
         values = {"one": audit_line(row), "stages": stages, "detail": pretty(dict(row.detail)) if row.detail else ""}
         return self._pages.page("audit_row.html", {**frame(visit, "audit"), **values})
+
+
+def _cells(line: AuditLine) -> Sequence[Cell]:
+    row = line.row
+    outcome = line.answer or row.outcome or row.event
+    return (iso_time(row.at), row.event, row.tool or row.name, line.who, row.profile, row.door, outcome, row.decision,
+            round(row.duration_s * 1000, 3), row.call_id)  # fmt: skip
 
 
 def _filter(chosen: Mapping[str, str]) -> AuditFilter:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -14,7 +15,10 @@ from pegboard.server.console.frame import frame
 from pegboard.server.console.page_error import PageError
 from pegboard.server.console.pages import SECURITY_HEADERS, Pages
 from pegboard.server.console.shown_time import ago, until
+from pegboard.server.console.table_file import Cell, iso_time, links_of, table_file
 from pegboard.server.console.visit import Visit
+
+_COLUMNS = ("id", "person", "space", "service", "account", "issuer", "rights", "state", "since", "token_expires")
 
 
 class Service(NamedTuple):
@@ -41,7 +45,10 @@ class ConnectionsPage:
 
     async def list(self, visit: Visit) -> Response:
         """Show the services with the person's own connections, and to operators those of others."""
-        return await self._list(visit)
+        access = _access(visit)
+        listed = [] if access is None or "format" not in visit.query else await access.listed()
+        file = table_file(visit, "connections", _COLUMNS, lambda: [_cells(one) for one in listed])
+        return file or await self._list(visit)
 
     async def connect(self, visit: Visit) -> Response:
         """Begin to connect: go on to the page that asks."""
@@ -88,6 +95,7 @@ class ConnectionsPage:
         values = {
             "has_store": connections is not None and bool(connections.sources), "services": services,
             "others": others, "has_user": access is not None and access.person is not None, "link": link,
+            "files": links_of(visit, "/connections"),
             "done": visit.query.get("done", ""), "of": visit.query.get("of", ""),
         }  # fmt: skip
         return self._pages.page("connections.html", {**frame(visit, "connections"), **values})
@@ -97,6 +105,14 @@ def _access(visit: Visit) -> ConnectionAccess | None:
     """Return the connections of the logged-in person, also when they look through another caller."""
     ctx = visit.gateway.context(visit.session_of)
     return access_of(visit.gateway, ctx, visit.person.space)
+
+
+def _cells(one: Connection) -> Sequence[Cell]:
+    expires = None if one.expires_at is None else iso_time(one.expires_at)
+    return (
+        one.id, one.person.user_id, one.person.space_id, one.source, one.account, one.issuer, " ".join(one.scopes),
+        "connected" if one.is_live else "ended", iso_time(one.created_at), expires,
+    )  # fmt: skip
 
 
 def _row(connection: Connection, now: float) -> ConnectionRow:

@@ -11,6 +11,7 @@ from pegboard.server.console.decision_words import legend_of
 from pegboard.server.console.frame import frame
 from pegboard.server.console.page_error import only_operators
 from pegboard.server.console.pages import Pages
+from pegboard.server.console.table_file import links_of, table_file
 from pegboard.server.console.visit import Visit
 
 MATRIX_PROFILES = 40  # columns
@@ -44,7 +45,12 @@ class MatrixPage:
         ]
         only_differing = visit.query.get("differ") == "1"
         shown = [row for row in rows if not only_differing or len(set(row.codes)) > 1]
+        heads = ("tool", "namespace", *(profiles or ("everybody",)))
+        file = table_file(visit, "matrix", heads, lambda: [(row.name, row.namespace, *row.codes) for row in shown])
+        if file is not None:
+            return file
         values = {
+            "files": links_of(visit, "/matrix"),
             "profiles": profiles or ("everybody",), "rows": shown, "all": len(rows), "differ": only_differing,
             "legend": legend_of(code for row in shown for code in row.codes),
             "left_out": len(visit.profiles) - len(profiles),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from starlette.responses import RedirectResponse, Response
@@ -13,12 +14,14 @@ from pegboard.server.console.frame import frame
 from pegboard.server.console.pages import SECURITY_HEADERS, Pages
 from pegboard.server.console.shown_json import pretty
 from pegboard.server.console.shown_time import ago
+from pegboard.server.console.table_file import Cell, iso_time, links_of, table_file
 from pegboard.server.console.visit import Visit
 from pegboard.tasks.tasks import OPERATOR, Asking, Tasks
 
 TASKS_SHOWN = 500  # tasks on one page
 STUCK_S = 300.0  # seconds without any sign of a running task, after which it is shown first
 
+_COLUMNS = ("id", "tool", "state", "created", "updated", "how_far")
 _ORDER = {"stuck": 0, "asks": 1, "failed": 2, "runs": 3, "completed": 4, "cancelled": 5}
 
 
@@ -50,7 +53,15 @@ class TasksPage:
                 (_row(record, now, steps.get(record.task_id, "")) for record in records),
                 key=lambda row: (_ORDER[row.state], -row.record.updated_at),
             )
-        values = {"rows": rows, "has_tasks": tasks is not None, "done": visit.query.get("done", "")}
+        file = table_file(visit, "tasks", _COLUMNS, lambda: [_cells(row) for row in rows])
+        if file is not None:
+            return file
+        values = {
+            "rows": rows,
+            "files": links_of(visit, "/tasks"),
+            "has_tasks": tasks is not None,
+            "done": visit.query.get("done", ""),
+        }
         return self._pages.page("tasks.html", {**frame(visit, "tasks"), **values})
 
     async def show(self, visit: Visit) -> Response:
@@ -83,6 +94,14 @@ class TasksPage:
         await tasks.resume(task_id, _asking(visit))
         visit.note("task_resumed", _detail(record))
         return _back_to_tasks(visit, "resumed")
+
+
+def _cells(row: TaskRow) -> Sequence[Cell]:
+    record = row.record
+    return (
+        record.task_id, record.tool, row.state, iso_time(record.created_at), iso_time(record.updated_at),
+        record.message or row.step,
+    )  # fmt: skip
 
 
 def _tasks(visit: Visit) -> Tasks | None:
