@@ -41,3 +41,25 @@ def test_a_config_of_python_tools_loads_no_http_client_and_no_form_of_a_kind_tha
 
 def test_a_file_is_known_for_an_agents_by_all_keys_that_its_form_has() -> None:
     assert [set(form.model_fields) for form in AGENT_FILES] == [set(KEYS_OF_AGENT_FILES)] * 2
+
+
+def test_a_client_that_starts_the_server_waits_for_no_numpy_and_no_http_client(tmp_path: Path) -> None:
+    (tmp_path / "pegboard.yaml").write_text("python: [own]\n")
+    (tmp_path / "own.py").write_text(
+        "from pegboard import default_catalog\n@default_catalog.tool\ndef here() -> None: ...\n"
+    )
+    code = "import sys; sys.argv = ['pegboard', 'serve', '--stdio']; from pegboard.cli import main; main()"
+    client = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "client", "version": "1"}}
+    messages = [
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {}},
+    ]
+    ran = subprocess.run(
+        [sys.executable, "-X", "importtime", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False,
+        input="".join(json.dumps(each) + "\n" for each in messages),
+    )  # fmt: skip
+    assert '"here"' in ran.stdout, ran.stderr
+    imported = {line.rpartition("|")[2].strip() for line in ran.stderr.splitlines() if line.startswith("import time:")}
+    assert "pegboard.server.stdio" in imported
+    assert not imported & {"httpcore2", "httpx2", "numpy", "sqlalchemy"}

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from pegboard.catalog import Catalog
@@ -23,12 +24,17 @@ from pegboard.core.ports import DocumentSync, Probed
 from pegboard.egress.destinations import only_host_of
 from pegboard.egress.limits import PROBE_S
 from pegboard.egress.process import check_program
-from pegboard.egress.reachability import check_reachable
-from pegboard.egress.urls import expand_path, placeholders_of
+from pegboard.lazy import LazyModule
 from pegboard.model.agent import ModelSpec
 from pegboard.model.error import CallError
 from pegboard.model.probe import Part, PartKind
 from pegboard.models.language_models import base_url_of, has_endpoint
+
+if TYPE_CHECKING:
+    from pegboard.egress import reachability, urls
+else:
+    reachability = LazyModule("pegboard.egress.reachability")
+    urls = LazyModule("pegboard.egress.urls")
 
 
 def parts_of(config: Config, catalog: Catalog, *, bus: Probed | None = None) -> Iterator[Part]:
@@ -136,7 +142,7 @@ def _servers(config: Config, catalog: Catalog) -> Iterator[Part]:
     for tool in (*config.tools, *(tool for agent in config.agents for tool in agent.tools)):
         if tool.value.type == "webhook":
             url = tool.value.webhook.url
-            url = expand_path(url, dict.fromkeys(placeholders_of(url), "x"))
+            url = urls.expand_path(url, dict.fromkeys(urls.placeholders_of(url), "x"))
             yield _at(url, kind="server", name=f"of {tool.value.name}", where=tool.at.origin)
     for hook in config.hooks:
         if is_url(hook.value.use):
@@ -168,7 +174,7 @@ def _models(config: Config, catalog: Catalog) -> Iterator[Part]:
 
 def _at(url: str, *, kind: PartKind, name: str, where: str) -> Part:
     parts = urlsplit(url)
-    check = partial(check_reachable, url, only_host_of(url), timeout_s=PROBE_S)
+    check = partial(reachability.check_reachable, url, only_host_of(url), timeout_s=PROBE_S)
     return Part(kind=kind, name=f"{name} ({parts.scheme}://{parts.netloc})", where=where, check=check)
 
 

@@ -20,7 +20,7 @@ from pegboard.discovery.learning import use_store
 from pegboard.limits import sql_budgets
 from pegboard.model.error import DefinitionError
 from pegboard.model.secret import Secret
-from pegboard.models.embedding import cache
+from pegboard.models.embedding import cache_table
 from pegboard.storage.backup import BUSY_S
 from pegboard.storage.database import Database, database_of
 from pegboard.storage.postgres_server import PostgresServer
@@ -40,7 +40,7 @@ SCHEMAS: dict[str, Schema] = {
         conversations.SCHEMA,
         use_store.SCHEMA,
         sql_budgets.SCHEMA,
-        cache.SCHEMA,
+        cache_table.SCHEMA,
         sql_audit.SCHEMA,
     )
 }

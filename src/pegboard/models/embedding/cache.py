@@ -12,21 +12,16 @@ from pathlib import Path
 import numpy as np
 
 from pegboard.core.ports import Embedder
+from pegboard.models.embedding.cache_table import SCHEMA
 from pegboard.models.embedding.vectors import Vectors, embedded, loaded
 from pegboard.storage.sqlite_file import SqliteFile
-from pegboard.storage.store_schema import Schema, StoreConnection, table_version
+from pegboard.storage.store_schema import StoreConnection
 
 EMBED_CACHE_ROWS = 200_000  # vectors in one file
 EMBED_CACHE_BUSY_S = 1.0  # seconds that a search waits for the locked file before it continues without
 
 log = logging.getLogger("pegboard")
 
-SCHEMA = Schema(
-    name="embedding_cache",
-    sqlite=("create table vectors (mark blob primary key, row blob not null);",),
-    tables=("vectors",),
-    unrecorded=table_version("vectors"),
-)
 # Delete the oldest tenth; `rowid` gives the order of insertion.
 _FORGET = "delete from vectors where rowid <= (select max(rowid) from vectors) - :keep"
 
