@@ -54,6 +54,10 @@ class RawServer:
         with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+                if head.startswith("OPTIONS * "):
+                    # A probe, which every server of HTTP answers somehow.
+                    writer.write(answer(status="204 No Content"))
+                    break
                 self.heads.append(head)
                 length = next(
                     (int(h.split(":")[1]) for h in head.lower().split("\r\n") if h.startswith("content-length:")), 0

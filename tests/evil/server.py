@@ -11,6 +11,7 @@ ttl=MS          say of each list how long it holds
 changes=N       announce N times after each list that it has changed
 tells=N         announce N times after each call that the list has changed
 start=exit|hang|stderr|garbage    what it does before it is spoken to
+pings=ignored   answer no ping
 log=PATH        append a line for each message that came, and for each run of `write`
 stubborn=S      ignore SIGTERM, and leave three `sleep S` behind, one in a session of its own
 media=TYPES     the Content-Type of answers to `tools/call`; several, with `|` between, are headers of their own
@@ -81,7 +82,7 @@ def page(cursor: str | None) -> dict[str, Any]:
 def answer(message: dict[str, Any]) -> dict[str, Any] | None:
     """Return the honest answer to a message, `None` to a notification."""
     method, identity = message.get("method"), message.get("id")
-    if identity is None:
+    if identity is None or (method == "ping" and OPTIONS.get("pings") == "ignored"):
         return None
     if method == "initialize":
         capabilities = {"tools": {"listChanged": True}}

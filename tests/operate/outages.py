@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 import pytest
@@ -24,7 +24,8 @@ from psutil import Process
 from pegboard.auth.keys import KeyStore
 from tests import forking
 from tests.limits.server import RedisServer
-from tests.operate.world import ALERTS, API, FUNCTIONS, Database, Relay, Served, Web, World
+from tests.operate.world import ALERTS, API, FUNCTIONS, WAITS, Database, Relay, Served, Web, World
+from tests.ports import free_port
 from tests.server.processes import serving
 
 Step = Callable[[World], Awaitable[None]]
@@ -65,12 +66,24 @@ class Parts:
         return web
 
 
+Way = Literal["killed", "stopped", "misaddressed"]
+"""`stopped` is a part that keeps its connections and answers nothing, as a program after SIGSTOP or on a lost network;
+`misaddressed` is a config, taken by a reload, with the address of a part where nothing is."""
+
+
 class Prepared(Struct, frozen=True, kw_only=True):
-    """The sections of a config that use a part, and the steps that take it away and bring it back."""
+    """The sections of a config that use a part, and the steps that take it away and bring it back.
+
+    `ways` has the steps of the ways other than `killed`.
+    """
 
     config: dict[str, Any]
     begin: Step
     end: Step
+    ways: Mapping[Way, tuple[Step, Step]] = field(default_factory=dict[Way, tuple[Step, Step]])
+
+    def steps(self, way: Way) -> tuple[Step, Step]:
+        return self.ways.get(way, (self.begin, self.end))
 
 
 class Outage(Struct, frozen=True, kw_only=True):
@@ -93,11 +106,13 @@ class Outage(Struct, frozen=True, kw_only=True):
     def is_well(self, served: Served) -> bool:
         return served.readyz == "200 ready" and served.call.startswith(self.well)
 
-    def is_told(self, served: Served) -> bool:
+    def is_told(self, served: Served, way: Way = "killed") -> bool:
         told = (
             (self.metric, served.metrics), (self.log, served.log), (self.alert, served.alerts),
-            (self.readyz, (served.readyz,)), (self.call, (served.call,)),
+            (self.readyz, (served.readyz,)), (self.call if way == "killed" else "", (served.call,)),
         )  # fmt: skip
+        if way == "killed" and served.call == WAITS:
+            return False
         return all(any(text in each for each in texts) for text, texts in told)
 
     def is_over(self, served: Served) -> bool:
@@ -111,7 +126,7 @@ class Outage(Struct, frozen=True, kw_only=True):
 
 @asynccontextmanager
 async def world_of(
-    outage: Outage, folder: Path, superuser_url: str, name: str
+    outage: Outage, folder: Path, superuser_url: str, name: str, way: Way = "killed"
 ) -> AsyncGenerator[tuple[World, Prepared]]:
     """Serve the config of an outage for the time of the block."""
     async with AsyncExitStack() as stack:
@@ -122,10 +137,46 @@ async def world_of(
         config = {"name": "shop", "python": ["outage_tools"], "alerts": [receiver], **prepared.config}
         (folder / "pegboard.yaml").write_text(orjson.dumps(config).decode())
         options = ("--log-format", "json", "--log-level", "warning", *outage.options)
+        if way == "misaddressed":
+            options += ("--reload",)
         server = await stack.enter_async_context(serving(folder, *options, env=parts.env, address=parts.address))
         world = World(folder, server, tool=outage.tool, arguments=outage.arguments, env=parts.env)
         world.address = parts.address
+        stack.push_async_callback(world.end)
         yield world, prepared
+
+
+def _misaddressed(right: str) -> tuple[Step, Step]:
+    """Return the steps that write another port into the config, and the right one again."""
+    wrong = f"{right.rpartition(':')[0]}:{free_port()}"
+
+    def swap(world: World, old: str, new: str) -> None:
+        file = world.folder / "pegboard.yaml"
+        text = file.read_text()
+        assert old in text
+        # In one step, since a reload may read it at any moment.
+        (world.folder / "new.yaml").write_text(text.replace(old, new))
+        (world.folder / "new.yaml").rename(file)
+
+    async def begin(world: World) -> None:
+        swap(world, right, wrong)
+
+    async def end(world: World) -> None:
+        swap(world, wrong, right)
+
+    return begin, end
+
+
+def _relayed(relay: Relay, address: str) -> Mapping[Way, tuple[Step, Step]]:
+    """Return the other ways to lose a server behind a relay."""
+
+    async def freeze(_: World) -> None:
+        relay.freeze()
+
+    async def mend(_: World) -> None:
+        await relay.mend()
+
+    return {"stopped": (freeze, mend), "misaddressed": _misaddressed(address)}
 
 
 def _redis(section: Callable[[str], dict[str, Any]]) -> Callable[[Parts], Awaitable[Prepared]]:
@@ -138,7 +189,14 @@ def _redis(section: Callable[[str], dict[str, Any]]) -> Callable[[Parts], Awaita
         async def end(_: World) -> None:
             await asyncio.to_thread(server.start)
 
-        return Prepared(config=section(server.uri), begin=begin, end=end)
+        async def freeze(_: World) -> None:
+            server.freeze()
+
+        async def thaw(_: World) -> None:
+            server.thaw()
+
+        ways: dict[Way, tuple[Step, Step]] = {"stopped": (freeze, thaw), "misaddressed": _misaddressed(server.uri)}
+        return Prepared(config=section(server.uri), begin=begin, end=end, ways=ways)
 
     return prepare
 
@@ -153,7 +211,8 @@ def _postgres(section: Callable[[str], dict[str, Any]]) -> Callable[[Parts], Awa
         async def end(_: World) -> None:
             await database.relay.mend()
 
-        return Prepared(config=section(database.uri), begin=begin, end=end)
+        ways = _relayed(database.relay, database.address)
+        return Prepared(config=section(database.uri), begin=begin, end=end, ways=ways)
 
     return prepare
 
@@ -161,16 +220,21 @@ def _postgres(section: Callable[[str], dict[str, Any]]) -> Callable[[Parts], Awa
 def _web(section: Callable[[str], dict[str, Any]], **files: object) -> Callable[[Parts], Awaitable[Prepared]]:
     async def prepare(parts: Parts) -> Prepared:
         web = await parts.web()
+        relay = Relay(web.port)
+        await relay.mend()
+        parts.stack.push_async_callback(relay.cut)
+        address = f"127.0.0.1:{relay.port}"
         for name, content in files.items():
             (parts.folder / f"{name}.json").write_bytes(orjson.dumps(content))
 
         async def begin(_: World) -> None:
-            await web.stop()
+            await relay.cut()
 
         async def end(_: World) -> None:
-            await web.start()
+            await relay.mend()
 
-        return Prepared(config=section(web.url), begin=begin, end=end)
+        ways = _relayed(relay, address)
+        return Prepared(config=section(f"http://{address}"), begin=begin, end=end, ways=ways)
 
     return prepare
 
@@ -218,13 +282,25 @@ async def _mcp_stdio(parts: Parts) -> Prepared:
 
     async def begin(world: World) -> None:
         down.touch()
-        (program,) = [each for each in Process(world.server.pid).children(True) if "notes.py" in each.cmdline()]
-        program.kill()
+        program_of(world).kill()
 
     async def end(_: World) -> None:
         down.unlink()
 
-    return Prepared(config={"tools": [{"name": "notes", "type": "mcp", "mcp": mcp}]}, begin=begin, end=end)
+    async def freeze(world: World) -> None:
+        program_of(world).suspend()
+
+    async def thaw(world: World) -> None:
+        program_of(world).resume()
+
+    ways: dict[Way, tuple[Step, Step]] = {"stopped": (freeze, thaw)}
+    tools = [{"name": "notes", "type": "mcp", "mcp": mcp}]
+    return Prepared(config={"tools": tools}, begin=begin, end=end, ways=ways)
+
+
+def program_of(world: World) -> Process:
+    (program,) = [each for each in Process(world.server.pid).children(True) if "notes.py" in each.cmdline()]
+    return program
 
 
 async def _mcp_http(parts: Parts) -> Prepared:
@@ -243,8 +319,10 @@ async def _mcp_http(parts: Parts) -> Prepared:
     async def end(_: World) -> None:
         await relay.mend()
 
-    mcp = {"transport": "http", "url": f"http://127.0.0.1:{relay.port}/mcp"}
-    return Prepared(config={"tools": [{"name": "notes", "type": "mcp", "mcp": mcp}]}, begin=begin, end=end)
+    address = f"127.0.0.1:{relay.port}"
+    mcp = {"transport": "http", "url": f"http://{address}/mcp"}
+    tools = [{"name": "notes", "type": "mcp", "mcp": mcp}]
+    return Prepared(config={"tools": tools}, begin=begin, end=end, ways=_relayed(relay, address))
 
 
 async def _config(parts: Parts) -> Prepared:
@@ -445,3 +523,12 @@ OUTAGES: Mapping[str, Outage] = {
         call="200 ok",
     ),
 }  # fmt: skip
+
+STOPPED = (
+    "bus", "limits", "consents", "tasks", "documents", "audit", "model", "openapi", "mcp-stdio", "mcp-http",
+)  # fmt: skip
+OTHER_WAYS: Sequence[tuple[str, Way]] = (
+    *((name, "stopped") for name in STOPPED),
+    # Another bus, audit, or store of consents or tasks, is used from the next start on.
+    *((name, "misaddressed") for name in ("limits", "documents", "model", "openapi", "mcp-http")),
+)

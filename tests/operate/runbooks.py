@@ -43,11 +43,17 @@ def lines_of(seen: Seen) -> dict[str, tuple[str, ...]]:
     }
 
 
-def check_page(name: str, told: Told) -> None:
-    """Check that the page of an outage shows what was seen; in each channel at least one of the lines."""
+def write_down(name: str, told: Told) -> None:
+    """Write what was seen to build/outages, if that is asked for."""
     if IS_WRITING:
         WRITTEN.mkdir(parents=True, exist_ok=True)
         (WRITTEN / f"{name}.json").write_bytes(msgspec.json.format(msgspec.json.encode(told)))
+
+
+def check_page(name: str, told: Told) -> None:
+    """Check that the page of an outage shows what was seen; in each channel at least one of the lines."""
+    if IS_WRITING:
+        write_down(name, told)
         return
     page = (PAGES / f"{name}.md").read_text(encoding="utf-8")
     for seen in (told.away, told.back):

@@ -28,3 +28,26 @@ async def test_a_part_is_logged_once_when_it_is_lost_and_once_when_it_returns(
         "part_lost: the store tasks does not work: gone",
         "part_returned: the store tasks works again",
     ]
+
+
+async def test_a_lost_part_that_the_config_does_not_use_any_more_is_logged_as_over(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def check() -> None:
+        raise OSError("gone")
+
+    part = Part(kind="model", name="default (http://mistyped)", where="", check=check)
+    used, of_source = [part], Part(kind="server", name="of shop", where="", check=check, source="shop")
+    states = PartStates(lambda: [*used], clock=lambda: 0.0)
+    with caplog.at_level(logging.WARNING, logger="pegboard"):
+        await states.probes()
+        used[:] = [of_source]
+        await states.probes()
+        used.clear()
+        await states.probes()
+    assert [record.getMessage() for record in caplog.records] == [
+        "part_lost: the model default (http://mistyped) does not work: gone",
+        "part_returned: the config does not use the model default (http://mistyped) any more",
+        # Its source does not work, and tells so itself.
+        "part_lost: the server of shop does not work: gone",
+    ]

@@ -75,17 +75,32 @@ API = {
 }
 
 
+CALL_WAIT_S = 2.0
+WAITS = "no answer yet"
+
+
 class Relay:
-    """Forwards a port of loopback to a server until it is cut; then it refuses connections, as a dead server does."""
+    """Forwards a port of loopback to a server.
+
+    After `cut` it refuses connections, as a dead server does. After `freeze` it keeps its connections, accepts new ones
+    and answers none, as a stopped server does. `mend` ends both.
+    """
 
     def __init__(self, target: str | int) -> None:
         """Forward to a socket file, or to a port of loopback."""
         self.port, self._target = free_port(), target
         self._server: asyncio.Server | None = None
         self._tasks = set[asyncio.Task[None]]()
+        self._is_flowing = asyncio.Event()
 
     async def mend(self) -> None:
+        self._is_flowing.set()
+        if self._server is not None:
+            return
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
+
+    def freeze(self) -> None:
+        self._is_flowing.clear()
 
     async def cut(self) -> None:
         server, self._server = self._server, None
@@ -102,22 +117,23 @@ class Relay:
         task.add_done_callback(self._tasks.discard)
         writers = [writer]
         with suppress(asyncio.CancelledError):
+            await self._is_flowing.wait()
             if isinstance(self._target, int):
                 their_reader, their_writer = await asyncio.open_connection("127.0.0.1", self._target)
             else:
                 their_reader, their_writer = await asyncio.open_unix_connection(self._target)
             writers.append(their_writer)
-            await asyncio.gather(_copy(reader, their_writer), _copy(their_reader, writer))
+            await asyncio.gather(self._copy(reader, their_writer), self._copy(their_reader, writer))
         for each in writers:
             each.close()
 
-
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with suppress(ConnectionError):
-        while piece := await reader.read(65_536):
-            writer.write(piece)
-            await writer.drain()
-        writer.close()
+    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            while piece := await reader.read(65_536):
+                await self._is_flowing.wait()
+                writer.write(piece)
+                await writer.drain()
+            writer.close()
 
 
 class Database:
@@ -129,7 +145,8 @@ class Database:
             connection.execute(f"drop database if exists {name} with (force)".encode())
             connection.execute(f"create database {name}".encode())
         self.relay = Relay(str(Path(folder, ".s.PGSQL.5432")))
-        self.uri = f"postgresql://postgres@127.0.0.1:{self.relay.port}/{name}"
+        self.address = f"127.0.0.1:{self.relay.port}"
+        self.uri = f"postgresql://postgres@{self.address}/{name}"
 
 
 class Web:
@@ -189,6 +206,9 @@ class World:
         """Where `forking` forks from."""
         self._log_from = self._alerts_from = 0
         self._usual: frozenset[str] = frozenset()
+        self._calling: asyncio.Task[str] | None = None
+        self.is_calling = True
+        """Whether the tool is called all the time."""
 
     async def settle(self) -> None:
         """Take the present state as the usual one."""
@@ -219,7 +239,7 @@ class World:
         )
 
     async def _served(self) -> Served:
-        call, readyz, gauges = await asyncio.gather(self._call(), self._readyz(), self._gauges())
+        call, readyz, gauges = await asyncio.gather(self._latest_call(), self._readyz(), self._gauges())
         clean = self._clean
         return Served(
             readyz=clean(readyz),
@@ -228,6 +248,23 @@ class World:
             alerts=tuple(dict.fromkeys(clean(_alerted(line)) for line in self._alert_lines()[self._alerts_from :])),
             call=clean(call),
         )
+
+    async def _latest_call(self) -> str:
+        """Return how the latest call ended. A call may wait for a part that is stopped, and nothing waits for it."""
+        if not self.is_calling:
+            return WAITS
+        calling = self._calling = self._calling or asyncio.ensure_future(self._call())
+        await asyncio.wait({calling}, timeout=CALL_WAIT_S)
+        if not calling.done():
+            return WAITS
+        self._calling = None
+        return calling.result()
+
+    async def end(self) -> None:
+        """Leave the call that still waits."""
+        if self._calling is not None:
+            self._calling.cancel()
+            await asyncio.wait({self._calling})
 
     async def _call(self) -> str:
         got = await self._get("POST", f"/v1/tools/{self._tool}/call", json=self._arguments)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pegboard import CallError, Catalog
+from pegboard.sources.mcp import connection, supervised_source
 from pegboard.sources.mcp.backoff import Backoff, RefreshThrottle
 from pegboard.sources.mcp.supervised_source import McpSource
 from tests.timing import PATIENCE_S, is_within
@@ -102,6 +103,43 @@ async def test_nothing_is_left_of_a_stubborn_server_that_is_being_replaced_at_th
         source._request_refresh()
         await until(lambda: source.state().status != "ok", within_s=PATIENCE_S)
     assert (processes_of(log), processes_with(seconds)) == ([], [])
+
+
+async def test_a_stopped_program_counts_as_unreachable_until_it_answers_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = _pings_soon(monkeypatch, tmp_path)
+    async with running(on_stdio(EVIL, f"log={log}", trust="any")) as (catalog, source):
+        await until(lambda: "ping" in log.read_text())
+        (process,) = processes_of(log)
+        os.kill(process, signal.SIGSTOP)
+        await until(lambda: source.state().status == "unreachable")
+        text = "The MCP server 'up' does not answer: it is connected, but did not answer within 0.5 s."
+        assert (source.state().reason, source.state().is_up) == (text, True)
+        assert len(view_of(catalog).names()) == 3
+        os.kill(process, signal.SIGCONT)
+        await until(lambda: source.state().status == "ok")
+        assert processes_of(log) == [process]
+    assert [record.getMessage() for record in caplog.records if "up" in record.getMessage()] == [
+        f"MCP server 'up': {text}", "MCP server 'up' works again.",
+    ]  # fmt: skip
+
+
+async def test_a_program_that_answers_lists_but_no_pings_is_asked_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = _pings_soon(monkeypatch, tmp_path)
+    async with running(on_stdio(EVIL, f"log={log}", "pings=ignored", trust="any")) as (_, source):
+        await until(lambda: "works again" in caplog.text)
+        await until(lambda: not [task for task in asyncio.all_tasks() if task.get_name() == "mcp-watch-up"])
+        assert source.state().status == "ok"
+
+
+def _pings_soon(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Path:
+    monkeypatch.setattr(supervised_source, "MCP_PING_S", 0.05)
+    for module in (supervised_source, connection):
+        monkeypatch.setattr(module, "PROBE_S", 0.5)
+    return folder / "log"
 
 
 async def test_a_refresh_lists_anew_at_once_and_says_when_the_server_is_away(tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def _shown(record: JSON) -> Iterable[str]:
     for (kind, tool, what, detail), names in [*profiles.items()][:RELOAD_CHANGES]:
         of = ", ".join(filter(None, names))
         rule = f" ({what})" if what else ""
-        yield f"{kind} {tool or 'rule'}{rule}{f' in {of}' if of else ''}: {detail}"
+        yield f"{kind} {tool or 'rule'}{rule}{f' in {of}' if of else ''}{f': {detail}' if detail else ''}"
     if len(profiles) > RELOAD_CHANGES:
         yield f"{len(profiles) - RELOAD_CHANGES} more changes"
 

@@ -24,6 +24,7 @@ from pegboard.lazy import LazyModule
 from pegboard.model.alert import AlertKind, AlertRule, Alerts, AlertState
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
+from pegboard.model.probe import Probe
 from pegboard.tasks.tasks import OPERATOR
 from pegboard.telemetry.alert_book import AlertBook, AlertChange, StateKey
 from pegboard.telemetry.alert_states import (
@@ -39,7 +40,7 @@ from pegboard.telemetry.alert_states import (
 )
 from pegboard.telemetry.alert_turn import AlertTurn
 from pegboard.telemetry.budget_refusals import BudgetRefusals
-from pegboard.telemetry.part_states import PartStates
+from pegboard.telemetry.part_states import PartKey, PartStates
 
 ALERT_CHECK_S = 2.0  # seconds between two looks at what is wrong
 ALERT_PROBE_S = 10.0  # seconds between two probes of all parts, for the log, if there are no alerts
@@ -156,25 +157,33 @@ class AlertWatch:
         states = {name: source.state() for name, source in registry.sources.items()}
         alert_states += states_of_sources(states)
         undecided.update((kind, name) for name, state in states.items() if is_undecided(state) for kind in OF_SOURCES)
-        if wanted & {"down", "store_down"}:
-            alert_states += states_of_parts(await self._part_states.probes())
-        audit = self._catalog.executor.ports.audit
-        if audit is not None and "audit_broken" in wanted:
-            alert_states += states_of_audit(await asyncio.to_thread(audit.fault))
         slow: tuple[tuple[AlertKind, float, _StatesNow], ...] = (
             ("task_stuck", ALERT_TASKS_S, self._stuck_tasks),
             ("consent_waiting", ALERT_QUESTIONS_S, self._waiting_questions),
             ("budget", ALERT_BUDGETS_S, self._used_budgets),
         )
-        for kind, interval_s, states_now in slow:
-            if kind in wanted:
-                known = await self._slowly(kind, interval_s, states_now)
-                if known is None:
-                    # The store does not answer, which is another alert.
-                    undecided.update((kind, each) for each in self._book.subjects(kind))
-                else:
-                    alert_states += known
+        slow = tuple(each for each in slow if each[0] in wanted)
+        # All at the same time: each of these waits for its own store, and that may be the one that hangs.
+        probes, fault, found = await asyncio.gather(
+            self._probes(wanted),
+            self._audit_fault(wanted),
+            asyncio.gather(*(self._slowly(*each) for each in slow)),
+        )
+        alert_states += [*states_of_parts(probes), *states_of_audit(fault)]
+        for (kind, _, _), known in zip(slow, found, strict=True):
+            if known is None:
+                # The store does not answer, which is another alert.
+                undecided.update((kind, each) for each in self._book.subjects(kind))
+            else:
+                alert_states += known
         return {(state.kind, state.subject): state for state in alert_states}, undecided
+
+    async def _probes(self, wanted: frozenset[AlertKind]) -> Mapping[PartKey, Probe]:
+        return await self._part_states.probes() if wanted & {"down", "store_down"} else {}
+
+    async def _audit_fault(self, wanted: frozenset[AlertKind]) -> str:
+        audit = self._catalog.executor.ports.audit
+        return "" if audit is None or "audit_broken" not in wanted else await asyncio.to_thread(audit.fault)
 
     async def _slowly(
         self, kind: AlertKind, interval_s: float, states_now: _StatesNow

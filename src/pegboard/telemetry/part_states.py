@@ -67,7 +67,8 @@ class PartStates:
 
     A server has one, and uses it on its event loop. A part is probed again when somebody asks and its latest probe is
     two seconds old, whether that failed or not. Nothing runs in the background, so there is nothing to close. A part
-    that stops working is logged as `part_lost`, and when it works again as `part_returned`.
+    that stops working is logged as `part_lost`, and as `part_returned` when it works again, or when a reload has left
+    it out.
 
     Args:
         parts: returns the current parts.
@@ -77,7 +78,7 @@ class PartStates:
     def __init__(self, parts: Callable[[], Iterable[Part]], *, clock: Callable[[], float] = time.monotonic) -> None:
         self._parts, self._clock = parts, clock
         self._known: dict[PartKey, _Known] = {}
-        self._lost: set[PartKey] = set()
+        self._lost: dict[PartKey, Part] = {}
 
     async def probes(self, *, only_required: bool = False) -> Mapping[PartKey, Probe]:
         """Return the probes of all parts, or of those without which calls fail."""
@@ -85,6 +86,8 @@ class PartStates:
         wanted: dict[PartKey, Part] = {
             (part.kind, part.name): part for part in self._parts() if part.is_required or not only_required
         }
+        if not only_required:
+            self._forget_removed(wanted)
         for key, part in wanted.items():
             known = self._known.get(key)
             if known is None or (known.probe.done() and now - known.began >= PROBE_KEPT_S):
@@ -94,15 +97,23 @@ class PartStates:
         probes = await asyncio.shield(asyncio.gather(*running))
         return dict(zip(wanted, probes, strict=True))
 
+    def _forget_removed(self, wanted: Mapping[PartKey, Part]) -> None:
+        """Log the end of outages of parts that the config no longer uses, such as a mistyped address."""
+        for key, part in list(self._lost.items()):
+            # The part of a source is left out while the source itself does not work.
+            if key not in wanted and not part.source:
+                del self._lost[key]
+                _warn("part_returned", f"the config does not use the {part.kind} {part.name} any more", part)
+
     async def _logged(self, key: PartKey, part: Part) -> Probe:
         """Probe a part, and log a change since its previous probe."""
         probe = await _probe(part, PROBE_S)
         named = f"the {part.kind} {part.name}"
         if probe.ok and key in self._lost:
-            self._lost.discard(key)
+            del self._lost[key]
             _warn("part_returned", f"{named} works again", part)
         elif not probe.ok and key not in self._lost:
-            self._lost.add(key)
+            self._lost[key] = part
             _warn("part_lost", f"{named} does not work: {probe.detail}", part)
         return probe
 

@@ -21,6 +21,9 @@ from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS, is_version_at_least
 from pydantic import TypeAdapter, ValidationError
 
+from pegboard.egress.destinations import only_host_of
+from pegboard.egress.limits import PROBE_S
+from pegboard.egress.reachability import check_reachable
 from pegboard.model.call_context import CallContext, UpstreamOutcome
 from pegboard.model.error import CallError, ToolError
 from pegboard.model.hops import HOPS_KEY, check_may_leave
@@ -157,6 +160,8 @@ class Connection:
         self.settings, self.evidence, self._server_id = settings, evidence, server_id
         self._ways = ServersBehind()
         self.fault: CallError | None = None
+        self.silence: CallError | None = None
+        """Why the server counts as unreachable although the connection is open; `None` while it answers."""
         self.is_lost = False
         self.traffic = StdioTraffic(bounds=settings.bounds)
         self.failures = TransportFailures(self.lose, on_changed, evidence)
@@ -188,6 +193,38 @@ class Connection:
         """Whether a working server could be busy with calls in flight; false after many without an answer."""
         is_mute = self._last_answer == self._dispatcher.answers and self._abandoned >= MCP_MUTE_CALLS
         return bool(self._in_flight) and not is_mute
+
+    @property
+    def answers(self) -> int:
+        """How many answers the server has sent."""
+        return self._dispatcher.answers
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether calls wait for the server, which may be too busy for a ping, and none was given up without answer."""
+        has_given_up = self._last_answer == self._dispatcher.answers and self._abandoned > 0
+        return bool(self._in_flight) and not has_given_up
+
+    async def ping(self) -> None:
+        """Wait until the server shows that it runs: over stdio by any answer, over HTTP as its host reacts.
+
+        A host far away is not sent a request: that could wake a service that sleeps while it is not used.
+
+        Raises:
+            CallError, OSError: the host cannot be reached, or stays silent.
+            TimeoutError: the program does not answer.
+        """
+        if self.settings.transport != "stdio":
+            await check_reachable(self.settings.url, only_host_of(self.settings.url), timeout_s=PROBE_S)
+            return
+        version = self.session.protocol_version or ""
+        async with asyncio.timeout(PROBE_S):
+            # An error is an answer.
+            with suppress(MCPError):
+                if version in MODERN_PROTOCOL_VERSIONS:
+                    await self.session.send_discover(version)
+                else:
+                    await self.session.send_ping()
 
     async def connect(self, stack: AsyncExitStack, opened: AbstractAsyncContextManager[Streams]) -> None:
         """Open the transport and negotiate a protocol version."""

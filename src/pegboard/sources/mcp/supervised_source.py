@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pegboard.core.after_fork import leave_to_parent, renew_after_fork
 from pegboard.core.cancellation import cancel_and_wait
 from pegboard.core.ports import HoldsSecrets, SendsForAccount
+from pegboard.egress.limits import PROBE_S
 from pegboard.lazy import LazyModule
 from pegboard.model.call_context import CallContext
 from pegboard.model.error import CallError
@@ -44,6 +45,7 @@ else:
 
 MCP_CONNECT_S = 15.0  # seconds for connecting and the first lists, if a call's time limit is shorter
 MCP_CALL_WAITS_S = 0.9  # seconds that a call waits for a reconnection
+MCP_PING_S = 2.0  # seconds between two pings of a server that has nothing to do
 MCP_REFRESH_S = (30.0, 300.0, 3_600.0)  # seconds between listings of a server that does not announce changes; growing
 
 log = logging.getLogger("pegboard")
@@ -179,7 +181,12 @@ class McpSource(Composable):
         if self.lock.fault and self.settings.trust != "any":
             return SourceState(status="quarantined", is_up=True, reason=self.lock.fault, quarantined=hidden)
         if self._connection is not None and not self._connection.is_lost:
-            return SourceState(quarantined=hidden, changed=changed, flagged=flagged, reason=self.partial)
+            silence = self._connection.silence
+            return SourceState(
+                status="ok" if silence is None else "unreachable",
+                quarantined=hidden, changed=changed, flagged=flagged,
+                reason=self.partial if silence is None else silence.error.message,
+            )  # fmt: skip
         fault = self._last_fault
         status = "connecting" if fault is None else "unreachable"
         if fault is not None and fault.error.kind == "upstream_auth":
@@ -298,7 +305,11 @@ class McpSource(Composable):
                     self._on_connected(connection)
                     await self._refresh_resources(connection)
                     self._is_listed = True
-                    await self._relist_until_lost(connection)
+                    watching = asyncio.create_task(self._watch(connection), name=f"mcp-watch-{self.name}")
+                    try:
+                        await self._relist_until_lost(connection)
+                    finally:
+                        watching.cancel()
                     # Closing first would tell a call that its outcome is unknown, although its answer has arrived.
                     await connection.failures.delivered()
         except asyncio.CancelledError:
@@ -317,6 +328,46 @@ class McpSource(Composable):
             if words := evidence.words_for_log():
                 log.warning("MCP server %r: %s", self.name, words.strip())
         return connection.unavailable()
+
+    async def _watch(self, connection: Connection) -> None:
+        """Ping the server while it has nothing to do, and record while it stays silent, as a stopped program does."""
+        answers, has_answered_ping, ignores_pings = connection.answers, False, False
+        while not (connection.is_lost or ignores_pings):
+            await asyncio.sleep(MCP_PING_S)
+            if connection.answers != answers:
+                # A program that answers lists, but never a ping, would be silent again and again.
+                is_silent, is_program = connection.silence is not None, self.settings.transport == "stdio"
+                ignores_pings = is_silent and is_program and not has_answered_ping
+                self._note_answer(connection)
+            elif not connection.is_in_use:
+                has_answered_ping = await self._ping(connection) or has_answered_ping
+            answers = connection.answers
+
+    async def _ping(self, connection: Connection) -> bool:
+        """Ping the server; record and return whether it answered."""
+        try:
+            await connection.ping()
+        except TimeoutError:
+            self._note_silence(connection, f"it is connected, but did not answer within {PROBE_S:g} s")
+            return False
+        except (OSError, CallError) as error:
+            self._note_silence(connection, str(error))
+            return False
+        self._note_answer(connection)
+        return True
+
+    def _note_silence(self, connection: Connection, reason: str) -> None:
+        if connection.silence is None and not connection.is_lost:
+            text = f"The MCP server {self.name!r} does not answer: {reason.rstrip('.')}."
+            connection.silence = CallError("upstream_unavailable", text)
+            log.warning("MCP server %r: %s", self.name, connection.silence)
+            # The connection ends if the list is not answered either.
+            self._request_refresh()
+
+    def _note_answer(self, connection: Connection) -> None:
+        if connection.silence is not None:
+            connection.silence = None
+            log.warning("MCP server %r works again.", self.name)
 
     async def _relist_until_lost(self, connection: Connection) -> None:
         """List again whenever there is a reason, until the connection is lost."""
