@@ -133,7 +133,10 @@ async def test_a_person_looks_with_a_tool_that_only_reads_before_the_decision(ba
         await browser.get("/consents")
         [path] = re.findall(r'href="/console(/tools/show_order[^"#]*)#try"', browser.page)
         # The form has the arguments that both calls have, and those of other people's questions for nobody.
-        assert 'value="&lt;i&gt;ann-1"' in (await browser.get(unescape(path))).text
+        form = (await browser.get(unescape(path))).text
+        assert ('value="&lt;i&gt;ann-1"' in form, "Back to the calls that wait" in form) == (True, True)
+        looked = await browser.post(unescape(path), **{"/order": "ann-1"})
+        assert ("ann-1 was sent" in looked.text, "Back to the calls that wait" in looked.text) == (True, True)
         await browser.post("/logout")
         await browser.log_in(bank.key["bob"])
         assert "ann-1" not in (await browser.get(unescape(path))).text

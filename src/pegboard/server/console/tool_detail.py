@@ -108,7 +108,7 @@ class ToolPage:
             "may_try": visit.is_own and visit.acts_as is not None and decision.visible,
             "fields": fields, "outcome": outcome, "fault": fault,
             "json": form.get("json") or exact_json(arguments or usual), "by_json": "json" in form,
-            "has_files": has_files(fields),
+            "has_files": has_files(fields), "waiting": visit.query.get("waiting", "")[:100],
         }  # fmt: skip
         has_media = outcome is not None and any(block.source for block in outcome.blocks)
         status = 422 if fault else 200
