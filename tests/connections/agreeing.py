@@ -27,6 +27,8 @@ def connections_in(store: str | Path, *, keys: tuple[Secret, ...] = (KEY,), **op
     made = Connections.open(uri, keys=keys, public_url=options.pop("public_url", PUBLIC_URL))
     for name, value in options.items():
         setattr(made, f"_{name}", value)
+        if name == "clock":
+            made._tokens._clock = value
     return made
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,10 @@ import pytest
 from pegboard.connections.connection_required import ConnectionRequiredError
 from pegboard.model.error import CallError
 from pegboard.model.secret import Secret
+from pegboard.storage.store_error import StoreError
 from tests import forking
-from tests.connections.agreeing import ANN, KEY, connect, settings_of
+from tests.connections.agreeing import ANN, BOB, KEY, connect, settings_of
+from tests.connections.stores import fresh_database
 from tests.connections.test_connecting import world
 from tests.timing import PATIENCE_S
 
@@ -86,8 +89,9 @@ async def test_a_token_is_refreshed_before_it_expires_and_used_on_while_that_fai
     async with world(store) as here:
         here.issuer.switches.expires_in = 100
         now = 1_000_000.0
-        workers = [here.worker(token_kept_s=0.0), here.worker(token_kept_s=0.0)]
+        workers = [here.worker(), here.worker()]
         for each in workers:
+            each._tokens._kept_s = 0.0
             each._store._clock = lambda: now  # type: ignore[attr-defined]
         await connect(workers[0], here.issuer)
         now += 89
@@ -201,8 +205,8 @@ async def test_a_disconnection_counts_in_another_worker_within_the_time_that_it_
             await other.token(ANN, "mail")
 
 
-async def test_a_token_is_read_again_only_after_the_file_has_changed(tmp_path: Path) -> None:
-    async with world(tmp_path / "c.db") as here:
+async def test_a_token_is_decrypted_once_and_used_until_its_own_row_changes(store: Any) -> None:
+    async with world(store) as here:
         now, reads = 0.0, list[str]()
         [one, _] = here.workers
         other = here.worker(clock=lambda: now)
@@ -217,12 +221,96 @@ async def test_a_token_is_read_again_only_after_the_file_has_changed(tmp_path: P
         first = await other.token(ANN, "mail")
         for _ in range(3):
             now += 10.0
+            await connect(one, here.issuer, BOB)  # changes the store
             assert (await other.token(ANN, "mail")) is first
         assert len(reads) == 1
         assert (await one.renewed(ANN, "mail", first)).version == 2
         now += 1.0
         assert (await other.token(ANN, "mail")).version == 2
         assert len(reads) == 2
+
+
+async def test_one_question_confirms_the_tokens_of_everybody_who_calls_and_no_call_waits(postgres_url: str) -> None:
+    async with world(fresh_database(postgres_url, f"conn_{os.urandom(6).hex()}")) as here:
+        now, asked = 0.0, list[int]()
+        [one, _] = here.workers
+        worker = here.worker(clock=lambda: now)
+        for person in (ANN, BOB):
+            await connect(one, here.issuer, person)
+        versions = worker._store.versions
+
+        async def counted(connection_ids: Any) -> Any:
+            asked.append(len(connection_ids))
+            return await versions(connection_ids)
+
+        worker._store.versions = counted  # type: ignore[method-assign]
+        for person in (ANN, BOB):
+            await worker.token(person, "mail")
+        for _ in range(20):
+            now += 0.1
+            for person in (ANN, BOB):
+                await worker.token(person, "mail")
+            check = worker._tokens._check
+            if check is not None:
+                await check
+        assert asked == [2] * len(asked)
+        assert 1 <= len(asked) <= 3, "once in three quarters of a second, for both"
+        # After a pause calls wait, again for one question; a person who did not call since is not asked about.
+        asked.clear()
+        for _ in range(2):
+            now += 60.0
+            await asyncio.gather(*(worker.token(ANN, "mail") for _ in range(5)))
+        assert asked == [2, 1]
+
+
+async def test_a_check_that_began_before_does_not_speak_for_a_later_call(postgres_url: str) -> None:
+    async with world(fresh_database(postgres_url, f"conn_{os.urandom(6).hex()}")) as here:
+        now, may_answer, is_asked = 0.0, asyncio.Event(), asyncio.Event()
+        [one, _] = here.workers
+        worker = here.worker(clock=lambda: now)
+        for person in (ANN, BOB):
+            await connect(one, here.issuer, person)
+            await worker.token(person, "mail")
+        versions = worker._store.versions
+
+        async def late(connection_ids: Any) -> Any:
+            is_asked.set()
+            await may_answer.wait()
+            return await versions(connection_ids)
+
+        worker._store.versions = late  # type: ignore[method-assign]
+        now += 2.0
+        of_ann = asyncio.create_task(worker.token(ANN, "mail"))
+        await is_asked.wait()
+        for made in await one.listed(person=BOB):
+            await one.disconnect(made.id)
+        of_bob = asyncio.create_task(worker.token(BOB, "mail"))
+        may_answer.set()
+        assert (await of_ann).version == 1
+        with pytest.raises(ConnectionRequiredError):
+            await of_bob
+
+
+async def test_a_token_is_not_used_longer_while_the_store_does_not_answer(store: Any) -> None:
+    async with world(store) as here:
+        now = 0.0
+        [one, _] = here.workers
+        worker = here.worker(clock=lambda: now)
+        await connect(one, here.issuer)
+        token = await worker.token(ANN, "mail")
+
+        async def unanswered(connection_ids: Any) -> Any:
+            raise StoreError("away")
+
+        worker._store.versions = unanswered  # type: ignore[method-assign]
+        worker._store.version_at_once = lambda connection_id: None  # type: ignore[method-assign]
+        for _ in range(9):
+            now += 0.1
+            assert await worker.token(ANN, "mail") is token
+            await asyncio.sleep(0)
+        now += 0.2
+        with pytest.raises(CallError, match="does not answer"):
+            await worker.token(ANN, "mail")
 
 
 DYING = f"""

@@ -40,7 +40,7 @@ async def test_a_disconnection_counts_at_once_in_another_worker_and_ends_its_ses
                     reloader = Reloader(path, ENV, two, config=config)
                     assert await reloader.reload(), reloader.problems
                 # Without news the other worker would use what it keeps for an hour.
-                two.connections._token_kept_s = 3_600.0
+                two.connections._tokens._kept_s = 7_200.0
                 made = await connect(one.connections, issuer, ANN)
                 view = await two.aview(ToolContext(user_id="ann", space_id="acme"))
                 await view.call("mail__connect", {})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -65,6 +65,7 @@ SCHEMA = Schema(
     unrecorded=lambda connection: int(connection.has("connections")) + int(connection.has("connections", "account")),
 )
 _SERVER_TIME = "select cast(extract(epoch from clock_timestamp()) as double precision)"
+_LISTED = "json_array_elements_text(cast(:ids as json)) as each (value)"
 _SHOWN = (
     "id, user_id, space_id, source, resource, issuer, client_id, scopes, created_at, updated_at, expires_at, version, "
     "is_live, account"
@@ -188,11 +189,35 @@ class ConnectionStore:
             return self._clock()
         return steady_time() if run.is_sqlite else float(run(_SERVER_TIME)[0][0])
 
-    def time_if_unchanged(self, mark: Hashable | None) -> float | None:
-        """Return the time, if the store has not changed since it had this mark; `None` if it has, or may have."""
-        if mark is None or mark != self.database.change_mark():
+    def version_at_once(self, connection_id: str) -> tuple[int | None, float] | None:
+        """Return the version of a live connection, and the time; the version is `None` if there is no such connection.
+
+        Nothing is waited for: `None` alone means that the store cannot be asked so. Call it on an event loop.
+        """
+        rows = self.database.glance("select version from connections where id = :id and is_live = 1", id=connection_id)
+        if rows is None:
             return None
-        return steady_time() if self._clock is None else self._clock()
+        return (rows[0][0] if rows else None), steady_time() if self._clock is None else self._clock()
+
+    async def versions(self, connection_ids: Sequence[str]) -> tuple[dict[str, int], float]:
+        """Return the versions of those of these connections that are live, and the time."""
+        ids = orjson.dumps(connection_ids).decode()
+
+        def work(run: StoreConnection) -> tuple[dict[str, int], float]:
+            # The time comes with the rows: a server would have to be asked twice.
+            time, listed = ("null", "json_each(:ids)") if run.is_sqlite else (_SERVER_TIME, _LISTED)
+            rows = run(
+                f"select id, version, ({time}) from (select value from {listed}) as wanted "  # noqa: S608 - our own names
+                "left join connections on id = value and is_live = 1",
+                ids=ids,
+            )
+            if self._clock is not None or run.is_sqlite or not rows:
+                now = self._now(run)
+            else:
+                now = rows[0][2]
+            return {connection_id: version for connection_id, version, _ in rows if connection_id is not None}, now
+
+        return await asyncio.to_thread(self.database.read, work)
 
     # -- connections
 

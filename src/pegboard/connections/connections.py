@@ -8,9 +8,9 @@ import math
 import os
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlencode
 
 from pegboard.connections.auth_settings import AuthSettings
@@ -45,14 +45,13 @@ from pegboard.connections.limits import (
     CONNECTION_STORE_BUSY_S,
     FLOW_S,
     FRESH_TOKEN_S,
-    KEPT_TOKENS,
     REFRESH_LEASE_S,
     REFRESH_POLL_S,
     RENEW_EARLY_S,
     TOKEN_KEPT_S,
 )
+from pegboard.connections.token_cache import TokenCache
 from pegboard.core.after_fork import leave_to_parent, renew_after_fork
-from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.ports import AuditEvent
 from pegboard.egress.connections import Resolve, system_resolve
 from pegboard.egress.failures import EgressError
@@ -85,18 +84,6 @@ OnChange = Callable[[Person, str, bool], object]
 NoteChange = Callable[[AuditEvent, JSON, str], object]
 
 
-class _CachedToken(NamedTuple):
-    """A token of one person, read from the store when that had this mark.
-
-    It is used without a look at the store `until`, on the monotonic clock; never from `renew_at` on, on the store's.
-    """
-
-    token: AccessToken
-    until: float
-    renew_at: float
-    mark: Hashable | None
-
-
 class Connections:
     """Connects people to the services behind sources, and returns their tokens to the sources.
 
@@ -113,8 +100,8 @@ class Connections:
         wall_clock: seconds since 1970, the same for all who share the database.
         resolve: looks up the host names of issuers.
         lease_s: seconds for which one worker alone may refresh a token. If it dies, the others wait that long.
-        token_kept_s: seconds for which a token is used without a look at the store. A disconnection in another process
-            counts after that, unless `changed_elsewhere` reports it.
+        token_kept_s: seconds for which a token is used after the store has confirmed it. A disconnection in another
+            process counts after that, unless `changed_elsewhere` reports it.
         clock: seconds, monotonic.
 
     Raises:
@@ -136,8 +123,8 @@ class Connections:
         self.public_url = public_url.rstrip("/") if public_url else None
         self._store = ConnectionStore(database, keys=keys, wall_clock=wall_clock)
         self._resolve, self._lease_s = resolve, lease_s
-        self._token_kept_s, self._clock = token_kept_s, clock
-        self._kept = BoundedCache[tuple[Person, AuthSettings], _CachedToken](max_entries=KEPT_TOKENS)
+        self._clock = clock
+        self._tokens = TokenCache(self._store, kept_s=token_kept_s, clock=clock)
         self._sources: dict[str, AuthSettings] = {}
         self._renewals: dict[tuple[str, bool], asyncio.Task[StoredConnection | None]] = {}
         self._on_change: list[OnChange] = []
@@ -222,7 +209,7 @@ class Connections:
 
     def _forget(self, person: Person, source: str) -> None:
         if (settings := self._sources.get(source)) is not None:
-            self._kept.pop((person, settings), None)
+            self._tokens.forget(person, settings)
 
     def client_document(self) -> JSON | None:
         """Return the document at `CLIENT_DOCUMENT_PATH`, whose URL is our client id; `None` without a `public_url`."""
@@ -462,11 +449,12 @@ class Connections:
             CallError: the issuer or the store cannot be reached.
         """
         settings = self._settings(source)
-        kept, asked_at = self._kept.get((person, settings)), self._clock()
-        if kept is not None and (asked_at < kept.until or self._is_unchanged(person, settings, kept, asked_at)):
-            return kept.token
-        # Before the row is read: a change in between counts.
-        mark = self._store.database.change_mark()
+        token = self._tokens.get(person, settings)
+        if token is None:
+            token = await _answered(self._tokens.confirmed(person, settings))
+        if token is not None:
+            return token
+        asked_at = self._clock()
         stored, now = await _answered(self._store.current(person, settings))
         if stored is None:
             raise await self.required(person, source)
@@ -477,20 +465,9 @@ class Connections:
                 raise await self.required(person, source)
             return _token_of(stored)
         token = _token_of(stored)
-        renew_at = math.inf if stored.renew_at is None else stored.renew_at
-        # From before it was read: what happened meanwhile must count in time.
-        until = asked_at + min(self._token_kept_s, renew_at - now)
-        self._kept.remember((person, settings), _CachedToken(token, until, renew_at, mark))
+        lasts_s = math.inf if stored.renew_at is None else stored.renew_at - now
+        self._tokens.remember(person, settings, token, asked_at=asked_at, lasts_s=lasts_s, now=now)
         return token
-
-    def _is_unchanged(self, person: Person, settings: AuthSettings, kept: _CachedToken, now: float) -> bool:
-        """Tell whether the store is unchanged since a token was read; then it is used for the same time again."""
-        stored_now = self._store.time_if_unchanged(kept.mark)
-        if stored_now is None or stored_now >= kept.renew_at:
-            return False
-        until = now + min(self._token_kept_s, kept.renew_at - stored_now)
-        self._kept.remember((person, settings), kept._replace(until=until))
-        return True
 
     async def renewed(
         self, person: Person, source: str, refused: AccessToken, challenge: Challenge = NO_CHALLENGE
@@ -692,6 +669,7 @@ class Connections:
         loop = asyncio.get_running_loop()
         if refreshes := [task for task in self._renewals.values() if task.get_loop() is loop and not task.done()]:
             await asyncio.wait(refreshes, timeout=CLOSING_S)
+        await self._tokens.close()
         await asyncio.to_thread(self._store.database.close)
 
     async def probe(self) -> None:

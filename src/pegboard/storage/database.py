@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from pegboard.storage.postgres_server import PostgresServer
 from pegboard.storage.sqlite_file import SqliteFile
 from pegboard.storage.store_schema import Schema, StoreConnection
 from pegboard.storage.store_uri import StoreUri
+
+T = TypeVar("T")
 
 
 class Database(Protocol):
@@ -41,10 +43,20 @@ class Database(Protocol):
         """
         ...
 
-    def change_mark(self) -> Hashable | None:
-        """Return a value that differs after any change of the stored rows, by any process; `None` if it cannot be told.
+    def read(self, work: Callable[[StoreConnection], T]) -> T:
+        """Return the result of work that changes nothing, on tables that exist. It may run twice, if a connection ends.
 
-        Unlike the other methods it does not block: call it on an event loop.
+        Each statement is a transaction, which is cheaper than `transaction`.
+
+        Raises:
+            StoreError: the database cannot be used.
+        """
+        ...
+
+    def glance(self, statement: str, /, **values: Any) -> list[tuple[Any, ...]] | None:
+        """Return the rows that a statement reads, if that takes no waiting; else `None`.
+
+        Unlike the other methods it does not block: call it on an event loop, with a statement that reads a few pages.
         """
         ...
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pegboard.lazy import LazyModule
 from pegboard.model.error import DefinitionError
@@ -24,6 +24,7 @@ else:
     psycopg = LazyModule("psycopg")
     conninfo = LazyModule("psycopg.conninfo")
 
+T = TypeVar("T")
 _NAME = re.compile(r"(?<!:):([a-z]\w*)")
 _LOCK = "select pg_advisory_xact_lock(7235140913)"  # a number of ours, for creating tables
 # Not by `to_regclass`, which may still answer from before another process created the table.
@@ -149,8 +150,32 @@ class PostgresServer:
             self._schema.check(connection)
             yield connection
 
-    def change_mark(self) -> None:
-        """Return `None`: the server would have to be asked, which takes as long as reading a row."""
+    def read(self, work: Callable[[PostgresConnection], T]) -> T:
+        """Return the result of work that changes nothing. A statement is one request, where a transaction takes four.
+
+        Raises:
+            StoreError: the database does not answer or refuses, or has no such tables.
+        """
+        with self._explained():
+            closings = self._idle.closings
+            while (raw := self._idle.take()) is not None:
+                with suppress(psycopg.OperationalError):  # the server has closed it; a new one fails for good
+                    return self._read_with(raw, closings, work)
+            return self._read_with(open_postgres(self._uri, **self._patience), closings, work)
+
+    def _read_with(self, raw: psycopg.Connection[Any], closings: int, work: Callable[[PostgresConnection], T]) -> T:
+        is_sound = False
+        try:
+            raw.autocommit = True
+            result = work(PostgresConnection(raw))
+            raw.autocommit = False
+            is_sound = True
+            return result
+        finally:
+            self._idle.give_back(raw, is_sound=is_sound, closings=closings)
+
+    def glance(self, statement: str, /, **values: Any) -> None:
+        """Return `None`: the answer of a server must be waited for."""
 
     def stored_version(self) -> int:
         """Return the version of the tables; 0 if there are none.

@@ -6,10 +6,10 @@ import os
 import sqlite3  # noqa: TID251 - a database of ours, not a file that somebody names
 import threading
 import time
-from collections.abc import Generator, Hashable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pegboard.core.after_fork import leave_to_parent, renew_after_fork
 from pegboard.lazy import LazyModule
@@ -27,7 +27,7 @@ else:
 _STEPS = 10_000  # of SQLite's machine between two looks at the clock
 _WAL_RETRY_S = 0.01  # seconds between two attempts to switch a new file to write-ahead logging
 
-
+T = TypeVar("T")
 _of_python = set[str]()
 
 
@@ -89,8 +89,8 @@ class SqliteConnection:
         self.raw.close()
 
 
-class _WatchedFile:
-    """A connection that reads whether a file has changed, and the device and number of that file."""
+class _GlancedFile:
+    """A connection that only reads, and the device and number of its file."""
 
     def __init__(self, place: tuple[int, int], connection: SqliteConnection) -> None:
         self.place, self.connection = place, connection
@@ -99,7 +99,7 @@ class _WatchedFile:
 class SqliteFile:
     """The SQLite file of one store. The first write creates it, readable and writable by its owner only.
 
-    Each transaction opens the file and keeps nothing open, so processes, forks and threads may share it; `change_mark`
+    Each transaction opens the file and keeps nothing open, so processes, forks and threads may share it; `glance`
     alone keeps a connection, which only reads. It must be on a local disk: locks do not work on network file systems.
 
     Args:
@@ -115,14 +115,14 @@ class SqliteFile:
     ) -> None:
         self.path, self._schema = path, schema
         self._busy_s, self._is_wal, self._longest_s = busy_s, is_wal, longest_s
-        self._watched: _WatchedFile | None = None
-        self._watch_lock = threading.Lock()
+        self._glanced: _GlancedFile | None = None
+        self._glance_lock = threading.Lock()
         renew_after_fork(self)
 
     def after_fork(self) -> None:
         """Leave the open connection to the parent."""
-        leave_to_parent(self._watched)
-        self._watched, self._watch_lock = None, threading.Lock()
+        leave_to_parent(self._glanced)
+        self._glanced, self._glance_lock = None, threading.Lock()
 
     def check_place(self) -> None:
         """Refuse a file that cannot be used, before anything is asked of it.
@@ -165,31 +165,40 @@ class SqliteFile:
             self._schema.check(connection)
             yield connection
 
-    def change_mark(self) -> Hashable | None:
-        """Return a value that differs after any process has changed the file; `None` if it cannot be told now.
+    def read(self, work: Callable[[SqliteConnection], T]) -> T:
+        """Return the result of work that changes nothing.
 
-        It waits for nobody, and reads one page, so it may be called on an event loop.
+        Raises:
+            StoreError: the file or its tables are missing or cannot be read, or other users may write it.
         """
-        if opens_with_python(self.path) or not self._watch_lock.acquire(blocking=False):
+        with self._explained(), closing(self._open(is_writing=False)) as connection:
+            return work(connection)
+
+    def glance(self, statement: str, /, **values: Any) -> list[tuple[Any, ...]] | None:
+        """Return the rows that a statement reads, if the file can be read at once; else `None`.
+
+        It waits for nobody, over a connection that stays open, so it may be called on an event loop.
+        """
+        if opens_with_python(self.path) or not self._glance_lock.acquire(blocking=False):
             return None
         try:
             status = self.path.stat()
             place = (status.st_dev, status.st_ino)
-            if self._watched is None or self._watched.place != place:
-                self._end_watch()
-                self._watched = _WatchedFile(place, open_sqlite(self.path, busy_s=0.0, is_writing=False))
-            # Numbers of one connection alone can be compared.
-            return self._watched, self._watched.connection("pragma data_version")[0][0]
+            if self._glanced is None or self._glanced.place != place:
+                # A restored file has the same path.
+                self._close_glanced()
+                self._glanced = _GlancedFile(place, open_sqlite(self.path, busy_s=0.0, is_writing=False))
+            return self._glanced.connection(statement, **values)
         except (apsw.Error, OSError):
-            self._end_watch()
+            self._close_glanced()
             return None
         finally:
-            self._watch_lock.release()
+            self._glance_lock.release()
 
-    def _end_watch(self) -> None:
-        if self._watched is not None:
-            self._watched.connection.close()
-            self._watched = None
+    def _close_glanced(self) -> None:
+        if self._glanced is not None:
+            self._glanced.connection.close()
+            self._glanced = None
 
     def stored_version(self) -> int:
         """Return the version of the tables in a file that exists; 0 if it has none.
@@ -244,9 +253,9 @@ class SqliteFile:
             yield connection
 
     def close(self) -> None:
-        """Close the connection that `change_mark` keeps."""
-        with self._watch_lock:
-            self._end_watch()
+        """Close the connection that `glance` keeps."""
+        with self._glance_lock:
+            self._close_glanced()
 
     def _open(self, *, is_writing: bool) -> SqliteConnection:
         connection = open_sqlite(self.path, busy_s=self._busy_s, is_writing=is_writing, is_wal=self._is_wal)
