@@ -38,8 +38,7 @@ def unmatched(
 
 def _namespace_of(glob: str) -> str | None:
     """Return the namespace that a glob spells out, if any: `fs__*` and `fs.read` name `fs`."""
-    for mark in ("__", "."):
-        head, found, _ = glob.partition(mark)
-        if found and head and not set(head) & set("*?["):
-            return head
-    return None
+    # `prompt.mail__answer` names `prompt`.
+    heads = [head for mark in ("__", ".") if (head := glob.partition(mark)[0]) not in ("", glob)]
+    namespace = min(heads, key=len, default="")
+    return None if not namespace or set(namespace) & set("*?[") else namespace
