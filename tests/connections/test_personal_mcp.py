@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from pegboard import Catalog, ToolContext
+from pegboard.connections.connection_records import Person
 from pegboard.connections.connections import Connections
 from pegboard.connections.upstream_credentials import PersonalCredentials
 from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
@@ -102,6 +103,18 @@ async def test_each_person_calls_over_their_own_account_and_sees_their_own_list(
         answer = await stranger.call("mail__connect", {})
         assert answer.error is not None
         assert (answer.error.kind, "has no user" in answer.error.message) == ("connection_required", True)
+
+
+async def test_a_first_call_finds_a_tool_that_only_others_have_listed_here(tmp_path: Path) -> None:
+    # With several workers, a client may list at one and call at another.
+    async with desk(tmp_path) as here:
+        for person in (ANN, BOB):
+            await connect(here.connections, here.issuer, person)
+        await here.listed("bob")
+        result = await here.catalog.view(caller("ann")).call("mail__read_mail", {})
+        assert (result.error, result.text) == (None, mail_of("ann"))
+        await connect(here.connections, here.issuer, Person(user_id="eve", space_id="acme"))
+        assert (await here.catalog.view(caller("eve")).awhy("mail__whoami")).callable
 
 
 async def test_a_definition_that_differs_for_one_person_is_held_for_that_person_alone(tmp_path: Path) -> None:

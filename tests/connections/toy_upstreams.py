@@ -14,7 +14,30 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mcp.server.lowlevel import Server
-from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, TextContent, Tool
+from mcp_types import (
+    CallToolRequestParams,
+    CallToolResult,
+    CompleteRequestParams,
+    CompleteResult,
+    Completion,
+    GetPromptRequestParams,
+    GetPromptResult,
+    ListPromptsResult,
+    ListResourcesResult,
+    ListResourceTemplatesResult,
+    ListToolsResult,
+    Prompt,
+    PromptArgument,
+    PromptMessage,
+    ReadResourceRequestParams,
+    ReadResourceResult,
+    Resource,
+    ResourceLink,
+    ResourceTemplate,
+    TextContent,
+    TextResourceContents,
+    Tool,
+)
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -48,6 +71,8 @@ class UpstreamSwitches:
     """The metadata names this resource instead."""
     status: int | None = None
     """Answers this to everything."""
+    links: bool = False
+    """Whether mail has an attachment, as a link to a resource that is not listed."""
     description: dict[str, str] = field(default_factory=dict)
     """How the list describes `whoami` to each person, where it differs."""
 
@@ -193,9 +218,47 @@ class McpUpstream(Upstream):
             user = ctx.request.state.user
             self.hits[f"calls of {user}"] += 1
             text = await self._answer(user, params.name, params.arguments or {})
-            return CallToolResult(content=[TextContent(text=text)])
+            linked = ResourceLink(name="attachment", uri=f"mail://attachment/of-{user}")
+            extra = [linked] if params.name == "read_mail" and self.switches.links else []
+            return CallToolResult(content=[TextContent(text=text), *extra])
 
-        return Server("toy", on_list_tools=list_tools, on_call_tool=call_tool)
+        async def list_resources(ctx: Any, _params: Any) -> ListResourcesResult:
+            user = ctx.request.state.user
+            self.hits[f"resource lists of {user}"] += 1
+            same = Resource(uri="mail://help", name="help", description="How mail works.")
+            inbox = Resource(uri="mail://inbox", name="inbox", description=f"The inbox of {user}: {mail_of(user)}.")
+            own = Resource(uri=f"mail://folder/{user}", name=f"only_for_{user}")
+            return ListResourcesResult(resources=[same, inbox, own])
+
+        async def list_templates(_ctx: Any, _params: Any) -> ListResourceTemplatesResult:
+            return ListResourceTemplatesResult(
+                resource_templates=[ResourceTemplate(uri_template="mail://search/{word}", name="search")]
+            )
+
+        async def read_resource(ctx: Any, params: ReadResourceRequestParams) -> ReadResourceResult:
+            text = f"{params.uri}: {mail_of(ctx.request.state.user)}"
+            return ReadResourceResult(contents=[TextResourceContents(uri=params.uri, text=text)])
+
+        async def list_prompts(ctx: Any, _params: Any) -> ListPromptsResult:
+            user = ctx.request.state.user
+            about = PromptArgument(name="topic", required=True)
+            answer = Prompt(name="answer", description=f"Answer as {user}, {mail_of(user)}.", arguments=[about])
+            return ListPromptsResult(prompts=[answer, Prompt(name=f"only_for_{user}")])
+
+        async def get_prompt(ctx: Any, params: GetPromptRequestParams) -> GetPromptResult:
+            text = f"{params.name} {params.arguments or {}} {mail_of(ctx.request.state.user)}"
+            return GetPromptResult(messages=[PromptMessage(role="user", content=TextContent(text=text))])
+
+        async def complete(ctx: Any, params: CompleteRequestParams) -> CompleteResult:
+            return CompleteResult(
+                completion=Completion(values=[f"{params.argument.value} {mail_of(ctx.request.state.user)}"])
+            )
+
+        return Server(
+            "toy", on_list_tools=list_tools, on_call_tool=call_tool, on_list_resources=list_resources,
+            on_list_resource_templates=list_templates, on_read_resource=read_resource, on_list_prompts=list_prompts,
+            on_get_prompt=get_prompt, on_completion=complete,
+        )  # fmt: skip
 
     async def _answer(self, user: str, name: str, arguments: dict[str, Any]) -> str:
         if name == "read_mail":

@@ -233,9 +233,10 @@ async def _guarded(call: Call) -> ToolResult:
     if marks is not None:
         marks += ("resolve", clock())
     try:
-        resolve(call, snapshot)
-    except AsyncPredicateError:
-        await resolve_awaiting(call)
+        try:
+            resolve(call, snapshot)
+        except AsyncPredicateError:
+            await resolve_awaiting(call)
     except CallError:
         if not await call.view.list_first(call.name):
             raise

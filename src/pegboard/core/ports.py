@@ -127,7 +127,7 @@ class SendsForAccount(Protocol):
 
 @runtime_checkable
 class ListsForPersons(Protocol):
-    """A source that lists its tools over the account of each person, once they have connected it."""
+    """A source that lists its tools and resources over the account of each person, once they have connected it."""
 
     def is_starting_for(self, caller: Caller) -> bool:
         """Tell whether the tools of this caller's account are still unknown here."""
@@ -135,6 +135,10 @@ class ListsForPersons(Protocol):
 
     async def list_first(self, caller: Caller) -> bool:
         """List the tools of this caller's account if it is connected and they are unknown; tell whether it did."""
+        ...
+
+    async def list_resources_first(self, caller: Caller) -> bool:
+        """List the resources and prompts of this caller's account, like `list_first`."""
         ...
 
     async def list_for(self, caller: Caller) -> None:

@@ -618,7 +618,11 @@ class View:
         False
         """
         source = self._parts.registry.sources.get(name.partition("__")[0].partition(".")[0])
-        return isinstance(source, ListsForPersons) and await source.list_first(self.ctx.caller)
+        if not (isinstance(source, ListsForPersons) and await source.list_first(self.ctx.caller)):
+            return False
+        # Somebody else's list may have had the name, so that a condition has said no already.
+        await self.ctx.memo.renew(self.ctx)
+        return True
 
     async def acodes(self) -> dict[str, Code]:
         """Return the code of the judge's decision on every declared tool, by wire name, in the order of the snapshot.
@@ -654,11 +658,8 @@ class View:
         >>> asyncio.run(view.prepared_snapshot()) is view.snapshot
         True
         """
+        await self.list_all_first()
         snapshot = self.snapshot
-        for source in self._listing_for_persons(snapshot):
-            if await source.list_first(self.ctx.caller):
-                # Its tools belong in the list that asked.
-                snapshot = self.snapshot
         selected = self._select(snapshot)
         conditions = snapshot.conditions_of(selected)
         built = [snapshot.entries[place] for place in selected.built]
@@ -668,6 +669,20 @@ class View:
             conditions = conditions.and_others(others)
         await self._answer(conditions, built, snapshot)
         return snapshot
+
+    async def list_all_first(self) -> bool:
+        """Let every source list what this caller's account offers, once; tell whether one did.
+
+        >>> asyncio.run(view.list_all_first())
+        False
+        """
+        are_tools, have_listed = self._parts.kind == "tools", False
+        for source in self._listing_for_persons(self.snapshot):
+            # What it brings belongs in the list that asked.
+            have_listed |= await (source.list_first if are_tools else source.list_resources_first)(self.ctx.caller)
+        if have_listed:
+            await self.ctx.memo.renew(self.ctx)
+        return have_listed
 
     def _listing_for_persons(self, snapshot: Snapshot) -> tuple[ListsForPersons, ...]:
         """Return the sources that list the tools of each person's account."""

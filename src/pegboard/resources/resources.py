@@ -231,7 +231,21 @@ class Resources:
         for candidate in self.resources_of(uri):
             if await view.afind(candidate[0]) is not None:
                 return candidate
-        return None
+        return await self.find_resource(uri, view) if await view.list_all_first() else None
+
+    async def find_prompt(self, name: str, view: View) -> str:
+        """Return the qualified id of the prompt that the view shows under a name; for an unknown one, what it would be.
+
+        The prompts of persons' accounts have other ids: two of them may be called the same.
+        """
+        usual, snapshot = f"prompt.{name}", self._registry.snapshot("resources")
+        if snapshot.find(usual) is not None:
+            return usual
+        for entry in snapshot.entries:
+            is_named = isinstance(entry.offer, PromptSpec) and entry.offer.name == name
+            if is_named and await view.afind(entry.qualified_id) is not None:
+                return entry.qualified_id
+        return await self.find_prompt(name, view) if await view.list_all_first() else usual
 
 
 def _entry(fn: Callable[..., Any], namespace: str, keywords: Mapping[str, Any]) -> ToolEntry:

@@ -31,10 +31,11 @@ from pegboard.model.tool import Annotations, ToolEntry, ToolSpec
 from pegboard.sources.mcp.listing import Listing
 from pegboard.sources.mcp.lock_file import LockFile
 from pegboard.sources.mcp.person_sessions import PersonSession, PersonSessions, SessionKey
-from pegboard.sources.mcp.resource_links import of_tools_alone
+from pegboard.sources.mcp.personal_resources import PersonalResources
 from pegboard.sources.mcp.review import trust_of
 from pegboard.sources.mcp.server_settings import ServerSettings
 from pegboard.sources.mcp.supervised_source import McpSource
+from pegboard.sources.mcp.upstream_resources import ResourceRequest, offered_items
 
 if TYPE_CHECKING:
     from pegboard.connections import token_auth
@@ -115,7 +116,7 @@ class PersonalMcpSource(McpSource):
     One lock holds the definitions of all persons' lists. With a lock file its tools are listed for everybody, except
     those that a person's own list does not have; a tool whose definition differs for one person is held back for that
     person. Without one, definitions are taken at first use and kept in memory, and a person sees a tool only if their
-    own list has it with the same definition. Resources and prompts are not listed.
+    own list has it with the same definition. Resources and prompts are those of each person's own lists.
 
     Args:
         settings: the server. Its `trust` is not `any`, with which one person's server could define another's tools.
@@ -139,6 +140,7 @@ class PersonalMcpSource(McpSource):
         self.credentials, self.idle_s = credentials, idle_s
         self.sessions = sessions or PersonSessions(clock=clock)
         self._lists = BoundedCache["Person", PersonList](max_entries=PERSON_LISTS)
+        self._resources_of = PersonalResources(settings.name)
         self._just_listed = set["Person"]()
         """Persons whose first list has not been asked for yet."""
         self._first_pins = FirstUse(settings.bounds.upstream_tools)
@@ -174,8 +176,8 @@ class PersonalMcpSource(McpSource):
         return (*self._entries, self._connect)
 
     def resource_entries(self) -> Sequence[ToolEntry]:
-        """Return nothing: the resources of persons are their own."""
-        return ()
+        """Return the resources, prompts and completions of the persons' lists, each with its condition."""
+        return self._resources_of.entries()
 
     @property
     def is_pinned(self) -> bool:
@@ -286,6 +288,23 @@ class PersonalMcpSource(McpSource):
         self._just_listed.add(session.key.person)
         return True
 
+    async def list_resources_first(self, caller: Caller) -> bool:
+        """List the resources of a caller's account if it is connected and they are unknown; see `ListsForPersons`."""
+        person = person_of(caller)
+        if person is None or self._sweeper is None or self._resources_of.knows(person):
+            return False
+        try:
+            if await self.credentials.missing(caller) is not None:
+                return False
+            session = await self._session(caller)
+            with session.call():
+                await session.server.ready()
+                await session.server.resources_listed()
+        except CallError:
+            return False
+        self._on_listed(session)
+        return self._resources_of.knows(person)
+
     async def list_for(self, caller: Caller) -> None:
         """List the tools of the account of a caller's person.
 
@@ -370,8 +389,13 @@ class PersonalMcpSource(McpSource):
         changed = frozenset[str]() if self._is_reviewed else frozenset(server.reviewed.changed)
         names = frozenset(name for name in server.offered() if name in pins and name not in changed)
         known = PersonList(connection_id=session.key.connection_id, names=names)
-        if self._lists.get(session.key.person) != known:
+        is_changed = self._lists.get(session.key.person) != known
+        if is_changed:
             self._lists.remember(session.key.person, known)
+        if server.has_listed_resources:
+            items = offered_items(server.upstream_resources, self.settings, self.request)
+            is_changed |= self._resources_of.remember(session.key.person, items)
+        if is_changed:
             self._notify()
 
     def _adopt_pins(self) -> None:
@@ -396,6 +420,8 @@ class PersonalMcpSource(McpSource):
             return
         if not is_connected:
             self._lists.pop(person, None)
+        # Another account may have been connected.
+        self._resources_of.forget(person)
         for session in self.sessions.of(self.name, person):
             if not is_connected or session.is_idle():
                 self.sessions.end(session)
@@ -418,7 +444,9 @@ class PersonalMcpSource(McpSource):
                 if raw_name not in server.offered():
                     text = f"Your account at {self.name!r} does not offer {ctx.tool!r}. List the tools again."
                     raise CallError("not_found", text)
-                return await server.call(raw_name, spec, ctx, args, of_tools_alone(self.name))
+                # An answer may name resources, and listed ones have another address.
+                await server.resources_listed()
+                return await server.call(raw_name, spec, ctx, args, server.addresses(ctx))
             except CallError as error:
                 # The person's list stays: the same call is made again after they have connected.
                 if error.error.kind == "connection_required":
@@ -426,6 +454,18 @@ class PersonalMcpSource(McpSource):
                 elif self._is_over(session):
                     self.sessions.end(session)
                     self._lists.pop(session.key.person, None)
+                raise
+
+    async def request(self, request: ResourceRequest, ctx: CallContext) -> ToolResult:
+        """Read a resource, get a prompt or complete an argument, over the account of the caller's person."""
+        session = await self._session(ctx.caller)
+        with session.call():
+            try:
+                await session.server.ready()
+                return await session.server.request(request, ctx)
+            except CallError as error:
+                if error.error.kind == "connection_required" or self._is_over(session):
+                    self.sessions.end(session)
                 raise
 
     def _is_over(self, session: PersonSession) -> bool:
@@ -459,6 +499,7 @@ class PersonalMcpSource(McpSource):
         self._connect = self._connect_tool()
         self._declared.clear()
         self._adopt_pins()
+        self._resources_of.clear()
         for session in self.sessions.of(self.name):
             own = session.server.settings
             renewed = replace_fields(self.settings, auth=own.auth, start=own.start, trust=own.trust)

@@ -83,6 +83,9 @@ class McpSource(Composable):
         self._links = ResourceLinks(
             settings.name, key=self._key, offers=self._offers, reads=lambda: self._resources[0].reads
         )
+        self.has_listed_resources = False
+        """Whether the server has listed its resources and prompts."""
+        self._has_asked_resources = asyncio.Event()
         self._names: dict[str, str] = {}
         self._declared: dict[str, _Declared] = {}
         self._server_id: Callable[[], str] = str
@@ -208,7 +211,7 @@ class McpSource(Composable):
     async def start(self) -> None:
         """Start supervising the server. Returns at once, whatever the server does."""
         if self._task is None:
-            self._settled = asyncio.Event()
+            self._settled, self._has_asked_resources = asyncio.Event(), asyncio.Event()
             self._task = asyncio.create_task(self._supervise(), name=f"mcp-{self.name}")
 
     async def stop(self) -> None:
@@ -408,12 +411,17 @@ class McpSource(Composable):
 
     async def _refresh_resources(self, connection: Connection) -> None:
         """List resources, prompts and completions again; if that takes too long, the last good lists stay."""
-        with suppress(TimeoutError, CallError):
+        try:
             async with asyncio.timeout(self.settings.timeout_s):
                 resources = await connection.list_resources()
-                if resources != self._resources[0]:
-                    self._resources = (resources, resource_entries(resources, self.settings, self._request))
+                is_first, self.has_listed_resources = not self.has_listed_resources, True
+                if is_first or resources != self._resources[0]:
+                    self._resources = (resources, resource_entries(resources, self.settings, self.request))
                     self._notify()
+        except (TimeoutError, CallError):
+            pass
+        finally:
+            self._has_asked_resources.set()
 
     async def _refresh(self, connection: Connection) -> None:
         """List again. A refused list keeps the last good one."""
@@ -623,13 +631,13 @@ class McpSource(Composable):
             self._adopt(
                 replace(self.listing, tools={n: d for n, d in self.listing.tools.items() if self.settings.takes(n)})
             )
-            self._resources = (self._resources[0], resource_entries(self._resources[0], self.settings, self._request))
+            self._resources = (self._resources[0], resource_entries(self._resources[0], self.settings, self.request))
             self._request_refresh()
 
     # ---- calls
 
     async def _call(self, raw_name: str, spec: ToolSpec, ctx: CallContext, args: JSON) -> ToolResult:
-        return await self.call(raw_name, spec, ctx, args, self._links.addresses(ctx))
+        return await self.call(raw_name, spec, ctx, args, self.addresses(ctx))
 
     async def call(
         self, raw_name: str, spec: ToolSpec, ctx: CallContext, args: JSON, address_of: AddressOf
@@ -659,10 +667,28 @@ class McpSource(Composable):
         if isinstance(auth, SendsForAccount) and (use := auth.last_use()) is not None:
             ctx.call.uses_account(use)
 
-    async def _request(self, request: ResourceRequest, ctx: CallContext) -> ToolResult:
+    def addresses(self, ctx: CallContext) -> AddressOf:
+        """Return the function that gives our address of each resource in an answer to this caller."""
+        return self._links.addresses(ctx)
+
+    @property
+    def upstream_resources(self) -> UpstreamResources:
+        """The last good lists of resources, prompts and completions."""
+        return self._resources[0]
+
+    async def resources_listed(self) -> None:
+        """Wait until the server, which is connected, has been asked for its resources and prompts once."""
+        await self._has_asked_resources.wait()
+
+    async def request(self, request: ResourceRequest, ctx: CallContext) -> ToolResult:
+        """Read a resource, get a prompt or complete an argument at the server.
+
+        Raises:
+            CallError: as the server or its connection fails; `not_found` for a link that was not made for this caller.
+        """
         if request.mark is not None and not self._links.allow(request.named, request.mark, ctx):
             raise CallError("not_found", "No such resource was named to this caller.")
-        address_of = self._links.addresses(ctx)
+        address_of = self.addresses(ctx)
         try:
             return await self._send(lambda connection: connection.request(request, ctx, address_of), is_harmless=True)
         finally:

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from msgspec import Struct, field
 
+from pegboard.core.digests import digest
 from pegboard.model.call_context import CallContext
 from pegboard.model.json_types import JSON
 from pegboard.model.record import replace
@@ -68,30 +69,48 @@ class ResourceRequest(Struct, frozen=True, kw_only=True):
 Run = Callable[[ResourceRequest, "CallContext"], Awaitable[ToolResult]]
 
 
+class OfferedItem(NamedTuple):
+    """One item of the lists: its entry, followed by those of its completions.
+
+    `digest` is equal for two items only if everything about them is, so that one may stand for the other.
+    """
+
+    digest: str
+    entries: tuple[ToolEntry, ...]
+
+
 def resource_entries(upstream: UpstreamResources, settings: ServerSettings, run: Run) -> tuple[ToolEntry, ...]:
     """Return the valid items of the lists, under the server's namespace; invalid ones are left out."""
+    return tuple([entry for item in offered_items(upstream, settings, run) for entry in item.entries])
+
+
+def offered_items(upstream: UpstreamResources, settings: ServerSettings, run: Run) -> list[OfferedItem]:
+    """Return the valid items of the lists, one by one; the last one reads resources that are not listed."""
     listed = [
         *(("resource", each) for each in upstream.resources if _is_fit(each, "uri")),
         *(("template", each) for each in upstream.templates if _is_fit(each, "uriTemplate")),
         *(("prompt", each) for each in upstream.prompts if _is_fit(each, "name")),
     ]
-    entries: list[ToolEntry] = []
+    items: list[OfferedItem] = []
+    room, taken_ids = settings.bounds.upstream_tools, set[str]()
     for kind in ("resource", "template", "prompt"):
         of_kind = {_key(each): each for each_kind, each in listed if each_kind == kind}
         names = own_names({_slug(each) for each in of_kind.values()}, rename={}, namespace=settings.name)
         taken: set[str] = set()
         for each in of_kind.values():
             name = names[_slug(each)]
-            if name in taken:
+            if name in taken or room <= 0:
                 continue
             taken.add(name)
             way = upstream.ways.get((kind, _key(each)), ())
             full_name = f"{settings.name}__{name}"
-            entries += _entries_of(kind, full_name, each, settings, run, completes=upstream.completes, way=way)
-    within_limit = entries[: settings.bounds.upstream_tools]
-    linked = [_linked(settings, run)] if upstream.reads else []
-    taken_ids = {entry.qualified_id for entry in within_limit}
-    return (*within_limit, *(entry for entry in linked if entry.qualified_id not in taken_ids))
+            entries = tuple(_entries_of(kind, full_name, each, settings, run, completes=upstream.completes, way=way))
+            items.append(OfferedItem(digest([kind, full_name, each, list(way), upstream.completes]), entries[:room]))
+            room -= len(entries)
+            taken_ids.update(entry.qualified_id for entry in entries)
+    if upstream.reads and (linked := _linked(settings, run)).qualified_id not in taken_ids:
+        items.append(OfferedItem(digest(["linked"]), (linked,)))
+    return items
 
 
 def _linked(settings: ServerSettings, run: Run) -> ToolEntry:

@@ -85,7 +85,8 @@ class ResourceHandlers:
         name, channel = request.params["name"], channel_of(request)
         absent = RpcError(INVALID_PARAMS, f"No prompt {name!r} is available to this caller.")
         view, arguments = self._gateway.resource_view(request.principal, channel), request.params.get("arguments")
-        result = await self._run(view, f"prompt.{name}", dict(arguments or {}), channel, absent)
+        key = await self._resources.find_prompt(name, view)
+        result = await self._run(view, key, dict(arguments or {}), channel, absent)
         if not isinstance(result, ToolResult):
             return result
         roles: Any = result.structured

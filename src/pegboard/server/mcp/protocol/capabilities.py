@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pegboard.core.ports import ListsForPersons
 from pegboard.model.json_types import JSON
 from pegboard.server.gateway import Gateway
 from pegboard.server.mcp.handlers.list_ttl import discover_ttl_ms
@@ -20,8 +21,16 @@ def server_info(gateway: Gateway) -> JSON:
 
 
 def has_resources(gateway: Gateway) -> bool:
-    """Tell whether there is a resource, skill, prompt or completion; without any, these are not announced."""
-    return bool(gateway.registry.declarations.skills) or any(True for _ in gateway.resources.specs)
+    """Tell whether there may be a resource, skill, prompt or completion; otherwise these are not announced.
+
+    What people's accounts offer is known only after they have connected them, and capabilities are read once.
+    """
+    sources = gateway.registry.sources.values()
+    return (
+        bool(gateway.registry.declarations.skills)
+        or any(True for _ in gateway.resources.specs)
+        or any(isinstance(source, ListsForPersons) for source in sources)
+    )
 
 
 def capabilities(gateway: Gateway) -> JSON:
