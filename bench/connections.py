@@ -34,7 +34,7 @@ from bench.measure import THOROUGH, Effort
 
 PROGRAM = ("-m", "bench.connections")
 HOLD = 1.1
-PATIENCE_S = 300  # a simulated program takes long for everything
+PATIENCE_S = 600  # a simulated program takes long for everything
 SHARE = 0.2
 """The share of the requests of the bench `instructions`: each of these calls is several times as long."""
 FIXED, OWN = "fixed", "own"
