@@ -55,7 +55,10 @@ def test_a_policy_names_them_by_their_namespace_and_others_stay_unknown() -> Non
     catalog.profile(Profile(name="p", include=("core",), policy=Policy(deny=("resource.*", "prompt"))))
     assert names(catalog.resources, "p") == ["completion.review_style", "prompt.review"]
     assert catalog.view(ToolContext(), profile="p").names() == []
-    assert catalog.policy_faults(Policy(deny=("resource.*", "prompt.none", "prompt.mail__none", "completion__x"))) == ([], [])
+    assert catalog.policy_faults(Policy(deny=("resource.*", "prompt.none", "prompt.mail__none", "completion__x"))) == (
+        [],
+        [],
+    )
     with pytest.raises(DefinitionError, match=r"'resources\.\*' names no declared namespace"):
         catalog.view(ToolContext(policy=Policy(deny=("resources.*",))))
     assert NAMESPACES == BESIDE_TOOLS
