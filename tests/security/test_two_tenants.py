@@ -376,8 +376,8 @@ async def test_operations_in_any_order_and_at_once_show_neither_the_others_data(
 # By what separates two callers. Whoever adds one says here what, and adds an operation above if none reaches it.
 KEPT: dict[str, str] = {
     "the key holds who calls: credential, user, space, session, or the owner of a task": """
-        agents/conversations.py:_sessions auth/tokens.py:_good auth/verifier.py:_grants connections/connections.py:_kept
-        connections/exchanged_credentials.py:_held
+        agents/conversations.py:_sessions auth/tokens.py:_good auth/verifier.py:_grants
+        connections/token_cache.py:_entries connections/exchanged_credentials.py:_held
         consent/memory_answers.py:_agreed consent/memory_answers.py:_declined consent/memory_answers.py:_used
         core/call/repeats.py:rows
         discovery/learning/search_use.py:_at_hand discovery/learning/search_use.py:_searches
@@ -386,7 +386,7 @@ KEPT: dict[str, str] = {
         server/mcp/sessions/session_ids.py:_ended server/mcp/sessions/shared_sessions.py:_wishes
         server/principal.py:_callers server/sealing.py:_used sources/mcp/http_transport.py:_remembered
         sources/mcp/person_sessions.py:_ending sources/mcp/person_sessions.py:_open
-        sources/mcp/personal_source.py:_lists
+        sources/mcp/personal_source.py:_lists sources/mcp/personal_resources.py:_digests
         tasks/places.py:_of_owners""",
     "the key is the very list of tools, the selection or the policy, and the value is made of that alone": """
         catalog.py:cache catalog.py:checked catalog.py:values core/selections.py:_bits core/selections.py:_by_chosen
