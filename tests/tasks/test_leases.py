@@ -348,6 +348,9 @@ async def test_a_task_that_was_running_in_many_crashes_waits_before_it_begins_ag
             assert 0 < left_s < 61
             assert (await catalog.tasks.get(task_id, ANN)).state == "working"
             assert await catalog.tasks.resume(task_id, ANN)
+        async with asyncio.timeout(PATIENCE_S):
+            while len(runs) < 2:
+                await asyncio.sleep(0.01)
         going.set()
         assert (await catalog.tasks.result(task_id, ANN, timeout_s=PATIENCE_S)).text == "done"
         assert runs == ["load", "load"]

@@ -98,7 +98,7 @@ async def test_the_answer_comes_with_the_words_that_stand_in_the_document(analys
     assert set(first.tools) == {"read_document", "search_documents", "grep_documents", "cite"}
     # Quick: it begins with passages that fit.
     assert "pays 900 euro" in first.prompt
-    assert "do not stand in the document" in str([message.outcomes for message in last.messages])
+    assert "are not in the document" in str([message.outcomes for message in last.messages])
     # Whoever observes the call observes what the analyst does.
     types = recorder.types
     assert (types[0], types[1], types[-2], types[-1]) == (
