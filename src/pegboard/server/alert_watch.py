@@ -91,7 +91,8 @@ class AlertWatch:
         self._turn: AlertTurn | None = None
         self._sending: dict[str, asyncio.Task[None]] = {}
         self._not_before: dict[str, float] = {}
-        self._next_probe = 0.0
+        # Not at once: the first answer does not wait for the modules that probes need.
+        self._next_probe = clock() + interval_s
         self._slow: dict[AlertKind, tuple[float, tuple[AlertState, ...] | None]] = {}
 
     @property
