@@ -75,7 +75,7 @@ async def fill(folder: Path, run: Run) -> None:
         with store_database(databases["connections"]).transaction() as connection:
             connection(
                 "insert into connections values (:id, :id, :user, null, 'git', 'a', 'a', 'a', 'a', 'a', 'a', 'sealed', "
-                "1, 1, null, null, 1, 1, null, null)",
+                "1, 1, null, null, 1, 1, null, null, :user)",
                 id=user[:3], user=user,
             )  # fmt: skip
         with store_database(databases["learned_use"]).transaction() as connection:

@@ -159,7 +159,7 @@ async def test_one_bad_query_does_not_fail_the_rest(catalog: Catalog) -> None:
     )
     answer = await say(catalog, "searchTools", queries=["share a photo"] * 7)
     assert len(answer["data"]["results"]) == 5
-    assert answer["error"] == "7 queries were given and 5 answered: ask the others apart"
+    assert answer["error"] == "7 queries were given and 5 answered: send the others in another search"
 
 
 async def test_what_cannot_be_repeated_is_told_as_far_as_it_can(catalog: Catalog) -> None:

@@ -658,8 +658,10 @@ class View:
         >>> asyncio.run(view.prepared_snapshot()) is view.snapshot
         True
         """
-        await self.list_all_first()
         snapshot = self.snapshot
+        if await self._list_first(snapshot):
+            # What a source brings belongs in the list that asked.
+            snapshot = self.snapshot
         selected = self._select(snapshot)
         conditions = snapshot.conditions_of(selected)
         built = [snapshot.entries[place] for place in selected.built]
@@ -676,9 +678,11 @@ class View:
         >>> asyncio.run(view.list_all_first())
         False
         """
+        return await self._list_first(self.snapshot)
+
+    async def _list_first(self, snapshot: Snapshot) -> bool:
         are_tools, have_listed = self._parts.kind == "tools", False
-        for source in self._listing_for_persons(self.snapshot):
-            # What it brings belongs in the list that asked.
+        for source in self._listing_for_persons(snapshot):
             have_listed |= await (source.list_first if are_tools else source.list_resources_first)(self.ctx.caller)
         if have_listed:
             await self.ctx.memo.renew(self.ctx)
