@@ -20,7 +20,7 @@ from pegboard.sources.mcp.lock_file import LockFile
 from pegboard.sources.mcp.person_sessions import PersonSessions
 from pegboard.sources.mcp.personal_source import PersonalMcpSource
 from pegboard.sources.mcp.server_settings import ServerSettings
-from tests.connections.agreeing import ANN, BOB, connect, connections_in, settings_of
+from tests.connections.agreeing import ANN, BOB, connect, connections_in, sent_back, settings_of
 from tests.connections.toy_issuer import ToyIssuer
 from tests.connections.toy_upstreams import McpUpstream, mail_of
 from tests.timing import PATIENCE_S
@@ -115,6 +115,19 @@ async def test_a_first_call_finds_a_tool_that_only_others_have_listed_here(tmp_p
         assert (result.error, result.text) == (None, mail_of("ann"))
         await connect(here.connections, here.issuer, Person(user_id="eve", space_id="acme"))
         assert (await here.catalog.view(caller("eve")).awhy("mail__whoami")).callable
+
+
+async def test_after_another_account_was_connected_its_tools_are_listed(tmp_path: Path) -> None:
+    async with desk(tmp_path) as here:
+        await connect(here.connections, here.issuer, ANN)
+        assert "only_for_ann" in await here.listed("ann")
+        link = await here.connections.begin(ANN, "mail")
+        here.issuer.user = "bob"  # an account of another name at the service
+        back = await sent_back(await here.connections.agree(link.ticket.reveal(), browser="b"))
+        await here.connections.finish(back["state"], browser="b", code=back["code"], iss=back["iss"])
+        names = await here.listed("ann")
+        assert ("only_for_bob" in names, "only_for_ann" in names) == (True, False)
+        assert await here.said("ann", "only_for_bob") == "You are bob."
 
 
 async def test_a_definition_that_differs_for_one_person_is_held_for_that_person_alone(tmp_path: Path) -> None:

@@ -109,6 +109,25 @@ async def test_a_token_is_refreshed_before_it_expires_and_used_on_while_that_fai
         assert here.issuer.hits["token"] == 4
 
 
+async def test_a_token_that_nothing_refreshes_is_used_to_its_end_and_then_the_person_is_not_connected(
+    store: Any,
+) -> None:
+    async with world(store) as here:
+        here.issuer.switches.expires_in, here.issuer.switches.sends_no_refresh_token = 100, True
+        now = 1_000_000.0
+        [one, _] = here.workers
+        one._store._clock, one._tokens._kept_s = lambda: now, 0.0
+        await connect(one, here.issuer)
+        for passed_s in (0.0, 95.0, 4.0):
+            now += passed_s
+            assert (await one.token(ANN, "mail")).version == 1
+            assert await one.connected(ANN) == {"mail"}
+        now += 2.0
+        with pytest.raises(ConnectionRequiredError):
+            await one.token(ANN, "mail")
+        assert await one.connected(ANN) == frozenset()
+
+
 async def test_a_worker_that_dies_in_a_refresh_holds_the_others_up_for_its_lease_alone(store: Any) -> None:
     async with world(store) as here:
         one, two = here.worker(lease_s=0.3), here.worker(lease_s=0.3)

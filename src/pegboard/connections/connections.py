@@ -460,10 +460,12 @@ class Connections:
             raise await self.required(person, source)
         if stored.renew_at is not None and now >= stored.renew_at:
             expires_at = stored.shown.expires_at
-            stored = await self._renewed(stored, settings, must=expires_at is None or now >= expires_at)
-            if stored is None:
+            renewed = await self._renewed(stored, settings, must=expires_at is None or now >= expires_at)
+            if renewed is None:
+                if stored.refresh is None:
+                    await self._lapse(stored.shown, "its token has expired, and the issuer gave none to refresh it")
                 raise await self.required(person, source)
-            return _token_of(stored)
+            return _token_of(renewed)
         token = _token_of(stored)
         lasts_s = math.inf if stored.renew_at is None else stored.renew_at - now
         self._tokens.remember(person, settings, token, asked_at=asked_at, lasts_s=lasts_s, now=now)
@@ -577,9 +579,7 @@ class Connections:
                 shown.id, shown.person.user_id, shown.source, error,
             )  # fmt: skip
             if error.code in ENDED or error.code in CLIENT_FAULTS:
-                await _answered(self._store.lapse(shown.id, shown.version))
-                self._note("account_disconnected", shown, by="", reason=f"the issuer does not refresh it: {error.code}")
-                self._notify(shown.person, shown.source, is_connected=False)
+                await self._lapse(shown, f"the issuer does not refresh it: {error.code}")
             else:
                 # The answer may come from a proxy in between and not from the issuer.
                 await _answered(self._store.release(shown.id, by=by))
@@ -600,6 +600,12 @@ class Connections:
             # Disconnected meanwhile: the new tokens must not stay valid.
             await self._revoked(replace(current, access=answer.access, refresh=answer.refresh), requests)
         return after.stored if after.state == "newer" else None
+
+    async def _lapse(self, shown: Connection, reason: str) -> None:
+        """End a connection whose tokens cannot be used any more, so that lists say that its person must connect."""
+        await _answered(self._store.lapse(shown.id, shown.version))
+        self._note("account_disconnected", shown, by="", reason=reason)
+        self._notify(shown.person, shown.source, is_connected=False)
 
     # ---- connections
 

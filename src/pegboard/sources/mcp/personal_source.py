@@ -418,9 +418,8 @@ class PersonalMcpSource(McpSource):
         """Forget what was kept for a person whose connection changed; calls over an ended one fail at once."""
         if source != self.name:
             return
-        if not is_connected:
-            self._lists.pop(person, None)
-        # Another account may have been connected.
+        # Another account may have been connected, which offers other things.
+        self._lists.pop(person, None)
         self._resources_of.forget(person)
         for session in self.sessions.of(self.name, person):
             if not is_connected or session.is_idle():
