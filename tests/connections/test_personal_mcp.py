@@ -274,3 +274,13 @@ async def test_no_token_is_in_an_answer_a_log_or_an_error(tmp_path: Path, caplog
         for secret in (token, *here.issuer.secrets):
             assert secret not in shown
             assert secret not in logged
+
+
+async def test_sessions_of_persons_that_nobody_uses_send_their_service_nothing(tmp_path: Path) -> None:
+    async with desk(tmp_path) as it:
+        for user, person in (("ann", ANN), ("bob", BOB)):
+            await connect(it.connections, it.issuer, person)
+            assert await it.listed(user)
+        assert len(tuple(it.source.sessions.of("mail"))) == 2
+        watching = [task for task in asyncio.all_tasks() if task.get_name().startswith("mcp-watch") and not task.done()]
+        assert watching == []

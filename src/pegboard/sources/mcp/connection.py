@@ -196,7 +196,7 @@ class Connection:
 
     @property
     def answers(self) -> int:
-        """How many answers the server has sent."""
+        """The number of answers that the server has sent."""
         return self._dispatcher.answers
 
     @property

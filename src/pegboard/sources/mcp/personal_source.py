@@ -361,7 +361,8 @@ class PersonalMcpSource(McpSource):
             start="eager",
             trust="pinned" if self._is_reviewed else "first_use",
         )
-        server = McpSource(settings, lock=self.lock, clock=self._clock)
+        # Not watched: a thousand persons would make a thousand connections to one host every few seconds.
+        server = McpSource(settings, lock=self.lock, clock=self._clock, is_watched=False)
         server.serve_as(self._server_id, self._link_key)
         session = self.sessions.add(key, server, ends_others=not self.credentials.settings.is_exchanged)
         server.subscribe(lambda: self._on_listed(session))

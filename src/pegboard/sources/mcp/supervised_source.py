@@ -65,15 +65,22 @@ class McpSource(Composable):
     """The tools of one MCP server, over a single supervised connection. Implements the port `Source`.
 
     `rejected` and `partial` tell which tools of the last listing were left out, and why.
+
+    Args:
+        settings: the server.
+        lock: the definitions that were accepted.
+        clock: a monotonic clock in seconds.
+        is_watched: whether it is asked every few seconds, while nobody calls it, if it still answers.
     """
 
     settings: ServerSettings
     lock: LockFile
 
     def __init__(
-        self, settings: ServerSettings, *, lock: LockFile | None = None, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self.settings = settings
+        self, settings: ServerSettings, *, lock: LockFile | None = None, clock: Callable[[], float] = time.monotonic,
+        is_watched: bool = True,
+    ) -> None:  # fmt: skip
+        self.settings, self._is_watched = settings, is_watched
         self.lock = lock or LockFile()
         self.listing: Listing | None = None
         self.reviewed = Reviewed()
@@ -334,7 +341,7 @@ class McpSource(Composable):
 
     async def _watch(self, connection: Connection) -> None:
         """Ping the server while it has nothing to do, and record while it stays silent, as a stopped program does."""
-        answers, has_answered_ping, ignores_pings = connection.answers, False, False
+        answers, has_answered_ping, ignores_pings = connection.answers, False, not self._is_watched
         while not (connection.is_lost or ignores_pings):
             await asyncio.sleep(MCP_PING_S)
             if connection.answers != answers:
