@@ -42,7 +42,7 @@ class CallBackpressure:
 
     @property
     def waiting(self) -> int:
-        """How many calls wait now."""
+        """The number of calls that wait now."""
         with self._lock:
             # Those whose time is over, or that were cancelled, stay in their queue until it is their turn.
             return sum(not call.future.done() for calls in self._waiting.values() for call in calls)

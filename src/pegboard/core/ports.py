@@ -362,7 +362,7 @@ class Backpressure(Protocol):
 
     @property
     def waiting(self) -> int:
-        """How many calls wait now."""
+        """The number of calls that wait now."""
         ...
 
     async def wait(self, owner: Hashable) -> None:

@@ -122,8 +122,9 @@ class InboxPage:
             others = [one for one in await answered(store.listed()) if one.id not in own]
         now = visit.now()
         asked = [one for one in mine if one.state == "asked"]
+        readers = {tool: await _readers(visit, tool) for tool in dict.fromkeys(one.tool for one in asked)}
         values = {
-            "open": [_question(visit, one)._replace(readers=await _readers(visit, one)) for one in asked],
+            "open": [_question(visit, one)._replace(readers=readers.get(one.tool, ())) for one in asked],
             "closed": [_answer(one, now) for one in mine if one.state != "asked"],
             "others": [_question(visit, one) for one in others],
             "has_store": store is not None, "may_decide": inbox.store is not None,
@@ -315,16 +316,18 @@ def _question(visit: Visit, consent: Consent) -> Question:
     )  # fmt: skip
 
 
-async def _readers(visit: Visit, consent: Consent) -> list[str]:
+async def _readers(visit: Visit, tool: str) -> list[str]:
     """Return tools of the same namespace that only read, and that this person may use, so that they can look first."""
     view, found = visit.view(), list[str]()
-    entry = view.snapshot.find(consent.tool)
+    entry = view.snapshot.find(tool)
+    if entry is None:
+        return found
     near = [
         one.wire_name for one in view.snapshot.entries
-        if entry is not None and one.spec.namespace == entry.spec.namespace and one.spec.annotations.read_only
+        if one.spec.namespace == entry.spec.namespace and one.spec.annotations.read_only and one is not entry
     ]  # fmt: skip
     for name in near[:READERS_ASKED]:
-        if len(found) < READERS_SHOWN and name != consent.tool and await view.afind(name) is not None:
+        if len(found) < READERS_SHOWN and await view.afind(name) is not None:
             found.append(name)
     return found
 
