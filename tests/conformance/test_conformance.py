@@ -129,12 +129,15 @@ async def test_our_client_of_other_servers_passes_each_scenario_that_is_scored(t
 
 
 @pytest.mark.slow
-async def test_our_client_exchanges_the_token_of_a_companys_login(tmp_path: Path) -> None:
-    # An extension of the protocol, which is not scored.
+@pytest.mark.parametrize(
+    "name", ["enterprise-managed-authorization", "client-credentials-jwt", "client-credentials-basic"]
+)
+async def test_our_client_passes_each_extension_of_authorization_that_we_have(name: str, tmp_path: Path) -> None:
+    # Extensions are not scored.
     if not SUITE.exists():
         pytest.skip("the suite is not installed: make setup")
     command = forking.command("python", str(HERE / "upstream.py"))
-    scenario = ("--scenario", "auth/enterprise-managed-authorization", "--timeout", "120000")
+    scenario = ("--scenario", f"auth/{name}", "--timeout", "120000")
     code, said = await suite(tmp_path, "client", "--command", command, *scenario)
     assert code == 0, said[-3000:]
     assert re.search(r"^Passed: ([1-9]\d*)/\1, 0 failed", said, re.MULTILINE), said[-3000:]

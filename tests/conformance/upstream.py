@@ -21,7 +21,8 @@ from pegboard.connections import connections
 from pegboard.connections.auth_settings import AuthSettings
 from pegboard.connections.connections import Connections
 from pegboard.connections.exchanged_credentials import ExchangedCredentials
-from pegboard.connections.upstream_credentials import PersonalCredentials, PersonCredentials
+from pegboard.connections.token_auth import TokenAuth
+from pegboard.connections.upstream_credentials import PersonalCredentials, PersonCredentials, ServiceCredentials
 from pegboard.core.view import View
 from pegboard.model.caller import Caller
 from pegboard.model.result import ToolResult
@@ -105,6 +106,20 @@ class Employee(Person):
         self.me = Caller(user_id="me", subject_token=Secret(CONTEXT["idp_id_token"]))
 
 
+def service(url: str, issuer: str) -> ServerSettings:
+    """Return a server that we call with a token of our own, for everybody."""
+    proof = {
+        "private_key" if name == "private_key_pem" else name: Secret(CONTEXT[name])
+        for name in ("private_key_pem", "client_secret")
+        if name in CONTEXT
+    }
+    auth = AuthSettings(
+        source="up", mode="client_credentials", server_url=url, issuer=issuer, client_id=CONTEXT["client_id"],
+        hosts=("localhost", "127.0.0.1"), **proof,
+    )  # fmt: skip
+    return ServerSettings(name="up", transport="http", url=url, trust="any", auth=TokenAuth(ServiceCredentials(auth)))
+
+
 async def issuer_of(url: str) -> str:
     """Return the issuer that an operator would find in the metadata of the service, to name it."""
     parts = urlsplit(url)
@@ -114,12 +129,16 @@ async def issuer_of(url: str) -> str:
 
 
 async def main(url: str) -> None:
-    person = Person(url) if SCENARIO.startswith("auth/") and "idp_issuer" not in CONTEXT else None
+    is_service = SCENARIO.startswith("auth/client-credentials")
+    has_own = "idp_issuer" in CONTEXT or is_service
+    person = Person(url) if SCENARIO.startswith("auth/") and not has_own else None
     if "idp_issuer" in CONTEXT:
         person = Employee(url, await issuer_of(url))
     settings = ServerSettings(
         name="up", transport="http", url=url, trust="any" if person is None else "first_use", timeout_s=60
     )
+    if is_service:
+        settings = service(url, await issuer_of(url))
     source = McpSource(settings) if person is None else PersonalMcpSource(settings, credentials=person.credentials)
     catalog = Catalog()
     catalog.add_source(source)
