@@ -44,10 +44,24 @@ OTHER = {"ann": "bob", "bob": "ann"}
 DOORS = ("v1", "2026-07-28", "2025-11-25", "python")
 SOURCES = ("mail", "post", "me")
 CALLS = ("mail__read_mail", "mail__whoami", "post__readMail", "me")
-OPS = (*CALLS, *CALLS, *CALLS, "list", "list", "search", "why", "other's tool", "refresh", "disconnect", "connect")
+OPS = (
+    *CALLS,
+    *CALLS,
+    *CALLS,
+    "list",
+    "list",
+    "search",
+    "why",
+    "resources",
+    "other's tool",
+    "refresh",
+    "disconnect",
+    "connect",
+)
 STEPS = 10_000 if IS_SOAK else 32
 LANES = 8  # steps at the same time
 TOKEN = re.compile(r"(?:access|refresh)-\w+-[0-9a-f]{8}")
+INBOX = "pegboard://mail/mail://inbox"
 LINK = re.compile(r"/connections/([\w-]{20,})")
 ENV = {"CONNECTIONS_KEY": "a-key-of-connections-that-is-long-enough-0123456789"}
 
@@ -76,6 +90,8 @@ class Two:
         self.done[op] += 1
         if op in CALLS and (mail_of(user) in said or f"You are {user}" in said):
             self.done[f"answers at {door}"] += 1
+        if op == "resources" and said.count(mail_of(user)) > 1:
+            self.done[f"resources at {door}"] += 1
 
     async def _said(self, user: str, door: str, op: str) -> str:
         connections, person = self.catalog.connections, PEOPLE[user]
@@ -103,7 +119,7 @@ class Two:
 
     async def _over_v1(self, user: str, op: str) -> str:
         http = self.http[user]
-        if op == "list":
+        if op in ("list", "resources"):  # this door has no resources
             return (await http.get("/v1/tools")).text
         if op == "search":
             return (await http.get("/v1/search", params={"q": f"a tool of {user} alone, mail"})).text
@@ -113,6 +129,10 @@ class Two:
 
     async def _over_2026(self, user: str, op: str) -> str:
         http, path = self.http[user], "/mcp/all"
+        if op == "resources":
+            lists = [await post(http, f"{what}/list", path=path) for what in ("resources", "prompts")]
+            read = await post(http, "resources/read", {"uri": INBOX}, path=path, headers={"mcp-name": INBOX})
+            return "".join(answer.text for answer in (*lists, read))
         if op == "list":
             return (await post(http, "tools/list", path=path)).text
         if op in ("search", "why"):
@@ -125,6 +145,9 @@ class Two:
     async def _over_2025(self, user: str, op: str) -> str:
         client = self.clients[user]
         try:
+            if op == "resources":
+                lists = (await client.list_resources(), await client.list_prompts())
+                return repr((*lists, await client.get_prompt("mail__answer", {"topic": "rent"})))
             if op in ("list", "search", "why"):
                 return repr(await client.list_tools())
             return repr(await client.call_tool(op, {}))
@@ -133,6 +156,9 @@ class Two:
 
     async def _over_python(self, user: str, op: str) -> str:
         view = await self.catalog.aview(ToolContext(user_id=user, space_id="acme"))
+        if op == "resources":
+            resources = await self.catalog.resources.view(view.ctx).prepare()
+            return repr([self.catalog.resources.spec(entry) for entry in resources.tools()])
         if op == "list":
             return json.dumps([view.export("mcp"), view.names()], default=repr)
         if op == "search":
@@ -222,6 +248,10 @@ async def interleave(here: Two, chance: random.Random, steps: int) -> None:
             for op in ("list", "list", "mail__read_mail", "post__readMail", "me"):
                 await here.step(user, door, op)
             assert here.done[f"answers at {door}"] == before + 3, (user, door)
+            if door != "v1":
+                before = here.done[f"resources at {door}"]
+                await here.step(user, door, "resources")
+                assert here.done[f"resources at {door}"] == before + 1, (user, door)
     assert here.links["ann"].isdisjoint(here.links["bob"])
 
 
