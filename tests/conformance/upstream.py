@@ -108,9 +108,9 @@ class Employee(Person):
 
 def service(url: str, issuer: str) -> ServerSettings:
     """Return a server that we call with a token of our own, for everybody."""
-    proof = {
-        "private_key" if name == "private_key_pem" else name: Secret(CONTEXT[name])
-        for name in ("private_key_pem", "client_secret")
+    proof: dict[str, Any] = {
+        key: Secret(CONTEXT[name])
+        for key, name in (("private_key", "private_key_pem"), ("client_secret", "client_secret"))
         if name in CONTEXT
     }
     auth = AuthSettings(

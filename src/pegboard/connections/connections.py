@@ -349,7 +349,7 @@ class Connections:
         _check_redirect(flow, redirect_uri or f"{self.public_url}{CALLBACK_PATH}")
         _check_answer(flow.issuer, iss)
         if error or not code:
-            words = f"it answered {error[:64]!r}" if error else "it sent no code"
+            words = f"its login page answered {error[:64]!r}" if error else "its login page sent no code"
             text = f"{flow.source!r} was not connected: {words}. Ask for a new link if you want to try again."
             raise ConnectFailedError("denied", text)
         if settings.server_url != flow.server:
@@ -433,7 +433,10 @@ class Connections:
             if error.code in CLIENT_FAULTS and not settings.client_id:
                 # The issuer has forgotten the client; the next link registers another.
                 await _answered(self._store.forget_client(issuer.issuer, flow.redirect_uri))
-            text = f"{flow.source!r} was not connected: the issuer refused the code ({error.code}). Ask for a new link."
+            text = (
+                f"{flow.source!r} was not connected: its login service refused to complete the login ({error.code}). "
+                "Ask for a new link."
+            )
             raise ConnectFailedError("issuer_refused", text) from None
         except EgressError as error:
             text = f"{flow.source!r} was not connected: {error.error.message} Ask for a new link."
@@ -710,7 +713,10 @@ def _token_of(stored: StoredConnection) -> AccessToken:
 
 def _check_reader(flow: Flow, reader: Person | None) -> None:
     if reader is not None and reader != flow.person:
-        text = f"This link connects {flow.person.user_id!r}, and you are {reader.user_id!r}. Nothing was connected."
+        text = (
+            f"This link connects {flow.person.user_id!r}, and you are {reader.user_id!r}. Nothing was connected; ask "
+            "for a link of your own."
+        )
         raise ConnectFailedError("other_person", text)
 
 
@@ -718,8 +724,8 @@ def _check_redirect(flow: Flow, came_to: str) -> None:
     """Refuse an answer that arrived at another address than the redirect URI sent to the issuer."""
     if came_to != flow.redirect_uri:
         text = (
-            f"The issuer was told to send you back to {flow.redirect_uri!r}, and you came to {came_to!r}. Nothing was "
-            "connected; ask for a new link."
+            f"The login page was told to send you back to {flow.redirect_uri!r}, and you came to {came_to!r}. Nothing "
+            "was connected; ask for a new link."
         )
         log.warning("A connection of user %r to %r was refused: %s", flow.person.user_id, flow.source, text)
         raise ConnectFailedError("redirect_changed", text)
@@ -734,7 +740,10 @@ def _check_answer(issuer: Issuer, iss: str | None) -> None:
     else:
         return
     log.warning("A connection was refused: %s", text)
-    text = f"{text} Somebody may have tried to exchange the accounts. Nothing was connected; ask for a new link."
+    text = (
+        f"{text} Somebody may have tried to connect another account than yours. Nothing was connected; ask for a new "
+        "link."
+    )
     raise ConnectFailedError("issuer_changed", text)
 
 
@@ -749,7 +758,10 @@ def _check_page(issuer: Issuer, settings: AuthSettings) -> None:
 
 
 def _other_browser() -> ConnectFailedError:
-    text = "This link was opened in another browser, and can only be used there. Nothing was connected."
+    text = (
+        "This link was opened in another browser, and can only be used there. Nothing was connected; go on there, or "
+        "ask for a new link."
+    )
     return ConnectFailedError("other_browser", text)
 
 
