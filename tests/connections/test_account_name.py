@@ -42,7 +42,3 @@ def test_a_token_without_a_name_or_for_others_names_nobody(claims: dict[str, Any
 def test_a_token_that_cannot_be_read_names_nobody(text: str) -> None:
     assert account_name(Secret(text), issuer="https://issuer", client_id="pegboard", now=NOW) is None
     assert account_name(None, issuer="https://issuer", client_id="pegboard", now=NOW) is None
-
-
-def test_a_name_that_steers_a_terminal_or_runs_backwards_is_spelled_out() -> None:
-    assert named(preferred_username="ann\u202etxt\x1b[31m") == r"ann\u202etxt\x1b[31m"

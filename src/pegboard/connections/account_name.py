@@ -6,7 +6,6 @@ import base64
 import binascii
 
 from pegboard.core.json_reader import read_answer
-from pegboard.core.safe_text import safe
 from pegboard.model.json_types import JSON, is_list, is_object
 from pegboard.model.secret import Secret
 
@@ -29,8 +28,7 @@ def account_name(id_token: Secret | None, *, issuer: str, client_id: str, now: f
     is_valid = isinstance(ends, int | float) and ends > now - _LEEWAY_S
     if claims.get("iss") != issuer or not is_for_us or not is_valid:
         return None
-    # People choose these names: one may steer a terminal, or look like another.
-    names = (safe(name.strip()) for claim in _CLAIMS if isinstance(name := claims.get(claim), str))
+    names = (name.strip() for claim in _CLAIMS if isinstance(name := claims.get(claim), str))
     return next((name for name in names if 0 < len(name) <= ACCOUNT_CHARS), None)
 
 
