@@ -282,11 +282,12 @@ async def test_begin_names_what_is_wrong(tmp_path: Path) -> None:
 
 async def test_pages_write_what_others_named_as_text(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    person = Person(user_id="<script>alert(1)</script>", space_id="<b>")
+    person = Person(user_id="<script>alert(1)</script>\u202e", space_id="<b>")
     async with place(tmp_path, has_keys=False) as here, Browser(here.app) as browser:
         page = await browser.go(await here.link(person))
         assert "<script" not in page.text
         assert "<b></b>" not in page.text
+        assert ("\u202e" in page.text, "\\u202e" in page.text) == (False, True)
         here.issuer.switches.sends_iss = "<script>alert(2)</script>"
         assert "<script" not in (await browser.press(page, "connect")).text
 

@@ -19,6 +19,7 @@ from starlette.routing import Route
 
 from pegboard.catalog import Catalog
 from pegboard.connections.connection_records import ConnectFailedError, PendingConnection, Person
+from pegboard.core.safe_text import safe
 from pegboard.model.error import CallError
 from pegboard.server.authenticator import Authenticator
 from pegboard.server.body_reader import BodyError, BodyReader, ClientLeftError
@@ -141,7 +142,7 @@ class ConnectPage:
             return _page("Nothing was connected", "<p>You can close this page.</p>")
         url = await connections.agree(ticket, browser=browser, person=reader)
         shown = escape(url, quote=True)
-        text = f"<p>You are on the way to {escape(urlsplit(url).netloc)}.</p>" + f'<p><a href="{shown}">Go on</a></p>'
+        text = f"<p>You are on the way to {_text(urlsplit(url).netloc)}.</p>" + f'<p><a href="{shown}">Go on</a></p>'
         return _page("One moment", text, head=f'<meta http-equiv="refresh" content="0;url={shown}">')
 
     async def _finish(self, request: Request) -> Response:
@@ -250,17 +251,17 @@ class ConnectPage:
             '<input name="key" type="password" required></label></div>'
         )
         check = f'<input type="hidden" name="check" value="{_check(browser, ticket)}">'
-        name = escape(self._catalog.name)
+        name = _text(self._catalog.name)
         body = (
-            f"<p>Tools of <b>{name}</b> will use an account at this service for <b>{escape(person.user_id)}</b>. "
+            f"<p>Tools of <b>{name}</b> will use an account at this service for <b>{_text(person.user_id)}</b>. "
             f"If that is not you, or you did not ask for it, do not go on.</p>{rows}"
-            + (f'<p role="alert">{escape(problem)}</p>' if problem else "")
+            + (f'<p role="alert">{_text(problem)}</p>' if problem else "")
             + f'<form method="post" autocomplete="off">{check}'
             + (key if asks_key else "")
             + '<div class="actions"><button class="main" name="answer" value="connect">Connect</button> '
             '<button name="answer" value="no" formnovalidate>Do not connect</button></div></form>'
         )
-        response = _page(f"Connect {escape(pending.source)}?", body, status=status)
+        response = _page(f"Connect {_text(pending.source)}?", body, status=status)
         place = urlsplit(connections.public_url or "")
         response.set_cookie(
             _COOKIE, browser, max_age=CONNECT_COOKIE_S, path=f"{place.path}/connections",
@@ -290,8 +291,13 @@ def _words(encoded: str) -> dict[str, str] | None:
     return words if len(words) == len(pairs) and "\0" not in "".join(words.values()) else None
 
 
+def _text(text: str) -> str:
+    """Return a text of others for a page; what a browser interprets or hides is spelled out."""
+    return escape(safe(text))
+
+
 def _rows(rows: dict[str, str]) -> str:
-    return f"<dl>{''.join(f'<dt>{name}</dt><dd>{escape(value)}</dd>' for name, value in rows.items())}</dl>"
+    return f"<dl>{''.join(f'<dt>{name}</dt><dd>{_text(value)}</dd>' for name, value in rows.items())}</dl>"
 
 
 def _page(title: str, body: str, *, status: int = 200, head: str = "") -> HTMLResponse:
@@ -312,4 +318,4 @@ def _refusal(text: str, status: int, *, failure: str = "") -> Response:
     if failure:
         fields = {"failure": failure, "request_id": REQUEST_ID.get() or ""}
         log.warning("connect_refused: %s: %s", failure, text, extra={"fields": fields})
-    return _page("Not connected", f"<p>{escape(text)}</p>", status=status)
+    return _page("Not connected", f"<p>{_text(text)}</p>", status=status)
