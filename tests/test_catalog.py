@@ -59,6 +59,16 @@ def test_an_openai_definition_and_its_handler_are_registered_apart() -> None:
         ToolSpec.from_openai({"type": "function", "function": {}})
 
 
+def test_a_misused_openai_definition_is_refused_with_what_to_write_instead() -> None:
+    definition = {"type": "function", "function": {"name": "search"}}
+    with pytest.raises(DefinitionError, match=r"no field 'handler'.*handler=function"):
+        ToolSpec.from_openai(definition, handler=echo)
+    with pytest.raises(DefinitionError, match="one definition at a time; this is a list"):
+        ToolSpec.from_openai([definition])  # type: ignore[arg-type]
+    with pytest.raises(DefinitionError, match=r"register\(ToolSpec.from_openai\(definition\), handler=function\)"):
+        Catalog().register(definition, echo)  # type: ignore[call-overload]
+
+
 def test_a_second_tool_of_one_name_is_refused_and_both_origins_are_named() -> None:
     catalog = Catalog()
     catalog.register(ToolSpec(name="read", origin="a.py:3"), echo)

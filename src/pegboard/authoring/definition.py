@@ -55,6 +55,11 @@ def read_registered(
     if callable(tool):
         name = getattr(tool, "__name__", "it")
         raise DefinitionError(f"{name!r} is a function: declare it with `catalog.tool({name})`, or as its decorator.")
+    if isinstance(tool, dict):
+        raise DefinitionError(
+            "A definition without its handler cannot be registered: "
+            "for one of OpenAI, write register(ToolSpec.from_openai(definition), handler=function)."
+        )
     raise DefinitionError(f"{tool!r} cannot be registered: give a concrete Tool class, or ToolSpec(…), handler=….")
 
 

@@ -114,8 +114,16 @@ class ToolSpec(Struct, frozen=True, kw_only=True):
         `options` are other fields of this class, e.g. `groups`. The handler is passed separately.
 
         Raises:
-            DefinitionError: the name is missing.
+            DefinitionError: it is not one definition, its name is missing, or an option is not a field of this class.
         """
+        if not isinstance(definition, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - a caller may err
+            raise DefinitionError(f"from_openai reads one definition at a time; this is a {type(definition).__name__}.")
+        unknown = sorted(options.keys() - cls.__struct_fields__)
+        if unknown:
+            raise DefinitionError(
+                f"ToolSpec has no field {unknown[0]!r}: its fields are {', '.join(cls.__struct_fields__)}."
+                " The handler goes to register(ToolSpec.from_openai(…), handler=function)."
+            )
         function: JSON = definition.get("function", definition)
         if not isinstance(function.get("name"), str):
             raise DefinitionError('An OpenAI definition needs "function": {"name": …}; this one has no name.')

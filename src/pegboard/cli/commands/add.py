@@ -458,7 +458,8 @@ def _tell(adding: _Adding, added: _Added) -> None:
         )
         if held:
             terminal.say(
-                f"Held back, since they have text that nobody sees: {', '.join(held)}. `pegboard lock diff {name}`"
+                f"Held back, because their definitions contain hidden characters: {', '.join(held)}."
+                f" See them with `pegboard lock diff {name}`."
             )
         if "auth" in entry:
             terminal.say(f"Next: each person connects once: `pegboard connect {name} --as user=NAME`.")
