@@ -772,7 +772,8 @@ class Catalog:
     def observe(self, observer: object) -> Callable[[], None]:
         """Send every event of every call to `observer`; return a function that ends this.
 
-        The observer's methods may be async. A call waits up to a tenth of a second for them, until one was slower once.
+        The observer's methods may be async. A call waits for them for up to a tenth of a second. Once they
+        have exceeded that, calls no longer wait for them.
 
         >>> class Log:
         ...     def __init__(self): self.tools = []

@@ -39,8 +39,8 @@ class Reranker:
     """A function that scores passages for a query: `(query, passages) -> scores`; the highest score comes first.
 
     A sync function runs in a thread. If it fails or is late, the order of the search stays. After three different
-    queries that failed in a row, it is not asked for a while. A thread cannot be ended: a late call runs on, and counts
-    as one of those that run at once.
+    queries in a row have failed, it is not asked for a while. A thread cannot be stopped: a late call keeps running,
+    and counts towards the calls that run at the same time.
 
     Args:
         function: the function, sync or async. It returns a number for each passage.

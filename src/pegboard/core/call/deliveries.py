@@ -13,7 +13,7 @@ from typing import Any
 from pegboard.core.call.listeners import DELIVERED, Delivered
 from pegboard.core.coroutine_runner import is_cancelled
 
-OBSERVERS_S = 0.1  # seconds that a call waits for its async observers, until they have been slower once
+OBSERVERS_S = 0.1  # seconds that a call waits for async observers; once they have exceeded that, calls no longer wait
 OBSERVED_EVENTS = 10_000  # events that wait for async observers; further ones are dropped for them
 
 log = logging.getLogger("pegboard")
