@@ -23,7 +23,7 @@ from pegboard.model.tool import ToolEntry
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(Field,))
 class Tool(Rendering):
-    """Base of class tools: annotations are parameters, `perform` does the work, the docstring describes it.
+    """Base class for tools. Annotations become parameters, and the docstring becomes the description.
 
     ```python
     class SendEmail(Tool, groups="chat", destructive=True):
@@ -31,16 +31,17 @@ class Tool(Rendering):
         to: str = Field(description="Address")
         async def perform(self, ctx: ToolContext) -> str: ...
     ```
-    A concrete subclass registers itself on `pegboard.default_catalog`, unless it says
-    `register=False` or `abstract=True`. With `replace=True` it takes the place of the tool that has
-    its name. The other class keywords are those of `ToolKeywords`; a subclass
-    inherits them but for name, words, examples and life cycle, and `annotations` and `meta` merge.
-    Names with a leading underscore are the class's own and no parameters.
+    `perform` does the work. An attribute whose name starts with an underscore is not a parameter.
 
-    Hooks are methods `before`, `around`, `after`, `on_error`, `on_complete`. They take those of
-    `ctx`, `call`, `proceed` (around) and `result` (after, on_error, on_complete) that they name.
-    Those of all bases run too, outside: a subclass adds hooks and never replaces one, so do not
-    call `super()`. A before-hook halts the call with `report_error`, a `Verdict`, or `False`.
+    A concrete subclass registers itself on `pegboard.default_catalog`, unless it is declared with `register=False` or
+    `abstract=True`. With `replace=True` it replaces the tool that has its name. The other class keywords are those of
+    `ToolKeywords`. A subclass inherits them, except name, texts, examples and deprecation; `annotations` and `meta`
+    are merged.
+
+    Hooks are methods named `before`, `around`, `after`, `on_error` or `on_complete`. Each declares the arguments it
+    needs: `ctx`, `call`, `proceed` (for `around`), `result` (for `after`, `on_error` and `on_complete`). The hooks of
+    all base classes run too, around those of the subclass, so do not call `super()`. A before-hook stops the call
+    with `report_error`, a `Verdict`, or `False`.
     """
 
     on_define: ClassVar[list[Callable[[type[Tool], str | None], None]]] = []
