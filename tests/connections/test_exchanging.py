@@ -129,7 +129,7 @@ async def test_an_api_key_cannot_be_exchanged_and_the_refusal_says_what_to_do(tm
             assert error["kind"] == "connection_required"
             source = tool.partition("__")[0]
             assert error["detail"] == (
-                f"{source!r} exchanges the token of the person who calls, and this caller came without one. "
+                f"{source!r} exchanges the caller's token, but the caller sent none. "
                 "Call with a token (JWT) of your company's login; an API key cannot be exchanged."
             )
         assert here.issuer.hits["token"] == 0
@@ -369,7 +369,7 @@ async def test_meta_tools_say_that_a_token_is_missing(tmp_path: Path) -> None:
     async with company(tmp_path) as here:
         source: Any = here.catalog.registry.sources["mail"]
         refused = await source.credentials.required(Caller(user_id="ann"))
-        assert (refused.error.kind, "came without one" in refused.error.message) == ("connection_required", True)
+        assert (refused.error.kind, "the caller sent none" in refused.error.message) == ("connection_required", True)
 
 
 def test_a_host_wraps_the_token_of_its_caller() -> None:

@@ -326,4 +326,4 @@ async def test_a_hook_that_asks_cannot_be_outvoted_by_a_rule_that_never_asks(cap
     with caplog.at_level(logging.DEBUG):
         result = await catalog.view(ANN).call("echo")
     assert kind_of(result) == "consent_required"
-    assert "asks for a yes" in result.text
+    assert "asks for approval" in result.text

@@ -227,7 +227,7 @@ def test_no_two_of_the_corpus_have_one_text() -> None:
     assert [pair for pair in combinations(texts.values(), 2) if pair[0] == pair[1]] == []
 
 
-def request(arguments: dict[str, Any], reason: str = "'pay' asks for a yes before every call") -> ConsentRequest:
+def request(arguments: dict[str, Any], reason: str = "'pay' needs approval for every call") -> ConsentRequest:
     return ConsentRequest(
         tool="main.pay", definition_hash="d", args_digest=digest(arguments), arguments=arguments, reason=reason,
         user_id=None, space_id=None, session_id=None, agent=None, call_id="c",

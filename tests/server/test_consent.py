@@ -40,7 +40,7 @@ async def test_a_dangerous_call_runs_only_after_a_yes(era: Any, action: str, kin
     assert (result.meta or {}).get("pegboard/error", {}).get("kind") == kind
     assert seen.runs == runs
     assert asked == [
-        "Allow this call of 'main.wipe'? 'wipe' asks for a yes before every call. Arguments: {\"what\": \"disk\"}"
+        "Allow this call of 'main.wipe'? 'wipe' needs approval for every call. Arguments: {\"what\": \"disk\"}"
     ]
 
 

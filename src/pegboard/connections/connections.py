@@ -501,7 +501,7 @@ class Connections:
         """Return the error that says that a person must connect, with a link if there is a page."""
         if person is None:
             text = (
-                f"{source!r} needs an account of the person who calls, and this caller has no user. Call with a "
+                f"{source!r} needs an account of the caller, and this caller has no user. Call with a "
                 "credential that names one."
             )
             return ConnectionRequiredError("connection_required", text, details={"source": source})

@@ -127,11 +127,11 @@ class ExchangedCredentials:
     def _reason(self, caller: Caller) -> str | None:
         source = self.settings.source
         if person_of(caller) is None:
-            return f"{source!r} needs an account of the person who calls, and this caller has no user"
+            return f"{source!r} needs an account of the caller, and this caller has no user"
         if caller.subject_token is None:
             return (
-                f"{source!r} exchanges the token of the person who calls, and this caller came without one. Call with "
-                "a token (JWT) of your company's login; an API key cannot be exchanged"
+                f"{source!r} exchanges the caller's token, but the caller sent none. Call with a token (JWT) of "
+                "your company's login; an API key cannot be exchanged"
             )
         return None
 

@@ -133,7 +133,7 @@ class PersonalCredentials:
         """
         person, source = person_of(caller), self.settings.source
         if person is None:
-            return f"{source!r} needs an account of the person who calls, and this caller has no user"
+            return f"{source!r} needs an account of the caller, and this caller has no user"
         if source in await self.connections.connected(person):
             return None
         user = person.user_id

@@ -250,7 +250,7 @@ class ToolEntry(Struct, frozen=True, kw_only=True, dict=True, weakref=True):
         """Why a person must approve every call of the tool, whatever its arguments; `None` if that is not so."""
         rule, hints = self.spec.consent, self.spec.annotations
         if rule == "always":
-            return "asks for a yes before every call"
+            return "needs approval for every call"
         if rule != "destructive":
             return None
         # Our own tools declare it. For foreign tools it is assumed, unless they are trusted to be read-only.

@@ -326,7 +326,7 @@ class Replayer:
             asks = rule(cast("Any", args)) is not False
         except Exception:  # noqa: BLE001 - boundary: foreign code; as at run time, a person is asked
             asks = True
-        text = "it asks for a yes for these arguments"
+        text = "it needs approval for these arguments"
         return Verdict("asked", "consent_required", text, entry.spec.origin) if asks else Verdict("allowed")
 
     # ---------------------------------------------------------------- the result

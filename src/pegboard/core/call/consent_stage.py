@@ -45,7 +45,7 @@ def consent_reason(call: Call) -> str | None:
     except BaseException as error:  # boundary: foreign code; if it fails, a person is asked
         log.warning("The consent rule of %r failed; a person is asked.", name, exc_info=error)
         needed = True
-    return f"{name!r} asks for a yes for these arguments" if needed is not False else None
+    return f"{name!r} needs approval for these arguments" if needed is not False else None
 
 
 def standing_reason(call: Asked) -> str | None:

@@ -57,7 +57,7 @@ async def ask_before(call: Call) -> None:
         if verdict.kind == "deny":
             raise CallError(verdict.error_kind, verdict.reason or "Tool execution was aborted")
         if verdict.kind == "ask":
-            call.question = verdict.reason or f"{describe(hook)} asks for a yes"
+            call.question = verdict.reason or f"{describe(hook)} asks for approval"
             continue
         rewrites += 1
         if rewrites > call.bounds.argument_rewrites:
