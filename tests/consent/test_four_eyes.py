@@ -121,9 +121,7 @@ async def test_why_says_how_many_have_approved(stores: Open) -> None:
         blocked = (await view.awhy("pay")).blocked
         return "" if blocked is None else blocked.reason
 
-    assert (
-        "two people other than the caller must agree first ('pay' needs approval for every call)" in await reason()
-    )
+    assert "two people other than the caller must agree first ('pay' needs approval for every call)" in await reason()
     blocked = view.why("pay").blocked
     assert blocked is not None
     assert "two people other than the caller must agree first" in blocked.reason

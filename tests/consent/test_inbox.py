@@ -110,8 +110,7 @@ async def test_a_question_is_filed_once_decided_by_a_person_and_then_the_same_ca
     asked = question_of(await shop.pay())
     assert question_of(await shop.pay()) == asked, "the same question is not filed twice"
     assert [one.question for one in await people.listed()] == [
-        "Allow this call of 'main.pay'? 'pay' needs approval for every call. "
-        'Arguments: {"to": "bob", "amount": 1}'
+        'Allow this call of \'main.pay\'? \'pay\' needs approval for every call. Arguments: {"to": "bob", "amount": 1}'
     ]
     agreed = await people.decide(asked, is_yes=True, decided_by="cli:ann")
     assert (agreed.state, agreed.decided_by, agreed.uses_left) == ("agreed", "cli:ann", 1)
