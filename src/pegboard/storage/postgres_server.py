@@ -37,6 +37,7 @@ _MAY = "select has_table_privilege(cast(:table as text), cast(:right as text))"
 _MAY_CREATE = (
     "select current_setting('transaction_read_only') = 'off' and has_schema_privilege(current_schema(), 'create')"
 )
+_CLOSING_STATES = "57P"  # the server ends the connection; without any state it has done so already
 # Read-only transaction, missing privilege, full disk: these messages speak to operators and quote no stored data.
 _TELLING_STATES = frozenset({"25006", "42501", "53100"})
 
@@ -159,8 +160,12 @@ class PostgresServer:
         with self._explained():
             closings = self._idle.closings
             while (raw := self._idle.take()) is not None:
-                with suppress(psycopg.OperationalError):  # the server has closed it; a new one fails for good
+                try:
                     return self._read_with(raw, closings, work)
+                except psycopg.OperationalError as error:
+                    # Only a connection that the server has closed: a statement that was too slow would be so again.
+                    if error.sqlstate is not None and not error.sqlstate.startswith(_CLOSING_STATES):
+                        raise
             return self._read_with(open_postgres(self._uri, **self._patience), closings, work)
 
     def _read_with(self, raw: psycopg.Connection[Any], closings: int, work: Callable[[PostgresConnection], T]) -> T:
