@@ -184,3 +184,23 @@ async def test_a_part_is_probed_once_in_two_seconds_however_many_ask() -> None:
     now[0] = PROBE_KEPT_S
     await states.probes()
     assert len(asked) == 2
+
+
+async def test_a_part_that_hangs_has_its_previous_state_at_once_and_the_new_one_after_its_probe() -> None:
+    now, may_answer, is_asked_again = [0.0], asyncio.Event(), asyncio.Event()
+    may_answer.set()
+
+    async def check() -> None:
+        await may_answer.wait()
+        if is_asked_again.is_set():
+            raise ConnectionError("it is away")
+
+    part = Part(kind="store", name="limits", where="", check=check)
+    states = PartStates(lambda: [part], clock=lambda: now[0])
+    assert [probe.ok for probe in (await states.probes(at_most_s=0.0)).values()] == [True]
+    now[0] = PROBE_KEPT_S
+    may_answer.clear()
+    is_asked_again.set()
+    assert [probe.ok for probe in (await states.probes(at_most_s=0.0)).values()] == [True]
+    may_answer.set()
+    assert [probe.detail for probe in (await states.probes()).values()] == ["it is away"]

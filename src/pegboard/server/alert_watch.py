@@ -165,12 +165,16 @@ class AlertWatch:
         )
         slow = tuple(each for each in slow if each[0] in wanted)
         # All at the same time: each of these waits for its own store, and that may be the one that hangs.
-        probes, fault, found = await asyncio.gather(
+        probes, audit_fault, found = await asyncio.gather(
             self._probes(wanted),
             self._audit_fault(wanted),
             asyncio.gather(*(self._slowly(*each) for each in slow)),
         )
-        alert_states += [*states_of_parts(probes), *states_of_audit(fault)]
+        audit_probe = probes.get(("store", "audit"))
+        if not audit_fault and audit_probe is not None and not audit_probe.ok:
+            # Without calls, nothing is stored, and only the probe can fail.
+            audit_fault = f"its store does not work: {audit_probe.detail}"
+        alert_states += [*states_of_parts(probes), *states_of_audit(audit_fault)]
         for (kind, _, _), known in zip(slow, found, strict=True):
             if known is None:
                 # The store does not answer, which is another alert.
@@ -180,7 +184,7 @@ class AlertWatch:
         return {(state.kind, state.subject): state for state in alert_states}, undecided
 
     async def _probes(self, wanted: frozenset[AlertKind]) -> Mapping[PartKey, Probe]:
-        return await self._part_states.probes() if wanted & {"down", "store_down"} else {}
+        return await self._part_states.probes() if wanted & {"down", "store_down", "audit_broken"} else {}
 
     async def _audit_fault(self, wanted: frozenset[AlertKind]) -> str:
         audit = self._catalog.executor.ports.audit

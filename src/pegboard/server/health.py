@@ -26,7 +26,7 @@ from pegboard.server.principal import ANONYMOUS, Principal
 from pegboard.server.worker_counts import WorkerCounts
 from pegboard.telemetry.call_metrics import CallMetrics
 from pegboard.telemetry.metric_export import exporting_metrics
-from pegboard.telemetry.part_states import PartStates
+from pegboard.telemetry.part_states import PROBE_WAIT_S, PartStates
 from pegboard.telemetry.prometheus_text import MEDIA_TYPE, gauges_of, prometheus_text
 
 OPERATOR = "operator"
@@ -137,7 +137,7 @@ class Health:
         """Return 200 while calls are accepted and every part works without which they would fail."""
         if not self._is_serving() or self._gateway.catalog.executor.closing:
             return PlainTextResponse("not ready", status_code=503)
-        probes = await self._part_states.probes(only_required=True)
+        probes = await self._part_states.probes(only_required=True, at_most_s=PROBE_WAIT_S)
         away = [f"{kind} {name}: {probe.detail}" for (kind, name), probe in probes.items() if not probe.ok]
         if not away:
             return PlainTextResponse("ready")
@@ -165,7 +165,7 @@ class Health:
 
     async def _gauges(self, workers: Sequence[JSON]) -> Sequence[Metric]:
         """Return the current gauges, given the state of each worker."""
-        probes = await self._part_states.probes()
+        probes = await self._part_states.probes(at_most_s=PROBE_WAIT_S)
         registry = self._gateway.registry
         states, usual = registry.states(), SourceState()
         return gauges_of(

@@ -14,6 +14,7 @@ from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.probe import Part, PartKind, Probe
 
 PROBE_KEPT_S = 2.0  # seconds for which the result of a probe is used again
+PROBE_WAIT_S = 0.5  # seconds that an answer to an operator waits for a new result, if there is an older one
 
 PartKey = tuple[PartKind, str]
 
@@ -56,10 +57,17 @@ async def _probe(part: Part, deadline_s: float) -> Probe:
 
 
 class _Known(NamedTuple):
-    """The latest probe of a part, which may still run, and when it began."""
+    """The latest probe of a part, which may still run, when it began, and the result of the one before."""
 
     probe: asyncio.Task[Probe]
     began: float
+    previous: Probe | None
+
+
+def _latest(known: _Known) -> Probe:
+    if known.probe.done() or known.previous is None:
+        return known.probe.result()
+    return known.previous
 
 
 class PartStates:
@@ -80,8 +88,12 @@ class PartStates:
         self._known: dict[PartKey, _Known] = {}
         self._lost: dict[PartKey, Part] = {}
 
-    async def probes(self, *, only_required: bool = False) -> Mapping[PartKey, Probe]:
-        """Return the probes of all parts, or of those without which calls fail."""
+    async def probes(self, *, only_required: bool = False, at_most_s: float | None = None) -> Mapping[PartKey, Probe]:
+        """Return the probes of all parts, or of those without which calls fail.
+
+        With `at_most_s`, a part that does not answer for so long has its previous result, if there is one: a part that
+        hangs must not make each answer to a load balancer take 5 seconds.
+        """
         now = self._clock()
         wanted: dict[PartKey, Part] = {
             (part.kind, part.name): part for part in self._parts() if part.is_required or not only_required
@@ -91,11 +103,15 @@ class PartStates:
         for key, part in wanted.items():
             known = self._known.get(key)
             if known is None or (known.probe.done() and now - known.began >= PROBE_KEPT_S):
-                self._known[key] = _Known(asyncio.ensure_future(self._logged(key, part)), now)
-        running = [self._known[key].probe for key in wanted]
-        # Others may wait for the same probes: a caller that leaves must not cancel them.
-        probes = await asyncio.shield(asyncio.gather(*running))
-        return dict(zip(wanted, probes, strict=True))
+                previous = None if known is None or known.probe.exception() else known.probe.result()
+                self._known[key] = _Known(asyncio.ensure_future(self._logged(key, part)), now, previous)
+        known_parts = [self._known[key] for key in wanted]
+        # Others may wait for the same probes: a caller that leaves must not cancel them, and `wait` does not.
+        if running := [known.probe for known in known_parts]:
+            await asyncio.wait(running, timeout=at_most_s)
+        if first := [known.probe for known in known_parts if known.previous is None and not known.probe.done()]:
+            await asyncio.wait(first)
+        return {key: _latest(known) for key, known in zip(wanted, known_parts, strict=True)}
 
     def _forget_removed(self, wanted: Mapping[PartKey, Part]) -> None:
         """Log the end of outages of parts that the config no longer uses, such as a mistyped address."""

@@ -23,7 +23,7 @@ from pegboard.server.console.pending_config import PendingConfig
 from pegboard.server.console.shown_json import exact_json
 from pegboard.server.console.shown_time import took
 from pegboard.server.console.visit import Visit
-from pegboard.telemetry.part_states import PartStates
+from pegboard.telemetry.part_states import PROBE_WAIT_S, PartStates
 
 LEFT_OUT_SHOWN = 100  # tools of one source that were left out, or that the lock holds back
 DIFF_LINES = 400  # of one definition that differs
@@ -108,7 +108,7 @@ class SourcesPage:
         sources: Mapping[str, Source] = registry.sources
         # A server may repeat a secret that was sent to it.
         clean = Redactor(visit.gateway.catalog.secrets)
-        probes = await self._part_states.probes()
+        probes = await self._part_states.probes(at_most_s=PROBE_WAIT_S)
         values = {
             "rows": sorted((_row(name, source, clean) for name, source in sources.items()), key=_worst_first),
             "parts": [PartRow(kind, name, probe, took(probe.seconds)) for (kind, name), probe in probes.items()],
