@@ -8,6 +8,8 @@ from typing import NamedTuple
 import pytest
 
 from pegboard.cli import main
+from pegboard.sources.mcp import supervised_source
+from tests.timing import PATIENCE_S
 
 CONFIG = """\
 name: acme
@@ -108,8 +110,10 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs the command line in this process."""
+    # On a busy machine, programs start slowly.
+    monkeypatch.setattr(supervised_source, "MCP_PROGRAM_START_S", PATIENCE_S)
 
     def ran(*words: str) -> Ran:
         code = main(words)

@@ -2,7 +2,11 @@
 
 import dataclasses
 import json
+import os
+import signal
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +17,7 @@ import orjson
 import pytest
 
 from pegboard.config import Config
+from pegboard.sources.mcp import supervised_source
 from tests.cli.conftest import Run
 from tests.limits.server import redis_server
 from tests.ports import free_port
@@ -150,6 +155,48 @@ def test_doctor_has_a_row_for_each_receiver_without_the_token_in_its_address(run
     }
     assert ran.code == 1
     assert "canary-word" not in ran.out + ran.err
+
+
+def test_an_mcp_server_that_accepts_connections_and_stays_silent_has_a_row_after_a_probe(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervised_source, "PROBE_S", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        mcp = {"transport": "http", "url": f"http://127.0.0.1:{server.getsockname()[1]}/mcp"}
+        (tmp_path / "pegboard.yaml").write_text(json.dumps({"tools": [{"name": "notes", "type": "mcp", "mcp": mcp}]}))
+        ran = run("doctor", "--json")
+    (row,) = [row for row in orjson.loads(ran.out)["findings"] if row["kind"] == "source"]
+    assert (ran.code, row["state"], row["detail"]) == (1, "unreachable", "it did not answer within 0.3 s")
+    assert row["to_do"] == "See that it runs, and what its own log says. If it only starts slowly, run this again."
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_a_stopped_program_of_an_mcp_server_has_a_row_although_doctor_starts_its_own(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervised_source, "MCP_PROGRAM_START_S", 0.3)
+    program = tmp_path / "notes.py"
+    program.write_text("import sys; sys.stdin.read()")
+    mcp = {"transport": "stdio", "command": sys.executable, "args": [str(program)], "cwd": "."}
+    (tmp_path / "pegboard.yaml").write_text(json.dumps({"tools": [{"name": "notes", "type": "mcp", "mcp": mcp}]}))
+
+    def rows() -> list[tuple[str, str]]:
+        found = orjson.loads(run("doctor", "--json").out)["findings"]
+        return [(row["state"], row["detail"]) for row in found if row["kind"] == "source"]
+
+    with subprocess.Popen([sys.executable, str(program)], stdin=subprocess.PIPE) as process:
+        os.kill(process.pid, signal.SIGSTOP)
+        os.waitpid(process.pid, os.WUNTRACED)
+        stopped = rows()
+        os.kill(process.pid, signal.SIGCONT)
+        os.waitpid(process.pid, os.WCONTINUED)
+        assert process.stdin is not None
+        running = rows()
+        process.stdin.close()
+    silent = ("unreachable", "it did not answer within 0.3 s")
+    text = f"process {process.pid} of its program was stopped by a signal, so it does not answer"
+    assert stopped == [silent, ("stopped", text)]
+    assert running == [silent]
 
 
 # What a probe answers for, and what needs none; a new section of the config must be put into one of them.

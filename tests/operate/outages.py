@@ -95,6 +95,8 @@ class Outage(Struct, frozen=True, kw_only=True):
     arguments: Mapping[str, Any] = field(default_factory=lambda: {"a": 1, "b": 2})
     well: str = "200 ok"
     doctor: str
+    doctor_ways: Mapping[Way, str] = field(default_factory=dict[Way, str])
+    """What occurs in a row of `doctor` instead, by way."""
     readyz: str = "200 ready"
     metric: str
     log: str
@@ -494,7 +496,9 @@ OUTAGES: Mapping[str, Outage] = {
     ),
     "mcp-stdio": Outage(
         title="An MCP server over stdio", prepare=_mcp_stdio, tool="notes__read", arguments={"title": "x"},
-        doctor="source notes | unreachable", metric='pegboard_source_status{source="notes",status="unreachable"} 1',
+        # `doctor` starts a program of its own, and that one runs.
+        doctor="source notes | unreachable", doctor_ways={"stopped": "source notes | stopped"},
+        metric='pegboard_source_status{source="notes",status="unreachable"} 1',
         log="notes", log_over="notes", alert="down began", call="502 upstream_unavailable",
     ),
     "mcp-http": Outage(

@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from pegboard.egress.limits import PROBE_S
+from pegboard.server.alert_watch import ALERT_CHECK_S
+from pegboard.sources.mcp.connection import MCP_HTTP_PROBE_S
+from pegboard.sources.mcp.supervised_source import MCP_HTTP_PING_S, MCP_PING_S, MCP_PROGRAM_START_S
 from tests.operate.outages import OTHER_WAYS, OUTAGES, Outage, Way, world_of
 from tests.operate.runbooks import PAGES, Told, check_page, write_down
 from tests.timing import is_within
@@ -47,8 +51,7 @@ async def _lost_and_found(outage: Outage, folder: Path, postgres_url: str, name:
         # A server that is called may be too busy to answer anything else, so only an idle one is known to be stopped.
         world.is_calling = way != "stopped"
         await begin(world)
-        # `doctor` starts a program of its own, and that one runs.
-        doctor = "" if (name, way) == ("mcp-stdio", "stopped") else outage.doctor
+        doctor = outage.doctor_ways.get(way, outage.doctor)
         away = await world.seen(lambda served: outage.is_told(served, way), doctor)
         assert outage.is_told(away.served, way), away
         assert doctor in str(away.doctor), away
@@ -59,8 +62,15 @@ async def _lost_and_found(outage: Outage, folder: Path, postgres_url: str, name:
         assert outage.is_over(back.served), back
         assert back.doctor == ()
     assert is_within(away.served_s, TOLD_S)
+    assert is_within(away.doctor_s, TOLD_S)
     assert is_within(back.served_s, TOLD_S)
     return Told(away=away, back=back)
+
+
+def test_a_silent_mcp_server_cannot_go_unnoticed_for_longer_than_ten_seconds() -> None:
+    over_stdio, over_http = MCP_PING_S + PROBE_S, MCP_HTTP_PING_S + MCP_HTTP_PROBE_S
+    assert max(over_stdio, over_http) + ALERT_CHECK_S < TOLD_S
+    assert max(PROBE_S, MCP_PROGRAM_START_S) < TOLD_S
 
 
 def test_there_is_a_runbook_for_each_outage() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, cast, runtime_checkable
 
 from pegboard.catalog import Catalog
@@ -50,9 +50,18 @@ async def start_needed(
 
 
 async def started(
-    catalog: Catalog, names: Sequence[str], terminal: Terminal, *, afresh: bool = False
+    catalog: Catalog,
+    names: Sequence[str],
+    terminal: Terminal,
+    *,
+    afresh: bool = False,
+    at_most_s: Callable[[Source], float] | None = None,
 ) -> dict[str, str]:
-    """Start these sources and wait for their tools, all at the same time; returns the errors of those that failed."""
+    """Start these sources and wait for their tools, all at the same time; returns the errors of those that failed.
+
+    `at_most_s` returns how long to wait for a source instead of its own time limit; a source that takes longer is
+    still connecting, and nothing is printed about it.
+    """
     sources = catalog.registry.sources
     for name in names:
         lock: Any = getattr(sources[name], "lock", None)
@@ -67,6 +76,9 @@ async def started(
     await asyncio.sleep(0)
     waits_s = {name: wait_s_of(sources[name]) for name in names}
     try:
+        if at_most_s is not None:
+            await asyncio.wait(waiting, timeout=max(at_most_s(sources[name]) for name in names))
+            return _faults_of(waiting, terminal)
         _, late = await asyncio.wait(waiting, timeout=CLI_SILENT_WAIT_S)
         for task in sorted(late, key=lambda task: task.get_name()):
             name = task.get_name()
@@ -76,16 +88,20 @@ async def started(
             _, late = await asyncio.wait(late, timeout=deadline_s)
     finally:
         await cancel_and_wait(*waiting)
+    for name in sorted(task.get_name() for task in late):
+        text = f"{name!r} is still connecting after {waits_s[name]:g} s: its tools may be missing here."
+        terminal.note(f"{text} `pegboard doctor` tells more.")
+    return _faults_of(waiting, terminal)
+
+
+def _faults_of(waiting: Sequence[asyncio.Task[None]], terminal: Terminal) -> dict[str, str]:
+    """Return and print the errors of sources that failed while they were waited for."""
     faults: dict[str, str] = {}
     for task in waiting:
-        error = None if task.cancelled() else task.exception()
+        error = task.exception() if task.done() and not task.cancelled() else None
         if error is not None:
             faults[task.get_name()] = fault = f"{type(error).__name__}: {error}"
             terminal.note(f"{task.get_name()!r} did not tell its tools, and they may be missing here. {fault}")
-        elif task in late:
-            name = task.get_name()
-            text = f"{name!r} is still connecting after {waits_s[name]:g} s: its tools may be missing here."
-            terminal.note(f"{text} `pegboard doctor` tells more.")
     return faults
 
 

@@ -25,6 +25,7 @@ class _Entry(NamedTuple):
     group: int
     session: int
     is_zombie: bool
+    is_stopped: bool
 
 
 def find_tree(
@@ -96,6 +97,20 @@ def start_of(pid: int) -> int | None:
     return None if entry is None or entry.is_zombie else entry.started
 
 
+def stopped_processes() -> list[tuple[int, tuple[str, ...]]]:
+    """Return the numbers and command lines of all processes that a signal has stopped; without /proc, none."""
+    numbers = sorted(pid for pid, entry in _process_table().items() if entry.is_stopped)
+    return [(pid, line) for pid in numbers if (line := _command_line(pid))]
+
+
+def _command_line(pid: int) -> tuple[str, ...]:
+    try:
+        line = _PROC.joinpath(str(pid), "cmdline").read_bytes()
+    except OSError:
+        return ()
+    return tuple(os.fsdecode(word) for word in line.removesuffix(b"\0").split(b"\0"))
+
+
 def reap(processes: Iterable[ProcessId]) -> None:
     """Reap orphans that became our children because we are process 1 or a subreaper."""
     for each in processes:
@@ -123,6 +138,8 @@ def _entry(pid: int) -> _Entry | None:
         group=int(fields[2]),
         session=int(fields[3]),
         is_zombie=fields[0] in (b"Z", b"X"),
+        # Not `t`: a debugger continues the process itself.
+        is_stopped=fields[0] == b"T",
     )
 
 

@@ -7,10 +7,11 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from functools import partial
 from importlib import metadata as _metadata
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from cyclopts import Parameter
@@ -21,20 +22,24 @@ from pegboard.catalog import Catalog
 from pegboard.cli.command_error import CommandError, Exit
 from pegboard.cli.options import Options, SharedOptions
 from pegboard.cli.project import Project, load
-from pegboard.cli.source_startup import started
+from pegboard.cli.source_startup import Listed, started
 from pegboard.cli.terminal import Column
 from pegboard.config.forms.predicate_form import secret_names
 from pegboard.config.probes import parts_of
 from pegboard.config.stores import stores_of
 from pegboard.connections.connection_check import check_connection
+from pegboard.core.declarations import PrivateSource
 from pegboard.core.ports import ListsForPersons, Probed, Source
 from pegboard.core.steady_clock import CLOCK_BACK_S
+from pegboard.egress.limits import PROBE_S
 from pegboard.egress.process import launch
+from pegboard.egress.process_tree import stopped_processes
 from pegboard.extras import install_command
 from pegboard.model.caller import Caller
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
 from pegboard.model.probe import Part, Probe
+from pegboard.model.record import replace
 from pegboard.model.source_state import SourceStatus
 from pegboard.server.app import bus_transport
 from pegboard.telemetry.part_states import probe_all
@@ -48,7 +53,7 @@ _MEMORY_S = 10.0
 _NOT_CHECKED = "not checked"
 _COLUMNS = (Column(head="What", style="bold"), Column(head="State"), Column(head="What to do"))
 _CURES: dict[SourceStatus, str] = {
-    "connecting": "It has not answered in time. See that it runs, and what its own log says.",
+    "connecting": "See that it runs, and what its own log says. If it only starts slowly, run this again.",
     "unreachable": "See that the server runs, and that its command or address is right",
     "auth_required": "Give it valid credentials",
     "quarantined": "Restore pegboard.lock from your version control, or delete it and run `pegboard lock`.",
@@ -103,19 +108,20 @@ async def doctor_command(
         try:
             sources = project.catalog.registry.sources
             parts = list(parts_of(project.config, project.catalog, bus=_bus(project)))
-            faults, probes = await asyncio.gather(
-                started(project.catalog, list(sources), options.terminal, afresh=True),
-                probe_all(part for part in parts if not part.source),
+            faults, probes, memory = await asyncio.gather(
+                started(project.catalog, list(sources), options.terminal, afresh=True, at_most_s=_answer_s),
+                probe_all(_after_its_source(part, sources) for part in parts),
+                _memory(),
             )
-            # The server of an API is known once its description is here; without it, the source has a row already.
+            # Without its description, the server of an API is not known, and the source has a row already.
             parts = [part for part in parts if not part.source or sources[part.source].state().status == "ok"]
-            probes |= await probe_all(part for part in parts if part.source)
             findings = [
                 *(_source(source, faults.get(source.name, "")) for source in sources.values()),
+                *_stopped_programs(sources.values()),
                 *_omitted_findings(project),
                 *_lock(project),
                 *_keys(project),
-                await _memory(),
+                memory,
                 _clock(project),
                 *(_part(part, probes[part.kind, part.name]) for part in parts),
                 *_unchecked(project, parts),
@@ -203,6 +209,26 @@ def _cells(row: JSON) -> list[str]:
 # ---- sources and what pins them
 
 
+def _answer_s(source: Source) -> float:
+    """Return the seconds in which a source must list its tools."""
+    return float(getattr(source, "answer_s", PROBE_S))
+
+
+def _after_its_source(part: Part, sources: Mapping[str, Source]) -> Part:
+    """Return a part whose check begins when its source is up, since the address is known only then."""
+    if not part.source:
+        return part
+    source = sources[part.source]
+
+    async def check() -> None:
+        if isinstance(source, Listed):
+            # If it fails, its own row says so.
+            await asyncio.gather(source.listed(), return_exceptions=True)
+        await part.check()
+
+    return replace(part, check=check)
+
+
 def _source(source: Source, fault: str) -> Finding:
     if fault:
         to_do = "The source failed internally. If its message does not help, ask the author of its plugin."
@@ -211,10 +237,11 @@ def _source(source: Source, fault: str) -> Finding:
     if state.status != "ok":
         cure = _CURES[state.status]
         where = getattr(getattr(source, "settings", None), "origin", "")
+        status, detail = state.status, state.reason
+        if status == "connecting":
+            status, detail = "unreachable", f"it did not answer within {_answer_s(source):g} s"
         to_do = cure if cure.endswith(".") else f"{cure} ({where})." if where else f"{cure}."
-        return Finding(
-            kind="source", name=source.name, state=state.status, detail=state.reason, to_do=to_do, is_wrong=True
-        )
+        return Finding(kind="source", name=source.name, state=status, detail=detail, to_do=to_do, is_wrong=True)
     waiting, count = state.quarantined | state.changed, len(source.entries())
     offered = f"{_counted(count - len(state.quarantined))}"
     if waiting:
@@ -225,6 +252,39 @@ def _source(source: Source, fault: str) -> Finding:
     rejected = [f"{name} was left out: {reason}" for name, reason in getattr(source, "rejected", ())]
     detail = "; ".join([offered, *([state.reason] if state.reason else []), *rejected])
     return Finding(kind="source", name=source.name, state="ok", detail=detail)
+
+
+def _stopped_programs(sources: Iterable[Source]) -> Iterator[Finding]:
+    """Yield the programs of MCP servers that a signal has stopped.
+
+    Doctor starts programs of its own. Those of a running server are found by their command line.
+    """
+    commands = {
+        source.name: (settings.command, settings.args)
+        for source in sources
+        if (settings := _settings_of(source)) is not None and getattr(settings, "transport", "") == "stdio"
+    }
+    stopped = stopped_processes() if commands else ()
+    for name, (command, args) in commands.items():
+        for pid, line in stopped:
+            if _is_run_of(line, command, args):
+                yield Finding(
+                    kind="source", name=name, state="stopped", is_wrong=True,
+                    detail=f"process {pid} of its program was stopped by a signal, so it does not answer",
+                    to_do=f"Continue it with `kill -CONT {pid}`, or end it with `kill -KILL {pid}`: "
+                    "the server then starts it again.",
+                )  # fmt: skip
+
+
+def _settings_of(source: Source) -> Any:
+    inner = source.source if isinstance(source, PrivateSource) else source
+    return getattr(inner, "settings", None)
+
+
+def _is_run_of(line: Sequence[str], command: str, args: Sequence[str]) -> bool:
+    """Tell whether a process runs a command. A script's interpreter comes before the name of the script."""
+    count = len(line) - len(args)
+    return tuple(line[count:]) == tuple(args) and Path(command).name in [Path(word).name for word in line[:count]]
 
 
 def _omitted_findings(project: Project) -> Iterator[Finding]:

@@ -56,6 +56,8 @@ from pegboard.sources.mcp.upstream_resources import ResourceRequest, UpstreamRes
 
 MCP_INPUT_ROUNDS = 10  # rounds of questions in one call
 MCP_MUTE_CALLS = 5  # consecutive calls without any answer after which the server counts as unreachable instead of busy
+# Seconds for a connection and its TLS handshake: TCP repeats a lost packet after 1 and 3 seconds, and next after 7.
+MCP_HTTP_PROBE_S = 4.0
 MCP_LISTEN_AGAIN_S = 5.0  # seconds before a subscription that ended is renewed
 
 _CLIENT = types.Implementation(name="pegboard", version=version("pegboard"))
@@ -215,7 +217,7 @@ class Connection:
             TimeoutError: the program does not answer.
         """
         if self.settings.transport != "stdio":
-            await check_reachable(self.settings.url, only_host_of(self.settings.url), timeout_s=PROBE_S)
+            await check_reachable(self.settings.url, only_host_of(self.settings.url), timeout_s=MCP_HTTP_PROBE_S)
             return
         version = self.session.protocol_version or ""
         async with asyncio.timeout(PROBE_S):

@@ -45,7 +45,11 @@ else:
 
 MCP_CONNECT_S = 15.0  # seconds for connecting and the first lists, if a call's time limit is shorter
 MCP_CALL_WAITS_S = 0.9  # seconds that a call waits for a reconnection
-MCP_PING_S = 2.0  # seconds between two pings of a server that has nothing to do
+MCP_PING_S = 2.0  # seconds between two pings of a program that has nothing to do
+# Over HTTP a ping is a new connection, often with a TLS handshake, so it is sent less often. With the time limit below
+# and the interval of alerts, a silent server is still reported within 10 seconds.
+MCP_HTTP_PING_S = 3.5
+MCP_PROGRAM_START_S = 8.0  # seconds in which a program usually starts and lists its tools
 MCP_REFRESH_S = (30.0, 300.0, 3_600.0)  # seconds between listings of a server that does not announce changes; growing
 
 log = logging.getLogger("pegboard")
@@ -128,6 +132,11 @@ class McpSource(Composable):
     def patience_s(self) -> float:
         """The time limit of an attempt to connect and list."""
         return max(self.settings.timeout_s, MCP_CONNECT_S)
+
+    @property
+    def answer_s(self) -> float:
+        """The time in which a server that works usually lists its tools; a program must start first."""
+        return MCP_PROGRAM_START_S if self.settings.transport == "stdio" else PROBE_S
 
     @property
     def is_pinned(self) -> bool:
@@ -342,11 +351,12 @@ class McpSource(Composable):
     async def _watch(self, connection: Connection) -> None:
         """Ping the server while it has nothing to do, and record while it stays silent, as a stopped program does."""
         answers, has_answered_ping, ignores_pings = connection.answers, False, not self._is_watched
+        is_program = self.settings.transport == "stdio"
         while not (connection.is_lost or ignores_pings):
-            await asyncio.sleep(MCP_PING_S)
+            await asyncio.sleep(MCP_PING_S if is_program else MCP_HTTP_PING_S)
             if connection.answers != answers:
                 # A program that answers lists, but never a ping, would be silent again and again.
-                is_silent, is_program = connection.silence is not None, self.settings.transport == "stdio"
+                is_silent = connection.silence is not None
                 ignores_pings = is_silent and is_program and not has_answered_ping
                 self._note_answer(connection)
             elif not connection.is_in_use:
