@@ -10,8 +10,11 @@ from pegboard.config.forms.agent_words import KEYS_OF_AGENT_FILES
 
 # What is heavy, and what a config of Python tools alone has no use for.
 _UNUSED = [
-    "httpcore2", "httpx2", "pegboard.config.forms.agent_form", "pegboard.config.kinds.tool_form",
-    "pegboard.config.workspace", "pegboard.sources.builtin.kind", "pegboard.sources.mcp", "pegboard.sources.openapi",
+    "httpcore2", "httpx2", "pegboard.agents.conversations", "pegboard.audit", "pegboard.auth.present_rights",
+    "pegboard.config.declared_budgets", "pegboard.config.forms.agent_form", "pegboard.config.forms.source_auth_form",
+    "pegboard.config.kinds.tool_form", "pegboard.config.reload", "pegboard.config.source_auth",
+    "pegboard.config.workspace", "pegboard.consent.sql_records", "pegboard.planning", "pegboard.sources.builtin.kind",
+    "pegboard.sources.mcp", "pegboard.sources.openapi", "pegboard.storage.database", "pegboard.tasks.tasks", "sqlite3",
 ]  # fmt: skip
 _LOAD = f"""
 import json, sys
@@ -35,7 +38,7 @@ def loaded(folder: Path, config: str) -> tuple[int, set[str]]:
     return count, set(names)
 
 
-def test_a_config_of_python_tools_loads_no_http_client_and_no_form_of_a_kind_that_it_has_not(tmp_path: Path) -> None:
+def test_a_config_of_python_tools_loads_no_http_client_no_store_and_no_form_of_another_kind(tmp_path: Path) -> None:
     assert loaded(tmp_path, "python: [own]\n") == (1, set())
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from pegboard.agents.conversations import ConversationStore, conversations_of
 from pegboard.catalog import Catalog
 from pegboard.config.build_context import BuildContext
 from pegboard.config.config import AgentDeclaration, Config, Declared
@@ -31,13 +30,15 @@ from pegboard.model.tool import ToolEntry
 from pegboard.storage.store_uri import StoreUri
 
 if TYPE_CHECKING:
-    from pegboard.agents import budgets, template_analysis
+    from pegboard.agents import budgets, conversations, template_analysis
+    from pegboard.agents.conversations import ConversationStore
     from pegboard.config.forms import agent_form
     from pegboard.config.kinds import agent as agent_kind
 else:
     agent_form = LazyModule("pegboard.config.forms.agent_form")
     agent_kind = LazyModule("pegboard.config.kinds.agent")
     budgets = LazyModule("pegboard.agents.budgets")
+    conversations = LazyModule("pegboard.agents.conversations")
     template_analysis = LazyModule("pegboard.agents.template_analysis")
 
 _OPENAI_COMPATIBLE_AT: Mapping[str, str] = {
@@ -328,7 +329,7 @@ def conversation_store(config: Config, report: Report) -> ConversationStore | No
     if declared is None:
         return None
     try:
-        return conversations_of(StoreUri.located(declared.value, folder=config.path.absolute().parent))
+        return conversations.conversations_of(StoreUri.located(declared.value, folder=config.path.absolute().parent))
     except ImportError as error:
         report.add(declared.at.problem(needs_package(error.name, "postgres")))
     except DefinitionError as error:

@@ -12,11 +12,8 @@ from typing import TYPE_CHECKING
 
 from pegboard.catalog import Catalog
 from pegboard.config.agents import conversation_store, declare_agents
-from pegboard.config.audits import audit_of
 from pegboard.config.build_context import BuildContext
 from pegboard.config.config import Config, Declared
-from pegboard.config.consents import consent_store_of
-from pegboard.config.declared_budgets import budget_store_of, declare_budgets
 from pegboard.config.embedders import embedder_of, keys_of
 from pegboard.config.forms.main_file import HookForm
 from pegboard.config.forms.predicate_form import availability
@@ -32,7 +29,6 @@ from pegboard.config.python_modules import (
     is_imported,
     registrations_of,
 )
-from pegboard.config.source_auth import connections_of
 from pegboard.config.task_store import tasks_of
 from pegboard.config.yaml.problems import Report, unseen
 from pegboard.core.names import fold
@@ -49,13 +45,17 @@ from pegboard.model.record import replace
 from pegboard.model.secret import Secret
 
 if TYPE_CHECKING:
-    from pegboard.config import alerts, probes, workspace
+    from pegboard.config import alerts, audits, consents, declared_budgets, probes, source_auth, workspace
     from pegboard.discovery.learning import search_use, use_store
     from pegboard.limits import redis_store
     from pegboard.sources import http_hook
 else:
     alerts = LazyModule("pegboard.config.alerts")
+    audits = LazyModule("pegboard.config.audits")
+    consents = LazyModule("pegboard.config.consents")
+    declared_budgets = LazyModule("pegboard.config.declared_budgets")
     probes = LazyModule("pegboard.config.probes")
+    source_auth = LazyModule("pegboard.config.source_auth")
     workspace = LazyModule("pegboard.config.workspace")
     redis_store = LazyModule("pegboard.limits.redis_store")
     http_hook = LazyModule("pegboard.sources.http_hook")
@@ -126,8 +126,8 @@ def _server_id(config: Config) -> str:
 
 def _catalog_of(config: Config, report: Report, clock: Clock) -> Catalog:
     limits = _limit_store(config, report)
-    budgets = budget_store_of(config, report)
-    answers = consent_store_of(config, report)
+    budgets = None if config.budgets is None else declared_budgets.budget_store_of(config, report)
+    answers = None if config.consent_store is None else consents.consent_store_of(config, report)
     embedder = embedder_of(config, report)
     catalog = Catalog(
         config.name,
@@ -149,7 +149,7 @@ def _catalog_of(config: Config, report: Report, clock: Clock) -> Catalog:
         except DefinitionError as error:
             report.add((config.learn.at / "file").problem(str(error)))
     catalog.runtime.agents.store = conversation_store(config, report)
-    if (audit := audit_of(config, report)) is not None:
+    if config.audit is not None and (audit := audits.audit_of(config, report)) is not None:
         catalog.executor.record(audit)
         ports = catalog.executor.ports
         catalog.executor.swap(
@@ -157,7 +157,8 @@ def _catalog_of(config: Config, report: Report, clock: Clock) -> Catalog:
         )
     if (tasks := tasks_of(config, report)) is not None:
         catalog.use_tasks(tasks)
-    catalog.connections = connections_of(config, report)
+    if config.connections is not None or "connections" in config.refused.sections:
+        catalog.connections = source_auth.connections_of(config, report)
     catalog.registry.server_id = _server_id(config)
     catalog.add_secrets(*config.secrets.values(), *keys_of(config))
     catalog.registry.change(default_limit=config.default_limit, parts=partial(parts_of, config))
@@ -174,7 +175,8 @@ def _catalog_of(config: Config, report: Report, clock: Clock) -> Catalog:
         _declare_tools(context)
         declare_agents(context)
         declare_profiles(context)
-        declare_budgets(context)
+        if config.budgets is not None:
+            declared_budgets.declare_budgets(context)
         _declare_hooks(context)
         _declare_identity(context)
         check_profiles(context)

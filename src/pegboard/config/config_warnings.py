@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from pegboard.catalog import Catalog
 from pegboard.config.config import Config, Declared
 from pegboard.config.forms.profile_form import ProfileForm
-from pegboard.config.forms.source_auth_form import SourceAuthForm
 from pegboard.config.profiles import globs_of, place_of, unmatched_globs
 from pegboard.config.python_modules import hidden_module, hidden_modules
 from pegboard.core.call.budget_stage import names_of_agent
@@ -21,8 +20,10 @@ from pegboard.model.tool import ToolEntry
 
 if TYPE_CHECKING:
     from pegboard.agents import budgets as agent_budgets
+    from pegboard.config.forms import source_auth_form
 else:
     agent_budgets = LazyModule("pegboard.agents.budgets")
+    source_auth_form = LazyModule("pegboard.config.forms.source_auth_form")
 
 DOCUMENT_TOOLS = "pegboard.workspace.tools"  # the beginning of the origin of every document tool
 LEFT_OUT_SHOWN = 20  # rejected operations of one API that are listed one by one
@@ -63,7 +64,7 @@ def _exchanges_without_tokens(config: Config) -> Iterator[Problem]:
         return
     for tool in config.tools:
         auth: object = getattr(tool.value, "auth", None)
-        if isinstance(auth, SourceAuthForm) and auth.exchanges_tokens:
+        if isinstance(auth, source_auth_form.SourceAuthForm) and auth.exchanges_tokens:
             text = (
                 f"`{auth.mode}` exchanges the token with which a person comes, and this server accepts none: every "
                 "call over HTTP will be refused. Add `identity: {jwt: …}`"

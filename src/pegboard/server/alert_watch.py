@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pegboard.catalog import Catalog
-from pegboard.consent.sql_records import SqlConsents
 from pegboard.core.call.budget_levels import budget_levels
 from pegboard.core.cancellation import cancel_and_wait
 from pegboard.core.json_text import json_bytes
@@ -25,7 +24,6 @@ from pegboard.model.alert import AlertKind, AlertRule, Alerts, AlertState
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
 from pegboard.model.probe import Probe
-from pegboard.tasks.tasks import OPERATOR
 from pegboard.telemetry.alert_book import AlertBook, AlertChange, StateKey
 from pegboard.telemetry.alert_states import (
     OF_SOURCES,
@@ -53,8 +51,12 @@ ALERT_QUESTIONS_S = 5.0  # seconds between two looks at open questions
 _STORE_S = 5.0  # seconds in which the store of tasks or questions must answer
 
 if TYPE_CHECKING:
+    from pegboard.consent import sql_records
+    from pegboard.tasks import tasks as server_tasks
     from pegboard.telemetry import alert_delivery
 else:
+    sql_records = LazyModule("pegboard.consent.sql_records")
+    server_tasks = LazyModule("pegboard.tasks.tasks")
     alert_delivery = LazyModule("pegboard.telemetry.alert_delivery")
 
 _StatesNow = Callable[[], Awaitable[Iterable[AlertState]]]
@@ -212,7 +214,7 @@ class AlertWatch:
         if tasks.is_durable and not tasks.may_have_some():
             # Looking must not create the store.
             return ()
-        records = await tasks.list(OPERATOR)
+        records = await tasks.list(server_tasks.OPERATOR)
         return [*states_of_tasks(records, now=ports.wall_clock())]
 
     async def _used_budgets(self) -> Iterable[AlertState]:
@@ -221,7 +223,7 @@ class AlertWatch:
 
     async def _waiting_questions(self) -> Iterable[AlertState]:
         consents = self._catalog.executor.ports.consents
-        if not isinstance(consents, SqlConsents) or not consents.takes_questions:
+        if not consents.takes_questions or not isinstance(consents, sql_records.SqlConsents):
             return ()
         return [*states_of_questions(await consents.listed())]
 

@@ -6,11 +6,18 @@ import asyncio
 import itertools
 from collections.abc import Callable
 from contextvars import Context
+from typing import TYPE_CHECKING
 
-from pegboard.auth.present_rights import Standing, ended_standings
 from pegboard.core.registry import Registry
 from pegboard.core.steady_clock import steady_time
+from pegboard.lazy import LazyModule
 from pegboard.server.principal import ANONYMOUS, Principal
+
+if TYPE_CHECKING:
+    from pegboard.auth import present_rights
+    from pegboard.auth.present_rights import Standing
+else:
+    present_rights = LazyModule("pegboard.auth.present_rights")
 
 CREDENTIAL_CHECK_S = 2.0  # seconds between two checks of all open streams; a stream ends within 5 s of its credential
 
@@ -39,7 +46,10 @@ class CredentialWatch:
         if not identity.proof and identity.credential != ANONYMOUS:
             return _nothing
         number = next(self._numbers)
-        self._open[number] = Standing(identity.proof, identity.key_id, identity.ends_at, principal.profile), end
+        self._open[number] = (
+            present_rights.Standing(identity.proof, identity.key_id, identity.ends_at, principal.profile),
+            end,
+        )
         if self._timer is None and self._checking is None:
             self._check_later()
         return lambda: self._forget(number)
@@ -63,7 +73,9 @@ class CredentialWatch:
     async def _check(self) -> None:
         asked = {standing for standing, _ in self._open.values()}
         try:
-            over = await ended_standings(self._registry.declarations.identity, asked, wall_clock=self._clock)
+            over = await present_rights.ended_standings(
+                self._registry.declarations.identity, asked, wall_clock=self._clock
+            )
             for number, (standing, end) in list(self._open.items()):
                 if standing in over and self._open.pop(number, None) is not None:
                     end()

@@ -26,15 +26,11 @@ from pegboard.cli.options import Options, SharedOptions, Strict
 from pegboard.cli.project import Project, load
 from pegboard.config import Config
 from pegboard.config.identity import console_rules_of
-from pegboard.config.reload import Reloader, note_config, note_refusal
-from pegboard.consent.sqlite_store import SqliteConsents
 from pegboard.lazy import LazyModule
 from pegboard.model.context import ToolContext
 from pegboard.model.error import PegboardError
 from pegboard.model.record import replace
 from pegboard.model.secret import Secret
-from pegboard.planning.changed_files import ChangedFiles
-from pegboard.planning.reload_plan import log_reload, log_replacement, remember
 from pegboard.platforms import platform
 from pegboard.server.host_guard import hosts_of, is_loopback
 from pegboard.server.principal import Principal, choose_profile, context_maker
@@ -45,10 +41,18 @@ from pegboard.server.worker_checks import budgets_in_memory, count_for_all, coun
 from pegboard.server.workers import Worker, Workers
 from pegboard.telemetry.otel_providers import set_up_exporters
 
-# On standard input neither Starlette nor the MCP SDK is needed, which take longest to load.
+# Over standard input no HTTP is served and nothing is reloaded, and a client waits for the start.
 if TYPE_CHECKING:
+    from pegboard.config import reload as config_reload
+    from pegboard.config.reload import Reloader
+    from pegboard.consent import sqlite_store
+    from pegboard.planning import changed_files, reload_plan
     from pegboard.server import app, listener
 else:
+    config_reload = LazyModule("pegboard.config.reload")
+    sqlite_store = LazyModule("pegboard.consent.sqlite_store")
+    changed_files = LazyModule("pegboard.planning.changed_files")
+    reload_plan = LazyModule("pegboard.planning.reload_plan")
     app = LazyModule("pegboard.server.app")
     listener = LazyModule("pegboard.server.listener")
 
@@ -198,8 +202,9 @@ def _serve_with(serving: Serving, count: int) -> Any:
     if platform.NO_WORKERS is not None:
         raise CommandError(f"--workers {count}: {platform.NO_WORKERS}.")
     parent = Workers(count=count, listening=serving.bind(), say=lambda text: serving.say(f"{text}\n"))
-    # Loaded before the fork, so that the workers share it.
+    # Loaded before the fork, so that the workers share them.
     assert app.serve_http
+    assert changed_files.ChangedFiles
     worker = parent.run()
     if worker is None:
         return parent.exit_code
@@ -252,10 +257,10 @@ def _serve_alone(serving: Serving, worker: Worker | None = None) -> Any:
 
     def ready(address: str) -> None:
         if worker is None or worker.number == 0:
-            note_config(catalog, project.config)
+            config_reload.note_config(catalog, project.config)
         if worker is not None and worker.number == 0:
             # A successor that is refused has no audit: its config is faulty.
-            watching = worker.refusals.watch(partial(note_refusal, catalog))
+            watching = worker.refusals.watch(partial(config_reload.note_refusal, catalog))
             watches.append(asyncio.get_running_loop().create_task(watching))
         if worker is None or worker.is_first:
             many = "" if worker is None else f", with {worker.count} workers"
@@ -277,7 +282,7 @@ def _serve_alone(serving: Serving, worker: Worker | None = None) -> Any:
             problems=problems,
             console=console_rules_of(project.config) if serving.console else False,
             login_token=login_token,
-            pending=ChangedFiles(reloader, catalog, is_watched=serving.reload, is_alone=worker is None),
+            pending=changed_files.ChangedFiles(reloader, catalog, is_watched=serving.reload, is_alone=worker is None),
         ),
         listening=lambda: serving.bind() if worker is None else worker.listening,
         on_ready=ready,
@@ -325,7 +330,7 @@ def _share(catalog: Catalog, worker: Worker) -> None:
         )
     ports = catalog.executor.ports
     if ports.used_answers is None:
-        shared = SqliteConsents(worker.answers, takes_questions=False)
+        shared = sqlite_store.SqliteConsents(worker.answers, takes_questions=False)
         catalog.executor.swap(replace(ports, used_answers=shared, consents=shared))
 
 
@@ -363,11 +368,11 @@ def _reloading(
             _share(candidate, worker)
 
     def plan(config: Config) -> Callable[[Config], Coroutine[Any, Any, None]]:
-        before = remember(catalog, config)
-        return lambda taken: log_reload(before, catalog, taken, say=serving.say)
+        before = reload_plan.remember(catalog, config)
+        return lambda taken: reload_plan.log_reload(before, catalog, taken, say=serving.say)
 
     logs = worker is None or worker.number == 0
-    reloader: Reloader = Reloader(
+    reloader: Reloader = config_reload.Reloader(
         project.config.path,
         os.environ,
         catalog,
@@ -390,12 +395,12 @@ def _reloading(
 def _tell_replacement(reloader: Reloader, catalog: Catalog, serving: Serving) -> Coroutine[Any, Any, None]:
     """Return a function that logs the changes of a config that another worker has loaded."""
     # Taken now: the sources stop while it runs.
-    before = remember(catalog, reloader.config)
+    before = reload_plan.remember(catalog, reloader.config)
 
     async def tell_changes() -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(REPLACED_PLAN_S):
-                await log_replacement(before, reloader.load, say=serving.say)
+                await reload_plan.log_replacement(before, reloader.load, say=serving.say)
 
     return tell_changes()
 
