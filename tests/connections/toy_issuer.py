@@ -17,7 +17,7 @@ import json
 import secrets
 import time
 from collections import Counter, defaultdict
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from html import escape
@@ -76,6 +76,8 @@ class Switches:
     """An endpoint that works, and answers once its event is set."""
     held_before: dict[str, asyncio.Event] = field(default_factory=dict[str, asyncio.Event])
     """An endpoint that begins to work once its event is set."""
+    rewrites: Callable[[dict[str, Any]], Response] | None = None
+    """Makes another answer of each good one of the token endpoint."""
     drops_answers: bool = False
     """The token endpoint does its work, and its answer is lost: the connection ends."""
     expires_in: int | None = 3600
@@ -695,6 +697,8 @@ class ToyIssuer:
         response = self._server.create_token_response(_Request(request, form))
         if self.switches.jwts_for is not None and response.status_code == 200:
             response = self._with_jwts(json.loads(response.body), self.codes[form["code"]], self.switches.jwts_for)
+        if self.switches.rewrites is not None and response.status_code == 200:
+            response = self.switches.rewrites(json.loads(response.body))
         if self.switches.drops_answers:
             raise ConnectionAbortedError
         return response

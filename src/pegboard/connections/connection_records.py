@@ -89,6 +89,9 @@ class Connection(Struct, frozen=True, kw_only=True):
     grows with each refresh; connecting again gives another `id`. `is_live` is false after a refused refresh: the person
     must connect again. `account` is the name of the account at the service, `None` if the issuer did not say. Times are
     in seconds since 1970.
+
+    `refused_scopes` are those that were requested and not granted. Only the connection that `Connections.finish`
+    returns has them; they are not stored.
     """
 
     id: str
@@ -104,6 +107,7 @@ class Connection(Struct, frozen=True, kw_only=True):
     version: int
     is_live: bool
     account: str | None = None
+    refused_scopes: tuple[str, ...] = ()
 
 
 class AccessToken(Struct, frozen=True, kw_only=True):

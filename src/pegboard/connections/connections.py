@@ -47,6 +47,7 @@ from pegboard.connections.limits import (
     FRESH_TOKEN_S,
     REFRESH_LEASE_S,
     REFRESH_POLL_S,
+    REFRESH_STORED_S,
     RENEW_EARLY_S,
     TOKEN_KEPT_S,
 )
@@ -364,7 +365,9 @@ class Connections:
         )  # fmt: skip
         self._note("account_connected", connection, by=flow.person.user_id)
         self._notify(flow.person, flow.source, is_connected=True)
-        return connection
+        refused = tuple(scope for scope in flow.scopes if scope not in connection.scopes)
+        # Some issuers do not list the right to refresh tokens.
+        return replace(connection, refused_scopes=tuple(scope for scope in refused if scope != "offline_access"))
 
     async def _discovered(self, ticket: str, reader: Person | None) -> Flow:
         flow = await _answered(self._store.flow(ticket))
@@ -595,7 +598,7 @@ class Connections:
             if isinstance(error, ConnectFailedError):
                 raise CallError("upstream_auth", str(error)) from None
             raise
-        renewed = await _answered(self._store.renew(current, answer, by=by, renew_early_s=RENEW_EARLY_S))
+        renewed = await _answered(self._stored(current, answer, by=by))
         if renewed is not None:
             return renewed
         after = await _answered(self._store.lease(shown.id, shown.version, by=by, for_s=0.0))
@@ -603,6 +606,23 @@ class Connections:
             # Disconnected meanwhile: the new tokens must not stay valid.
             await self._revoked(replace(current, access=answer.access, refresh=answer.refresh), requests)
         return after.stored if after.state == "newer" else None
+
+    async def _stored(self, before: StoredConnection, answer: TokenAnswer, *, by: str) -> StoredConnection | None:
+        """Store refreshed tokens, as `ConnectionStore.renew` does, and try again while the store does not answer.
+
+        The issuer may not accept the earlier refresh token again: without the new one, the person must connect again.
+        """
+        until = self._clock() + REFRESH_STORED_S
+        while True:
+            try:
+                return await self._store.renew(before, answer, by=by, renew_early_s=RENEW_EARLY_S)
+            except StoreError:
+                if self._clock() >= until:
+                    log.error(
+                        "The refreshed tokens of connection %s could not be stored and are lost.", before.shown.id
+                    )
+                    raise
+            await asyncio.sleep(REFRESH_POLL_S)
 
     async def _lapse(self, shown: Connection, reason: str) -> None:
         """End a connection whose tokens cannot be used any more, so that lists say that its person must connect."""

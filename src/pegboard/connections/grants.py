@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote
 
 import orjson
 
@@ -17,7 +17,7 @@ from pegboard.connections.issuers import Issuer, OAuthClient, TokenAnswer
 from pegboard.core.identifiers import new_id
 from pegboard.core.json_reader import read_answer
 from pegboard.egress.failures import EgressError
-from pegboard.egress.responses import Response, retry_after_s
+from pegboard.egress.responses import Response, media_type, retry_after_s
 from pegboard.lazy import LazyModule
 from pegboard.model.error import DefinitionError, PegboardError
 from pegboard.model.json_types import is_object
@@ -39,6 +39,8 @@ LONGEST_LIFETIME_S = 10 * 365 * 86_400.0  # seconds of the longest lifetime of a
 _ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _URN = "urn:ietf:params:oauth:token-type:"
 _JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+_FORM_TYPE = "application/x-www-form-urlencoded"
+_MOST_FIELDS = 100  # fields of an answer that is a form
 _ERROR_CODE = re.compile(r"[a-z_]{1,64}")
 CLIENT_FAULTS = frozenset({"invalid_client", "unauthorized_client"})
 """Codes with which an issuer refuses the client, whatever it asks for."""
@@ -226,7 +228,8 @@ async def _tokens(
     requests: IssuerRequests, issuer: Issuer, client: OAuthClient, fields: Mapping[str, str]
 ) -> TokenAnswer:
     response = await _post(requests, issuer, client, issuer.token_url, fields)
-    if response.status_code not in (200, 201):
+    if response.status_code not in (200, 201) or _code(_json(response)):
+        # GitHub answers a refused code with 200 and an error.
         raise _refusal(response, issuer)
     return _answer(response, issuer)
 
@@ -301,8 +304,7 @@ def _answer(response: Response, issuer: Issuer) -> TokenAnswer:
     body = _json(response)
     access, kind = body.get("access_token"), body.get("token_type", "Bearer")
     if not (isinstance(access, str) and _is_token(access) and isinstance(kind, str) and kind.lower() == "bearer"):
-        # GitHub answers a refused code with 200 and an error.
-        raise GrantRefusedError(issuer.issuer, _code(body) or "invalid_token_response")
+        raise GrantRefusedError(issuer.issuer, "invalid_token_response")
     id_token = body.get("id_token")
     refresh_token, scope, expires_in = body.get("refresh_token"), body.get("scope"), body.get("expires_in")
     if refresh_token is not None and not (isinstance(refresh_token, str) and _is_token(refresh_token)):
@@ -311,10 +313,8 @@ def _answer(response: Response, issuer: Issuer) -> TokenAnswer:
         access=Secret(access),
         refresh=Secret(refresh_token) if refresh_token else None,
         expires_in_s=_seconds(expires_in),
-        # Some issuers separate scopes by commas.
-        scopes=tuple(dict.fromkeys(re.split(r"[\s,]+", scope.strip())))[:200]
-        if isinstance(scope, str) and scope.strip()
-        else None,
+        # Some issuers separate scopes by commas. GitHub sends an empty text if it grants none.
+        scopes=tuple(dict.fromkeys(filter(None, re.split(r"[\s,]+", scope))))[:200] if isinstance(scope, str) else None,
         id_token=Secret(id_token) if isinstance(id_token, str) and _is_token(id_token) else None,
     )
 
@@ -324,9 +324,13 @@ def _is_token(text: str) -> bool:
 
 
 def _seconds(value: object) -> float | None:
+    """Return a lifetime; `None` for values that are none. The service then decides when the token has expired.
+
+    Some issuers send 0 for a token that does not expire: if it were taken literally, each call would refresh the token.
+    """
     if isinstance(value, str) and value.isascii() and value.isdigit():
         value = int(value[:20])
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < LONGEST_LIFETIME_S:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < LONGEST_LIFETIME_S:
         return None
     return float(value)
 
@@ -340,11 +344,23 @@ def _refusal(response: Response, issuer: Issuer) -> GrantRefusedError | EgressEr
 
 
 def _json(response: Response) -> Mapping[str, object]:
+    """Return the members of an answer, empty if it cannot be read. Some issuers send a form in spite of `accept`."""
+    if media_type(response) == _FORM_TYPE:
+        return _form(response.body)
     try:
         body = read_answer(response.body)
     except (ValueError, orjson.JSONDecodeError):
         return {}
     return body if is_object(body) else {}
+
+
+def _form(raw: bytes) -> Mapping[str, object]:
+    try:
+        fields = parse_qsl(raw.decode(), strict_parsing=True, max_num_fields=_MOST_FIELDS)
+    except ValueError:
+        return {}
+    # Two readers of a repeated field may see different values.
+    return dict(fields) if len(dict(fields)) == len(fields) else {}
 
 
 def _code(body: Mapping[str, object]) -> str:

@@ -7,6 +7,7 @@ OPEN_FLOWS = 100  # valid links of one person
 ISSUER_REQUEST_S = 10.0  # seconds for one request to an issuer
 ISSUER_ANSWER_BYTES = 256 * KIB  # bytes of one answer of an issuer
 REFRESH_LEASE_S = 15.0  # seconds for which one worker alone may refresh a token; longer than a request
+REFRESH_STORED_S = 30.0  # seconds for which refreshed tokens are held for a store that does not answer
 REFRESH_POLL_S = 0.05  # seconds between two looks at a token that another worker refreshes
 TOKEN_KEPT_S = 1.0  # seconds for which a worker uses a token without reading the store again
 KEPT_TOKENS = 10_000  # tokens that a worker keeps for that time

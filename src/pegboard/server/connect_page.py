@@ -179,6 +179,7 @@ class ConnectPage:
             "Connected for": connected.person.user_id, "Service": connected.source, **account,
             "Logged in at": connected.issuer,
             "Rights": ", ".join(connected.scopes) or "those that the service gives",
+            **({"Not granted": ", ".join(connected.refused_scopes)} if connected.refused_scopes else {}),
         })  # fmt: skip
         text = "<p>You can close this page, and go back to your agent: the same call works now.</p>"
         if self._has_console:

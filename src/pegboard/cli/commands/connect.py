@@ -53,6 +53,8 @@ async def connect_command(
         options.terminal.json(connection_json(connection))
     else:
         scopes = f" Scopes: {' '.join(connection.scopes)}." if connection.scopes else ""
+        if connection.refused_scopes:
+            scopes += f" Not granted: {' '.join(connection.refused_scopes)}."
         account = f" as {connection.account!r}" if connection.account else ""
         options.terminal.say(f"Connected: {person.user_id!r} to {source!r}{account}.{scopes}")
     return Exit.DONE
