@@ -1,4 +1,4 @@
-"""One server among twenty that stalls or misbehaves: the others are as quick as before, and so is the start."""
+"""Servers that stall or misbehave among twenty: the others are as quick as before, and so is the start."""
 
 import asyncio
 import statistics
@@ -23,12 +23,12 @@ NOISE_S = 0.01
 
 
 @asynccontextmanager
-async def crowd(*misdeeds: str) -> AsyncGenerator[tuple[View, Any, float]]:
-    """Give a view of nineteen calm servers and an evil one, that one, and the seconds until the calm ones listed."""
+async def crowd(*misdeeds: str) -> AsyncGenerator[tuple[View, list[Any], float]]:
+    """Give a view of 19 calm servers and one evil per misdeed, the evil ones, and the seconds until the calm listed."""
     catalog = Catalog()
-    evil = McpSource(on_stdio(EVIL, *misdeeds, name="evil", trust="any"))
+    evil = [McpSource(on_stdio(EVIL, misdeed, name=f"evil{at}", trust="any")) for at, misdeed in enumerate(misdeeds)]
     calm = [McpSource(on_stdio(EVIL, name=name, trust="any")) for name in CALM]
-    for source in (evil, *calm):
+    for source in (*evil, *calm):
         catalog.add_source(source)
     began = time.monotonic()
     await catalog.start(wait_s=0)
@@ -52,34 +52,36 @@ async def p99(view: View, rounds: int) -> float:
     return statistics.quantiles(took, n=100)[98]
 
 
-async def compared(misdeed: str, rounds: int, *, drains: bool) -> tuple[float, float]:
-    """Return the median of the percentile over some runs, without and with calls stuck at the evil server.
+async def compared(*misdeeds: str, rounds: int, drains: bool) -> tuple[float, float]:
+    """Return the median of the percentile over some runs, without and with calls stuck at each evil server.
 
-    With `drains` a run without begins when the server has done with the calls of the run before.
+    With `drains` a run without begins when the servers have done with the calls of the run before.
     """
-    async with crowd(f"call={misdeed}") as (view, evil, _):
+    async with crowd(*(f"call={misdeed}" for misdeed in misdeeds)) as (view, evil, _):
         alone: list[float] = []
         beside: list[float] = []
         await p99(view, rounds)
         for _ in range(RUNS):
             alone.append(await p99(view, rounds))
-            stuck = [asyncio.create_task(view.call("evil__echo", {"text": "x"})) for _ in range(20)]
+            names = [f"evil{at}__echo" for at in range(len(misdeeds))] * 20
+            stuck = [asyncio.create_task(view.call(name, {"text": "x"})) for name in names]
             await asyncio.sleep(0)
             beside.append(await p99(view, rounds))
             for task in stuck:
                 task.cancel()
             await asyncio.gather(*stuck, return_exceptions=True)
             if drains:
-                await evil.refresh()
+                for source in evil:
+                    await source.refresh()
     medians = statistics.median(alone), statistics.median(beside)
     ratio = medians[1] / medians[0]
-    print(f"{misdeed}: p99 {medians[0] * 1000:.2f} ms alone, {medians[1] * 1000:.2f} ms beside, {ratio:.2f} times")
+    alone_ms, beside_ms = (median * 1000 for median in medians)
+    print(f"{' and '.join(misdeeds)}: p99 {alone_ms:.2f} ms alone, {beside_ms:.2f} ms beside, {ratio:.2f} times")
     return medians
 
 
-@pytest.mark.parametrize("misdeed", ["hang", "drip"])
-async def test_an_evil_server_does_not_slow_the_nineteen_others(misdeed: str) -> None:
-    alone, beside = await compared(misdeed, rounds=8, drains=False)
+async def test_evil_servers_do_not_slow_the_nineteen_others() -> None:
+    alone, beside = await compared("hang", "drip", rounds=8, drains=False)
     assert is_within(beside, 3 * max(alone, NOISE_S))
 
 
