@@ -167,7 +167,7 @@ def said(changes: list[dict[str, Any]]) -> set[tuple[str, str]]:
 
 
 # Shrinking a failure would take minutes.
-@settings(max_examples=examples(300, few=30), phases=[Phase.generate])
+@settings(max_examples=examples(300, few=15), phases=[Phase.generate])
 @given(data=st.data())
 def plans_agree(run: Run, folder: Path, data: Any) -> None:
     old, new = write(folder / "old", data.draw), write(folder, data.draw)

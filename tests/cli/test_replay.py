@@ -61,7 +61,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(("bodies", "calls"), [("none", 1_000), ("redacted", 10_000)])
+@pytest.mark.parametrize(
+    ("bodies", "calls"),
+    [("none", 1_000), ("redacted", 2_000), pytest.param("redacted", 10_000, marks=pytest.mark.soak)],
+)
 def test_many_calls_change_nothing_under_the_same_config_and_are_named_under_a_stricter_one(
     run: Run, folder: Path, bodies: str, calls: int
 ) -> None:
