@@ -90,6 +90,8 @@ def test_every_dead_store_bus_server_and_model_has_a_row_and_comes_back_with_it(
     away = f"http://127.0.0.1:{free_port()}"
     with redis_server(tmp_path) as redis, listening() as here:
         config.write_text(json.dumps(config_with(http=here, redis=redis.uri, store="sqlite:")))
+        assert rows_of(run("doctor", "--json").out)["store api_keys"] == ("unreachable", True)
+        assert run("keys", "add", "ann").code == 0
         ran = run("doctor", "--json")
         up = rows_of(ran.out)
         assert (ran.code, set(up.values())) == (0, {("ok", False)}), up

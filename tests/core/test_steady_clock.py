@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from pegboard.core.steady_clock import CLOCK_BACK_S, SteadyClock, steady_time
+from pegboard.core.steady_clock import CLOCK_BACK_S, CLOCK_FORWARD_S, SteadyClock, steady_time
 from pegboard.model.record import replace
 from tests.core.parts import Clock
 from tests.server.doors import workshop
@@ -18,6 +18,17 @@ def wall() -> Clock:
 @pytest.fixture
 def elapsed() -> Clock:
     return Clock(50.0)
+
+
+def test_a_jump_forward_is_logged_once_and_small_steps_are_not(
+    wall: Clock, elapsed: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    steady = SteadyClock(wall, monotonic_clock=elapsed)
+    for step_s in (CLOCK_FORWARD_S, 7_200.0, 0.0):
+        wall.now += step_s
+        steady()
+    (record,) = caplog.records
+    assert (record.levelname, "went forward by 7200 s" in record.getMessage()) == ("WARNING", True)
 
 
 def test_it_follows_the_machines_clock_and_its_steps_forward(wall: Clock, elapsed: Clock) -> None:

@@ -66,9 +66,10 @@ class Parts:
         return web
 
 
-Way = Literal["killed", "stopped", "misaddressed"]
+Way = Literal["killed", "stopped", "misaddressed", "removed"]
 """`stopped` is a part that keeps its connections and answers nothing, as a program after SIGSTOP or on a lost network;
-`misaddressed` is a config, taken by a reload, with the address of a part where nothing is."""
+`misaddressed` is a config, taken by a reload, with the address of a part where nothing is; `removed` is a file that was
+deleted."""
 
 
 class Prepared(Struct, frozen=True, kw_only=True):
@@ -150,7 +151,11 @@ async def world_of(
 
 def _misaddressed(right: str) -> tuple[Step, Step]:
     """Return the steps that write another port into the config, and the right one again."""
-    wrong = f"{right.rpartition(':')[0]}:{free_port()}"
+    return _renamed(right, f"{right.rpartition(':')[0]}:{free_port()}")
+
+
+def _renamed(right: str, wrong: str) -> tuple[Step, Step]:
+    """Return the steps that replace a text of the config, and write it again."""
 
     def swap(world: World, old: str, new: str) -> None:
         file = world.folder / "pegboard.yaml"
@@ -165,6 +170,18 @@ def _misaddressed(right: str) -> tuple[Step, Step]:
 
     async def end(world: World) -> None:
         swap(world, wrong, right)
+
+    return begin, end
+
+
+def _removed(name: str) -> tuple[Step, Step]:
+    """Return the steps that move a file away, and back."""
+
+    async def begin(world: World) -> None:
+        (world.folder / name).rename(world.folder / f"{name}.away")
+
+    async def end(world: World) -> None:
+        (world.folder / f"{name}.away").rename(world.folder / name)
 
     return begin, end
 
@@ -259,7 +276,8 @@ async def _keys(parts: Parts) -> Prepared:
     async def end(_: World) -> None:
         aside.rename(path)
 
-    return Prepared(config=config, begin=begin, end=end)
+    ways: dict[Way, tuple[Step, Step]] = {"misaddressed": _renamed("sqlite:keys.db", "sqlite:elsewhere.db")}
+    return Prepared(config=config, begin=begin, end=end, ways=ways)
 
 
 NOTES = '''
@@ -295,7 +313,9 @@ async def _mcp_stdio(parts: Parts) -> Prepared:
     async def thaw(world: World) -> None:
         program_of(world).resume()
 
-    ways: dict[Way, tuple[Step, Step]] = {"stopped": (freeze, thaw)}
+    ways: dict[Way, tuple[Step, Step]] = {
+        "stopped": (freeze, thaw), "misaddressed": _renamed("notes.py", "elsewhere.py"),
+    }  # fmt: skip
     tools = [{"name": "notes", "type": "mcp", "mcp": mcp}]
     return Prepared(config={"tools": tools}, begin=begin, end=end, ways=ways)
 
@@ -336,7 +356,8 @@ async def _config(parts: Parts) -> Prepared:
         file = world.folder / "pegboard.yaml"
         file.write_text(file.read_text().replace(', "tols": []', ""))
 
-    return Prepared(config={}, begin=begin, end=end)
+    ways: dict[Way, tuple[Step, Step]] = {"removed": _removed("pegboard.yaml")}
+    return Prepared(config={}, begin=begin, end=end, ways=ways)
 
 
 def certify(folder: Path, *, ends: datetime) -> None:
@@ -362,7 +383,8 @@ async def _certificate(parts: Parts) -> Prepared:
     async def end(world: World) -> None:
         certify(world.folder, ends=datetime.now(UTC) + timedelta(days=90))
 
-    return Prepared(config={}, begin=begin, end=end)
+    ways: dict[Way, tuple[Step, Step]] = {"removed": _removed("certificate.pem")}
+    return Prepared(config={}, begin=begin, end=end, ways=ways)
 
 
 async def _disk(parts: Parts) -> Prepared:
@@ -508,7 +530,8 @@ OUTAGES: Mapping[str, Outage] = {
     ),
     "config": Outage(
         title="A config that is refused", prepare=_config, options=("--reload",),
-        doctor="tols", metric="pegboard_config_refused 1", log="config_reload_refused", log_over="Reloaded",
+        doctor="tols", doctor_ways={"removed": "pegboard.yaml"},
+        metric="pegboard_config_refused 1", log="config_reload_refused", log_over="Reloaded",
         alert="config_refused began", call="200 ok",
     ),
     "certificate": Outage(
@@ -534,5 +557,6 @@ STOPPED = (
 OTHER_WAYS: Sequence[tuple[str, Way]] = (
     *((name, "stopped") for name in STOPPED),
     # Another bus, audit, or store of consents or tasks, is used from the next start on.
-    *((name, "misaddressed") for name in ("limits", "documents", "model", "openapi", "mcp-http")),
+    *((name, "misaddressed") for name in ("limits", "keys", "documents", "model", "openapi", "mcp-stdio", "mcp-http")),
+    *((name, "removed") for name in ("config", "certificate")),
 )

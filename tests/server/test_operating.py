@@ -8,6 +8,7 @@ import httpx2
 from prometheus_client.parser import text_string_to_metric_families
 
 from pegboard import Catalog, Profile, http_app
+from pegboard.auth.keys import KeyStore
 from pegboard.config import load_catalog
 from pegboard.model.error import Problem
 from pegboard.model.probe import Part
@@ -149,6 +150,7 @@ profiles: {chat: {include: [core]}}
 identity: {api_keys: {store: "sqlite:keys.db"}, map: [{when: {key: "*"}, profiles: [chat]}], anonymous: {profile: chat}}
 """
     file.write_text(config)
+    KeyStore(tmp_path / "keys.db").add("ann")
     (tmp_path / "consents.db").mkdir(mode=0o700)
     catalog, loaded = load_catalog(file, env={})
     async with inside(http_app(catalog, config=loaded, allowed_hosts=["127.0.0.1", "tools.example.com"])) as client:
@@ -157,6 +159,7 @@ identity: {api_keys: {store: "sqlite:keys.db"}, map: [{when: {key: "*"}, profile
         assert {name[1]: value for name, value in told.items() if name[0] == "pegboard_store_up"} == {
             "api_keys": 1, "consents": 0,
         }  # fmt: skip
+    (tmp_path / "keys.db").unlink()
     (tmp_path / "keys.db").mkdir(mode=0o700)
     catalog, loaded = load_catalog(file, env={})
     async with inside(http_app(catalog, config=loaded, allowed_hosts=["127.0.0.1", "tools.example.com"])) as client:

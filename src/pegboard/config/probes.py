@@ -79,7 +79,8 @@ def _stores(config: Config, catalog: Catalog) -> Iterator[Part]:
             kind="store",
             name=store.name,
             where=places.get(store.name, ""),
-            check=partial(_check_store, store),
+            # Other stores are created when they are first needed.
+            check=partial(_check_keys if store.name == "api_keys" else _check_store, store),
             is_required=store.name == "api_keys"
             or (store.name == "audit" and _requires_audit(config))
             or (store.name == "budgets" and _needs_budgets(catalog)),
@@ -131,6 +132,18 @@ async def _check_audit(config: Config) -> None:
 
 async def _check_store(store: DeclaredStore) -> None:
     await asyncio.to_thread(store_database(store).probe)
+
+
+async def _check_keys(store: DeclaredStore) -> None:
+    """Check the store of keys; without it, every key is refused.
+
+    Raises:
+        OSError, StoreError: it does not exist or cannot be used.
+    """
+    path = store.uri.path
+    if path is not None and not path.exists():
+        raise OSError(f"{str(path)!r} does not exist; add a key with `pegboard keys add NAME`, or correct the address")
+    await _check_store(store)
 
 
 def _servers(config: Config, catalog: Catalog) -> Iterator[Part]:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 CLOCK_BACK_S = 60.0  # seconds by which the machine's clock must fall behind before that is logged
+CLOCK_FORWARD_S = 60.0  # seconds by which it must jump ahead before that is logged
 
 log = logging.getLogger("pegboard")
 
@@ -15,8 +16,9 @@ log = logging.getLogger("pegboard")
 class SteadyClock:
     """Returns seconds since 1970, by the latest setting of the machine's clock that this process has seen.
 
-    If the machine's clock is set forward, so is this one. If it is set back, this one continues from where it was, at
-    the pace of the monotonic clock, so that an expired right stays expired. Only a new process accepts an earlier time.
+    If the machine's clock is set forward, so is this one, and a jump is logged. If it is set back, this one continues
+    from where it was, at the pace of the monotonic clock, so that an expired right stays expired. Only a new process
+    accepts an earlier time.
     """
 
     __slots__ = ("_is_logged", "_monotonic_clock", "_started_at", "_wall_clock")
@@ -49,6 +51,13 @@ class SteadyClock:
         elapsed_s = self._monotonic_clock()
         behind_s = self._started_at - (wall - elapsed_s)
         if behind_s < 0.0:
+            if behind_s < -CLOCK_FORWARD_S:
+                log.warning(
+                    "The clock of this machine went forward by %.0f s more than time has passed. Keys, tokens, "
+                    "sessions and consents that ended within that time are expired. After a suspend this is right. "
+                    "If the earlier time is right, set the clock back and restart this process.",
+                    -behind_s,
+                )
             self._started_at = wall - elapsed_s
             self._is_logged = False
         elif behind_s > CLOCK_BACK_S and not self._is_logged:

@@ -88,7 +88,7 @@ class LenientDispatcher(JSONRPCDispatcher[Any]):
         self._settings, self._on_end = settings, on_end
         self.page: JSON = {}
         self.server_id: Callable[[], str] = str
-        self.answers = 0
+        self.answers, self.answered_at = 0, 0.0
 
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None, **related: Any
@@ -96,7 +96,7 @@ class LenientDispatcher(JSONRPCDispatcher[Any]):
         if method.endswith(_PASSES_SERVERS):
             params = self._with_path(params or {})
         raw = await super().send_raw_request(method, params, opts, **related)
-        self.answers += 1
+        self.answers, self.answered_at = self.answers + 1, time.monotonic()
         if method != "tools/list":
             return with_readable_notes(raw)
         self.page = raw
@@ -197,9 +197,9 @@ class Connection:
         return bool(self._in_flight) and not is_mute
 
     @property
-    def answers(self) -> int:
-        """The number of answers that the server has sent."""
-        return self._dispatcher.answers
+    def answered_at(self) -> float:
+        """When the server has last sent an answer, by the monotonic clock."""
+        return self._dispatcher.answered_at
 
     @property
     def is_in_use(self) -> bool:

@@ -350,18 +350,22 @@ class McpSource(Composable):
 
     async def _watch(self, connection: Connection) -> None:
         """Ping the server while it has nothing to do, and record while it stays silent, as a stopped program does."""
-        answers, has_answered_ping, ignores_pings = connection.answers, False, not self._is_watched
+        has_answered_ping, ignores_pings = False, not self._is_watched
         is_program = self.settings.transport == "stdio"
+        pause_s = MCP_PING_S if is_program else MCP_HTTP_PING_S
+        looked_at = time.monotonic()
         while not (connection.is_lost or ignores_pings):
-            await asyncio.sleep(MCP_PING_S if is_program else MCP_HTTP_PING_S)
-            if connection.answers != answers:
+            heard_at = max(looked_at, connection.answered_at)
+            await asyncio.sleep(max(0.0, heard_at + pause_s - time.monotonic()))
+            if connection.answered_at > heard_at:
                 # A program that answers lists, but never a ping, would be silent again and again.
                 is_silent = connection.silence is not None
                 ignores_pings = is_silent and is_program and not has_answered_ping
                 self._note_answer(connection)
-            elif not connection.is_in_use:
+                continue
+            if not connection.is_in_use:
                 has_answered_ping = await self._ping(connection) or has_answered_ping
-            answers = connection.answers
+            looked_at = time.monotonic()
 
     async def _ping(self, connection: Connection) -> bool:
         """Ping the server; record and return whether it answered."""
