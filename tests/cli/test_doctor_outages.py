@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +138,31 @@ def test_a_store_file_that_cannot_be_written_is_wrong_and_no_probe_creates_one(
         file.chmod(0o600)
     ran = run("doctor", "--json")
     assert (ran.code, rows_of(ran.out)) == (1, {"store consents": ("unreachable", True)})
+
+
+@pytest.mark.soak  # mounts a file system
+def test_a_full_disk_is_told_for_every_store_on_it_and_so_is_its_end(run: Run, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    (tmp_path / "shop.json").write_text(json.dumps(API))
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m,mode=0700", "tmpfs", str(disk)], check=True)
+    try:
+        with redis_server(tmp_path) as redis, listening() as here:
+            config = config_with(http=here, redis=redis.uri, store="sqlite:disk/")
+            config["identity"]["api_keys"]["store"] = "sqlite:disk/keys.db"
+            (tmp_path / "pegboard.yaml").write_text(json.dumps(config))
+            assert run("keys", "add", "ann").code == 0
+            with suppress(OSError), (disk / "filler").open("wb", buffering=0) as filler:
+                while True:
+                    filler.write(b"x" * 4096)
+            full = orjson.loads(run("doctor", "--json").out)["findings"]
+            (disk / "filler").unlink()
+            after = rows_of(run("doctor", "--json").out)
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
+    told = {row["name"] for row in full if "the disk is full (0 KiB are free)" in row["detail"]}
+    assert told >= EVERY_STORE - {"embedding_cache"}
+    assert set(after.values()) == {("ok", False)}
 
 
 def test_doctor_has_a_row_for_each_receiver_without_the_token_in_its_address(run: Run, tmp_path: Path) -> None:

@@ -13,13 +13,13 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from tests.operate.outages import OUTAGES, Outage
+from tests.operate.outages import OTHER_WAYS, OUTAGES, Outage
 from tests.operate.world import Seen
 
 ROOT = Path(__file__).parents[2]
 PAGES, INDEX, WRITTEN = ROOT / "docs/howto/outages", ROOT / "docs/howto/outages.md", ROOT / "build/outages"
 IS_WRITING = bool(os.environ.get("PEGBOARD_WRITE_RUNBOOKS"))
-SEEN, OVER, TABLE = "seen", "over", "table"
+SEEN, OVER, TABLE, WAYS = "seen", "over", "table", "ways"
 """The parts of pages that are written by a run."""
 
 
@@ -116,6 +116,17 @@ def main(names: Sequence[str] = tuple(OUTAGES)) -> None:
     table = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     table += [_row(name, OUTAGES[name], each) for name, each in told.items()]
     _replaced(INDEX, TABLE, "\n".join(table) + "\n")
+    heads = ("Part", "it is", "`doctor`", "in", "`/readyz`", "log, metrics and alert in", "recovery in")
+    table = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for name, way in OTHER_WAYS:
+        each = msgspec.json.decode((WRITTEN / f"{name}-{way}.json").read_bytes(), type=Told)
+        cells = (
+            f"[{OUTAGES[name].title}](outages/{name}.md)", way, _code(map(_short, each.away.doctor)),
+            f"{each.away.doctor_s:.0f} s", f"`{each.away.served.readyz[:3]}`", f"{each.away.served_s:.0f} s",
+            f"{each.back.served_s:.0f} s",
+        )  # fmt: skip
+        table.append(f"| {' | '.join(cells)} |")
+    _replaced(INDEX, WAYS, "\n".join(table) + "\n")
 
 
 if __name__ == "__main__":
