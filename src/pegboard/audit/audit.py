@@ -82,7 +82,7 @@ class Audit:
         self.writer.put(AuditRow(event=event, at=self.writer.now(), credential=by, detail=detail))
 
     async def close(self) -> None:
-        """Write what is left, in a thread."""
+        """Write the remaining rows, in a thread."""
         await asyncio.to_thread(self.writer.close)
 
 

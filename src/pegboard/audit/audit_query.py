@@ -23,7 +23,7 @@ AUDIT_FOUND_ROWS = 10_000  # rows that one query may return
 
 
 class AuditFilter(Struct, frozen=True, kw_only=True):
-    """Which rows are wanted. An empty field accepts everything.
+    """Select rows of the audit. An empty field accepts everything.
 
     `tool` is a glob over qualified ids and requested names. `kind` is an outcome, such as `rate_limited`, or an event,
     such as `config_taken`. `since` and `until` are seconds since 1970.

@@ -151,7 +151,7 @@ class AuditWriter:
                     atexit.register(self.close)
 
     def close(self) -> None:
-        """Write what is left and a signed head; wait for it for `AUDIT_CLOSE_S` seconds."""
+        """Write the remaining rows and a signed head; wait at most `AUDIT_CLOSE_S` seconds."""
         thread = self._thread
         if thread is None:
             return

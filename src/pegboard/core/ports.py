@@ -350,7 +350,7 @@ class AuditLog(Protocol):
         ...
 
     async def close(self) -> None:
-        """Write what is left."""
+        """Write the remaining rows."""
         ...
 
 

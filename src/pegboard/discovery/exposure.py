@@ -68,7 +68,7 @@ class Discovery(Struct, kw_only=True):
         return cls(registry=registry, finder=Finder(registry, embedder=embedder), loop_guard=LoopGuard())
 
     def learn_from(self, use: SearchUse, executor: ExecutorState) -> None:
-        """Let what is called after searches lift it in later ones."""
+        """Rank tools higher in later searches if they were called after earlier ones."""
         self.finder.use = use
         executor.record(use)
 

@@ -20,7 +20,7 @@ from pegboard.workspace.sources.web_paths import is_address
 
 
 class SourceAccess(CarriesCredentials, frozen=True, kw_only=True):
-    """How places are reached: the allowed hosts, and credentials.
+    """The access to places: the allowed hosts, and credentials.
 
     `s3_endpoint` is the address of an S3-compatible service; empty for AWS. Without `s3_keys` a bucket is public.
     """

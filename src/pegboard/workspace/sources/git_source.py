@@ -122,7 +122,7 @@ class GitPlace(Struct, frozen=True, kw_only=True):
 
 
 class GitAccess(CarriesCredentials, frozen=True, kw_only=True):
-    """How repositories are reached: the allowed hosts, and the token for https."""
+    """The access to repositories: the allowed hosts, and the token for https."""
 
     destinations: Destinations
     token: Secret | None = None
