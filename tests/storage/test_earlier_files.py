@@ -182,4 +182,4 @@ async def test_a_task_that_waited_goes_on_and_one_that_ended_has_its_result(unpa
         assert (await catalog.tasks.result(waiting.task_id, ANN, timeout_s=60)).text == "second: True"
     finally:
         await catalog.close()
-    assert versions(path) == [("tasks", 1)]
+    assert versions(path) == [("tasks", 2)]

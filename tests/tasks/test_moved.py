@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import orjson
 
 from pegboard import CallContext, Catalog, Tasks, ToolContext
 from pegboard.core.call.finished_call import FinishedCall, StartedCall
+from pegboard.model.record import replace
 from tests import forking
 from tests.timing import PATIENCE_S
 
@@ -118,3 +121,46 @@ async def test_the_end_of_a_process_is_the_end_of_its_tasks_in_memory_which_do_n
     await catalog.close(grace_s=0)
     assert ends.kinds[0] == ("load", "ok")
     assert ends.kinds[1][1] in ("cancelled", "shutting_down")
+
+
+def stored(path: Path) -> list[tuple[float, float, str]]:
+    """Return the last sign of each task in a store, with its progress."""
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute("select noted_at, fraction, message from pegboard_tasks").fetchall()
+
+
+async def test_progress_and_ended_steps_are_signs_of_a_durable_task(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    catalog, now = Catalog("moving", tasks=Tasks(f"sqlite:{tmp_path}/tasks.db")), 1_900_000_000.0
+    executor = catalog.executor
+    executor.swap(replace(executor.ports, wall_clock=lambda: now))
+    began, may_go_on, may_end = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    @catalog.tool(task="required")
+    async def load(ctx: CallContext) -> None:
+        """Load something for long."""
+        await ctx.progress(0.25, "a quarter")
+        began.set()
+        await may_go_on.wait()
+        await ctx.step("fetch", lambda: 1)
+        began.set()
+        await may_end.wait()
+
+    try:
+        task_id = (await catalog.view(ANN).call("load")).task_id
+        await asyncio.wait_for(began.wait(), PATIENCE_S)
+        assert [(one.updated_at, one.fraction) for one in await catalog.tasks.list(ANN)] == [(now, 0.25)]
+        began.clear()
+        now += 900.0
+        may_go_on.set()
+        await asyncio.wait_for(began.wait(), PATIENCE_S)
+        [record] = await catalog.tasks.list(ANN)
+        assert (record.task_id, record.state, record.updated_at) == (task_id, "working", now)
+        assert (record.fraction, record.message) == (0.25, "a quarter")
+        # Other processes read it once it is written with the next heartbeat.
+        async with asyncio.timeout(PATIENCE_S):
+            while stored(tmp_path / "tasks.db") != [(now, 0.25, "a quarter")]:
+                await asyncio.sleep(0.05)
+    finally:
+        may_end.set()
+        await catalog.close(grace_s=0)

@@ -31,7 +31,7 @@ from pegboard.tasks.engine import Run
 from pegboard.tasks.lifelines import Lifelines
 from pegboard.tasks.limits import TASK_LEASE_S
 from pegboard.tasks.records import call_of_json, call_to_json, outcome_of_json, outcome_to_json, question_to_json
-from pegboard.tasks.task_tables import Kept, OtherQuestionError, TaskTables
+from pegboard.tasks.task_tables import Kept, Note, OtherQuestionError, TaskTables
 from pegboard.tasks.worker_lease import TASK_BEAT_S, WorkerLease
 
 TASK_RUNS = 100  # runs of one task that each ended in a crash of their worker; then the task fails
@@ -98,7 +98,7 @@ class DbosEngine:
         self._moving = set[str]()
         """The tasks whose runs here were stopped although the tasks continue, in another worker or later."""
         self._asked: dict[tuple[str, str], asyncio.Future[JSON]] = {}
-        self._notes: dict[str, tuple[float | None, str]] = {}
+        self._notes: dict[str, Note] = {}
         self._ended_at: dict[str, float] = {}
         """When runs ended here recently, by task; `_settle` checks again that their end was recorded."""
         self._waiters: dict[str, set[asyncio.Future[None]]] = {}
@@ -362,9 +362,11 @@ class DbosEngine:
         except OSError:
             return False
 
-    def note(self, task_id: str, fraction: float, message: str) -> None:
-        """Store the progress of a task; it is written with the next heartbeat."""
-        self._notes[task_id] = (fraction, message)
+    def note(self, task_id: str, fraction: float | None = None, message: str | None = None) -> None:
+        """Store the progress of a task, or that a step of it has ended; it is written with the next heartbeat."""
+        if fraction is None and (unwritten := self._notes.get(task_id)) is not None:
+            fraction, message = unwritten.fraction, unwritten.message
+        self._notes[task_id] = Note(fraction, message, self._clock())
 
     # -- requests
 
@@ -522,7 +524,7 @@ class _DbosJournal:
                 raise
 
         try:
-            return await self._engine.elsewhere(DBOS.run_step_async({"name": name}, recorded))
+            result = await self._engine.elsewhere(DBOS.run_step_async({"name": name}, recorded))
         except DBOSUnexpectedStepError:
             text = (
                 f"The tool was changed while the task waited: step {name!r} runs where another step was recorded. "
@@ -534,6 +536,8 @@ class _DbosJournal:
                 raise
             # The tool must not mistake this for the outcome of its step.
             await self._engine.stop_unrecorded(self._task_id)
+        self._engine.note(self._task_id)
+        return result
 
     async def answer(self, key: str, question: Question) -> JSON:
         """Ask the person, and return the answer once it is there.
@@ -592,9 +596,11 @@ async def _in_store_thread(act: Callable[..., T], *args: Any) -> T:
         raise OSError(f"The database of tasks does not answer: {reason_of(error)}") from error
 
 
-def _record(row: Any, stored: Kept, noted: tuple[float | None, str] | None) -> TaskRecord:
+def _record(row: Any, stored: Kept, noted: Note | None) -> TaskRecord:
     call = call_of_json(row.input["args"][0])
-    fraction, message = noted or (stored.fraction, stored.message)
+    fraction, message, noted_at = stored.note if noted is None else noted
+    if fraction is None:
+        fraction, message = stored.note.fraction, stored.note.message
     state: TaskState = "working"
     result: ToolResult | None = None
     error: ToolError | None = None
@@ -613,9 +619,9 @@ def _record(row: Any, stored: Kept, noted: tuple[float | None, str] | None) -> T
         log.error("Task %s ended as %s: %s", call.task_id, row.status, row.error)
     return TaskRecord(
         task_id=call.task_id, tool=call.tool, owner=call.owner, state=state, created_at=call.created_at,
-        updated_at=max(call.created_at, (row.updated_at or 0) / 1_000), ttl_s=call.ttl_s, is_durable=True,
-        message=message if error is None else error.message, fraction=fraction, questions=questions, result=result,
-        error=error, worker=row.executor_id or "",
+        updated_at=max(call.created_at, (row.updated_at or 0) / 1_000, noted_at or 0.0), ttl_s=call.ttl_s,
+        is_durable=True, message=(message or "") if error is None else error.message, fraction=fraction,
+        questions=questions, result=result, error=error, worker=row.executor_id or "",
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from pegboard.model.task import Question
 from pegboard.storage.database import Database
 from pegboard.storage.postgres_server import PostgresServer
 from pegboard.storage.sqlite_file import SqliteFile
-from pegboard.storage.store_schema import Schema, StoreConnection, table_version
+from pegboard.storage.store_schema import Schema, StoreConnection
 from pegboard.storage.store_uri import StoreUri
 from pegboard.tasks.records import question_of_json, question_to_json
 
@@ -33,19 +33,34 @@ create table if not exists pegboard_task_questions (
 );
 create table if not exists pegboard_task_workers (worker varchar primary key, beats_at double precision not null);
 """,
+        "alter table pegboard_tasks add column noted_at double precision;",
     ),
     tables=("pegboard_tasks", "pegboard_task_questions", "pegboard_task_workers"),
-    unrecorded=table_version("pegboard_task_workers"),
+    unrecorded=lambda connection: (
+        int(connection.has("pegboard_task_workers")) + int(connection.has("pegboard_tasks", "noted_at"))
+    ),
 )
 _MAY_CREATE = "select has_database_privilege(current_database(), 'create')"
-Notes = Mapping[str, tuple[float | None, str]]
+
+
+class Note(NamedTuple):
+    """The last sign of a running task, with its time in seconds since 1970, and the progress that it reported.
+
+    A step that was recorded is a sign without a fraction and a message; those before it are kept.
+    """
+
+    fraction: float | None
+    message: str | None
+    noted_at: float | None
+
+
+Notes = Mapping[str, Note]
 
 
 class Kept(NamedTuple):
     """The data in these tables about one task."""
 
-    fraction: float | None
-    message: str
+    note: Note
     questions: Mapping[str, Question]
 
 
@@ -94,11 +109,14 @@ class TaskTables:
         return was_known
 
     def note(self, notes: Notes) -> None:
-        """Record the progress of tasks: a fraction and a message."""
-        sql = "update pegboard_tasks set fraction = :fraction, message = :message where task_id = :task_id"
+        """Record the last signs of tasks."""
+        sql = (
+            "update pegboard_tasks set fraction = coalesce(:fraction, fraction), "
+            "message = coalesce(:message, message), noted_at = :noted_at where task_id = :task_id"
+        )
         with self._database.transaction() as connection:
-            for task_id, (fraction, message) in notes.items():
-                connection(sql, fraction=fraction, message=message, task_id=task_id)
+            for task_id, note in notes.items():
+                connection(sql, **note._asdict(), task_id=task_id)
 
     def of_owner(self, owner: str | None, *, most: int) -> Sequence[str]:
         """Return the ids of one owner's tasks, or of all, the last to expire first."""
@@ -110,13 +128,13 @@ class TaskTables:
     def rows_of(self, task_ids: Iterable[str]) -> dict[str, Kept]:
         """Return the stored data of tasks, with their open questions."""
         these, ids = _in(task_ids)
-        tasks = f"select task_id, fraction, message from pegboard_tasks where task_id in {these}"  # noqa: S608 - our own names
+        tasks = f"select task_id, fraction, message, noted_at from pegboard_tasks where task_id in {these}"  # noqa: S608 - our own names
         questions = (
             f"select task_id, key, question from pegboard_task_questions where task_id in {these} "  # noqa: S608 - our own names
             "and answer is null order by key"
         )
         with self._database.transaction() as connection:
-            stored = {task_id: Kept(fraction, message, {}) for task_id, fraction, message in connection(tasks, **ids)}
+            stored = {task_id: Kept(Note(*note), {}) for task_id, *note in connection(tasks, **ids)}
             asked = connection(questions, **ids)
         for task_id, key, question in asked:
             if task_id in stored:
