@@ -40,8 +40,13 @@ class UsageRow(Struct, frozen=True, kw_only=True):
 
     @property
     def is_always_refused(self) -> bool:
-        """Whether callers wanted this and never got it."""
-        return self.ran == 0
+        """Whether callers wanted this and never got it; a call that waits for a person may still run."""
+        return self.ran == 0 and bool(self.errors) and not self.is_awaited
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether calls of this were asked for, and none has run yet."""
+        return self.ran == 0 and "consent_required" in self.errors
 
 
 class CountedFields(Protocol):

@@ -25,6 +25,7 @@ class Browser:
     def __init__(self, client: httpx2.AsyncClient) -> None:
         self.client = client
         self.page = ""
+        self.catalog: Catalog | None = None
 
     async def get(self, path: str = "", **headers: str) -> httpx2.Response:
         """Open a page of the console."""
@@ -65,6 +66,7 @@ async def console(
     """Give a browser of a new app that serves the catalog with its console; nobody is logged in."""
     app = app_of(catalog, AppOptions(console=rules or True, login_token=LINK, **options))
     async with app.router.lifespan_context(app), opened(app) as browser:
+        browser.catalog = catalog
         yield browser
 
 

@@ -75,6 +75,25 @@ async def test_pegs_are_filled_for_tools_that_may_be_used_and_outlined_with_the_
     assert "a rule denies it 1" in text_of(boss.text)
 
 
+async def test_the_menu_is_grouped_and_a_group_without_pages_for_this_person_is_left_out(
+    browser: Browser, tmp_path: Path
+) -> None:
+    menu = (
+        "Tools Board Matrix Agents Now Consents Tasks Live Record Usage Audit Connected Sources Documents Connections"
+    )
+    assert menu in text_of((await browser.get()).text)
+    office = Office(tmp_path)
+    async with console(office.catalog) as other:
+        await other.log_in(office.key["paul"])
+        menu = "Tools Board Now Consents Tasks Live Connected Documents Connections"
+        assert menu in text_of((await other.get()).text)
+
+
+async def test_an_operator_is_told_what_a_space_and_a_door_are_where_the_words_first_appear(browser: Browser) -> None:
+    assert "A space is a tenant: its documents" in text_of((await browser.get()).text)
+    assert "The door is the way a call came in" in text_of((await browser.get("/live")).text)
+
+
 async def test_an_operator_looks_through_the_eyes_of_another(browser: Browser) -> None:
     page = await browser.get("?profile=clerk&user=ann&space=s1&role=editor, approver")
     assert pegs(page.text)["count_items"] == "v"

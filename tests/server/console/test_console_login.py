@@ -77,6 +77,13 @@ async def test_after_the_login_comes_the_page_that_was_asked_for_and_no_other_si
             await browser.post("/logout")
 
 
+async def test_an_address_with_a_slash_at_its_end_leads_to_the_page_without_it(office: Office) -> None:
+    async with console(office.catalog) as browser:
+        for path, target in (("/", ""), ("/audit/?a_kind=ok", "/audit?a_kind=ok"), ("//example.com/", "//example.com")):
+            answer = await browser.get(path)
+            assert (answer.status_code, answer.headers["location"]) == (308, f"/console{target}")
+
+
 async def test_a_wrong_key_is_refused_in_the_words_of_an_unknown_one(office: Office) -> None:
     async with console(office.catalog) as browser:
         wrong = office.key["olga"][:-1] + ("A" if office.key["olga"][-1] != "A" else "B")

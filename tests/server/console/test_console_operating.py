@@ -15,9 +15,10 @@ import pytest
 from pegboard import CallContext, Catalog, Profile, Tasks, http_app
 from pegboard.auth.rules import ConsoleRules
 from pegboard.config import load_catalog
-from pegboard.model.error import CallError
+from pegboard.model.error import ERROR_KINDS, CallError
 from pegboard.model.record import replace
 from pegboard.model.source_state import SourceState
+from pegboard.server.console.outcome_words import OUTCOME_WORDS, outcome_in_words
 from tests.auth.parts import bearer
 from tests.core.parts import FakeSource, foreign
 from tests.server.console.browsing import Browser, console, text_of
@@ -113,7 +114,7 @@ async def rows_of(browser: Browser, path: str, count: int) -> str:
 async def test_the_audit_shows_calls_and_one_call_in_full(audited: Browser) -> None:
     page = await rows_of(audited, "/audit", 2)
     assert "main.add anonymous" in text_of(page)
-    assert "invalid_arguments" in page
+    assert "wrong arguments" in text_of(page)
     found = await audited.get("/audit?a_kind=ok&a_tool=main.*")
     [call] = re.findall(r'href="/console(/audit/[^"]+)"', found.text)
     one = text_of((await audited.get(call)).text)
@@ -136,7 +137,7 @@ async def test_the_audit_shows_which_call_a_person_approved_or_declined(audited:
     async with asyncio.timeout(PATIENCE_S):
         while (page := (await audited.get("/audit?a_kind=consent_decided")).text).count("main.wipe") < 2:
             await asyncio.sleep(0.01)
-    rows = re.findall(r"consent_decided main.wipe for an anonymous caller \S+ (\w+)", text_of(page))
+    rows = re.findall(r"consent decided main.wipe for an anonymous caller \S+ (\w+)", text_of(page))
     assert rows == ["no", "yes"]
 
 
@@ -146,7 +147,30 @@ async def test_the_audit_tells_operators_why_a_tool_was_not_found_and_its_caller
     hidden, absent = [await audited.client.post(f"/v1/tools/{name}/call", json={}) for name in ("sweep", "nothing")]
     assert hidden.text.replace("sweep", "nothing").split("callId")[0] == absent.text.split("callId")[0]
     page = text_of(await rows_of(audited, "/audit?a_kind=not_found", 2))
-    assert page.count("not_found hidden: internal") == page.count("hidden: ") == 1
+    assert page.count("not found hidden: internal") == page.count("hidden: ") == 1
+
+
+async def test_changes_that_the_server_made_itself_are_not_of_nobody(audited: Browser) -> None:
+    assert audited.catalog is not None
+    audit = audited.catalog.executor.ports.audit
+    assert audit is not None
+    lapsed = {"user": "ann", "source": "notes", "reason": "the refresh token was refused"}
+    audit.note("account_disconnected", lapsed)
+    audit.note("account_disconnected", {"user": "ann", "source": "notes"}, by="ann-of-the-office")
+    async with asyncio.timeout(PATIENCE_S):
+        while (page := text_of((await audited.get("/audit")).text)).count("account disconnected") < 2:
+            await asyncio.sleep(0.01)
+    assert "account disconnected notes of ann: the refresh token was refused the server" in page
+    assert "account disconnected notes of ann ann-of-the-office" in page
+    assert "nobody" not in page
+
+
+def test_every_kind_of_error_has_words() -> None:
+    assert set(OUTCOME_WORDS) == ERROR_KINDS
+    assert not [words for words in OUTCOME_WORDS.values() if "_" in words]
+    assert [outcome_in_words(kind) for kind in ("tool_error", "ok", "account_disconnected")] == [
+        "tool failed", "ok", "account disconnected",
+    ]  # fmt: skip
 
 
 async def test_without_an_audit_the_page_says_so_and_what_to_write() -> None:
@@ -334,6 +358,7 @@ async def test_live_calls_reach_operators_and_their_own_person_alone_without_arg
             None,
             "ok",
         ]
+        assert json.loads(heard["olga"][3][6:])["outcome"] == "not found"
         assert '"x"' not in "".join(heard["olga"])
         assert set(json.loads(heard["olga"][1][6:])["stages"]) >= {"resolve", "run"}
 

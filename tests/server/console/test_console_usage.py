@@ -26,6 +26,10 @@ from pegboard import default_catalog
 def add(a: int, b: int) -> int:
     return a + b
 
+@default_catalog.tool(groups="erase", consent="always")
+def erase() -> str:
+    return "x"
+
 @default_catalog.tool(groups="core")
 def unused() -> str:
     return "x"
@@ -33,7 +37,8 @@ def unused() -> str:
 CONFIG = """
 python: [usage_shop]
 audit: {store: "sqlite:./audit.db"}
-profiles: {all: {include: [core]}, none: {include: []}}
+consents: {store: "sqlite:./consents.db"}
+profiles: {all: {include: [core]}, none: {include: []}, careful: {include: [erase]}}
 """
 
 
@@ -72,9 +77,9 @@ async def test_usage_counts_the_calls_of_the_audit_by_tool_and_other_fields(shop
     page = await shown(shop, "/usage", "calls 6 ran 4 failed or refused 2")
     assert re.search(r"cost in EUR 0\.75 ", page)
     assert re.search(r"main\.add 4 3 .* 0\.75 EUR delete_all", page)
-    assert re.search(r"main\.add 4 3 invalid_arguments 1 [\d.]+ .s [\d.]+ .s", page)
-    assert re.search(r"delete_all 1 0 always refused not_found 1", page)
-    assert "Never called 1 of 3 tools unused" in page
+    assert re.search(r"main\.add 4 3 wrong arguments 1 [\d.]+ .s [\d.]+ .s", page)
+    assert re.search(r"delete_all 1 0 always refused not found 1", page)
+    assert "Never called 2 of 4 tools erase unused" in page
     assert "Always refused 1 delete_all" in page
     by_profile = text_of((await shop.get("/usage?by=profile&since=1h")).text)
     assert "By profile" in by_profile
@@ -83,6 +88,13 @@ async def test_usage_counts_the_calls_of_the_audit_by_tool_and_other_fields(shop
     assert (sum(plot["calls"]), sum(plot["errors"]), len(plot["at"])) == (6, 2, 61)
     # A wrong word is the usual one.
     assert "By tool" in text_of((await shop.get("/usage?by=nonsense&since=nonsense")).text)
+
+
+async def test_a_tool_whose_calls_wait_for_a_person_is_not_called_always_refused(shop: Browser) -> None:
+    waiting = await shop.client.post("/v1/tools/erase/call?profile=careful", json={})
+    assert waiting.json()["kind"] == "consent_required"
+    page = await shown(shop, "/usage", "main.erase 1 0 none has run yet waits for a person 1")
+    assert "Always refused 1 delete_all" in page
 
 
 async def test_usage_says_what_the_list_of_each_profile_costs(shop: Browser) -> None:

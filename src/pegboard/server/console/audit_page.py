@@ -23,6 +23,7 @@ from pegboard.storage.store_error import StoreError
 
 AUDIT_ROWS_SHOWN = 200  # rows on one page
 _DECISIONS = ("consent_decided", "grant_given", "consent_forgotten")
+_ACCOUNTS = ("account_connected", "account_disconnected")
 _ANSWERS = {"approved": "yes", "denied": "no", "granted": "allowed", "forgotten": "revoked"}
 _COLUMNS = ("time", "event", "tool", "who", "profile", "door", "outcome", "decision", "ms", "call_id")
 _FILTERS = ("tool", "user", "space", "kind")
@@ -104,13 +105,23 @@ def audit_line(row: AuditRow) -> AuditLine:
     """Return a row for a page."""
     at = datetime.fromtimestamp(row.at, tz=UTC).strftime("%Y-%m-%d %H:%M:%S")
     spent = took(row.duration_s) if row.event == "call" else ""
-    who, about, answer = row.user or row.credential[:12] or "nobody", "", ""
+    who, about, answer = _who(row), "", ""
     if row.event in _DECISIONS:
         caller = row.detail.get("user") or "an anonymous caller"
         because = f": {row.detail['reason']}" if row.detail.get("reason") else ""
         about, answer = f"{row.detail.get('tool', '')} for {caller}{because}", _answered(row)
         who = row.user or row.credential  # the name of the person
+    elif row.event in _ACCOUNTS:
+        because = f": {row.detail['reason']}" if row.detail.get("reason") else ""
+        about = f"{row.detail.get('source', '')} of {row.detail.get('user', '')}{because}"
     return AuditLine(row, at, spent, who, about, answer)
+
+
+def _who(row: AuditRow) -> str:
+    """Return the caller, or the person who made a change; the server makes some by itself."""
+    if row.event in ("call", "begin"):
+        return row.user or row.credential[:12] or "nobody"
+    return row.user or row.credential or "the server"
 
 
 def _answered(row: AuditRow) -> str:

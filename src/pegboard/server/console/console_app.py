@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from msgspec import Struct
 from starlette.requests import Request
@@ -199,6 +199,8 @@ class ConsoleApp:
             if file is None:
                 raise no_such_page()
             return file
+        if path.endswith("/") and method == "GET":
+            return self._without_slash(scope, path)
         if self._api.open.is_full:
             raise busy()
         visitor = await self._visitor(scope)
@@ -216,6 +218,12 @@ class ConsoleApp:
         if visitor.caller is None:
             return self._to_login(scope, visitor, path)
         return await self._opened(scope, receive, send, visitor, form)
+
+    def _without_slash(self, scope: Scope, path: str) -> Response:
+        """Redirect from an address that somebody typed with a slash at its end."""
+        query = scope["query_string"].decode("latin-1")
+        target = f"{_base(scope)}{quote(path.rstrip('/'))}" + (f"?{query}" if query else "")
+        return RedirectResponse(target, status_code=308, headers=SECURITY_HEADERS)
 
     async def _uploaded(self, scope: Scope, receive: Receive, send: Send, visitor: _Visitor) -> Response:
         """Answer a form with documents, which holds a slot for uploads until they are stored."""

@@ -17,40 +17,58 @@ class Tab(NamedTuple):
     label: str
     path: str
     about: str
+    is_for_operators: bool = False
 
 
-_TABS = (
-    Tab("board", "Board", "", "every tool, and who may use it"),
-    Tab("consents", "Consents", "/consents", "calls that wait for a decision"),
-    Tab("tasks", "Tasks", "/tasks", "long calls: stuck, running, done"),
-    Tab("documents", "Documents", "/documents", "the files that agents search: read, upload, delete"),
-    Tab("connections", "Connections", "/connections", "your accounts at other services"),
-    Tab("live", "Live", "/live", "calls as they happen"),
-)
-_OPERATOR_TABS = (
-    Tab("matrix", "Matrix", "/matrix", "tools against profiles"),
-    Tab("agents", "Agents", "/agents", "which agent runs which, with which tools"),
-    Tab("usage", "Usage", "/usage", "calls, errors, latency and tokens over time"),
-    Tab("sources", "Sources", "/sources", "servers, APIs, stores, and what the lock holds back"),
-    Tab("audit", "Audit", "/audit", "what was called, by whom, with what outcome"),
-)
+class TabGroup(NamedTuple):
+    """Links of the navigation below one title."""
+
+    title: str
+    tabs: tuple[Tab, ...]
+
+
+_GROUPS = (
+    TabGroup("Tools", (
+        Tab("board", "Board", "", "every tool, and who may use it"),
+        Tab("matrix", "Matrix", "/matrix", "tools against profiles", True),
+        Tab("agents", "Agents", "/agents", "which agent runs which, with which tools", True),
+    )),
+    TabGroup("Now", (
+        Tab("consents", "Consents", "/consents", "calls that wait for a decision"),
+        Tab("tasks", "Tasks", "/tasks", "long calls: stuck, running, done"),
+        Tab("live", "Live", "/live", "calls as they happen"),
+    )),
+    TabGroup("Record", (
+        Tab("usage", "Usage", "/usage", "calls, errors, latency and tokens over time", True),
+        Tab("audit", "Audit", "/audit", "what was called, by whom, with what outcome", True),
+    )),
+    TabGroup("Connected", (
+        Tab("sources", "Sources", "/sources", "servers, APIs, stores, and what the lock holds back", True),
+        Tab("documents", "Documents", "/documents", "the files that agents search: read, upload, delete"),
+        Tab("connections", "Connections", "/connections", "your accounts at other services"),
+    )),
+)  # fmt: skip
 _COMPARE = Tab("compare", "Two callers", "/compare", "what differs between two callers, and why")
 
 
 def tabs_of(visit: Visit) -> tuple[Tab, ...]:
     """Return the pages that a person may open, those of the navigation first."""
-    return (*_navigation(visit), _COMPARE)
+    return (*(tab for group in _navigation(visit) for tab in group.tabs), _COMPARE)
 
 
-def _navigation(visit: Visit) -> tuple[Tab, ...]:
-    return (*_TABS, *_OPERATOR_TABS) if visit.is_operator else _TABS
+def _navigation(visit: Visit) -> list[TabGroup]:
+    groups = (
+        group._replace(tabs=tuple(tab for tab in group.tabs if visit.is_operator or not tab.is_for_operators))
+        for group in _GROUPS
+    )
+    return [group for group in groups if group.tabs]
 
 
 def frame(visit: Visit, tab: str) -> Mapping[str, Any]:
     """Return the values of the layout for a page of this tab."""
     principal = visit.looks_as
     return {
-        "visit": visit, "url": visit.url, "base": visit.base, "tab": tab, "tabs": _navigation(visit),
+        "visit": visit, "url": visit.url, "base": visit.base, "tab": tab, "groups": _navigation(visit),
         "name": legal(visit.gateway.catalog.name), "version": __version__, "form_token": visit.form_token,
         "profile": principal.profile,
         "whose": visit.lens.whose or ("a caller" if visit.is_operator else "you"),

@@ -13,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 from pegboard.core.call.finished_call import FinishedCall, StartedCall
 from pegboard.core.cancellation import cancel_and_wait
 from pegboard.server.console.frame import frame
+from pegboard.server.console.outcome_words import outcome_in_words
 from pegboard.server.console.page_error import PageError
 from pegboard.server.console.pages import SECURITY_HEADERS, Pages
 from pegboard.server.console.visit import Visit
@@ -46,7 +47,12 @@ class LiveCalls:
         """Write the end of a call."""
         if self._is_shown(call.started):
             stages = {name: round(spent * 1e3, 3) for name, spent in call.stage_s.items()}
-            end = {"kind": call.kind, "ms": round(call.duration_s * 1e3, 2), "stages": stages}
+            end = {
+                "kind": call.kind,
+                "outcome": outcome_in_words(call.kind),
+                "ms": round(call.duration_s * 1e3, 2),
+                "stages": stages,
+            }
             self._put("finished", {**_start_of(call.started), **end})
 
     def _is_shown(self, call: StartedCall) -> bool:

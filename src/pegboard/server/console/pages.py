@@ -16,6 +16,7 @@ from starlette.responses import HTMLResponse, Response, StreamingResponse
 
 from pegboard.core.safe_text import safe
 from pegboard.server.console.decision_words import worded
+from pegboard.server.console.outcome_words import outcome_in_words
 from pegboard.server.console.shown_json import pretty
 
 SHOWN_TEXT_CHARS = 4_000  # of a description or another text; the rest is counted
@@ -72,6 +73,7 @@ class Pages:
         # Jinja does not type them.
         untyped: Any = environment
         untyped.filters.update(cut=cut, pretty=pretty, plural=plural, worded=worded, breakable=breakable)
+        untyped.filters["outcome"] = outcome_in_words
         untyped.globals["asset"] = self.asset_version
         return environment
 

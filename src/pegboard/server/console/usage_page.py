@@ -17,6 +17,7 @@ from pegboard.discovery.token_count import BY_BYTES, estimated_tokens
 from pegboard.model.json_types import JSON
 from pegboard.server.console.audit_page import audit_of
 from pegboard.server.console.frame import frame
+from pegboard.server.console.outcome_words import outcome_in_words
 from pegboard.server.console.page_error import PageError, only_operators
 from pegboard.server.console.pages import Pages
 from pegboard.server.console.shown_time import took
@@ -100,7 +101,7 @@ def _values(visit: Visit, counted: CountedCalls, period_s: float) -> dict[str, o
 
 
 def _line(row: UsageRow, most: int) -> UsageLine:
-    errors = ", ".join(f"{kind} {count:,}" for kind, count in row.errors.items())
+    errors = ", ".join(f"{outcome_in_words(kind)} {count:,}" for kind, count in row.errors.items())
     times = ["" if seconds is None else took(seconds) for seconds in (row.p50_s, row.p95_s)]
     tokens = estimated_tokens(row.argument_bytes + row.result_bytes)
     costs = ", ".join(f"{amount:,g} {unit}" for unit, amount in row.costs.items())

@@ -67,8 +67,8 @@
   };
   addCopy(document);
   // On a phone the navigation scrolls: begin with the tab of this page in sight.
-  const current = document.querySelector("nav a[aria-current]"), list = current && current.closest("ul");
-  const showTab = () => { list.scrollLeft = current.offsetLeft - list.offsetLeft - (list.clientWidth - current.offsetWidth) / 2; };
+  const current = document.querySelector("nav a[aria-current]"), list = current && document.querySelector("nav > ul");
+  const showTab = () => { list.scrollLeft += current.getBoundingClientRect().left - list.getBoundingClientRect().left - (list.clientWidth - current.offsetWidth) / 2; };
   if (list) {
     showTab();
     // The number of waiting calls comes later, and is wider than its place.
@@ -114,8 +114,8 @@
         }
         if (kind === "finished") {
           const outcome = row.cells[5].firstChild;
-          outcome.textContent = call.kind;
-          outcome.className = "tag state-" + (call.kind === "ok" ? "up" : "down");
+          outcome.textContent = call.outcome; outcome.title = call.kind;
+          outcome.className = "tag state-" + ({ok: "up", consent_required: "asks"}[call.kind] || "down");
           row.cells[6].textContent = call.ms + " ms";
           row.cells[6].title = Object.entries(call.stages).map(([name, ms]) => name + " " + ms + " ms").join(", ");
           if (live.dataset.audit) {
