@@ -56,7 +56,7 @@ def test_files_of_af05731_are_shown_and_migrated_with_every_record(run: Run, tmp
     shown = rows(run, "migrate", "--dry-run")
     assert {name: (row["version"], row["state"]) for name, row in shown.items()} == {
         "api_keys": ("2", "current"), "consents": ("1", "version 4 is due"), "conversations": ("1", "current"),
-        "tasks": ("1", "current"), "documents": ("2", "version 4 is due"),
+        "tasks": ("1", "version 2 is due"), "documents": ("2", "version 4 is due"),
     }  # fmt: skip
     assert {name: records(tmp_path / name) for name in FILES} == before
     rows(run, "migrate")
