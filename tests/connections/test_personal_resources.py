@@ -14,6 +14,7 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
+from mcp_types import PromptReference
 
 from pegboard import ToolContext, http_app, load_catalog
 from pegboard.auth.keys import KeyStore
@@ -165,6 +166,32 @@ async def test_what_an_account_offered_is_gone_when_it_is_disconnected_or_replac
             await agree_as(catalog.connections, here.issuer, link.ticket.reveal(), "bob")
             prompts = (await client.list_prompts(cache_mode="refresh")).prompts
             assert [prompt.name for prompt in prompts] == ["mail__answer", "mail__only_for_bob"]
+
+
+@pytest.mark.parametrize("era", ["2026-07-28", "legacy"])
+async def test_no_list_or_answer_has_the_token_that_a_server_repeats(tmp_path: Path, era: Any) -> None:
+    async with two(tmp_path, tmp_path / "c.db") as here:
+        here.upstream.switches.repeats_token = True
+        [catalog, _] = here.catalogs
+        for person in PEOPLE.values():
+            await connect(catalog.connections, here.issuer, person, source="mail")
+        texts = list[str]()
+        for user in PEOPLE:
+            async with here.client(user, 0, era) as client:
+                listed, text = await everything(client)
+                assert "pegboard://mail/mail://repeated" in listed["resources"]
+                assert not any("mail://by/" in uri for uri in listed["resources"])
+                reference = PromptReference(name="mail__answer")
+                completed = await client.complete(reference, {"name": "topic", "value": "rent"})
+                texts += [text, repr(completed), repr(await client.list_tools())]
+            async with httpx2.AsyncClient(headers=bearer(here.keys[user]), timeout=60) as http:
+                response = await http.get(f"{here.urls[0]}/v1/tools")
+                assert "mail__whoami" in response.text
+                texts.append(response.text)
+        assert "repeated" in "".join(texts)
+        for text in texts:
+            for secret in here.issuer.secrets:
+                assert secret not in text
 
 
 async def test_a_rule_that_denies_a_name_denies_it_for_every_persons_item(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from mcp_types import (
     Completion,
     GetPromptRequestParams,
     GetPromptResult,
+    Icon,
     ListPromptsResult,
     ListResourcesResult,
     ListResourceTemplatesResult,
@@ -73,6 +74,8 @@ class UpstreamSwitches:
     """Answers this to everything."""
     links: bool = False
     """Whether mail has an attachment, as a link to a resource that is not listed."""
+    repeats_token: bool = False
+    """Whether its lists and answers have the caller's token in every text."""
     description: dict[str, str] = field(default_factory=dict)
     """How the list describes `whoami` to each person, where it differs."""
 
@@ -199,10 +202,13 @@ class McpUpstream(Upstream):
     path = "/mcp"
 
     def _server(self) -> Server[Any]:
+        def repeated(ctx: Any) -> str:
+            return f" {ctx.request.headers['authorization']}" if self.switches.repeats_token else ""
+
         async def list_tools(ctx: Any, _params: Any) -> ListToolsResult:
             user = ctx.request.state.user
             self.hits[f"lists of {user}"] += 1
-            whoami = self.switches.description.get(user, "Say who calls.")
+            whoami = self.switches.description.get(user, "Say who calls.") + (repeated(ctx) if user != "nobody" else "")
             tools = [
                 Tool(name="whoami", description=whoami, input_schema=NO_ARGUMENTS),
                 Tool(name="read_mail", description="Read the caller's mail.", input_schema=NO_ARGUMENTS),
@@ -228,7 +234,21 @@ class McpUpstream(Upstream):
             same = Resource(uri="mail://help", name="help", description="How mail works.")
             inbox = Resource(uri="mail://inbox", name="inbox", description=f"The inbox of {user}: {mail_of(user)}.")
             own = Resource(uri=f"mail://folder/{user}", name=f"only_for_{user}")
-            return ListResourcesResult(resources=[same, inbox, own])
+            resources = [same, inbox, own]
+            if token := repeated(ctx):
+                icon = Icon(src=f"https://icons.example/{token.split()[1]}.png")
+                texts: Any = {
+                    "title": f"With{token}",
+                    "description": f"With{token}",
+                    "_meta": {"a.example/token": token},
+                }
+                resources += [
+                    Resource(
+                        uri="mail://repeated", name="repeated", mime_type=f"text/x;{token}", icons=[icon], **texts
+                    ),
+                    Resource(uri=f"mail://by/{token.split()[1]}", name="by_token"),
+                ]
+            return ListResourcesResult(resources=resources)
 
         async def list_templates(_ctx: Any, _params: Any) -> ListResourceTemplatesResult:
             return ListResourceTemplatesResult(
@@ -236,22 +256,25 @@ class McpUpstream(Upstream):
             )
 
         async def read_resource(ctx: Any, params: ReadResourceRequestParams) -> ReadResourceResult:
-            text = f"{params.uri}: {mail_of(ctx.request.state.user)}"
+            text = f"{params.uri}: {mail_of(ctx.request.state.user)}{repeated(ctx)}"
             return ReadResourceResult(contents=[TextResourceContents(uri=params.uri, text=text)])
 
         async def list_prompts(ctx: Any, _params: Any) -> ListPromptsResult:
             user = ctx.request.state.user
-            about = PromptArgument(name="topic", required=True)
-            answer = Prompt(name="answer", description=f"Answer as {user}, {mail_of(user)}.", arguments=[about])
+            about = PromptArgument(name="topic", required=True, description=f"The topic.{repeated(ctx)}")
+            text = f"Answer as {user}, {mail_of(user)}.{repeated(ctx)}"
+            answer = Prompt(name="answer", title=f"Answer{repeated(ctx)}", description=text, arguments=[about])
             return ListPromptsResult(prompts=[answer, Prompt(name=f"only_for_{user}")])
 
         async def get_prompt(ctx: Any, params: GetPromptRequestParams) -> GetPromptResult:
-            text = f"{params.name} {params.arguments or {}} {mail_of(ctx.request.state.user)}"
+            text = f"{params.name} {params.arguments or {}} {mail_of(ctx.request.state.user)}{repeated(ctx)}"
             return GetPromptResult(messages=[PromptMessage(role="user", content=TextContent(text=text))])
 
         async def complete(ctx: Any, params: CompleteRequestParams) -> CompleteResult:
             return CompleteResult(
-                completion=Completion(values=[f"{params.argument.value} {mail_of(ctx.request.state.user)}"])
+                completion=Completion(
+                    values=[f"{params.argument.value} {mail_of(ctx.request.state.user)}{repeated(ctx)}"]
+                )
             )
 
         return Server(

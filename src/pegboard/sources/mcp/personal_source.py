@@ -35,7 +35,7 @@ from pegboard.sources.mcp.personal_resources import PersonalResources
 from pegboard.sources.mcp.review import trust_of
 from pegboard.sources.mcp.server_settings import ServerSettings
 from pegboard.sources.mcp.supervised_source import McpSource
-from pegboard.sources.mcp.upstream_resources import ResourceRequest, offered_items
+from pegboard.sources.mcp.upstream_resources import ResourceRequest, items_without_secrets, offered_items
 
 if TYPE_CHECKING:
     from pegboard.connections import token_auth
@@ -395,6 +395,8 @@ class PersonalMcpSource(McpSource):
             self._lists.remember(session.key.person, known)
         if server.has_listed_resources:
             items = offered_items(server.upstream_resources, self.settings, self.request)
+            # The server may repeat the person's token, which the settings of this source do not have.
+            items = items_without_secrets(self.name, items, server.settings.secrets())
             is_changed |= self._resources_of.remember(session.key.person, items)
         if is_changed:
             self._notify()

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from operator import is_
 from typing import Any, Literal, NamedTuple
 from urllib.parse import quote
 
 from msgspec import Struct, field
 
+from pegboard.core.definition_redaction import DefinitionRedactor
 from pegboard.core.digests import digest
 from pegboard.model.call_context import CallContext
+from pegboard.model.error import DefinitionError
 from pegboard.model.json_types import JSON
 from pegboard.model.record import replace
 from pegboard.model.resource import CompletionSpec, Offer, PromptArgument, PromptSpec, ResourceSpec
 from pegboard.model.result import ToolResult
+from pegboard.model.secret import Secret
 from pegboard.model.tool import Annotations, ToolEntry, ToolSpec
 from pegboard.sources.foreign_text import cleaned, has_hidden
 from pegboard.sources.mcp.foreign_metadata import (
@@ -33,6 +38,7 @@ from pegboard.sources.tool_names import own_names
 MCP_PROMPT_ARGUMENTS = 50  # arguments of a foreign prompt
 MCP_ARGUMENT_CHARS = 64  # characters of such an argument's name
 
+log = logging.getLogger("pegboard")
 Kind = Literal["resource", "template", "prompt"]
 What = Literal["read", "prompt", "complete"]
 _VARIABLE = re.compile(r"\{(\+?)([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -111,6 +117,21 @@ def offered_items(upstream: UpstreamResources, settings: ServerSettings, run: Ru
     if upstream.reads and (linked := _linked(settings, run)).qualified_id not in taken_ids:
         items.append(OfferedItem(digest(["linked"]), (linked,)))
     return items
+
+
+def items_without_secrets(source: str, items: Sequence[OfferedItem], secrets: Iterable[Secret]) -> list[OfferedItem]:
+    """Return the items with these secrets redacted; those with a secret in a name or an address are left out."""
+    redactor = DefinitionRedactor(secrets)
+    cleaned_items: list[OfferedItem] = []
+    for item in items:
+        try:
+            entries = tuple([redactor.entry(entry) for entry in item.entries])
+        except DefinitionError as error:
+            log.warning("Source %r: an item was left out: %s", source, error)
+            continue
+        is_same = all(map(is_, entries, item.entries))
+        cleaned_items.append(item if is_same else OfferedItem(digest([item.digest, "redacted"]), entries))
+    return cleaned_items
 
 
 def _linked(settings: ServerSettings, run: Run) -> ToolEntry:
