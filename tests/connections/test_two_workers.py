@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,18 @@ from tests.limits.server import redis_server
 from tests.timing import PATIENCE_S
 
 
+async def until(is_true: Callable[[], bool]) -> None:
+    """Wait for a condition."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not is_true():
+            await asyncio.sleep(0.01)
+
+
+def subscribers(client: Any) -> list[tuple[bytes, int]]:
+    """Return the channels that workers listen to, and how many do."""
+    return client.pubsub_numsub(*client.pubsub_channels())
+
+
 async def test_a_disconnection_counts_at_once_in_another_worker_and_ends_its_session(tmp_path: Path) -> None:
     with redis_server(tmp_path) as redis:
         async with ToyIssuer().running() as issuer, McpUpstream(issuer).running() as mcp, AsyncExitStack() as stack:
@@ -34,6 +47,7 @@ async def test_a_disconnection_counts_at_once_in_another_worker_and_ends_its_ses
                 await stack.enter_async_context(app.router.lifespan_context(app))
                 workers.append((catalog, config))
             [(one, _), (two, config)] = workers
+            await until(lambda: any(count == 2 for _, count in subscribers(redis.client)))
             for is_reloaded in (False, True):
                 if is_reloaded:
                     written(tmp_path, {**tool, "rate_limit": "100/60s"})
@@ -41,15 +55,17 @@ async def test_a_disconnection_counts_at_once_in_another_worker_and_ends_its_ses
                     assert await reloader.reload(), reloader.problems
                 # Without news the other worker would use what it keeps for an hour.
                 two.connections._tokens._kept_s = 7_200.0
+                news = list[Any]()
+                two.connections.subscribe(lambda *change, news=news: news.append(change))
                 made = await connect(one.connections, issuer, ANN)
+                # News of the connection that come later would end the session again.
+                await until(lambda news=news: bool(news))
                 view = await two.aview(ToolContext(user_id="ann", space_id="acme"))
                 await view.call("mail__connect", {})
                 await two.connections.token(ANN, "mail")
                 source = two.registry.sources["mail"]
                 assert len([*source.sessions.of("mail")]) == 1
                 await one.connections.disconnect(made.id)
-                async with asyncio.timeout(PATIENCE_S):
-                    while [*source.sessions.of("mail")]:
-                        await asyncio.sleep(0.01)
+                await until(lambda source=source: not [*source.sessions.of("mail")])
                 with pytest.raises(ConnectionRequiredError):
                     await two.connections.token(ANN, "mail")
