@@ -65,7 +65,7 @@ def _shown(seen: Seen) -> str:
     parts: list[str] = []
     for channel, lines in lines_of(seen).items():
         if channel == "`pegboard doctor`" and not lines:
-            parts.append("* `pegboard doctor` has no row that needs you.\n")
+            parts.append("* `pegboard doctor` shows no row that asks you to do something.\n")
         elif lines:
             fenced = "".join(f"  {line}\n" for line in lines)
             parts.append(f"* {channel}:\n\n  ```text\n{fenced}  ```\n")

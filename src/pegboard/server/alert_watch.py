@@ -251,7 +251,7 @@ class AlertWatch:
         own = [secret for secret in (rule.secret, rule.url) if secret is not None]
         # A foreign server may repeat a secret in the text of its error.
         redactor = Redactor((*declared.secrets, *own))
-        over = "Over: " if change.status == "over" else ""
+        over = "No longer true: " if change.status == "over" else ""
         return {
             "type": "pegboard.alert",
             "id": message_id,

@@ -263,7 +263,8 @@ def _without_store(
     rules = [(due.budget and due.budget.when_store_is_down) or default for due in dues]
     level = logging.DEBUG if state.budgets_are_away else logging.WARNING
     state.budgets_are_away = True
-    log.log(level, "The store of budgets is down (%s); %r is decided by %s.", error, name, sorted(set(rules)))
+    named = " and ".join(sorted(set(rules)))
+    log.log(level, "The store of budgets is down (%s); the rule for %r is %s.", error, name, named)
     if "closed" in rules:
         raise CallError("ratelimit_unavailable", STORE_DOWN.format(name=name, what="budget"))
     local = [due for due, rule in zip(dues, rules, strict=True) if rule == "local"]

@@ -103,7 +103,8 @@ def _without_store(call: Asked, hits: Hits, *, charge: bool, error: OSError) -> 
     # Once in an outage: every later call of it would repeat the same.
     level = logging.DEBUG if call.executor.limits_are_away else logging.WARNING
     call.executor.limits_are_away = True
-    log.log(level, "The rate limit store is down (%s); %r is decided by %s.", error, call.name, sorted(set(rules)))
+    named = " and ".join(sorted(set(rules)))
+    log.log(level, "The rate limit store is down (%s); the rule for %r is %s.", error, call.name, named)
     if "closed" in rules:
         raise CallError("ratelimit_unavailable", STORE_DOWN.format(name=call.name, what="rate limit"))
     local = [hit for hit, rule in zip(hits, rules, strict=True) if rule == "local"]
